@@ -1,0 +1,143 @@
+"""Every file keeps the house rules, and every rule has been seen to fire."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.tidy import rules
+from tests.tidy.tree import text_of, tracked_files
+
+ENGINE = "src/cede/engine/decide.py"
+MODEL = "src/cede/model/amounts.py"
+STORE = "src/cede/store/journal.py"
+LATER = "TO" + "DO"
+
+# The rule, a file it holds for, and a line there that breaks it.
+FIRES: dict[str, tuple[rules.Rule, str, str]] = {
+    "time.time in the store": (
+        rules.the_clock_is_read_in_one_place, STORE, "import time\nx = time.time()"),
+    "time under another name": (
+        rules.the_clock_is_read_in_one_place, STORE, "from time import monotonic as m\nx = m()"),
+    "datetime.now": (
+        rules.the_clock_is_read_in_one_place, STORE, "import datetime as d\nd.datetime.now()"),
+    "a clock passed on, not called": (
+        rules.the_clock_is_read_in_one_place, STORE, "import time\nclock = time.monotonic"),
+    "dice without a seed": (
+        rules.dice_are_seeded, "src/cede/sim/faults.py", "import random\nrandom.choice([1])"),
+    "a die imported by name": (
+        rules.dice_are_seeded, "src/cede/sim/faults.py", "from random import choice\nchoice([1])"),
+    "I/O in the engine": (rules.the_core_is_pure, ENGINE, "import os"),
+    "I/O in the model": (rules.the_core_is_pure, MODEL, "from urllib.request import urlopen"),
+    "a shell": (rules.no_shell, "scripts/a.py", "subprocess.run('ls', shell=True)"),
+    "a shell, perhaps": (rules.no_shell, "scripts/a.py", "subprocess.run('ls', shell=flag)"),
+    "os.system": (rules.no_shell, "tests/test_a.py", "from os import system\nsystem('ls')"),
+    "print in the server": (
+        rules.only_the_command_line_prints, "src/cede/server/app.py", "print(1)"),
+    "bare except": (rules.no_bare_except, STORE, "try:\n    a()\nexcept:\n    pass"),
+    "a loop over set()": (
+        rules.the_engine_iterates_in_order, ENGINE, "for x in set(a):\n    pass"),
+    "a loop over a set literal": (
+        rules.the_engine_iterates_in_order, ENGINE, "for x in {1, 2}:\n    pass"),
+    "a comprehension over a union": (
+        rules.the_engine_iterates_in_order, ENGINE, "b = [x for x in set(a) | other]"),
+    "a list made of a set": (rules.the_engine_iterates_in_order, ENGINE, "b = list(set(a))"),
+    "a float literal in the model": (rules.amounts_are_integers, MODEL, "x = 0.5"),
+    "float() in the engine": (rules.amounts_are_integers, ENGINE, "x = float(y)"),
+    "an f-string as a statement": (
+        rules.statements_are_not_built_from_strings, STORE, "text(f'SELECT {a}')"),
+    "a sum of strings as a statement": (
+        rules.statements_are_not_built_from_strings, STORE, "sqlalchemy.text('SELECT ' + a)"),
+    "a promise without an issue": (
+        rules.promises_name_their_issue, "docs/a.md", f"{LATER}: write this"),
+    "a long module": (rules.modules_stay_small, STORE, "x = 1\n" * 501),
+    "a long function": (rules.functions_stay_small, STORE, "def f():\n" + "    x = 1\n" * 60),
+    "a long async function": (
+        rules.functions_stay_small, STORE, "async def f():\n" + "    x = 1\n" * 60),
+    **{
+        f"the place {place[:4]}..": (rules.no_place_of_origin, "docs/a.md", f"see {place}x")
+        for place in rules.PLACES
+    },
+    "a preset by name": (
+        rules.the_engine_does_not_know_its_preset, ENGINE, "a = p.preset == 'fair_share'"),
+    "a preset by member": (
+        rules.the_engine_does_not_know_its_preset, ENGINE, "a = p is Preset.CLASSES"),
+}  # fmt: skip
+
+# The rule, a file, and a line there that must pass.
+SILENT: dict[str, tuple[rules.Rule, str, str]] = {
+    "the clock module": (
+        rules.the_clock_is_read_in_one_place, "src/cede/server/clock.py", "import time\ntime.time"),
+    "time.sleep": (rules.the_clock_is_read_in_one_place, STORE, "import time\ntime.sleep(1)"),
+    "a field called time": (rules.the_clock_is_read_in_one_place, STORE, "event.time.time"),
+    "a benchmark": (
+        rules.the_clock_is_read_in_one_place, "benchmarks/run.py", "import time\ntime.time()"),
+    "seeded dice": (
+        rules.dice_are_seeded, "src/cede/sim/faults.py", "import random\nd = random.Random(7)"),
+    "a client's jitter": (
+        rules.dice_are_seeded, "src/cede/client/retry.py", "import random\nrandom.random()"),
+    "a value from the standard library": (
+        rules.the_core_is_pure, MODEL, "from dataclasses import dataclass"),
+    "a command that prints": (
+        rules.only_the_command_line_prints, "src/cede/cli/main.py", "print(1)"),
+    "no shell": (rules.no_shell, STORE, "subprocess.run(['ls'], shell=False)"),
+    "a sorted set": (
+        rules.the_engine_iterates_in_order, ENGINE, "for x in sorted(set(a)):\n    pass"),
+    "a share": (rules.amounts_are_integers, "src/cede/engine/share.py", "x = 0.5"),
+    "a price": (rules.amounts_are_integers, "src/cede/engine/price.py", "x = float(y)"),
+    "bound parameters": (
+        rules.statements_are_not_built_from_strings, STORE, "text('SELECT :a')"),
+    "a promise with an issue": (rules.promises_name_their_issue, "docs/a.md", f"{LATER} #12: x"),
+    "a module of the largest size": (rules.modules_stay_small, STORE, "x = 1\n" * 500),
+    "a function of the largest size": (
+        rules.functions_stay_small, STORE, "def f():\n" + "    x = 1\n" * 59),
+    "the presets themselves": (
+        rules.the_engine_does_not_know_its_preset, "src/cede/engine/presets.py", "a = 'quota'"),
+    "a word in a sentence": (
+        rules.the_engine_does_not_know_its_preset, ENGINE, "a = 'over its quota'"),
+}  # fmt: skip
+
+RULES: list[rules.Rule] = [
+    rules.the_clock_is_read_in_one_place,
+    rules.dice_are_seeded,
+    rules.the_core_is_pure,
+    rules.no_shell,
+    rules.only_the_command_line_prints,
+    rules.no_bare_except,
+    rules.the_engine_iterates_in_order,
+    rules.amounts_are_integers,
+    rules.statements_are_not_built_from_strings,
+    rules.promises_name_their_issue,
+    rules.modules_stay_small,
+    rules.functions_stay_small,
+    rules.no_place_of_origin,
+    rules.the_engine_does_not_know_its_preset,
+]
+
+
+@pytest.mark.parametrize("case", FIRES)
+def test_a_rule_fires_on(case: str) -> None:
+    rule, path, source = FIRES[case]
+    offences = list(rule(path, source))
+    assert offences, f"{rule.__name__} did not see it"
+    assert all(offence.path == path for offence in offences)
+
+
+@pytest.mark.parametrize("case", SILENT)
+def test_a_rule_is_silent_about(case: str) -> None:
+    rule, path, source = SILENT[case]
+    assert list(rule(path, source)) == []
+
+
+def test_every_rule_has_been_seen_to_fire() -> None:
+    assert {rule for rule, _, _ in FIRES.values()} == set(RULES)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+def test_every_file_keeps(rule: rules.Rule) -> None:
+    offences = [
+        str(offence)
+        for path in tracked_files()
+        if (source := text_of(path)) is not None
+        for offence in rule(path, source)
+    ]
+    assert not offences, "\n" + "\n".join(offences)

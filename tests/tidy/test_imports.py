@@ -1,0 +1,76 @@
+"""The import contracts of pyproject.toml hold what they say, shown on a package that breaks them.
+
+That the real package keeps them is `make check`. This shows that each contract can fail: contracts
+whose packages are optional would be silent about a name that was misspelt in them.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.tidy.tree import ROOT
+
+FORBIDDEN = {
+    "cede.model.pool": "cede.engine.fit",
+    "cede.engine.fit": "cede.store.journal",
+    "cede.engine.share": "cede.launch.local",
+    "cede.store.journal": "cede.server.app",
+    "cede.server.app": "cede.sim.run",
+    "cede.client.api": "cede.engine.fit",
+    "cede.client.step": "cede.server.app",
+    "cede.sim.run": "cede.store.journal",
+    "cede.sim.trace": "cede.client.api",
+    "cede.cli.main": "cede.engine.fit",
+    "cede.cli.status": "cede.server.app",
+    "cede.cli.top": "cede.store.journal",
+}
+
+ALLOWED = {
+    "cede.engine.explain": "cede.model.pool",
+    "cede.store.schema": "cede.engine.explain",
+    "cede.server.routes": "cede.store.schema",
+    "cede.server.version": "cede",
+    "cede.client.wait": "cede.model.pool",
+    "cede.sim.report": "cede.engine.explain",
+    "cede.cli.ask": "cede.client.wait",
+    "cede.cli.plan": "cede.sim.report",
+    "cede.cli.server_command": "cede.server.routes",
+}
+
+# What the root offers its users under short names binds nobody who imports the root.
+ROOT_NAMES = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import cede.client.wait\n"
+
+
+def lint(folder: Path, imports: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    """Check the real contracts on a package that consists of these imports only."""
+    for module in {*imports, *imports.values(), "cede.client.wait"} - {"cede"}:
+        file = folder / "src" / Path(*module.split(".")).with_suffix(".py")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        for package in (file.parent, file.parent.parent):
+            (package / "__init__.py").touch()
+        file.write_text(f"import {imports[module]}\n" if module in imports else "")
+    (folder / "src/cede/__init__.py").write_text(ROOT_NAMES)
+    program = Path(sys.executable).with_name("lint-imports")
+    return subprocess.run(
+        [program, "--no-cache", "--no-logo", "--config", ROOT / "pyproject.toml"],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(folder / "src")},
+        capture_output=True,
+        text=True,
+    )
+
+
+def test_every_import_against_the_stream_is_found(tmp_path: Path) -> None:
+    result = lint(tmp_path, FORBIDDEN)
+    links = [f"{importer} -> {imported}" for importer, imported in FORBIDDEN.items()]
+    unseen = [link for link in links if link not in result.stdout]
+    assert not unseen, f"{unseen}\n{result.stdout}{result.stderr}"
+    assert "0 kept" in result.stdout, result.stdout
+
+
+def test_imports_with_the_stream_pass(tmp_path: Path) -> None:
+    result = lint(tmp_path, ALLOWED)
+    assert result.returncode == 0, result.stdout + result.stderr
