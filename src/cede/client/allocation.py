@@ -1,0 +1,138 @@
+"""`with client.allocation(gpu=2): …`: units for the length of a block.
+
+The block is the caller's own code in the caller's own process, so nobody can stop it from outside:
+it is told (`should_stop`, `preempted`, `on_preempting`) and has the pool's grace to leave. Work
+that may need a SIGKILL belongs into `cede run` or a step.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from types import TracebackType
+
+from cede.client import clock
+from cede.client.client import Client
+from cede.client.errors import CedeClientError, Conflict, LeaseLost, NotFound, ending
+from cede.client.http import Json
+from cede.client.lease import Lease
+from cede.client.waiting import HOLDING, WAITING, wait_for_grant
+
+
+class Allocation:
+    """One request held by `with`. Enter it again for the next attempt while `ended` is False."""
+
+    def __init__(
+        self,
+        client: Client,
+        body: Json,
+        *,
+        wait_timeout: float | None = None,
+        on_wait: Callable[[Json], None] | None = None,
+        on_preempting: Callable[[Json], None] | None = None,
+    ) -> None:
+        self.request: Json = {}
+        self._client = client
+        self._body = body
+        self._wait_timeout = wait_timeout
+        self._on_wait = on_wait
+        self._on_preempting = on_preempting
+        self._lease: Lease | None = None
+        self._finished = False
+
+    @property
+    def id(self) -> str:
+        return str(self.request.get("id", ""))
+
+    @property
+    def pool(self) -> str | None:
+        return (self._held or self.request).get("pool")
+
+    @property
+    def attempt(self) -> int:
+        return int((self._held or self.request).get("attempt", 0))
+
+    @property
+    def preempted(self) -> threading.Event:
+        """Set once the holder was told to stop. Wait on it from another thread, or poll
+        `should_stop`."""
+        return self._lease.preempting if self._lease is not None else threading.Event()
+
+    @property
+    def should_stop(self) -> bool:
+        """Whether to leave the block now: told to, or the lease is over."""
+        return self._lease is not None and (self._lease.preempting.is_set() or self._lease.lost)
+
+    @property
+    def ended(self) -> bool:
+        """Whether the request is over for good; False before the first attempt and between
+        attempts."""
+        return bool(self.request) and self.request["status"] not in (*WAITING, *HOLDING)
+
+    def finish(self) -> None:
+        """Say that the work is complete although it was told to stop: no further attempt."""
+        self._finished = True
+
+    def __enter__(self) -> Allocation:
+        sent_at = clock.now()
+        if not self.request:
+            self.request = self._client.requests.create(self._body)
+        try:
+            self.request, sent_at = wait_for_grant(
+                self._client,
+                self.request,
+                sent_at=sent_at,
+                on_wait=self._on_wait,
+                timeout=self._wait_timeout,
+            )
+        except KeyboardInterrupt:
+            self._client.requests.cancel(self.id)
+            raise
+        self._lease = Lease(
+            self._client, self.request, sent_at=sent_at, on_preempting=self._on_preempting
+        )
+        self._lease.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        lease = self._lease
+        assert lease is not None, "left without having been entered"
+        lease.stop()
+        if lease.lost:
+            self._lease_lost(lease, raising=error is None)
+            return
+        try:
+            self.request = self._client.requests.release(
+                self.id, outcome=self._outcome(error), attempt=self.attempt
+            )
+        except (Conflict, NotFound):
+            self._lease_lost(lease, raising=error is None)
+
+    @property
+    def _held(self) -> Json | None:
+        return self._lease.request if self._lease is not None else None
+
+    def _outcome(self, error: BaseException | None) -> str:
+        if self._finished:
+            return "done"
+        if self.preempted.is_set():
+            return "stopped"
+        return "done" if error is None else "failed"
+
+    def _lease_lost(self, lease: Lease, *, raising: bool) -> None:
+        """The block's own exception, if it has one, says more than ours would."""
+        self.request = {**lease.request, "status": "cancelled"}
+        if not raising:
+            return
+        cause: CedeClientError | None = lease.refused
+        if cause is not None and ending(lease.request) is not None:
+            raise cause
+        raise LeaseLost(
+            f"the lease of request {self.id} ran out while its block was running",
+            fix="keep the network up, or ask for a longer lease",
+        ) from cause

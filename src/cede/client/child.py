@@ -1,0 +1,101 @@
+"""Our side of a keeper: start work, pass signals on, read how it ended."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from typing import NoReturn
+
+from cede.client.keeper import keep, parent_ends
+
+NOT_FOUND = 127
+NOT_EXECUTABLE = 126
+
+
+class Child:
+    """Work that runs below a keeper. `wait` returns only when the whole tree of it is gone."""
+
+    def __init__(self, work: Callable[[], NoReturn], lease_until: float | None = None) -> None:
+        control_read, self._control = os.pipe()
+        self._status, status_write = os.pipe()
+        parent_ends.update((self._control, self._status))
+        us = os.getpid()
+        self.pid = os.fork()
+        if self.pid == 0:
+            for each in parent_ends:
+                _close(each)
+            keep(work, control_read, status_write, us)
+        os.close(control_read)
+        os.close(status_write)
+        self.exit_code: int | None = None
+        if lease_until is not None:
+            self.lease(lease_until)
+
+    def lease(self, until: float) -> None:
+        """The work must be dead at this instant of the client's clock, unless told a later one."""
+        self._order(f"lease {until!r}")
+
+    def signal(self, number: int) -> None:
+        self._order(f"signal {int(number)}")
+
+    def kill(self) -> None:
+        self._order("kill")
+
+    def wait(self, timeout: float) -> int | None:
+        """The exit code once everything is gone, negative for a signal; None after the timeout."""
+        if self.exit_code is not None:
+            return self.exit_code
+        ready, _, _ = select.select([self._status], [], [], max(timeout, 0.0))
+        if not ready:
+            return None
+        text = os.read(self._status, 64).strip()
+        # Without a report the keeper itself was killed; the work died with it.
+        self.exit_code = int(text) if text else -signal.SIGKILL
+        self.close()
+        return self.exit_code
+
+    def close(self) -> None:
+        """Let go; a keeper without anybody to report to kills what it keeps."""
+        for each in (self._control, self._status):
+            if each in parent_ends:
+                parent_ends.discard(each)
+                _close(each)
+        # Somebody else collected it.
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(self.pid, 0)
+
+    def _order(self, text: str) -> None:
+        if self._control not in parent_ends:
+            return
+        # It is over; `wait` says how.
+        with contextlib.suppress(BrokenPipeError):
+            os.write(self._control, f"{text}\n".encode())
+
+
+def command(argv: Sequence[str], environment: Mapping[str, str]) -> Callable[[], NoReturn]:
+    """Work that is a program: an argument list, never a shell's line."""
+
+    def run() -> NoReturn:
+        # Python ignores these two for itself; a program expects to start with the defaults.
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+        if hasattr(signal, "SIGXFSZ"):
+            signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+            signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        try:
+            os.execvpe(argv[0], list(argv), dict(environment))
+        except OSError as error:
+            os.write(2, f"cede: cannot run {argv[0]}: {error.strerror}\n".encode())
+            os._exit(NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_EXECUTABLE)
+
+    return run
+
+
+def _close(descriptor: int) -> None:
+    # Closed before.
+    with contextlib.suppress(OSError):
+        os.close(descriptor)

@@ -1,0 +1,244 @@
+"""`Client`: every route of the API as a method, grouped by what it is about.
+
+Values are the API's own JSON objects: there is no second set of names to learn. Lists are
+iterators that follow the cursors, so a list of a million requests never sits in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from cede.client.config import resolve
+from cede.client.errors import NotFound
+from cede.client.http import API, Http, Json, segment
+
+if TYPE_CHECKING:
+    from cede.client.allocation import Allocation
+
+PAGE = 200
+
+
+class Client:
+    """One connection to one server, for any number of threads. Close it, or use it in a `with`."""
+
+    def __init__(
+        self, server: str | None = None, token: str | None = None, *, http: Http | None = None
+    ) -> None:
+        self.http = http or Http(resolve(server, token))
+        self.pools = Pools(self.http)
+        self.policies = Policies(self.http)
+        self.requests = Requests(self.http)
+        self.tokens = Tokens(self.http)
+
+    @property
+    def server(self) -> str:
+        return self.http.server
+
+    def close(self) -> None:
+        self.http.close()
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def whoami(self) -> Json:
+        return _object(self.http.call("GET", f"{API}/whoami"))
+
+    def snapshot(self) -> Json:
+        """The whole living state, as `cede plan` reads it."""
+        return _object(self.http.call("GET", f"{API}/snapshot", timeout=60))
+
+    def plan(
+        self, snapshot: Mapping[str, Any], *, until_rest: bool = False, horizon: float | None = None
+    ) -> Json:
+        """What the server's engine would do from a snapshot; nothing is changed."""
+        params = {"until_rest": "true" if until_rest else None, "horizon": horizon}
+        answer = self.http.call("POST", f"{API}/plan", params=params, body=snapshot, timeout=60)
+        return _object(answer)
+
+    def events(self, *, after: int | None = None, follow: bool = False) -> Iterator[Json]:
+        """What happened, in order; with `follow` it goes on for ever, across lost connections."""
+        from cede.client.events import follow_events, past_events
+
+        return follow_events(self.http, after) if follow else past_events(self.http, after or 0)
+
+    def allocation(
+        self,
+        *,
+        wait_timeout: float | None = None,
+        on_wait: Callable[[Json], None] | None = None,
+        on_preempting: Callable[[Json], None] | None = None,
+        **demand: Any,
+    ) -> Allocation:
+        """Units to hold for the length of a `with` block; see `cede.client.demand.submission` for
+        names."""
+        from cede.client.allocation import Allocation
+        from cede.client.demand import submission
+
+        return Allocation(
+            self,
+            submission(**demand),
+            wait_timeout=wait_timeout,
+            on_wait=on_wait,
+            on_preempting=on_preempting,
+        )
+
+
+class _Group:
+    def __init__(self, http: Http) -> None:
+        self._http = http
+
+    def _pages(self, path: str, params: Mapping[str, Any]) -> Iterator[Json]:
+        cursor: str | None = None
+        while True:
+            query = {"limit": PAGE, "cursor": cursor, **params}
+            page = _object(self._http.call("GET", path, params=query))
+            yield from page["items"]
+            cursor = page.get("next")
+            if not cursor:
+                return
+
+
+class Pools(_Group):
+    def list(self, **filters: Any) -> Iterator[Json]:
+        return self._pages(f"{API}/pools", filters)
+
+    def get(self, pool: str) -> Json:
+        return _object(self._http.call("GET", f"{API}/pools/{segment(pool)}"))
+
+    def create(self, name: str, capacity: Mapping[str, int], **fields: Any) -> Json:
+        """`fields`: description, preset, settings."""
+        body = {"name": name, "capacity": dict(capacity), **_given(fields)}
+        return _object(self._http.call("POST", f"{API}/pools", body=body))
+
+    def update(self, pool: str, **fields: Any) -> Json:
+        """`fields`: capacity (merged; 0 removes a key), description, settings."""
+        return _object(
+            self._http.call("PATCH", f"{API}/pools/{segment(pool)}", body=_given(fields))
+        )
+
+    def delete(self, pool: str) -> None:
+        self._http.call("DELETE", f"{API}/pools/{segment(pool)}")
+
+    def requests(self, pool: str, *, view: str = "all") -> Iterator[Json]:
+        return self._pages(f"{API}/pools/{segment(pool)}/requests", {"view": view})
+
+
+class Policies(_Group):
+    def list(self, **filters: Any) -> Iterator[Json]:
+        """`filters`: pool, component, component_type."""
+        return self._pages(f"{API}/policies", filters)
+
+    def get(self, policy: str) -> Json:
+        return _object(self._http.call("GET", f"{API}/policies/{segment(policy)}"))
+
+    def attach(self, pool: str, component: str, *, priority: int, **fields: Any) -> Json:
+        """`fields`: component_type, reserved, limit, name."""
+        body = {"pool": pool, "component": component, "priority": priority, **_given(fields)}
+        return _object(self._http.call("POST", f"{API}/policies", body=body))
+
+    def update(self, policy: str, **fields: Any) -> Json:
+        """`fields`: priority, reserved, limit; a map that is given replaces the whole map."""
+        path = f"{API}/policies/{segment(policy)}"
+        return _object(self._http.call("PATCH", path, body=_given(fields)))
+
+    def detach(self, policy: str) -> None:
+        self._http.call("DELETE", f"{API}/policies/{segment(policy)}")
+
+    def of(self, pool: str, component: str, component_type: str | None = None) -> Json:
+        """The policy of one component in one pool."""
+        found = list(self.list(pool=pool, component=component, component_type=component_type))
+        if not found:
+            raise NotFound(
+                f"{component} has no policy in pool {pool}",
+                fix=f"see `cede resource-pool list-policies {pool}`",
+            )
+        if len(found) > 1:
+            types = ", ".join(str(each["component_type"]) for each in found)
+            raise NotFound(
+                f"several components are called {component} in pool {pool}: {types}",
+                fix="say which with --component-type",
+            )
+        return found[0]
+
+
+class Requests(_Group):
+    def list(self, **filters: Any) -> Iterator[Json]:
+        """`filters`: status, pool, component, component_type, preemptible, and `label.NAME`."""
+        return self._pages(f"{API}/requests", filters)
+
+    def get(self, request: str) -> Json:
+        return _object(self._http.call("GET", f"{API}/requests/{segment(request)}"))
+
+    def create(self, body: Mapping[str, Any]) -> Json:
+        return _object(self._http.call("POST", f"{API}/requests", body=dict(body)))
+
+    def create_many(self, bodies: Sequence[Mapping[str, Any]]) -> Sequence[Json]:
+        body = {"requests": [dict(each) for each in bodies]}
+        answer = self._http.call("POST", f"{API}/requests/bulk", body=body)
+        found: Sequence[Json] = answer["requests"] if "requests" in answer else answer["items"]
+        return found
+
+    def renew(
+        self,
+        request: str,
+        *,
+        attempt: int | None = None,
+        running: bool | None = None,
+        timeout: float | None = None,
+        attempts: int | None = None,
+    ) -> Json:
+        """Extend the lease. The answer is the request as it is: `preempting` if it must stop."""
+        path = f"{API}/requests/{segment(request)}/renew"
+        body = _given({"attempt": attempt, "running": running})
+        return _object(self._http.call("POST", path, body=body, timeout=timeout, attempts=attempts))
+
+    def release(
+        self,
+        request: str,
+        *,
+        outcome: str = "done",
+        attempt: int | None = None,
+        exit_code: int | None = None,
+    ) -> Json:
+        body = _given({"outcome": outcome, "attempt": attempt, "exit_code": exit_code})
+        return _object(
+            self._http.call("POST", f"{API}/requests/{segment(request)}/release", body=body)
+        )
+
+    def cancel(self, request: str) -> Json:
+        path = f"{API}/requests/{segment(request)}/cancel"
+        return _object(self._http.call("POST", path, body={}))
+
+    def delete(self, request: str) -> bool:
+        """Whether it is gone; False while it is being stopped first."""
+        path = f"{API}/requests/{segment(request)}"
+        return self._http.call("DELETE", path) is None
+
+    def why(self, request: str) -> Json:
+        return _object(self._http.call("GET", f"{API}/requests/{segment(request)}/why"))
+
+
+class Tokens(_Group):
+    def list(self) -> Iterator[Json]:
+        return self._pages(f"{API}/tokens", {})
+
+    def create(self, name: str, role: str, **fields: Any) -> Json:
+        """`fields`: subjects, expires_in. The answer holds the secret, this one time."""
+        body = {"name": name, "role": role, **_given(fields)}
+        return _object(self._http.call("POST", f"{API}/tokens", body=body))
+
+    def revoke(self, token: str) -> None:
+        self._http.call("DELETE", f"{API}/tokens/{segment(token)}")
+
+
+def _given(fields: Mapping[str, Any]) -> Json:
+    return {key: value for key, value in fields.items() if value is not None}
+
+
+def _object(answer: Any) -> Json:
+    assert isinstance(answer, dict), f"the API answers with objects, not {type(answer).__name__}"
+    return answer

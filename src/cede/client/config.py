@@ -1,0 +1,98 @@
+"""Which server, and with which token.
+
+A token is only ever sent to the server it was configured with: a file in the current folder may
+name a server, and must not be able to make somebody's token from the environment travel there.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from cede.client.errors import NotConfigured
+
+_KEYS = ("server", "token")
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    server: str
+    token: str = field(repr=False)
+    source: str = ""
+
+
+def resolve(
+    server: str | None = None,
+    token: str | None = None,
+    *,
+    environ: Mapping[str, str] = os.environ,
+) -> Connection:
+    """Arguments, then the environment, then the first configuration file that exists."""
+    server = server or environ.get("CEDE_SERVER") or None
+    token = token or environ.get("CEDE_TOKEN") or None
+    if server and token:
+        return Connection(_clean(server), token.strip(), "arguments or environment")
+    found = next((each for each in _files(environ) if each.is_file()), None)
+    if found is not None:
+        connection = _read(found)
+        if token is None and server in (None, connection.server):
+            return connection
+        if token is not None and server is None:
+            raise NotConfigured(
+                f"a token is given but no server, and the one in {found} has a token of its own",
+                fix="set CEDE_SERVER next to CEDE_TOKEN",
+            )
+    if server:
+        raise NotConfigured(f"no token for {server}", fix="set CEDE_TOKEN, or pass --token-file")
+    raise NotConfigured(
+        "no server is configured",
+        fix="start one with `cede up`, or set CEDE_SERVER and CEDE_TOKEN",
+    )
+
+
+def read_token(path: Path) -> str:
+    """A token from a file of its own; `-` is not offered, because argv and logs are not for
+    secrets."""
+    try:
+        token = path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise NotConfigured(f"cannot read the token file {path}: {error}") from None
+    if not token or len(token.split()) != 1:
+        raise NotConfigured(f"{path} must hold one token and nothing else")
+    return token
+
+
+def _files(environ: Mapping[str, str]) -> Iterator[Path]:
+    if given := environ.get("CEDE_CONFIG"):
+        path = Path(given)
+        if not path.is_file():
+            raise NotConfigured(f"CEDE_CONFIG names {given}, which is not a file")
+        yield path
+    yield Path(".cede") / "client.yaml"
+    yield Path.home() / ".local" / "share" / "cede" / "client.yaml"
+
+
+def _read(path: Path) -> Connection:
+    import yaml
+
+    try:
+        data: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        first_line = str(error).splitlines()[0]
+        raise NotConfigured(f"cannot read {path}: {first_line}") from None
+    if not isinstance(data, dict) or not all(isinstance(data.get(key), str) for key in _KEYS):
+        raise NotConfigured(f"{path} must be a map with the texts server and token")
+    return Connection(_clean(data["server"]), data["token"].strip(), str(path))
+
+
+def _clean(server: str) -> str:
+    server = server.strip().rstrip("/")
+    if not server.startswith(("http://", "https://")):
+        raise NotConfigured(
+            f"the server {server!r} is not an address such as http://127.0.0.1:8421",
+            fix="write it with http:// or https://",
+        )
+    return server

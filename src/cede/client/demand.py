@@ -1,0 +1,67 @@
+"""From what a caller writes to the body of a request. Checked here first, so that mistakes need no
+server."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from decimal import Decimal
+from typing import Any
+
+from cede.client.http import Json
+from cede.model.resources import ResourceSettings
+
+
+def submission(
+    *,
+    gpu: int | None = None,
+    cpu: int | float | str | None = None,
+    memory: str | None = None,
+    resources: Mapping[str, int] | None = None,
+    preemptible: bool = True,
+    pool: str | None = None,
+    component: str | None = None,
+    component_type: str | None = None,
+    retries: int = 0,
+    retry_delay: float = 0,
+    preemptions: str | None = None,
+    walltime: float | None = None,
+    lease: float | str | None = None,
+    labels: Mapping[str, str] | None = None,
+) -> Json:
+    """A request of kind `work`: units for anything that is not a step; it needs a policy."""
+    settings = ResourceSettings(
+        gpu_count=gpu,
+        cpu_count=cpu,
+        memory=memory,
+        pool_resources=dict(resources or {}),
+        preemptible=preemptible,
+    )
+    retry = {"max_retries": retries, "delay": retry_delay, "preemptions": preemptions}
+    return _given(
+        kind="work",
+        settings=settings_body(settings),
+        pool=pool,
+        component=component,
+        component_type=component_type,
+        retry=_given(**retry),
+        walltime=walltime,
+        lease=lease,
+        labels=dict(labels or {}) or None,
+    )
+
+
+def settings_body(settings: ResourceSettings) -> Json:
+    """Settings as JSON; decimals travel as text, so that nothing is lost to binary fractions."""
+    body: Json = {}
+    for each in fields(settings):
+        value = getattr(settings, each.name)
+        if isinstance(value, Decimal):
+            value = str(value)
+        if value is not None and value != {}:
+            body[each.name] = dict(value) if isinstance(value, Mapping) else value
+    return body
+
+
+def _given(**values: Any) -> Json:
+    return {key: value for key, value in values.items() if value is not None}

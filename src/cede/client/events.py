@@ -1,0 +1,59 @@
+"""The journal as an iterator: past pages, then a live stream that survives lost connections."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from cede.client.errors import ServerUnreachable
+from cede.client.http import API, Http, Json
+
+# The server sends a comment now and then; this long without a line means that nobody is there.
+SILENCE = 60.0
+RECONNECT_FIRST = 0.5
+RECONNECT_MAX = 15.0
+
+
+def past_events(http: Http, after: int) -> Iterator[Json]:
+    """Every event after an index, page by page, until there are no more."""
+    while True:
+        page = http.call("GET", f"{API}/events", params={"after": after, "limit": 500})
+        if not page["items"]:
+            return
+        yield from page["items"]
+        after = page["items"][-1]["index"]
+
+
+def follow_events(http: Http, after: int | None) -> Iterator[Json]:
+    """Events for ever. A lost connection is taken up again after the last index that was handed
+    out."""
+    pause = RECONNECT_FIRST
+    while True:
+        try:
+            params = {"follow": "true"} | ({} if after is None else {"after": str(after)})
+            with http.stream(f"{API}/events", params, silence=SILENCE) as lines:
+                for event in parse_stream(lines):
+                    after = event["index"]
+                    pause = RECONNECT_FIRST
+                    yield event
+        except ServerUnreachable:
+            if after is None:
+                raise
+        time.sleep(pause)
+        pause = min(pause * 2, RECONNECT_MAX)
+
+
+def parse_stream(lines: Iterator[str]) -> Iterator[Json]:
+    """The `data` of each server-sent event that carries one; comments and other fields are passed
+    over."""
+    data: list[str] = []
+    for line in lines:
+        if line.startswith("data:"):
+            data.append(line[5:].removeprefix(" "))
+        elif not line and data:
+            event: Any = json.loads("\n".join(data))
+            data = []
+            if isinstance(event, dict) and "index" in event:
+                yield event

@@ -1,0 +1,224 @@
+"""One HTTP core: sends, retries what may be retried, and turns answers into values or typed errors.
+
+A call may be retried when doing it twice is the same as doing it once: reads, edits and deletions
+by nature, POSTs because each carries an `Idempotency-Key` of its own. The token appears in one
+header and nowhere else: not in errors, not in `repr`.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import quote, urlsplit
+from uuid import uuid4
+
+import httpx2
+
+from cede import __version__
+from cede.client import errors
+from cede.client.config import Connection
+
+Json = dict[str, Any]
+
+API = "/api/v1"
+# A busy server is asked this often; with the pauses below that is about two seconds when nobody
+# listens.
+ATTEMPTS = 4
+PAUSE_FIRST = 0.2
+# However long the server asks us to stay away, a caller who waits wants to hear from us before
+# that.
+RETRY_AFTER_MAX = 30.0
+
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
+_STATUS_ERRORS: dict[int, type[errors.CedeClientError]] = {
+    400: errors.Invalid,
+    401: errors.Unauthorized,
+    403: errors.Forbidden,
+    404: errors.NotFound,
+    409: errors.Conflict,
+    413: errors.Invalid,
+    422: errors.Invalid,
+    429: errors.ServerUnreachable,
+    502: errors.ServerUnreachable,
+    503: errors.ServerUnreachable,
+    504: errors.ServerUnreachable,
+}
+
+
+class Http:
+    """Safe to share between threads; keeps the highest index seen, so that one reads what one
+    wrote."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        timeout: float = 10.0,
+        attempts: int = ATTEMPTS,
+        sleep: Callable[[float], object] = time.sleep,
+    ) -> None:
+        self.server = connection.server
+        self._attempts = attempts
+        self._sleep = sleep
+        self._random = random.Random()
+        self._index = 0
+        self._lock = threading.Lock()
+        self._timeout = timeout
+        self._client = httpx2.Client(
+            base_url=connection.server,
+            timeout=timeout,
+            # A proxy from the environment cannot reach this machine's own loopback.
+            trust_env=urlsplit(connection.server).hostname not in _LOOPBACK,
+            headers={
+                "Authorization": f"Bearer {connection.token}",
+                "Accept": "application/json",
+                "User-Agent": f"cede/{__version__}",
+            },
+        )
+
+    def close(self) -> None:
+        self._client.close()
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, Any] | None = None,
+        body: Any = None,
+        timeout: float | None = None,
+        attempts: int | None = None,
+    ) -> Any:
+        """The parsed answer of one call, after as many tries as it takes and may take."""
+        return self._parse(self.send(method, path, params, body, timeout, attempts))
+
+    def send(
+        self,
+        method: str,
+        path: str,
+        params: Mapping[str, Any] | None = None,
+        body: Any = None,
+        timeout: float | None = None,
+        attempts: int | None = None,
+    ) -> httpx2.Response:
+        headers = {"Idempotency-Key": str(uuid4())} if method == "POST" else {}
+        known = {key: value for key, value in (params or {}).items() if value is not None}
+        last = attempts or self._attempts
+        for attempt in range(1, last + 1):
+            response: httpx2.Response | None = None
+            try:
+                response = self._client.request(
+                    method,
+                    path,
+                    params=known,
+                    headers=headers | self._seen(),
+                    timeout=timeout or self._timeout,
+                    **({} if body is None else {"json": body}),
+                )
+            except httpx2.TransportError as error:
+                if attempt == last:
+                    raise self._unreachable(error) from None
+            else:
+                self._note_index(response)
+                if response.status_code not in (429, 502, 503, 504) or attempt == last:
+                    return response
+            self._sleep(self._pause(attempt, response))
+        raise AssertionError("the loop above returns or raises")
+
+    @contextmanager
+    def stream(
+        self, path: str, params: Mapping[str, Any], *, silence: float
+    ) -> Iterator[Iterator[str]]:
+        """The lines of an endless answer; more than `silence` seconds without one is a lost
+        connection."""
+        headers = {"Accept": "text/event-stream"} | self._seen()
+        timeout = httpx2.Timeout(self._timeout, read=silence)
+        try:
+            with self._client.stream(
+                "GET", path, params=dict(params), headers=headers, timeout=timeout
+            ) as response:
+                if response.status_code != 200:
+                    response.read()
+                    self._parse(response)
+                yield response.iter_lines()
+        except httpx2.TransportError as error:
+            raise self._unreachable(error) from None
+
+    def _seen(self) -> dict[str, str]:
+        return {"Cede-Index-Seen": str(self._index)} if self._index else {}
+
+    def _note_index(self, response: httpx2.Response) -> None:
+        text = response.headers.get("Cede-Index", "")
+        if text.isdecimal():
+            with self._lock:
+                self._index = max(self._index, int(text))
+
+    def _pause(self, attempt: int, response: httpx2.Response | None) -> float:
+        asked = response.headers.get("Retry-After", "") if response is not None else ""
+        if asked.isdecimal():
+            return min(float(asked), RETRY_AFTER_MAX)
+        pause: float = PAUSE_FIRST * 2 ** (attempt - 1)
+        return pause / 2 + self._random.uniform(0, pause / 2)
+
+    def _unreachable(self, error: Exception) -> errors.ServerUnreachable:
+        said = str(error) or type(error).__name__
+        return errors.ServerUnreachable(
+            f"no answer from {self.server}: {said}",
+            fix="is the server running (`cede up`), and is CEDE_SERVER right?",
+        )
+
+    def _parse(self, response: httpx2.Response) -> Any:
+        if response.status_code == 204:
+            return None
+        try:
+            data = json.loads(response.content)
+        except ValueError:
+            raise self._foreign(response) from None
+        if response.is_success:
+            return data
+        if not isinstance(data, dict) or response.is_redirect:
+            raise self._foreign(response)
+        raise problem(response.status_code, data)
+
+    def _foreign(self, response: httpx2.Response) -> errors.ServerBroken:
+        return errors.ServerBroken(
+            f"{self.server} answered {response.status_code} with something that is not cede's",
+            fix="check that CEDE_SERVER names a cede server of a fitting version",
+            status=response.status_code,
+        )
+
+
+def problem(status: int, data: Json) -> errors.CedeClientError:
+    """The typed error of a problem+json answer."""
+    reason = data.get("reason") if isinstance(data.get("reason"), dict) else None
+    kind = _STATUS_ERRORS.get(status, errors.ServerBroken)
+    if reason is not None and kind in (errors.Forbidden, errors.Conflict, errors.Invalid):
+        kind = errors.Rejected
+    text = str(data.get("detail") or data.get("title") or f"the server answered {status}")
+    several = data.get("errors")
+    if isinstance(several, list) and len(several) > 1:
+        text += "".join(f"\n  {_line(each)}" for each in several)
+    code = str(data.get("code") or data.get("type") or "").rstrip("/").rpartition("/")[2]
+    return kind(
+        text,
+        reason=reason,
+        status=status,
+        code=code.rpartition(":")[2],
+        field=str(data.get("field") or ""),
+    )
+
+
+def _line(each: Any) -> str:
+    if isinstance(each, dict):
+        return ": ".join(str(each[key]) for key in ("field", "problem", "detail") if each.get(key))
+    return str(each)
+
+
+def segment(name: str) -> str:
+    """A name or id as one path segment, whatever is in it."""
+    return quote(name, safe="")

@@ -1,0 +1,119 @@
+"""Waiting for a grant: ask rarely, keep the place in the queue, and say why it takes long.
+
+Asking is renewing: the renewal keeps the waiter's lease, so a client that dies stops waiting by
+itself.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from cede.client import clock
+from cede.client.client import Client
+from cede.client.errors import ServerUnreachable, WaitTimeout, ending
+from cede.client.http import Json
+
+FIRST = 1.0
+MOST = 20.0
+WAITING = ("queued", "suspended")
+HOLDING = ("allocated", "preempting")
+
+
+class Waited(NamedTuple):
+    """A request after waiting, and when the call that made it so was sent: its lease counts from
+    there."""
+
+    request: Json
+    sent_at: float
+
+
+class BackOff:
+    """1 s, 2 s, 4 s … 20 s, each shortened by up to half so that waiters do not ask in step."""
+
+    def __init__(self, seed: int | None = None) -> None:
+        self._random = random.Random(seed)
+        self._next = FIRST
+
+    def reset(self) -> None:
+        self._next = FIRST
+
+    def pause(self) -> float:
+        full, self._next = self._next, min(self._next * 2, MOST)
+        return full / 2 + self._random.uniform(0, full / 2)
+
+
+def wait_for_grant(
+    client: Client,
+    request: Json,
+    *,
+    sent_at: float,
+    on_wait: Callable[[Json], None] | None = None,
+    timeout: float | None = None,
+    interrupted: threading.Event | None = None,
+) -> Waited:
+    """The request once it is allocated. Ends otherwise raise their typed error.
+
+    `interrupted` ends the wait early: the request comes back as it is, still waiting.
+    """
+    stop = interrupted or threading.Event()
+    back_off = BackOff()
+    give_up = None if timeout is None else clock.now() + timeout
+    told = ""
+    while request["status"] in WAITING:
+        why = _why(client, request, on_wait)
+        # A changed reason means that something moves: ask soon again.
+        if why != told:
+            told = why
+            back_off.reset()
+        if give_up is not None and clock.now() >= give_up:
+            client.requests.cancel(request["id"])
+            raise WaitTimeout(
+                f"request {request['id']} was not granted within {timeout:g} seconds: {why}",
+                reason=request.get("reason"),
+            )
+        if stop.wait(_bounded(back_off.pause(), request, give_up)):
+            return Waited(request, sent_at)
+        asked_at = clock.now()
+        try:
+            request = client.requests.renew(request["id"])
+        except ServerUnreachable:
+            # A server that restarts finds its waiters again; the lease decides, not one lost
+            # answer.
+            continue
+        sent_at = asked_at
+    if error := ending(request):
+        raise error
+    return Waited(request, sent_at)
+
+
+def _bounded(pause: float, request: Mapping[str, Any], give_up: float | None) -> float:
+    """Never longer than a third of the lease, nor much beyond the caller's patience."""
+    lease = request.get("lease")
+    if isinstance(lease, int | float):
+        pause = min(pause, lease / 3)
+    if give_up is not None:
+        pause = min(pause, max(give_up - clock.now(), 0.05))
+    return pause
+
+
+def _why(client: Client, request: Json, on_wait: Callable[[Json], None] | None) -> str:
+    """Tell the caller why it waits; an answer that does not come is no reason to stop waiting."""
+    if on_wait is None:
+        return str((request.get("reason") or {}).get("text", ""))
+    try:
+        why = client.requests.why(request["id"])
+    except ServerUnreachable as error:
+        why = {"text": error.message}
+    on_wait(why)
+    return reason_text(why)
+
+
+def reason_text(why: Mapping[str, Any]) -> str:
+    """The one sentence of a `why` answer."""
+    reason = why.get("reason")
+    if isinstance(reason, Mapping) and reason.get("text"):
+        return str(reason["text"])
+    return str(why.get("text") or "")
