@@ -76,7 +76,10 @@ class Runner:
         self._interrupted.set()
 
     def run(self, make_work: MakeWork) -> Ended:
-        """Submit, then attempt after attempt until the request is over."""
+        """Submit, then attempt after attempt until the request is over.
+
+        Raises what ended it, unless that was the work itself.
+        """
         sent_at = clock.now()
         request = self._client.requests.create(self._body)
         if request.get("tracked") is False:
@@ -85,6 +88,8 @@ class Runner:
             request, sent_at = self._wait(request, sent_at)
             ended = self._attempt(request, sent_at, make_work)
             request = ended.request
+            if request["status"] in ("rejected", "preempted", "cancelled"):
+                raise ending(request) or AssertionError(request)
             if request["status"] not in WAITING:
                 return ended
             self._notify("requeued", _reason(request))

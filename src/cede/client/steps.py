@@ -19,7 +19,6 @@ from uuid import uuid4
 from cede.client.calls import Call
 from cede.client.client import Client
 from cede.client.demand import settings_body
-from cede.client.errors import ending
 from cede.client.http import Json
 from cede.client.runner import MakeWork, Runner
 from cede.client.waiting import reason_text
@@ -123,9 +122,6 @@ class Step(Generic[P, R]):
             return calls[-1].work(environment)
 
         ended = self._runner(run).run(_outside_of_the_run(make_work))
-        error = ending(ended.request)
-        if error is not None and ended.request["status"] in ("rejected", "preempted", "cancelled"):
-            raise error
         value: R = calls[-1].result(self.name, ended.exit_code)
         return value
 

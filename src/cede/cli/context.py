@@ -1,0 +1,118 @@
+"""What every command needs: a client for the options given, and values people type."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from cede.client.client import Client
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+OUTPUTS = ("table", "json", "yaml", "csv", "tsv")
+# A shell that completes a name must never hang on a server.
+COMPLETION_TIMEOUT = 0.5
+
+
+def client_of(ctx: click.Context, *, timeout: float = 10.0, attempts: int | None = None) -> Client:
+    """The client that this command's options, the environment or a file configure."""
+    from cede.client.client import Client
+    from cede.client.config import read_token, resolve
+    from cede.client.http import ATTEMPTS, Http
+
+    options = ctx.find_root().obj or ctx.find_root().params
+    token_file = options.get("token_file")
+    token = read_token(token_file) if token_file else None
+    connection = resolve(options.get("server"), token)
+    client = Client(http=Http(connection, timeout=timeout, attempts=attempts or ATTEMPTS))
+    ctx.call_on_close(client.close)
+    return client
+
+
+def output_option(function: F) -> F:
+    return click.option(
+        "-o",
+        "--output",
+        type=click.Choice(OUTPUTS),
+        default="table",
+        show_default=True,
+        help="How to print.",
+    )(function)
+
+
+class Map(click.ParamType[dict[str, Any]]):
+    """A map as JSON or YAML: '{"gpu": 8}' or 'gpu: 8'."""
+
+    name = "JSON|YAML"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> dict[str, Any]:
+        if isinstance(value, dict):
+            return value
+        import yaml
+
+        try:
+            data = yaml.safe_load(value)
+        except yaml.YAMLError as error:
+            self.fail(f"{value!r} is neither JSON nor YAML: {str(error).splitlines()[0]}")
+        if not isinstance(data, dict):
+            self.fail(f"{value!r} is not a map, such as '{{\"gpu\": 8}}' or 'gpu: 8'")
+        return data
+
+
+class Amounts(Map):
+    """A map from resource key to integer, checked before anything is sent."""
+
+    def __init__(self, least: int = 0) -> None:
+        self._least = least
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> dict[str, Any]:
+        from cede.model.amounts import parse_amounts
+        from cede.model.errors import Invalid
+
+        given = super().convert(value, param, ctx)
+        field = (param.name if param is not None else None) or "amounts"
+        try:
+            return dict(parse_amounts(given, field, least=self._least))
+        except Invalid as error:
+            self.fail(str(error))
+
+
+class PoolName(click.ParamType[str]):
+    """A pool by name, id or id prefix; names complete from the server when it answers in time."""
+
+    name = "POOL"
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[Any]:
+        from click.shell_completion import CompletionItem
+
+        try:
+            client = client_of(ctx, timeout=COMPLETION_TIMEOUT, attempts=1)
+            names = [each["name"] for each in client.pools.list()]
+        except Exception:
+            return []  # completion is a courtesy: no answer, no names, no noise
+        return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+
+
+def component_type_option(default: str | None = None) -> Callable[[F], F]:
+    from cede.model.subject import SUBJECT_TYPES
+
+    def add(function: F) -> F:
+        return click.option(
+            "-t",
+            "--component-type",
+            type=click.Choice(SUBJECT_TYPES),
+            default=default,
+            show_default=default is not None,
+            help="What the component is.",
+        )(function)
+
+    return add

@@ -1,0 +1,68 @@
+"""The options by which a command says what it needs; `cede run` and `cede request create` share
+them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from cede.cli.context import Amounts, PoolName, component_type_option
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_OPTIONS: list[Callable[[Any], Any]] = [
+    click.option("--gpu", type=click.IntRange(min=0), help="How many GPUs."),
+    click.option("--cpu", help="How many processors, such as 4 or 0.5."),
+    click.option("--memory", help="How much memory, such as 16GiB."),
+    click.option("--resources", type=Amounts(), help="Other keys, such as '{\"tpu\": 1}'."),
+    click.option("--pool", type=PoolName(), help="Only this pool."),
+    click.option("--component", help="Who asks; the token's first subject unless given."),
+    component_type_option(),
+    click.option(
+        "--preemptible/--non-preemptible",
+        default=True,
+        show_default=True,
+        help="Whether it may be stopped for others.",
+    ),
+    click.option(
+        "--preemptions",
+        type=click.Choice(["free", "count"]),
+        default=None,
+        help="Whether being preempted uses up a retry; free unless given.",
+    ),
+    click.option("--walltime", type=float, help="Seconds after which it surely ends."),
+    click.option("--lease", help="Seconds of silence after which it is given up, or none."),
+    click.option("--label", multiple=True, metavar="NAME=VALUE", help="May be given often."),
+]
+
+
+def demand_options(function: F) -> F:
+    for option in reversed(_OPTIONS):
+        function = option(function)
+    return function
+
+
+def submission_of(
+    *, label: tuple[str, ...] = (), lease: str | None = None, **given: Any
+) -> dict[str, Any]:
+    """The body of a request from these options."""
+    from cede.client.demand import submission
+
+    labels = {}
+    for each in label:
+        name, equals, value = each.partition("=")
+        if not equals or not name:
+            raise click.UsageError(f"--label wants NAME=VALUE, not {each!r}")
+        labels[name] = value
+    return submission(labels=labels, lease=_lease(lease), **given)
+
+
+def _lease(text: str | None) -> float | str | None:
+    if text is None or text == "none":
+        return text
+    try:
+        return float(text)
+    except ValueError:
+        raise click.UsageError(f"--lease wants seconds or none, not {text!r}") from None

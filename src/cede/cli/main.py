@@ -1,0 +1,148 @@
+"""`cede`: the group, and the one place where errors become one line and an exit code.
+
+Commands are imported when they are called. `cede --help` knows their names and summaries from the
+table below and imports none of them.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import click
+
+from cede import __version__
+from cede.cli import exit_codes
+
+# name: (where it is, what `cede --help` says)
+COMMANDS: dict[str, tuple[str, str]] = {
+    "up": ("server_command:up", "Start a server on this machine."),
+    "server": ("server_command:up", "The same as up."),
+    "run": ("run_command:run", "Run a command when its units are granted."),
+    "why": ("look:why", "Why a request waits, or how it ended."),
+    "plan": ("plan_command:plan", "What the engine would do from a snapshot file."),
+    "snapshot": ("look:snapshot", "Print the whole living state."),
+    "events": ("look:events", "What happened; -f to follow."),
+    "whoami": ("look:whoami", "Who this token is."),
+    "pool": ("pools:pool", "Pools: named capacity."),
+    "policy": ("policies:policy", "Policies: a component's place in a pool."),
+    "request": ("requests:request", "Requests: what somebody asked for."),
+    "token": ("tokens:token", "Tokens: who may do what."),
+    "resource-pool": ("pools:resource_pool", "Pools and their policies."),
+    "resource-request": ("requests:resource_request", "The same as request."),
+    "completion": ("completion:completion", "Print a completion script for a shell."),
+}
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported when they are called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, name = COMMANDS[cmd_name][0].partition(":")
+        command = getattr(import_module(f"cede.cli.{module}"), name)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            from difflib import get_close_matches
+
+            close = get_close_matches(args[0], COMMANDS, 1)
+            ctx.fail(f"no such command {args[0]!r}" + "".join(f"; {each}?" for each in close))
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--server", metavar="URL", help="The server; else CEDE_SERVER, else client.yaml.")
+@click.option(
+    "--token-file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="A file with the token; else CEDE_TOKEN, else client.yaml.",
+)
+@click.option("--debug", is_flag=True, help="Show tracebacks.")
+@click.version_option(__version__, prog_name="cede", message="%(prog)s %(version)s")
+@click.pass_context
+def cli(ctx: click.Context, server: str | None, token_file: Path | None, debug: bool) -> None:
+    """Share GPUs between teams: who may hold what, lent while idle, taken back without losing
+    work."""
+    ctx.obj = {"server": server, "token_file": token_file, "debug": debug}
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line and leave with its exit code."""
+    _survive_any_locale()
+    try:
+        code = cli.main(args=arguments, prog_name="cede", standalone_mode=False)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _leave_quietly()
+    except BaseException as error:
+        code = _explain(error)
+    sys.exit(code if isinstance(code, int) else exit_codes.OK)
+
+
+def _explain(error: BaseException) -> int:
+    """One line on stderr with the fix, and the documented code."""
+    if isinstance(error, SystemExit):
+        return error.code if isinstance(error.code, int) else exit_codes.ERROR
+    if isinstance(error, KeyboardInterrupt) or isinstance(error.__cause__, KeyboardInterrupt):
+        click.echo("interrupted", err=True)
+        return exit_codes.INTERRUPTED
+    if isinstance(error, click.Abort):
+        click.echo("not done", err=True)
+        return exit_codes.ERROR
+    if "--debug" in sys.argv[1:]:
+        import traceback
+
+        traceback.print_exception(error)
+    if isinstance(error, click.ClickException):
+        error.show()
+        return error.exit_code
+    if not isinstance(error, _expected()) and "--debug" not in sys.argv[1:]:
+        click.echo(f"error: {type(error).__name__}: {error} (see --debug)", err=True)
+        return exit_codes.ERROR
+    line = f"error: {getattr(error, 'message', None) or error}"
+    if fix := getattr(error, "fix", ""):
+        line += f" ({fix})" if fix != "nothing" else ""
+    click.echo(line, err=True)
+    return exit_codes.of_error(error)
+
+
+def _expected() -> tuple[type[BaseException], ...]:
+    from cede.client.errors import CedeClientError
+    from cede.model.errors import CedeError
+
+    return (CedeClientError, CedeError)
+
+
+def _survive_any_locale() -> None:
+    """A name that the terminal cannot show must not end the program."""
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure: Any = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(errors="backslashreplace")
+
+
+def _leave_quietly() -> None:
+    """The reader went away, as `| head` does. Python would complain once more while flushing."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os._exit(exit_codes.OK)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,68 @@
+"""`cede plan FILE`: what the engine would do from a snapshot, without a server.
+
+The simulator runs here, in this process, on the very engine the server has.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from cede.cli import exit_codes
+from cede.cli.printing import cell, print_json, print_rows
+from cede.cli.snapshot_file import SnapshotFile
+
+
+@click.command("plan")
+@click.argument("file", type=click.Path(dir_okay=False, allow_dash=True))
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--until-rest", is_flag=True, help="Go on until nothing changes any more.")
+@click.option("--horizon", type=float, default=None, help="Stop after so many seconds.")
+def plan(file: str, as_json: bool, until_rest: bool, horizon: float | None) -> None:
+    """Decide from the snapshot in FILE (YAML or JSON, - for stdin) and print what would be done.
+
+    Exit codes: 0, 1 when the file is bad, 5 when it would never come to rest.
+    """
+    from cede.sim.plan import run
+
+    source = SnapshotFile.read(file)
+    try:
+        answer = run(source.data, until_rest, horizon)
+    except ValueError as error:
+        path, problem = getattr(error, "path", None), getattr(error, "problem", None)
+        if path is None:
+            raise
+        click.echo(f"{source.name}:{source.line_of(path)}: {path}: {problem}", err=True)
+        sys.exit(exit_codes.ERROR)
+    if as_json:
+        print_json(answer)
+    else:
+        _print_passes(answer)
+    sys.exit(exit_codes.CONFLICT if answer.get("loop") else exit_codes.OK)
+
+
+def _print_passes(answer: dict[str, Any]) -> None:
+    rows = [
+        {"now": each["now"], "do": decision["do"], "what": _what(decision)}
+        for each in answer["passes"]
+        for decision in each["decisions"]
+    ]
+    print_rows(rows, ("now", "do", "what"), "table", empty="nothing would be done")
+    if answer.get("loop"):
+        click.echo("it never comes to rest: the same decisions come round again", err=True)
+    elif answer.get("at_rest"):
+        click.echo("then it is at rest")
+    elif answer.get("next_timer") is not None:
+        click.echo(f"the next pass is due by itself at {answer['next_timer']}")
+
+
+def _what(decision: dict[str, Any]) -> str:
+    """Everything a decision says, its reason as a sentence."""
+    facts = {key: value for key, value in decision.items() if key != "do" and value is not None}
+    reason = facts.pop("reason", None)
+    text = ", ".join(f"{key} {cell(value)}" for key, value in facts.items() if value != [])
+    if isinstance(reason, dict):
+        reason = reason.get("text") or reason.get("code")
+    return f"{text}: {reason}" if reason else text

@@ -1,0 +1,171 @@
+"""`cede pool …`, and `cede resource-pool …`, which has the same commands and those of policies."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from cede.cli.context import Amounts, Map, PoolName, client_of, output_option
+from cede.cli.printing import print_one, print_rows
+
+POOL_COLUMNS = ("id", "name", "capacity", "occupied_resources")
+POOL_FIELDS = (
+    "id",
+    "name",
+    "description",
+    "capacity",
+    "occupied",
+    "free",
+    "earmarked",
+    "queued",
+    "active",
+    "preset",
+    "settings",
+    "created",
+)
+REQUEST_COLUMNS = ("id", "state", "status", "component", "step_run", "created", "reason")
+VIEWS = ("queued", "active", "all")
+
+
+@click.group("pool")
+def pool() -> None:
+    """Pools: named capacity."""
+
+
+@pool.command("create")
+@click.argument("name")
+@click.option(
+    "-c", "--capacity", type=Amounts(least=1), required=True, help="Such as '{\"gpu\": 8}'."
+)
+@click.option("-d", "--description", default=None, help="What it is for.")
+@click.option("--preset", default=None, help="How it decides; quota unless given.")
+@click.option("--settings", type=Map(), default=None, help="Settings that differ from the preset.")
+@click.pass_context
+def create(
+    ctx: click.Context,
+    name: str,
+    capacity: dict[str, int],
+    description: str | None,
+    preset: str | None,
+    settings: dict[str, Any] | None,
+) -> None:
+    """Create a pool."""
+    made = client_of(ctx).pools.create(
+        name, capacity, description=description, preset=preset, settings=settings
+    )
+    click.echo(f"created pool {made['name']} ({made['id']})")
+
+
+@pool.command("list")
+@output_option
+@click.pass_context
+def list_pools(ctx: click.Context, output: str) -> None:
+    """List pools with what is occupied of their capacity."""
+    rows = (_with_old_name(each) for each in client_of(ctx).pools.list())
+    print_rows(rows, POOL_COLUMNS, output, empty="no pools; make one with `cede pool create`")
+
+
+@pool.command("describe")
+@click.argument("pool_name", metavar="POOL", type=PoolName())
+@output_option
+@click.pass_context
+def describe(ctx: click.Context, pool_name: str, output: str) -> None:
+    """Show one pool, by name, id or start of its id."""
+    print_one(client_of(ctx).pools.get(pool_name), POOL_FIELDS, output)
+
+
+@pool.command("update")
+@click.argument("pool_name", metavar="POOL", type=PoolName())
+@click.option("-c", "--capacity", type=Amounts(), help="Merged key by key; 0 removes a key.")
+@click.option("-d", "--description", default=None)
+@click.option("--settings", type=Map(), default=None)
+@click.pass_context
+def update(
+    ctx: click.Context,
+    pool_name: str,
+    capacity: dict[str, int] | None,
+    description: str | None,
+    settings: dict[str, Any] | None,
+) -> None:
+    """Change a pool's capacity, description or settings. Running work stays when it shrinks."""
+    if capacity is None and description is None and settings is None:
+        raise click.UsageError("nothing to change: give --capacity, --description or --settings")
+    changed = client_of(ctx).pools.update(
+        pool_name, capacity=capacity, description=description, settings=settings
+    )
+    click.echo(f"updated pool {changed['name']}")
+
+
+@pool.command("delete")
+@click.argument("pool_name", metavar="POOL", type=PoolName())
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.pass_context
+def delete(ctx: click.Context, pool_name: str, yes: bool) -> None:
+    """Delete a pool and its policies."""
+    client = client_of(ctx)
+    found = client.pools.get(pool_name)
+    if not yes:
+        click.confirm(f"delete pool {found['name']} and its policies?", abort=True, err=True)
+    client.pools.delete(found["id"])
+    click.echo(f"deleted pool {found['name']}")
+
+
+@pool.command("requests")
+@click.argument("pool_name", metavar="POOL", type=PoolName())
+@click.option("--view", type=click.Choice(VIEWS), default="all", show_default=True)
+@click.option("-c", "--columns", default=None, help="Which columns, separated by commas.")
+@output_option
+@click.pass_context
+def requests(
+    ctx: click.Context, pool_name: str, view: str, columns: str | None, output: str
+) -> None:
+    """List the requests of a pool: queued, active, or both."""
+    rows = (request_row(each) for each in client_of(ctx).pools.requests(pool_name, view=view))
+    print_rows(rows, chosen(columns, REQUEST_COLUMNS), output, empty="no such requests")
+
+
+def request_row(request: dict[str, Any]) -> dict[str, Any]:
+    """A request with the columns of its list: its step's name, and its reason as a sentence."""
+    allocation = request.get("allocation") or {}
+    labels = request.get("labels") or {}
+    holding = request["status"] in ("allocated", "preempting")
+    return {
+        **request,
+        "state": "active" if holding else "queued" if request["status"] in _WAITING else "ended",
+        "allocation_state": allocation.get("state"),
+        "step_run": labels.get("step", ""),
+        "reason": (request.get("reason") or {}).get("text", ""),
+    }
+
+
+_WAITING = ("queued", "suspended")
+
+
+def chosen(columns: str | None, usual: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(each.strip() for each in columns.split(",")) if columns else usual
+
+
+def _with_old_name(found: dict[str, Any]) -> dict[str, Any]:
+    """Document 002's lists call what is occupied `occupied_resources`."""
+    return {**found, "occupied_resources": found.get("occupied", {})}
+
+
+@click.group("resource-pool")
+def resource_pool() -> None:
+    """Pools and their policies."""
+
+
+def _share_commands() -> None:
+    """One implementation under two names: these are the very same command objects."""
+    from cede.cli import policies
+
+    for command in pool.commands.values():
+        resource_pool.add_command(command)
+    resource_pool.add_command(policies.attach, "attach-policy")
+    resource_pool.add_command(policies.update, "update-policy")
+    resource_pool.add_command(policies.detach, "detach-policy")
+    resource_pool.add_command(policies.list_policies, "list-policies")
+
+
+_share_commands()

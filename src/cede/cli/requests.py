@@ -1,0 +1,157 @@
+"""`cede request …`, and `cede resource-request …`, which is the same."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any
+
+import click
+
+from cede.cli.context import PoolName, client_of, component_type_option, output_option
+from cede.cli.demand import demand_options, submission_of
+from cede.cli.pools import REQUEST_COLUMNS, chosen, request_row
+from cede.cli.printing import print_one, print_rows
+from cede.model.lifecycle import RequestStatus
+
+FIELDS = (
+    "id",
+    "status",
+    "component",
+    "component_type",
+    "pipeline",
+    "run",
+    "step",
+    "pool",
+    "resources",
+    "preemptible",
+    "attempt",
+    "preempted_count",
+    "retry",
+    "walltime",
+    "lease",
+    "allocation",
+    "earmark",
+    "reason",
+    "fix",
+    "labels",
+    "owner",
+    "created",
+)
+# A stopping request is asked about this often; its grace is seconds, so more would only be noise.
+DELETE_PAUSE = 0.5
+
+
+@click.group("request")
+def request() -> None:
+    """Requests: what somebody asked for."""
+
+
+@request.command("list")
+@click.option("--status", type=click.Choice([str(each) for each in RequestStatus]))
+@click.option("--pool", "pool_name", type=PoolName(), help="Only this pool's.")
+@click.option("--component", help="Only this component's.")
+@component_type_option()
+@click.option("--preemptible/--non-preemptible", default=None)
+@click.option("--label", multiple=True, metavar="NAME=VALUE", help="May be given several times.")
+@click.option("-c", "--columns", default=None, help="Which columns, separated by commas.")
+@click.option("--limit", type=click.IntRange(min=1), default=None, help="At most this many.")
+@output_option
+@click.pass_context
+def list_requests(ctx: click.Context, /, output: str, limit: int | None, **given: Any) -> None:
+    """List the requests that this token may see, newest first."""
+    from itertools import islice
+
+    columns, labels = given.pop("columns"), given.pop("label")
+    preemptible = given.pop("preemptible")
+    filters = {"pool": given.pop("pool_name"), **given, **_label_filters(labels)}
+    if preemptible is not None:
+        filters["preemptible"] = "true" if preemptible else "false"
+    found = islice(client_of(ctx).requests.list(**filters), limit)
+    rows = (request_row(each) for each in found)
+    print_rows(rows, chosen(columns, REQUEST_COLUMNS), output, empty="no such requests")
+
+
+@request.command("describe")
+@click.argument("request_id", metavar="ID")
+@output_option
+@click.pass_context
+def describe(ctx: click.Context, request_id: str, output: str) -> None:
+    """Show one request: what it asks for, where it stands and why."""
+    found = client_of(ctx).requests.get(request_id)
+    print_one(_described(found) if output == "table" else found, FIELDS, output)
+
+
+@request.command("create")
+@demand_options
+@click.option("--retries", type=click.IntRange(min=0), default=0, show_default=True)
+@output_option
+@click.pass_context
+def create(ctx: click.Context, /, output: str, retries: int, **given: Any) -> None:
+    """Ask for units without running anything: somebody else renews and releases."""
+    made = client_of(ctx).requests.create(submission_of(retries=retries, **given))
+    print_one(_described(made) if output == "table" else made, FIELDS, output)
+
+
+@request.command("cancel")
+@click.argument("request_id", metavar="ID")
+@click.pass_context
+def cancel(ctx: click.Context, request_id: str) -> None:
+    """Cancel a request. A running one is asked to stop first."""
+    found = client_of(ctx).requests.cancel(request_id)
+    stopping = found["status"] == "preempting"
+    click.echo(f"request {found['id']} is {'being stopped' if stopping else found['status']}")
+
+
+@request.command("delete")
+@click.argument("request_id", metavar="ID")
+@click.option("-y", "--yes", is_flag=True, help="Accepted for symmetry; nothing is asked.")
+@click.pass_context
+def delete(ctx: click.Context, request_id: str, yes: bool) -> None:
+    """Delete a request. A running one is stopped first, which may take its pool's grace."""
+    client = client_of(ctx)
+    full_id = client.requests.get(request_id)["id"]
+    said = False
+    while not _gone(client, full_id):
+        if not said:
+            click.echo(f"request {full_id} is running; waiting until it has stopped …", err=True)
+            said = True
+        elif sys.stderr.isatty():
+            click.echo(".", nl=False, err=True)
+        time.sleep(DELETE_PAUSE)
+    click.echo(f"deleted request {full_id}")
+
+
+def _gone(client: Any, full_id: str) -> bool:
+    from cede.client.errors import NotFound
+
+    try:
+        return bool(client.requests.delete(full_id))
+    except NotFound:
+        return True
+
+
+def _described(found: dict[str, Any]) -> dict[str, Any]:
+    labels = found.get("labels") or {}
+    reason = found.get("reason") or {}
+    named = {name: labels.get(name) for name in ("pipeline", "run", "step")}
+    return {**found, **named, "reason": reason.get("text"), "fix": reason.get("fix")}
+
+
+def _label_filters(labels: tuple[str, ...]) -> dict[str, str]:
+    filters = {}
+    for each in labels:
+        name, equals, value = each.partition("=")
+        if not equals or not name:
+            raise click.UsageError(f"--label wants NAME=VALUE, not {each!r}")
+        filters[f"label.{name}"] = value
+    return filters
+
+
+@click.group("resource-request")
+def resource_request() -> None:
+    """The same as `cede request`."""
+
+
+for _command in request.commands.values():
+    resource_request.add_command(_command)

@@ -1,0 +1,85 @@
+"""`cede run … -- COMMAND`: wait, run, renew, stop when told to, come back, and end as the command
+ended."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cede.cli import exit_codes
+from cede.cli.context import client_of
+from cede.cli.demand import demand_options, submission_of
+from cede.cli.waiting_line import WaitingLine
+
+if TYPE_CHECKING:
+    from cede.client.runner import Runner
+
+FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+# The first is passed on, the second kills the work, the third means us.
+SIGNALS_MAX = 3
+
+
+@click.command("run", context_settings={"ignore_unknown_options": False})
+@demand_options
+@click.option(
+    "--retries",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="How often it is tried again after it failed.",
+)
+@click.option("--wait-timeout", type=float, default=None, help="Seconds to wait for a grant.")
+@click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors.")
+@click.argument("command", nargs=-1, type=click.UNPROCESSED, required=True)
+@click.pass_context
+def run(
+    ctx: click.Context,
+    /,
+    command: tuple[str, ...],
+    quiet: bool,
+    wait_timeout: float | None,
+    **given: Any,
+) -> None:
+    """Run COMMAND when its units are granted; write -- before it.
+
+    The exit code is the command's own, 128 + n when signal n ended it. When the units are needed
+    elsewhere the command gets SIGTERM, the pool's grace, and SIGKILL; then it waits and runs again.
+    """
+    from cede.client.child import command as program
+    from cede.client.runner import Interrupted, Runner, child_environment
+
+    with WaitingLine(quiet=quiet) as line:
+        runner = Runner(
+            client_of(ctx),
+            submission_of(**given),
+            on_wait=line.waits,
+            notify=line.happened,
+            wait_timeout=wait_timeout,
+        )
+        _pass_signals_to(runner)
+        try:
+            ended = runner.run(lambda facts: program(command, child_environment(facts)))
+        except Interrupted as error:
+            sys.exit(exit_codes.SIGNAL_BASE + error.number)
+    sys.exit(exit_codes.of_command(ended.exit_code))
+
+
+def _pass_signals_to(runner: Runner) -> None:
+    count = 0
+
+    def handler(number: int, _: FrameType | None) -> None:
+        nonlocal count
+        count += 1
+        if count >= SIGNALS_MAX:
+            os._exit(exit_codes.SIGNAL_BASE + number)
+        runner.interrupt(number)
+
+    handle: Callable[[int, FrameType | None], None] = handler
+    for number in FORWARDED:
+        signal.signal(number, handle)

@@ -1,0 +1,59 @@
+"""`cede token …`: who may do what."""
+
+from __future__ import annotations
+
+import click
+
+from cede.cli.context import client_of, output_option
+from cede.cli.printing import print_json, print_rows, print_yaml
+
+COLUMNS = ("id", "name", "role", "subjects", "created", "expires_at", "revoked")
+ROLES = ("viewer", "submitter", "operator", "admin")
+
+
+@click.group("token")
+def token() -> None:
+    """Tokens: who may do what."""
+
+
+@token.command("create")
+@click.argument("name")
+@click.option("--role", type=click.Choice(ROLES), required=True)
+@click.option("--subject", multiple=True, help="Such as team:red; may be given several times.")
+@click.option("--expires-in", type=click.IntRange(min=1), help="Seconds from now.")
+@output_option
+@click.pass_context
+def create(
+    ctx: click.Context,
+    name: str,
+    role: str,
+    subject: tuple[str, ...],
+    expires_in: int | None,
+    output: str,
+) -> None:
+    """Create a token. Its secret is printed this one time, alone on stdout."""
+    made = client_of(ctx).tokens.create(name, role, subjects=list(subject), expires_in=expires_in)
+    if output == "json":
+        print_json(made)
+    elif output == "yaml":
+        print_yaml(made)
+    else:
+        click.echo(f"token {made['name']} ({made['id']}), role {made['role']}:", err=True)
+        click.echo(made["token"])
+
+
+@token.command("list")
+@output_option
+@click.pass_context
+def list_tokens(ctx: click.Context, output: str) -> None:
+    """List tokens. Nobody has their secrets."""
+    print_rows(client_of(ctx).tokens.list(), COLUMNS, output, empty="no tokens")
+
+
+@token.command("revoke")
+@click.argument("token_id", metavar="ID")
+@click.pass_context
+def revoke(ctx: click.Context, token_id: str) -> None:
+    """End a token's life, at once and for good."""
+    client_of(ctx).tokens.revoke(token_id)
+    click.echo(f"revoked token {token_id}")

@@ -1,0 +1,89 @@
+"""Which server and which token, and that a token never travels to a server it was not meant for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cede.client.config import read_token, resolve
+from cede.client.errors import NotConfigured
+
+
+@pytest.fixture(autouse=True)
+def clean_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    return tmp_path
+
+
+def write(path: Path, server: str = "http://filed:1", token: str = "from-file") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"server: {server}\ntoken: {token}\n")
+    return path
+
+
+def test_the_environment_comes_before_files(clean_home: Path) -> None:
+    write(clean_home / ".cede" / "client.yaml")
+    found = resolve(environ={"CEDE_SERVER": "http://here:1/", "CEDE_TOKEN": "t"})
+    assert (found.server, found.token) == ("http://here:1", "t")
+
+
+def test_files_are_read_in_the_documented_order(clean_home: Path) -> None:
+    home = write(clean_home / "home/.local/share/cede/client.yaml", "http://home:1")
+    assert resolve(environ={}).server == "http://home:1"
+    write(clean_home / ".cede" / "client.yaml", "http://folder:1")
+    assert resolve(environ={}).server == "http://folder:1"
+    named = write(clean_home / "named.yaml", "http://named:1")
+    assert resolve(environ={"CEDE_CONFIG": str(named)}).server == "http://named:1"
+    assert home.exists()
+
+
+def test_a_token_from_the_environment_is_not_sent_to_a_server_from_a_file(clean_home: Path) -> None:
+    write(clean_home / ".cede" / "client.yaml", "http://somebody-elses:1")
+    with pytest.raises(NotConfigured, match="no server"):
+        resolve(environ={"CEDE_TOKEN": "secret"})
+
+
+def test_a_token_from_a_file_is_not_sent_to_another_server(clean_home: Path) -> None:
+    write(clean_home / ".cede" / "client.yaml")
+    with pytest.raises(NotConfigured, match="no token"):
+        resolve(server="http://other:1", environ={})
+    assert resolve(server="http://filed:1", environ={}).token == "from-file"
+
+
+def test_nothing_configured_says_what_to_do() -> None:
+    with pytest.raises(NotConfigured) as caught:
+        resolve(environ={})
+    assert "cede up" in caught.value.fix
+
+
+@pytest.mark.parametrize("text", ["", "[1]", "server: http://a:1", "server: [\n", "\x00"])
+def test_a_broken_file_is_named(clean_home: Path, text: str) -> None:
+    path = clean_home / "broken.yaml"
+    path.write_text(text)
+    with pytest.raises(NotConfigured, match=r"broken\.yaml"):
+        resolve(environ={"CEDE_CONFIG": str(path)})
+
+
+def test_a_missing_named_file_is_an_error_and_not_a_fallback(clean_home: Path) -> None:
+    write(clean_home / ".cede" / "client.yaml")
+    with pytest.raises(NotConfigured, match="nowhere"):
+        resolve(environ={"CEDE_CONFIG": "nowhere.yaml"})
+
+
+def test_the_token_is_not_in_the_repr() -> None:
+    found = resolve("http://a:1", "very-secret", environ={})
+    assert "very-secret" not in repr(found)
+
+
+def test_a_token_file_holds_one_token(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    path.write_text("cede_abc\n")
+    assert read_token(path) == "cede_abc"
+    for bad in ("", "two words"):
+        path.write_text(bad)
+        with pytest.raises(NotConfigured, match="one token"):
+            read_token(path)
+    with pytest.raises(NotConfigured, match="cannot read"):
+        read_token(tmp_path / "missing")

@@ -1,0 +1,128 @@
+"""Work dies when it must: with real processes, real signals and the process table as the judge."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from cede.client import clock
+from cede.client.child import Child, command
+
+pytestmark = pytest.mark.system
+
+WAIT = 10.0
+
+
+def start(*argv: str) -> Child:
+    return Child(command(argv, os.environ))
+
+
+def alive(marker: str) -> list[str]:
+    """Processes whose command line holds `marker`."""
+    found = []
+    for each in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            line = each.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue
+        if marker in line:
+            found.append(line)
+    return found
+
+
+def wait_for(path: Path) -> None:
+    deadline = time.monotonic() + WAIT
+    while not path.exists():
+        assert time.monotonic() < deadline, f"{path} never appeared"
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize(
+    ("argv", "code"),
+    [
+        (["true"], 0),
+        (["sh", "-c", "exit 7"], 7),
+        (["sh", "-c", "kill -9 $$"], -9),
+        (["no-such-program-anywhere"], 127),
+        (["/etc/passwd"], 126),
+    ],
+)
+def test_the_code_is_the_programs_own(argv: list[str], code: int) -> None:
+    assert start(*argv).wait(WAIT) == code
+
+
+def test_a_signal_reaches_the_group_and_the_default_is_to_die() -> None:
+    child = start("sh", "-c", "sleep 1000.1 & wait")
+    time.sleep(0.2)
+    child.signal(signal.SIGTERM)
+    assert child.wait(WAIT) == -signal.SIGTERM
+    assert not alive("sleep 1000.1")
+
+
+def test_kill_ends_what_ignores_sigterm(tmp_path: Path) -> None:
+    ready = tmp_path / "ready"
+    child = start("sh", "-c", f"trap '' TERM; touch {ready}; while :; do sleep 0.1; done")
+    wait_for(ready)
+    child.signal(signal.SIGTERM)
+    assert child.wait(0.5) is None
+    child.kill()
+    assert child.wait(WAIT) == -signal.SIGKILL
+
+
+def test_what_leaves_its_group_and_its_parent_dies_with_the_work(tmp_path: Path) -> None:
+    """A double fork into a new session escapes every group; the keeper adopts it all the same."""
+    ready = tmp_path / "ready"
+    script = (
+        f"setsid sh -c 'trap \"\" TERM; touch {ready}; sleep 1000.2' & "
+        f"while [ ! -e {ready} ]; do sleep 0.01; done; exit 3"
+    )
+    child = start("sh", "-c", script)
+    assert child.wait(WAIT) == 3
+    assert not alive("sleep 1000.2")
+
+
+def test_the_keeper_kills_at_the_end_of_the_lease_without_us() -> None:
+    started = clock.now()
+    child = Child(command(["sleep", "1000.3"], os.environ), lease_until=started + 0.5)
+    assert child.wait(WAIT) == -signal.SIGKILL
+    assert 0.4 < clock.now() - started < 3
+
+
+def test_a_renewed_lease_lets_it_live_on() -> None:
+    child = Child(command(["sleep", "1"], os.environ), lease_until=clock.now() + 0.5)
+    child.lease(clock.now() + 30)
+    assert child.wait(WAIT) == 0
+
+
+def test_the_work_does_not_outlive_whoever_started_it(tmp_path: Path) -> None:
+    ready = tmp_path / "ready"
+    parent = os.fork()
+    if parent == 0:
+        start("sh", "-c", f"setsid sleep 1000.4 & touch {ready}; sleep 1000.4")
+        wait_for(ready)
+        os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(parent, 0)
+    deadline = time.monotonic() + WAIT
+    while alive("sleep 1000.4"):
+        assert time.monotonic() < deadline, alive("sleep 1000.4")
+        time.sleep(0.05)
+
+
+def test_the_work_does_not_outlive_its_keeper() -> None:
+    child = start("sleep", "1000.5")
+    time.sleep(0.2)
+    os.kill(child.pid, signal.SIGKILL)
+    assert child.wait(WAIT) == -signal.SIGKILL
+    time.sleep(0.2)
+    assert not alive("sleep 1000.5")
+
+
+def test_the_environment_is_what_was_given(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    child = Child(command(["sh", "-c", f"echo $CEDE_ATTEMPT > {out}"], {"CEDE_ATTEMPT": "4"}))
+    assert child.wait(WAIT) == 0
+    assert out.read_text() == "4\n"
