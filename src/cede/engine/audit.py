@@ -1,0 +1,179 @@
+"""Recount everything from scratch and name every broken promise.
+
+This shares no code with the bookkeeping it checks: sums, rights and places are computed again,
+slowly, from the entities alone. The server runs it before it takes writes and every minute; the
+worlds run it on every state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from cede.engine.state import State
+from cede.model.allocation import Allocation
+from cede.model.amounts import Amounts, total
+from cede.model.lifecycle import HOLDING, AllocationState
+from cede.model.policy import Policy
+from cede.model.pool import Pool
+
+# What fills a share: (preemptible, place, id) and the amounts.
+Filled = tuple[tuple[bool, int, str], Amounts]
+
+
+def check(state: State) -> list[str]:
+    """Every broken invariant, each with its id and the numbers; none when all is well."""
+    found = [*_lives(state), *_configuration(state)]
+    for pool in state.pools.values():
+        found += [*_capacity(state, pool), *_promises(state, pool), *_books(state, pool)]
+    for policy in state.policies.values():
+        found += _policy(state, policy)
+    return found
+
+
+def holdings_in_order(state: State, policy: Policy) -> list[Filled]:
+    """A policy's allocations and earmarks in the order in which they fill its share."""
+    pool = state.pools[policy.pool_id]
+    held: list[Filled] = [
+        ((each.preemptible, each.index, each.id), pool.metered(each.amounts))
+        for each in _live(state, pool)
+        if each.policy_id == policy.id
+    ]
+    for request in state.waiting():
+        if request.earmark is not None and request.earmark.policy_id == policy.id:
+            place = (request.preemptible, request.earmark.index, request.id)
+            held.append((place, pool.metered(request.amounts)))
+    return sorted(held, key=lambda each: each[0])
+
+
+def in_share(state: State, policy: Policy) -> dict[str, bool]:
+    """Rights of every holding of a policy, by the definition: the running sum against the share."""
+    pool = state.pools[policy.pool_id]
+    counting = {
+        key
+        for each in state.policies.values()
+        if each.pool_id == pool.id
+        for key, amount in each.reserved.items()
+        if amount and pool.bounds_key(key)
+    }
+    running: dict[str, int] = dict.fromkeys(counting, 0)
+    result = {}
+    for (_, _, holding_id), amounts in holdings_in_order(state, policy):
+        for key in counting:
+            running[key] += amounts.get(key, 0)
+        result[holding_id] = all(running[key] <= policy.reserved.get(key, 0) for key in counting)
+    return result
+
+
+def _live(state: State, pool: Pool) -> list[Allocation]:
+    return [each for each in state.allocations.values() if each.live and each.pool_id == pool.id]
+
+
+def _lives(state: State) -> Iterator[str]:
+    held: dict[str, list[Allocation]] = {}
+    for allocation in state.allocations.values():
+        if allocation.live:
+            held.setdefault(allocation.request_id, []).append(allocation)
+    for request_id, allocations in held.items():
+        request = state.requests.get(request_id)
+        if len(allocations) > 1:
+            yield f"S9 request {request_id} has {len(allocations)} live allocations"
+        elif request is None or request.status not in HOLDING:
+            yield f"S9 allocation {allocations[0].id} is live, its request is not holding"
+        elif allocations[0].attempt != request.attempt:
+            yield f"S9 allocation {allocations[0].id} is not of attempt {request.attempt}"
+        elif dict(allocations[0].amounts) != dict(request.amounts):
+            yield f"S10 allocation {allocations[0].id} does not hold its request's whole demand"
+    for request in state.requests.values():
+        if request.status in HOLDING and request.id not in held:
+            yield f"S9 request {request.id} is {request.status} and holds nothing"
+        if request.earmark is not None and not request.waiting:
+            yield f"S28 request {request.id} is {request.status} and still owns an earmark"
+
+
+def _configuration(state: State) -> Iterator[str]:
+    for policy in state.policies.values():
+        pool = state.pools.get(policy.pool_id)
+        if pool is None:
+            yield f"S4 policy {policy.name} is in no pool"
+            continue
+        for key, amount in policy.reserved.items():
+            if not 0 <= amount <= policy.limit.get(key, amount) or key not in pool.capacity:
+                yield f"S4 policy {policy.name} reserves {amount} {key}"
+    for pool in state.pools.values():
+        mine = [each for each in state.policies.values() if each.pool_id == pool.id]
+        for key, amount in total(each.reserved for each in mine).items():
+            if amount > pool.capacity.get(key, 0):
+                yield f"S4 pool {pool.name} has {amount} {key} reserved of {pool.capacity.get(key, 0)}"
+
+
+def _capacity(state: State, pool: Pool) -> Iterator[str]:
+    """S1, with its exception: over a lowered capacity nothing may have been granted since."""
+    live = _live(state, pool)
+    for key, held in total(pool.metered(each.amounts) for each in live).items():
+        if held > pool.capacity.get(key, 0):
+            since = [each.id for each in live if each.index > pool.edited and each.amounts.get(key)]
+            if since:
+                yield f"S1 pool {pool.name}: {held} {key} held of {pool.capacity.get(key, 0)}; {since}"
+
+
+def _promises(state: State, pool: Pool) -> Iterator[str]:
+    """S28: what stays and what is promised is at most what there is."""
+    staying = [each.amounts for each in _live(state, pool) if not each.leaving]
+    promised = [
+        request.amounts
+        for request in state.waiting()
+        if request.earmark is not None and request.earmark.pool_id == pool.id
+    ]
+    both = total(pool.metered(each) for each in (*staying, *promised))
+    for key in total(pool.metered(each) for each in promised):
+        if both[key] > pool.capacity.get(key, 0):
+            yield f"S28 pool {pool.name}: {both[key]} {key} promised of {pool.capacity.get(key, 0)}"
+
+
+def _policy(state: State, policy: Policy) -> Iterator[str]:
+    """S2 and S5, with the exception for a bound that was lowered."""
+    pool = state.pools[policy.pool_id]
+    held = holdings_in_order(state, policy)
+    edited = max(policy.edited, pool.edited)
+    fixed = [each for each in held if not each[0][0]]
+    limits = {key: policy.limit_of(key, pool) for _, amounts in held for key in amounts}
+    reserves = {key: policy.reserved_of(key, pool) for _, amounts in fixed for key in amounts}
+    for code, counted, bounds in (("S2 limit", held, limits), ("S5 reserved", fixed, reserves)):
+        for key, amount in total(amounts for _, amounts in counted).items():
+            bound = bounds[key]
+            since = [
+                place[2] for place, amounts in counted if place[1] > edited and amounts.get(key)
+            ]
+            if bound is not None and amount > bound and since:
+                yield f"{code} of policy {policy.name}: {amount} {key} held of {bound}; {since}"
+
+
+def _books(state: State, pool: Pool) -> Iterator[str]:
+    """S21: every cached sum, right and place equals a recount."""
+    books = state.books[pool.id]
+    live = _live(state, pool)
+    recounts = {
+        "live": total(pool.metered(each.amounts) for each in live),
+        "leaving": total(pool.metered(each.amounts) for each in live if each.leaving),
+        "takeable": total(
+            pool.metered(each.amounts)
+            for each in live
+            if each.preemptible and not each.leaving and each.state is not AllocationState.LOST
+        ),
+    }
+    cached = {"live": books.live, "leaving": books.leaving, "takeable": total(books.tiers.values())}
+    for which, recount in recounts.items():
+        if recount != cached[which]:
+            yield f"S21 pool {pool.name}: {which} is {cached[which]}, recounted {recount}"
+    for policy in books.policies.values():
+        for holding_id, right in in_share(state, policy).items():
+            if holding_id not in books.holdings or bool(books.rights(holding_id)) != right:
+                yield f"S21 pool {pool.name}: rights of {holding_id} are not {right}"
+    for request in state.waiting():
+        for policy in state.places(request.id):
+            if policy.pool_id == pool.id:
+                lane = books.lanes.get((policy.id, request.preemptible))
+                queued = lane is not None and request.id in lane
+                owns = request.earmark is not None and request.earmark.pool_id == pool.id
+                if queued == (owns or request.id in state.delayed):
+                    yield f"S21 pool {pool.name}: request {request.id} is not in its lane"

@@ -1,0 +1,183 @@
+"""The books of one pool: every number and every order that deciding reads, kept as holdings come
+and go.
+
+Two capacities matter. What is free *now* is capacity less everything live. What is free *to
+promise* is capacity less everything that stays and everything already promised: holders on their
+way out do not count, earmarks do (law 4). Nothing here decides; `recount` in `audit.py` computes
+the same numbers from scratch.
+"""
+
+from __future__ import annotations
+
+from sortedcontainers import SortedList
+
+from cede.engine.lane import Lane
+from cede.engine.share import Fill, Holding
+from cede.engine.standing import Standing, standing
+from cede.model.amounts import Amounts, add_to, take_from
+from cede.model.policy import Policy
+from cede.model.pool import Pool
+
+# (rights, rank, minus index, id): the order in which holders are considered as victims.
+Place = tuple[int, int, int, str]
+
+
+class Books:
+    """One pool's holdings, waiters and sums."""
+
+    def __init__(self, pool: Pool, policies: dict[str, Policy]) -> None:
+        self.pool = pool
+        self.policies = policies
+        self.counting = counting_keys(pool, policies)
+        self.live: dict[str, int] = {}
+        self.leaving: dict[str, int] = {}
+        self.earmarked: dict[str, int] = {}
+        self.used: dict[str, dict[str, int]] = {pid: {} for pid in policies}
+        self.confined: dict[str, dict[str, int]] = {pid: {} for pid in policies}
+        self.holdings: dict[str, Holding] = {}
+        self.earmarks: dict[str, Holding] = {}
+        self.withheld: dict[str, str] = {}  # waiters for whom free capacity is withheld: policy
+        self.lanes: dict[tuple[str, bool], Lane] = {}
+        self.owed: dict[tuple[str, int], Lane] = {}  # (policy, rights): owners of earmarks
+        self.owed_sums: dict[tuple[int, str], dict[str, int]] = {}
+        self.fresh = True  # just opened: what an edit may have broken is not yet checked
+        self.tiers: dict[tuple[int, str], dict[str, int]] = {}  # (rights, policy): takeable sums
+        self.takeable: dict[str, SortedList[Place]] = {}
+        self.own: dict[str, SortedList[Place]] = {pid: SortedList() for pid in policies}
+        self._rights: dict[str, int] = {}
+        self._fills = {
+            pid: Fill(policy.reserved, self.counting, self._set_rights)
+            for pid, policy in policies.items()
+        }
+
+    # Holdings ---------------------------------------------------------------------------------
+
+    def hold(self, holding: Holding) -> None:
+        self.holdings[holding.id] = holding
+        add_to(self.used[holding.policy_id], holding.amounts)
+        if not holding.preemptible:
+            add_to(self.confined[holding.policy_id], holding.amounts)
+        if holding.earmark:
+            self.earmarks[holding.id] = holding
+            add_to(self.earmarked, holding.amounts)
+        else:
+            add_to(self.live, holding.amounts)
+            if holding.leaving:
+                add_to(self.leaving, holding.amounts)
+        self._fills[holding.policy_id].add(holding)
+
+    def let_go(self, holding_id: str) -> None:
+        holding = self.holdings[holding_id]
+        self._fills[holding.policy_id].remove(holding)
+        self._unlist(holding)
+        del self._rights[holding_id]
+        del self.holdings[holding_id]
+        take_from(self.used[holding.policy_id], holding.amounts)
+        if not holding.preemptible:
+            take_from(self.confined[holding.policy_id], holding.amounts)
+        if holding.earmark:
+            del self.earmarks[holding_id]
+            take_from(self.earmarked, holding.amounts)
+        else:
+            take_from(self.live, holding.amounts)
+            if holding.leaving:
+                take_from(self.leaving, holding.amounts)
+
+    def rights(self, holding_id: str) -> int:
+        return self._rights[holding_id]
+
+    def standing_of(self, holding_id: str) -> Standing:
+        holding = self.holdings[holding_id]
+        return self.standing(holding.policy_id, self._rights[holding_id])
+
+    def standing(self, policy_id: str, rights: int) -> Standing:
+        return standing(rights, self.policies[policy_id].priority, self.pool.settings.precedence)
+
+    def _set_rights(self, holding_id: str, rights: int) -> None:
+        holding = self.holdings[holding_id]
+        if holding_id in self._rights:
+            self._unlist(holding)
+        self._rights[holding_id] = rights
+        if holding.age is not None:
+            self.owed.setdefault((holding.policy_id, rights), Lane()).add(
+                holding.age, holding.amounts
+            )
+            add_to(self.owed_sums.setdefault((rights, holding.policy_id), {}), holding.amounts)
+        if not holding.takeable:
+            return
+        place = self._victim_place(holding)
+        for key in holding.amounts:
+            self.takeable.setdefault(key, SortedList()).add(place)
+        self.own[holding.policy_id].add(place)
+        add_to(self.tiers.setdefault((rights, holding.policy_id), {}), holding.amounts)
+
+    def _unlist(self, holding: Holding) -> None:
+        if holding.age is not None:
+            rights = self._rights[holding.id]
+            self.owed[holding.policy_id, rights].remove(holding.age)
+            take_from(self.owed_sums[rights, holding.policy_id], holding.amounts)
+        if not holding.takeable:
+            return
+        place = self._victim_place(holding)
+        for key in holding.amounts:
+            self.takeable[key].remove(place)
+        self.own[holding.policy_id].remove(place)
+        take_from(self.tiers[place[0], holding.policy_id], holding.amounts)
+
+    def _victim_place(self, holding: Holding) -> Place:
+        rank = self.policies[holding.policy_id].priority
+        return (self._rights[holding.id], rank, -holding.index, holding.id)
+
+    # Waiters ----------------------------------------------------------------------------------
+
+    def wait(
+        self, policy_id: str, preemptible: bool, age: tuple[int, int, str], demand: Amounts
+    ) -> None:
+        lane = self.lanes.get((policy_id, preemptible))
+        if lane is None:
+            lane = self.lanes[policy_id, preemptible] = Lane()
+        lane.add(age, demand)
+
+    def stop_waiting(self, policy_id: str, preemptible: bool, age: tuple[int, int, str]) -> None:
+        lane = self.lanes[policy_id, preemptible]
+        lane.remove(age)
+        if not len(lane):
+            del self.lanes[policy_id, preemptible]
+
+    # Sums -------------------------------------------------------------------------------------
+
+    def takeable_below(self, bound: Standing) -> dict[str, int]:
+        """All that holders of strictly lower standing could give back."""
+        result: dict[str, int] = {}
+        for (rights, policy_id), amounts in self.tiers.items():
+            if self.standing(policy_id, rights) < bound:
+                add_to(result, amounts)
+        return result
+
+    def earmarked_from(self, bound: Standing) -> dict[str, int]:
+        """All that is promised to owners of this standing or above, whom a waiter of it may not
+        cut.
+        """
+        result: dict[str, int] = {}
+        for (rights, policy_id), amounts in self.owed_sums.items():
+            if self.standing(policy_id, rights) >= bound:
+                add_to(result, amounts)
+        return result
+
+    def promised(self) -> dict[str, int]:
+        """Everything that stays, and everything promised: what S28 bounds by capacity."""
+        result = dict(self.live)
+        for key, amount in self.leaving.items():
+            result[key] -= amount
+        add_to(result, self.earmarked)
+        return result
+
+
+def counting_keys(pool: Pool, policies: dict[str, Policy]) -> tuple[str, ...]:
+    """Keys that count for rights: those of which some policy of the pool reserves a positive
+    amount.
+    """
+    reserved = {
+        key for policy in policies.values() for key, amount in policy.reserved.items() if amount
+    }
+    return tuple(sorted(key for key in reserved if pool.bounds_key(key)))

@@ -1,0 +1,197 @@
+"""What people and programs may do to requests. Each changes the state or raises; the caller undoes
+what was refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from cede.engine import endings
+from cede.engine.admit import candidates, no_policy, rejection
+from cede.engine.preempt import stop
+from cede.engine.state import State
+from cede.model import bounds
+from cede.model.allocation import Allocation
+from cede.model.amounts import Amounts
+from cede.model.errors import Conflict, NotFound, Refused
+from cede.model.lifecycle import AllocationState, RequestStatus
+from cede.model.reason import Code, Reason
+from cede.model.request import OnSilence, Request, Retry
+from cede.model.subject import Subject
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """A request as it comes through the door."""
+
+    id: str
+    subject: Subject
+    amounts: Amounts
+    preemptible: bool = True
+    pool_id: str | None = None
+    retry: Retry = field(default_factory=Retry)
+    walltime: int | None = None
+    lease: int | None = bounds.LEASE_DEFAULT
+    on_silence: OnSilence = OnSilence.STOP
+    labels: Mapping[str, str] = field(default_factory=dict)
+    owner: str = ""
+    created: str = ""
+    unpooled: str = "allow"  # or "refuse": what happens to a subject without any policy
+
+
+@dataclass(frozen=True, slots=True)
+class Untracked:
+    """The answer to a step whose requester has no policy: it runs, and nothing counts it."""
+
+    reason: Reason
+
+
+def submit(state: State, submission: Submission, now: int) -> Request | Untracked:
+    """Queue a request, or reject it at once with every pool's reason (L8)."""
+    state.now = now
+    request = _request(state, submission, now)
+    if not candidates(state, request):
+        if submission.unpooled == "refuse" or request.pool_id is not None:
+            raise Refused(no_policy(state, request))
+        return Untracked(Reason(Code.UNTRACKED, {"subject": str(request.subject)}))
+    state.put(request)
+    if state.places(request.id):
+        state.emit("submitted", request_id=request.id, resources=dict(request.amounts))
+        return request
+    reason = rejection(state, request)
+    return endings.finish(state, request, RequestStatus.REJECTED, reason)
+
+
+def _request(state: State, submission: Submission, now: int) -> Request:
+    return Request(
+        id=submission.id,
+        subject=submission.subject,
+        amounts=submission.amounts,
+        submitted_at=now,
+        index=state.next_index(),
+        preemptible=submission.preemptible,
+        pool_id=submission.pool_id,
+        retry=submission.retry,
+        walltime=submission.walltime,
+        lease=submission.lease,
+        lease_until=None if submission.lease is None else now + submission.lease,
+        on_silence=submission.on_silence,
+        labels=submission.labels,
+        owner=submission.owner,
+        created=submission.created,
+    )
+
+
+def renew(
+    state: State,
+    request_id: str,
+    now: int,
+    *,
+    attempt: int | None = None,
+    running: bool | None = None,
+) -> Request:
+    """Extend a lease and answer the request as it is; to a holder that must stop, the answer is the
+    notice.
+    """
+    state.now = now
+    request = _live_request(state, request_id)
+    _check_fence(request, attempt)
+    until = None if request.lease is None else now + request.lease
+    allocation = state.allocation_of(request_id)
+    if allocation is None:
+        if until is not None:
+            state.put(replace(request, lease_until=until))
+        return state.requests[request_id]
+    if request.status is RequestStatus.PREEMPTING:
+        _tell(state, allocation)
+        return request
+    _renew_holder(state, allocation, until, bool(running))
+    return state.requests[request_id]
+
+
+def _renew_holder(state: State, allocation: Allocation, until: int | None, running: bool) -> None:
+    new = allocation.state
+    if new is AllocationState.LOST or (running and allocation.started_at is None):
+        new = AllocationState.RUNNING
+    started = allocation.started_at
+    if started is None and new is AllocationState.RUNNING:
+        started = state.now
+    if (new, started, until) != (allocation.state, allocation.started_at, allocation.lease_until):
+        state.put(replace(allocation, state=new, started_at=started, lease_until=until))
+
+
+def _tell(state: State, allocation: Allocation) -> None:
+    """The holder learns that it must stop. One that was lost is on its way again, with a new
+    deadline.
+    """
+    if allocation.state is AllocationState.LOST:
+        grace = state.pools[allocation.pool_id].settings.grace
+        deadline = state.now + grace + bounds.PARTING_MARGIN
+        state.put(replace(allocation, state=AllocationState.STOPPING, told=True, deadline=deadline))
+    elif not allocation.told:
+        state.put(replace(allocation, told=True))
+
+
+def release(
+    state: State,
+    request_id: str,
+    now: int,
+    *,
+    outcome: str = "done",
+    attempt: int | None = None,
+    exit_code: int | None = None,
+) -> Request:
+    """A holder gives its units back: `done`, `failed`, or `stopped` because it was asked to.
+
+    A victim that ends by itself meanwhile is done, not preempted. Releasing a waiter cancels it.
+    """
+    state.now = now
+    request = _live_request(state, request_id)
+    _check_fence(request, attempt)
+    allocation = state.allocation_of(request_id)
+    if allocation is None:
+        return cancel(state, request_id, now, actor="its holder")
+    if outcome == "done":
+        return endings.finish(state, request, RequestStatus.RELEASED, None)
+    if outcome == "failed":
+        return endings.failed(state, request, allocation, exit_code)
+    if request.status is not RequestStatus.PREEMPTING:
+        raise Conflict(
+            "not_preempting",
+            f"request {request_id} was not asked to stop; release it with outcome done or failed",
+        )
+    return endings.stopped(state, request, allocation)
+
+
+def cancel(state: State, request_id: str, now: int, *, actor: str) -> Request:
+    """End a waiter at once; ask a holder to stop (it is cancelled when it has)."""
+    state.now = now
+    request = _live_request(state, request_id)
+    reason = Reason(Code.CANCELLED, {"actor": actor})
+    allocation = state.allocation_of(request_id)
+    if allocation is None:
+        return endings.finish(state, request, RequestStatus.CANCELLED, reason)
+    if request.status is RequestStatus.PREEMPTING:
+        state.put(replace(request, reason=reason))
+    else:
+        stop(state, allocation.id, reason, taken_for=None)
+    return state.requests[request_id]
+
+
+def _live_request(state: State, request_id: str) -> Request:
+    request = state.requests.get(request_id)
+    if request is None:
+        raise NotFound("live request", request_id)
+    if request.ended:
+        raise Conflict("already_ended", f"request {request_id} has already ended: {request.status}")
+    return request
+
+
+def _check_fence(request: Request, attempt: int | None) -> None:
+    """S13: a report from an attempt that is not the current one changes nothing."""
+    if attempt is not None and attempt != request.attempt:
+        raise Conflict(
+            "stale_fence",
+            f"attempt {attempt} of request {request.id} is over; the current one is {request.attempt}",
+        )

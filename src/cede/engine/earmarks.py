@@ -1,0 +1,95 @@
+"""Earmarks that no longer hold: broken promises are found, dropped, and the victims let go (law 4,
+L9).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from cede.engine.books import Books
+from cede.engine.fit import fits, own_room
+from cede.engine.state import State
+from cede.model.allocation import Allocation
+from cede.model.amounts import plus
+from cede.model.lifecycle import AllocationState, RequestStatus
+
+
+def drop_dead(state: State, books: Books) -> bool:
+    """Drop the earmarks that an edit or a lost holder made impossible; whether there were any."""
+    died = False
+    if books.fresh:
+        books.fresh = False
+        for owner_id in [each for each in books.earmarks if not _still_allowed(books, each)]:
+            drop(state, owner_id)
+            died = True
+    return settle(state, books) or died
+
+
+def _still_allowed(books: Books, owner_id: str) -> bool:
+    holding = books.earmarks[owner_id]
+    room = own_room(books, holding.policy_id, holding.preemptible)
+    return fits(holding.amounts, plus(room, holding.amounts))  # its own earmark is counted in
+
+
+def settle(state: State, books: Books) -> bool:
+    """Drop the lowest, newest earmarks until no more is promised than there is; whether any had to
+    go.
+    """
+    died = False
+    while books.earmarks and (over := _overpromised(books)):
+        _, _, owner_id = min(
+            (books.standing_of(each), -holding.index, each)
+            for each, holding in books.earmarks.items()
+            if over & holding.amounts.keys()
+        )
+        drop(state, owner_id)
+        died = True
+    return died
+
+
+def _overpromised(books: Books) -> set[str]:
+    """The keys of which more is held to stay and promised than there is, and of which some is
+    promised.
+    """
+    promised = books.promised()
+    return {
+        key for key in books.earmarked if promised.get(key, 0) > books.pool.capacity.get(key, 0)
+    }
+
+
+def drop(state: State, owner_id: str) -> None:
+    request = state.requests[owner_id]
+    assert request.earmark is not None, request
+    state.put(replace(request, earmark=None))
+    state.emit("earmark_died", request_id=owner_id, pool_id=request.earmark.pool_id)
+
+
+def let_victims_go(state: State) -> bool:
+    """Let victims that were not told yet go on, where nobody was promised their capacity."""
+    victims: list[Allocation] = []
+    for owner_id in state.unearmarked:
+        owner = state.requests.get(owner_id)
+        if owner is None or owner.earmark is None:
+            victims += [state.allocations[each] for each in state.untold.get(owner_id, ())]
+    state.unearmarked.clear()
+
+    def worth(victim: Allocation) -> tuple[int, int, int]:
+        first, second = state.books[victim.pool_id].standing_of(victim.id)
+        return (-first, -second, victim.index)
+
+    went_on = False
+    for victim in sorted(victims, key=worth):
+        books = state.books[victim.pool_id]
+        after = plus(books.promised(), books.holdings[victim.id].amounts)
+        if fits(after, books.pool.capacity):
+            _go_on(state, victim)
+            went_on = True
+    return went_on
+
+
+def _go_on(state: State, victim: Allocation) -> None:
+    running = AllocationState.RUNNING if victim.started_at is not None else AllocationState.GRANTED
+    state.put(replace(victim, state=running, deadline=None, taken_for=None, reason=None))
+    request = state.requests[victim.request_id]
+    state.put(replace(request, status=RequestStatus.ALLOCATED, reason=None))
+    state.emit("goes_on", request_id=request.id, pool_id=victim.pool_id)

@@ -1,0 +1,261 @@
+"""What operators may do to pools and policies. No edit leaves a broken configuration (S4), none
+stops running work.
+
+A shrunk pool keeps what runs and admits nothing new until it drains; waiters that no pool could
+ever grant any more are rejected in the same commit, naming the bound.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from cede.engine.admit import rejection
+from cede.engine.endings import finish
+from cede.engine.presets import DEFAULT
+from cede.engine.presets import preset as preset_settings
+from cede.engine.state import State
+from cede.model import bounds
+from cede.model.amounts import parse_amount, parse_amounts
+from cede.model.errors import Conflict, Invalid, NotFound
+from cede.model.lifecycle import RequestStatus
+from cede.model.policy import Policy
+from cede.model.pool import Pool
+from cede.model.reason import Code
+from cede.model.subject import Subject, parse_name
+
+
+def create_pool(
+    state: State,
+    *,
+    id: str,
+    name: object,
+    capacity: object,
+    preset: object = DEFAULT,
+    settings: object = None,
+    description: object = "",
+    created: str = "",
+) -> Pool:
+    base = preset_settings(preset)
+    pool = Pool(
+        id=id,
+        name=parse_name(name, "name"),
+        capacity=parse_amounts(capacity, "capacity", least=1, empty=False),
+        preset=str(preset),
+        settings=base.override({} if settings is None else settings),
+        description=_description(description),
+        created=created,
+    )
+    if any(each.name == pool.name for each in state.pools.values()):
+        raise Conflict("name_taken", f"a pool named {pool.name} exists already")
+    state.put(pool)
+    state.emit("pool_created", pool_id=pool.id, name=pool.name)
+    return pool
+
+
+def update_pool(
+    state: State,
+    pool_id: str,
+    *,
+    capacity: object = None,
+    settings: object = None,
+    description: object = None,
+) -> Pool:
+    """Merge capacity (0 removes a key) and settings into a pool."""
+    pool = find_pool(state, pool_id)
+    if capacity is not None:
+        merged = {**pool.capacity, **parse_amounts(capacity, "capacity")}
+        kept = {key: amount for key, amount in merged.items() if amount}
+        pool = replace(pool, capacity=kept, edited=state.next_index())
+        if not pool.capacity:
+            raise Invalid(
+                "capacity", "would leave the pool without any key; delete the pool instead"
+            )
+    if settings is not None:
+        pool = replace(pool, settings=pool.settings.override(settings))
+    if description is not None:
+        pool = replace(pool, description=_description(description))
+    _check_pool(state, pool)
+    state.put(pool)
+    state.emit("pool_updated", pool_id=pool.id, capacity=dict(pool.capacity))
+    _judge_again(state, pool.id)
+    return pool
+
+
+def delete_pool(state: State, pool_id: str) -> Pool:
+    pool = find_pool(state, pool_id)
+    _check_idle(state, f"pool {pool.name}", pool.id, None)
+    for policy in [each for each in state.policies.values() if each.pool_id == pool.id]:
+        state.drop(policy)
+    state.drop(pool)
+    state.emit("pool_deleted", pool_id=pool.id, name=pool.name)
+    return pool
+
+
+def attach_policy(
+    state: State,
+    *,
+    id: str,
+    pool_id: str,
+    subject: Subject,
+    priority: object = 0,
+    reserved: object = None,
+    limit: object = None,
+    name: object = "",
+    created: str = "",
+) -> Policy:
+    """Give a subject a place in a pool; its waiting requests may then be granted there."""
+    pool = find_pool(state, pool_id)
+    policy = Policy(
+        id=id,
+        pool_id=pool_id,
+        subject=subject,
+        priority=_priority(priority),
+        reserved=parse_amounts({} if reserved is None else reserved, "reserved"),
+        limit=parse_amounts({} if limit is None else limit, "limit"),
+        name=parse_name(name or subject.name, "name"),
+        created=created,
+    )
+    if any(each.subject == subject for each in _policies(state, pool_id)):
+        raise Conflict("policy_exists", f"{subject} already has a policy in pool {pool.name}")
+    _check_policy(state, pool, policy)
+    state.put(policy)
+    state.emit("policy_attached", pool_id=pool_id, policy=policy.name)
+    return policy
+
+
+def update_policy(
+    state: State,
+    policy_id: str,
+    *,
+    priority: object = None,
+    reserved: object = None,
+    limit: object = None,
+) -> Policy:
+    """Change a policy; a given map replaces the whole old one."""
+    policy = find_policy(state, policy_id)
+    if priority is not None:
+        policy = replace(policy, priority=_priority(priority))
+    if reserved is not None:
+        policy = replace(policy, reserved=parse_amounts(reserved, "reserved"))
+    if limit is not None:
+        policy = replace(policy, limit=parse_amounts(limit, "limit"))
+    policy = replace(policy, edited=state.next_index())
+    _check_policy(state, state.pools[policy.pool_id], policy)
+    state.put(policy)
+    state.emit("policy_updated", pool_id=policy.pool_id, policy=policy.name)
+    _judge_again(state, policy.pool_id)
+    return policy
+
+
+def detach_policy(state: State, policy_id: str) -> Policy:
+    policy = find_policy(state, policy_id)
+    pool = state.pools[policy.pool_id]
+    _check_idle(state, f"the policy of {policy.subject} in pool {pool.name}", pool.id, policy.id)
+    state.drop(policy)
+    state.emit("policy_detached", pool_id=pool.id, policy=policy.name)
+    return policy
+
+
+def find_pool(state: State, pool_id: str) -> Pool:
+    if pool_id not in state.pools:
+        raise NotFound("pool", pool_id)
+    return state.pools[pool_id]
+
+
+def find_policy(state: State, policy_id: str) -> Policy:
+    if policy_id not in state.policies:
+        raise NotFound("policy", policy_id)
+    return state.policies[policy_id]
+
+
+def _policies(state: State, pool_id: str) -> list[Policy]:
+    return [each for each in state.policies.values() if each.pool_id == pool_id]
+
+
+def _priority(value: object) -> int:
+    priority = parse_amount(value, "priority")
+    if priority > bounds.PRIORITY_MAX:
+        raise Invalid("priority", f"must be from 0 to {bounds.PRIORITY_MAX}, not {priority}")
+    return priority
+
+
+def _description(value: Any) -> str:
+    if not isinstance(value, str) or len(value) > bounds.DESCRIPTION_LENGTH_MAX:
+        most = bounds.DESCRIPTION_LENGTH_MAX
+        raise Invalid("description", f"must be text of at most {most} characters")
+    return value
+
+
+def _check_pool(state: State, pool: Pool) -> None:
+    """Refuse a capacity under which an existing policy would be broken, naming the policy."""
+    policies = _policies(state, pool.id)
+    for policy in policies:
+        for which, amounts in (("reserved", policy.reserved), ("limit", policy.limit)):
+            for key, amount in amounts.items():
+                total = pool.capacity.get(key, 0)
+                if amount > total or key not in pool.capacity:
+                    raise Conflict(
+                        "policy_would_break",
+                        f"{which} of policy {policy.name} is {amount} {key}, more than the new capacity "
+                        f"{total}; change that policy first",
+                    )
+    _check_sum(pool, policies)
+
+
+def _check_policy(state: State, pool: Pool, policy: Policy) -> None:
+    for which, amounts in (("reserved", policy.reserved), ("limit", policy.limit)):
+        for key, amount in amounts.items():
+            if key not in pool.capacity:
+                known = ", ".join(sorted(pool.capacity))
+                raise Invalid(f"{which}.{key}", f"pool {pool.name} has no such key; it has {known}")
+            if amount > pool.capacity[key]:
+                total = pool.capacity[key]
+                raise Invalid(f"{which}.{key}", f"{amount} exceeds the pool's capacity {total}")
+    for key, amount in policy.reserved.items():
+        if amount > policy.limit.get(key, amount):
+            raise Invalid(
+                f"reserved.{key}", f"{amount} exceeds the policy's limit {policy.limit[key]}"
+            )
+    _check_sum(
+        pool, [*(each for each in _policies(state, pool.id) if each.id != policy.id), policy]
+    )
+
+
+def _check_sum(pool: Pool, policies: list[Policy]) -> None:
+    for key, total in pool.capacity.items():
+        reserved = sum(policy.reserved.get(key, 0) for policy in policies)
+        if reserved > total:
+            names = ", ".join(policy.name for policy in policies if policy.reserved.get(key))
+            raise Invalid(
+                f"reserved.{key}",
+                f"policies {names} would reserve {reserved} {key} together, more than the capacity "
+                f"{total} of pool {pool.name}",
+            )
+
+
+def _check_idle(state: State, what: str, pool_id: str, policy_id: str | None) -> None:
+    """Refuse to remove what requests still queue for or hold, with the counts."""
+
+    def concerned(policy: Policy) -> bool:
+        return policy.pool_id == pool_id and policy_id in (None, policy.id)
+
+    queued = sum(any(map(concerned, state.places(each.id))) for each in state.waiting())
+    active = sum(
+        each.live and concerned(state.policies[each.policy_id])
+        for each in state.allocations.values()
+    )
+    if queued or active:
+        raise Conflict(
+            "in_use",
+            f"{what} is in use: queued={queued}, active={active}; cancel these requests first",
+        )
+
+
+def _judge_again(state: State, pool_id: str) -> None:
+    """Reject the waiters that no pool can ever grant after an edit (L8)."""
+    subjects = {policy.subject: None for policy in _policies(state, pool_id)}
+    for request in [each for each in state.waiting() if each.subject in subjects]:
+        if not state.places(request.id):
+            reason = rejection(state, request, Code.NO_LONGER_ELIGIBLE)
+            finish(state, request, RequestStatus.REJECTED, reason)

@@ -1,0 +1,142 @@
+"""How holding and waiting end: release, retry, failure, expiry. Shared by commands and by the pass."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from cede.engine.state import State, lease_over
+from cede.engine.timers import Key
+from cede.model.allocation import Allocation
+from cede.model.lifecycle import AllocationState, RequestStatus
+from cede.model.reason import Code, Reason
+from cede.model.request import OnSilence, Preemptions, Request
+from cede.model.settings import seconds
+
+
+def end_allocation(state: State, allocation: Allocation) -> None:
+    state.put(
+        replace(allocation, state=AllocationState.ENDED, ended_at=state.now, lease_until=None)
+    )
+
+
+def finish(state: State, request: Request, status: RequestStatus, reason: Reason | None) -> Request:
+    """End a request for good, with whatever it still held or was promised."""
+    allocation = state.allocation_of(request.id)
+    if allocation is not None:
+        end_allocation(state, allocation)
+    ended = replace(
+        request, status=status, reason=reason, earmark=None, withhold_until=0, lease_until=None
+    )
+    state.put(ended)
+    state.emit(
+        str(status),
+        request_id=request.id,
+        pool_id=allocation.pool_id if allocation else None,
+        **({"reason": reason.to_dict()} if reason else {}),
+    )
+    return ended
+
+
+def stopped(state: State, request: Request, allocation: Allocation) -> Request:
+    """A preempted holder has stopped: back to the queue with its first submit time, if it may
+    (S18).
+    """
+    reason = request.reason
+    assert reason is not None, request
+    if reason.code is Code.CANCELLED:
+        return finish(state, request, RequestStatus.CANCELLED, reason)
+    counted = request.retry.preemptions is Preemptions.COUNT
+    request = replace(request, preempted_count=request.preempted_count + 1)
+    if counted and request.retry.max_retries == 0:
+        by = {"rule": str(reason.code), **reason.detail}
+        return finish(state, request, RequestStatus.PREEMPTED, Reason(Code.PREEMPTED, by))
+    return _retry(state, request, allocation, counted, reason)
+
+
+def failed(
+    state: State, request: Request, allocation: Allocation, exit_code: int | None
+) -> Request:
+    """The work itself failed: another attempt if its retry policy allows."""
+    reason = Reason(Code.WORK_FAILED, {"exit_code": exit_code})
+    if request.retry.max_retries == 0:
+        return finish(state, request, RequestStatus.FAILED, reason)
+    return _retry(state, request, allocation, True, reason)
+
+
+def _retry(
+    state: State, request: Request, allocation: Allocation, counted: bool, reason: Reason
+) -> Request:
+    used = request.retries_used + counted
+    if used > request.retry.max_retries:
+        detail = {"attempt": request.attempt, "cause": reason.text}
+        return finish(state, request, RequestStatus.FAILED, Reason(Code.RETRIES_EXHAUSTED, detail))
+    end_allocation(state, allocation)
+    delay = request.retry.delay_before(used) if counted else 0
+    again = replace(
+        request,
+        status=RequestStatus.QUEUED,
+        reason=reason,
+        attempt=request.attempt + 1,
+        retries_used=used,
+        not_before=state.now + delay if delay else 0,
+        lease_until=None if request.lease is None else state.now + request.lease + delay,
+    )
+    state.put(again)
+    state.emit("requeued", request_id=request.id, pool_id=allocation.pool_id, attempt=again.attempt)
+    return again
+
+
+def expire(state: State, due: list[Key]) -> bool:
+    """Whatever is over by itself: leases, partings, withholding. Whether anything was."""
+    changed = False
+    for kind, entity_id in due:
+        if kind == "request" and (request := state.requests.get(entity_id)) is not None:
+            changed |= _expire_request(state, request)
+        if kind == "allocation" and (allocation := state.allocations.get(entity_id)) is not None:
+            changed |= allocation.live and _expire_allocation(state, allocation)
+    return changed
+
+
+def _expire_request(state: State, request: Request) -> bool:
+    if request.waiting and request.lease_until is not None:
+        if lease_over(request.lease_until, request.lease) <= state.now:
+            finish(state, request, RequestStatus.CANCELLED, _silent(request))
+            return True
+    if request.withhold_until and request.withhold_until <= state.now:
+        state.put(replace(request, withhold_until=0, bypassed=0))
+        return True
+    return False
+
+
+def _expire_allocation(state: State, allocation: Allocation) -> bool:
+    if allocation.state is AllocationState.LOST:
+        return False
+    request = state.requests[allocation.request_id]
+    keep = request.lease is None or request.on_silence is OnSilence.KEEP
+    if allocation.leaving:
+        if allocation.deadline is None or allocation.deadline > state.now:
+            return False
+        if keep:
+            _lose(state, allocation)
+        else:
+            stopped(state, request, allocation)
+        return True
+    if allocation.lease_until is None:
+        return False
+    if lease_over(allocation.lease_until, request.lease) > state.now:
+        return False
+    if keep:
+        _lose(state, allocation)
+    else:
+        finish(state, request, RequestStatus.FAILED, _silent(request))
+    return True
+
+
+def _lose(state: State, allocation: Allocation) -> None:
+    """A silent holder whose units nobody may have: held, and not on their way (S14)."""
+    state.put(replace(allocation, state=AllocationState.LOST))
+    state.emit("lost", request_id=allocation.request_id, pool_id=allocation.pool_id)
+
+
+def _silent(request: Request) -> Reason:
+    return Reason(Code.LEASE_EXPIRED, {"seconds": seconds(request.lease)})

@@ -1,0 +1,240 @@
+"""Why each waiter waits and what would change it (law 8, L10): computed when read, from the
+committed state.
+
+The reason is found by asking the same questions in the same order as the pass does. What would help
+is not guessed: each change is tried on the real engine and taken back.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cede.engine.books import Books
+from cede.engine.fit import (
+    Room,
+    fits,
+    free_now,
+    free_to_promise,
+    own_room,
+    rights_if_granted,
+)
+from cede.engine.forecast import earliest_start, end_bound
+from cede.engine.front import order
+from cede.engine.patience import protected
+from cede.engine.share import Holding
+from cede.engine.standing import BORROWED, IN_SHARE
+from cede.engine.state import State
+from cede.engine.what_if import changes
+from cede.model.amounts import Amounts, show
+from cede.model.policy import Policy
+from cede.model.reason import Code, Reason
+from cede.model.request import Request
+from cede.model.settings import seconds
+
+# Counting a place beyond this would make a reader slow down the writer.
+_PLACE_MAX = 10_000
+_HOLDERS_SHOWN = 20
+
+
+def waiting_reason(state: State, request: Request) -> Reason:
+    """The reason in the pool this request prefers most, or the one that promised it capacity."""
+    policies = state.places(request.id)
+    if request.earmark is not None:
+        policies = tuple(p for p in policies if p.pool_id == request.earmark.pool_id) or policies
+    return reason_in(state, request, policies[0])
+
+
+def reason_in(state: State, request: Request, policy: Policy) -> Reason:
+    """Why a waiter does not hold capacity in one pool yet."""
+    books = state.books[policy.pool_id]
+    if request.id in state.delayed:
+        left = seconds(request.not_before - state.now)
+        return Reason(Code.RETRY_DELAY, {"attempt": request.attempt, "seconds": left})
+    if request.earmark is not None and request.earmark.pool_id == policy.pool_id:
+        return _on_its_way(state, books, request)
+    demand = books.pool.metered(request.amounts)
+    return _own_bound(books, policy, request, demand) or _pool_bound(
+        state, books, policy, request, demand
+    )
+
+
+def _on_its_way(state: State, books: Books, request: Request) -> Reason:
+    leaving = [h for h in books.holdings.values() if h.leaving]
+    mine = [h for h in leaving if state.allocations[h.id].taken_for == request.id]
+    victims = [state.allocations[h.id].request_id for h in mine or leaving]
+    return Reason(
+        Code.ON_ITS_WAY,
+        {
+            "pool": books.pool.name,
+            "amounts": show(books.pool.metered(request.amounts)),
+            "victims": ", ".join(victims[:_HOLDERS_SHOWN]) or "nobody",
+        },
+    )
+
+
+def _own_bound(books: Books, policy: Policy, request: Request, demand: Amounts) -> Reason | None:
+    """What stops a waiter by itself: its own limit, or its own reserve."""
+    for preemptible, code in ((True, Code.OWN_LIMIT), (False, Code.OWN_RESERVED)):
+        if not preemptible and request.preemptible:
+            continue
+        key = _tightest(demand, own_room(books, policy.id, preemptible))
+        if key is not None:
+            bound = policy.limit_of if preemptible else policy.reserved_of
+            held = (books.used if preemptible else books.confined)[policy.id].get(key, 0)
+            detail = {"held": held, "bound": bound(key, books.pool), "enough": held + demand[key]}
+            return Reason(code, {**_names(books, policy, key, demand), **detail})
+    return None
+
+
+def _pool_bound(
+    state: State, books: Books, policy: Policy, request: Request, demand: Amounts
+) -> Reason:
+    rights = rights_if_granted(books, policy.id, demand, request.preemptible)
+    bound = books.standing(policy.id, rights)
+    free, promisable = free_now(books), free_to_promise(books, bound)
+    if fits(demand, promisable):
+        if not fits(demand, free):
+            return _on_its_way(state, books, request)
+        for head_id in books.withheld:
+            if head_id != request.id:
+                passed = state.requests[head_id].bypassed
+                detail = {"pool": books.pool.name, "owner": head_id, "bypassed": passed}
+                return Reason(Code.WITHHELD, detail)
+        return Reason(Code.NEXT, {"pool": books.pool.name})
+    key = _tightest(demand, promisable)
+    assert key is not None
+    names = _names(books, policy, key, demand)
+    names |= {"free": max(free[key], 0), "bound": books.pool.capacity.get(key, 0)}
+    names["missing"] = demand[key] - max(promisable[key], 0)
+    if fits(demand, free):
+        owners = [each for each in books.earmarks if books.standing_of(each) >= bound]
+        return Reason(Code.EARMARKED, {**names, "owner": ", ".join(owners[:_HOLDERS_SHOWN])})
+    return _taking_reason(state, books, policy, rights, key, names)
+
+
+def _taking_reason(
+    state: State, books: Books, policy: Policy, rights: int, key: str, names: dict[str, Any]
+) -> Reason:
+    """Why no holder may be stopped: the nearest rule that stands in the way."""
+    holders = [h for h in books.holdings.values() if h.takeable and key in h.amounts]
+    holders = [h for h in holders if h.policy_id != policy.id]
+    bound = books.standing(policy.id, rights)
+    below = [h for h in holders if books.standing_of(h.id) < bound]
+    young = [h for h in below if protected(state, h, books.rights(h.id), rights)]
+    if young:
+        first = min(state.allocations[h.id].allocated_at for h in young)
+        settings = books.pool.settings
+        whole = max(settings.min_run, settings.reclaim_min_run)
+        return Reason(Code.MIN_RUN, {**names, "seconds": seconds(whole), "since": seconds(first)})
+    headroom = _headroom(books, policy, key)
+    if rights == BORROWED and headroom > 0 and any(books.rights(h.id) == BORROWED for h in holders):
+        return Reason(
+            Code.PARTIAL_HEADROOM,
+            {**names, "headroom": headroom, "missing": max(names["requested"] - headroom, 0)},
+        )
+    return Reason(Code.PROTECTED if holders else Code.NO_CAPACITY, names)
+
+
+def _headroom(books: Books, policy: Policy, key: str) -> int:
+    return policy.reserved.get(key, 0) - books.used[policy.id].get(key, 0)
+
+
+def _tightest(demand: Amounts, room: Room) -> str | None:
+    """The key of which the most is missing."""
+    missing = {key: amount - room[key] for key, amount in demand.items() if amount > room[key]}
+    return min(missing, key=lambda key: (-missing[key], key), default=None)
+
+
+def _names(books: Books, policy: Policy, key: str, demand: Amounts) -> dict[str, Any]:
+    return {
+        "pool": books.pool.name,
+        "policy": policy.name,
+        "key": key,
+        "requested": demand[key],
+    }
+
+
+# The whole story ------------------------------------------------------------------------------
+
+
+def why(state: State, request_id: str, now: int) -> dict[str, Any]:
+    """Everything there is to say about a request that has not ended."""
+    state.now = now
+    request = state.requests[request_id]
+    allocation = state.allocation_of(request_id)
+    story: dict[str, Any] = {"request": request_id, "status": str(request.status)}
+    story |= {"attempt": request.attempt, "preempted_count": request.preempted_count}
+    if request.labels:
+        story["labels"] = dict(request.labels)
+    if allocation is not None:
+        story["pool"] = state.pools[allocation.pool_id].name
+        story["reason"] = None if request.reason is None else request.reason.to_public()
+        if allocation.taken_for is not None:
+            story["taken_for"] = allocation.taken_for
+        return story
+    story["reason"] = waiting_reason(state, request).to_public()
+    if request.reason is not None:
+        story["last_stopped"] = request.reason.to_public()
+    story["pools"] = [_pool_story(state, request, policy) for policy in state.places(request_id)]
+    return story
+
+
+def _pool_story(state: State, request: Request, policy: Policy) -> dict[str, Any]:
+    books = state.books[policy.pool_id]
+    demand = books.pool.metered(request.amounts)
+    start = earliest_start(state, policy.pool_id, demand)
+    return {
+        "pool": books.pool.name,
+        "reason": reason_in(state, request, policy).to_public(),
+        "in_share": rights_if_granted(books, policy.id, demand, request.preemptible) == IN_SHARE,
+        "place": _place(state, books, request, policy),
+        "bypassed": request.bypassed,
+        "holders": _holders(state, books, demand),
+        "changes": list(changes(state, books, request, policy, demand)),
+        "earliest_start": None if start is None else seconds(max(start - state.now, 0)),
+    }
+
+
+def _place(state: State, books: Books, request: Request, policy: Policy) -> int | None:
+    """How many stand before it in this pool's queue, plus one; None beyond what is worth counting."""
+    if sum(map(len, books.lanes.values())) > _PLACE_MAX:
+        return None
+    demand = books.pool.metered(request.amounts)
+    mine = _order(books, request, policy.id, demand)
+    before = 0
+    for (policy_id, _), lane in books.lanes.items():
+        for other_id in lane:
+            other = state.requests[other_id]
+            before += _order(books, other, policy_id, lane.demand(other_id)) < mine
+    return before + 1
+
+
+def _order(books: Books, request: Request, policy_id: str, demand: Amounts) -> Any:
+    rights = rights_if_granted(books, policy_id, demand, request.preemptible)
+    return order(books.standing(policy_id, rights), (*request.age, request.id))
+
+
+def _holders(state: State, books: Books, demand: Amounts) -> list[dict[str, Any]]:
+    """Who holds what this waiter needs, the largest first."""
+
+    def size(holding: Holding) -> tuple[int, int]:
+        return (-sum(holding.amounts.get(key, 0) for key in demand), -holding.index)
+
+    useful = [h for h in books.holdings.values() if any(key in h.amounts for key in demand)]
+    shown = []
+    for holding in sorted(useful, key=size)[:_HOLDERS_SHOWN]:
+        owner = holding.id if holding.earmark else state.allocations[holding.id].request_id
+        end = None if holding.earmark else end_bound(state, state.allocations[holding.id])
+        shown.append(
+            {
+                "request": owner,
+                "policy": books.policies[holding.policy_id].name,
+                "amounts": dict(holding.amounts),
+                "in_share": books.rights(holding.id) == IN_SHARE,
+                "preemptible": holding.preemptible,
+                "promised": holding.earmark,
+                "leaving": holding.leaving,
+                "ends_in": None if end is None else seconds(max(end - state.now, 0)),
+            }
+        )
+    return shown

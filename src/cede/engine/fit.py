@@ -1,0 +1,75 @@
+"""Does this demand fit here now? The one answer (law 2): granting, preempting, explaining and the
+audit all ask it.
+
+A room is an upper bound per key; a demand fits if it is within every room that applies to it:
+`own_room` is what the waiter's own policy still allows, `free_room` what the pool has. Keys a pool
+does not count are in no room and so never in the way. A room may be negative after an operator
+lowered something: then nothing that needs the key fits, and everything else still does (the
+exception of S1, S2 and S5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from cede.engine.books import Books
+from cede.engine.standing import BORROWED, IN_SHARE, Standing
+from cede.model.amounts import Amounts, within
+
+Room = dict[str, int]
+
+fits = within
+
+
+def own_room(books: Books, policy_id: str, preemptible: bool) -> Room:
+    """What a policy may still hold: its limit and, for non-preemptible work, its reserve."""
+    pool, policy = books.pool, books.policies[policy_id]
+    used = books.used[policy_id]
+    room = {}
+    for key, capacity in pool.capacity.items():
+        room[key] = policy.limit.get(key, capacity) - used.get(key, 0)
+    if not preemptible:
+        confined = books.confined[policy_id]
+        for key in room:
+            room[key] = min(room[key], policy.reserved.get(key, 0) - confined.get(key, 0))
+    return room
+
+
+def share_room(books: Books, policy_id: str, preemptible: bool) -> Room | None:
+    """How much more would still be in share; None when nothing would be.
+
+    A new preemptible holding comes last in the fill, behind everything its policy holds; a
+    non-preemptible one only behind other non-preemptible ones.
+    """
+    policy = books.policies[policy_id]
+    held = books.used[policy_id] if preemptible else books.confined[policy_id]
+    room = {key: policy.reserved.get(key, 0) - held.get(key, 0) for key in books.counting}
+    return None if any(left < 0 for left in room.values()) else room
+
+
+def rights_if_granted(books: Books, policy_id: str, demand: Amounts, preemptible: bool) -> int:
+    room = share_room(books, policy_id, preemptible)
+    return IN_SHARE if room is not None and fits(demand, room) else BORROWED
+
+
+def free_now(books: Books) -> Room:
+    """What is physically free."""
+    return {key: total - books.live.get(key, 0) for key, total in books.pool.capacity.items()}
+
+
+def free_to_promise(books: Books, bound: Standing) -> Room:
+    """What is neither held by someone who stays nor promised to anyone of this standing or above."""
+    promised = books.earmarked_from(bound) if books.earmarks else {}
+    return {
+        key: total - books.live.get(key, 0) + books.leaving.get(key, 0) - promised.get(key, 0)
+        for key, total in books.pool.capacity.items()
+    }
+
+
+def smallest(rooms: Iterable[Room | None]) -> Room:
+    """The room that is within all of these."""
+    result: Room = {}
+    for room in rooms:
+        for key, left in (room or {}).items():
+            result[key] = min(left, result.get(key, left))
+    return result

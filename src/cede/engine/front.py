@@ -1,0 +1,108 @@
+"""The waiters of a pool in standing order, seen through a room.
+
+A stream is one lane at one level of rights: the same waiter stands in the in-share stream of its
+lane if the share still has room for it whole, and in the borrowed one anyway. A front merges all
+streams of a pool and always shows the first waiter in the one order that fits. While a front is in
+use rooms only shrink, so a waiter that did not fit once need not be looked at again.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Container
+from dataclasses import dataclass
+
+from cede.engine.books import Books
+from cede.engine.fit import Room, fits, own_room, share_room, smallest
+from cede.engine.lane import BEGINNING, Age, Lane
+from cede.engine.standing import BORROWED, IN_SHARE, Standing
+
+# Sorts as the queue does: highest standing, then oldest.
+Order = tuple[int, int, Age]
+
+
+def order(standing: Standing, age: Age) -> Order:
+    return (-standing[0], -standing[1], age)
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """One lane at one level of rights."""
+
+    lane: Lane
+    policy_id: str
+    preemptible: bool
+    rights: int
+    standing: Standing
+
+    def own_room(self, books: Books) -> Room | None:
+        """What the waiters' own policy allows at this level; None when nothing."""
+        room = own_room(books, self.policy_id, self.preemptible)
+        if self.rights == BORROWED:
+            return room
+        share = share_room(books, self.policy_id, self.preemptible)
+        return None if share is None else smallest((room, share))
+
+
+def streams(books: Books) -> list[Stream]:
+    """Every stream of a pool. Non-preemptible work never borrows, so it has one level only."""
+    return [
+        Stream(lane, policy_id, preemptible, rights, books.standing(policy_id, rights))
+        for (policy_id, preemptible), lane in books.lanes.items()
+        for rights in ((IN_SHARE, BORROWED) if preemptible else (IN_SHARE,))
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    order: Order
+    stream: Stream
+    age: Age
+
+    @property
+    def request_id(self) -> str:
+        return self.age[2]
+
+
+class Front:
+    """The first waiter that is within `room_of` its stream; `besides` are passed over."""
+
+    def __init__(
+        self,
+        among: list[Stream],
+        room_of: Callable[[Stream], Room | None],
+        besides: Container[str] = (),
+    ) -> None:
+        self._room_of = room_of
+        self._besides = besides
+        self._heap: list[tuple[Order, int, Stream]] = []
+        for number, stream in enumerate(among):
+            self._push(number, stream, BEGINNING)
+
+    def peek(self) -> Candidate | None:
+        while self._heap:
+            found, number, stream = self._heap[0]
+            age = found[2]
+            if self._still(stream, age):
+                return Candidate(found, stream, age)
+            heapq.heappop(self._heap)
+            self._push(number, stream, age)
+        return None
+
+    def skip(self) -> None:
+        """Pass over the waiter that `peek` showed."""
+        found, number, stream = heapq.heappop(self._heap)
+        self._push(number, stream, found[2])
+
+    def _push(self, number: int, stream: Stream, after: Age) -> None:
+        if not len(stream.lane) or (room := self._room_of(stream)) is None:
+            return
+        age = stream.lane.first(room, after, self._besides)
+        if age is not None:
+            heapq.heappush(self._heap, (order(stream.standing, age), number, stream))
+
+    def _still(self, stream: Stream, age: Age) -> bool:
+        if age[2] not in stream.lane or age[2] in self._besides:
+            return False
+        room = self._room_of(stream)
+        return room is not None and fits(stream.lane.demand(age[2]), room)

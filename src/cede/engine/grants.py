@@ -1,0 +1,288 @@
+"""Granting: the first steps of a pass, which disturb nobody.
+
+Per pool, waiters are granted in the one order as they fit; those behind a blocked head may pass it
+a bounded number of times (L4), after which what is free is withheld for it where walltimes bound
+its start. Requests with places in several pools propose by policy priority (deferred acceptance): a
+pool keeps proposals in its own order as they fit, and whoever it does not keep proposes to its next
+pool.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from dataclasses import dataclass, field, replace
+
+from cede.engine.books import Books
+from cede.engine.earmarks import settle
+from cede.engine.fit import Room, fits, free_now, free_to_promise, smallest
+from cede.engine.forecast import earliest_start
+from cede.engine.front import Candidate, Front, Stream, order, streams
+from cede.engine.state import State
+from cede.model.allocation import Allocation, allocation_id
+from cede.model.lifecycle import RequestStatus
+from cede.model.plan import Decision, Grant, Plan
+from cede.model.request import Request
+
+# How many waiters of a stream are tried for a place beside a withheld head in one pass.
+_BACKFILL_LOOK = 64
+
+
+def grant_all(state: State, plan: Plan, pool_ids: list[str]) -> None:
+    """Grant everything that fits in these pools."""
+    if not state.several or len(pool_ids) == 1:
+        for pool_id in pool_ids:
+            _Pool(state, plan, pool_id).fill()
+        return
+    proposals = _Proposals(state, pool_ids)
+    mark, start, again = state.mark(), len(plan.decisions), plan.again
+    while True:
+        for pool_id in pool_ids:
+            _Pool(state, plan, pool_id, proposals.barred(pool_id)).fill()
+        if not proposals.next_round(plan.decisions[start:]):
+            return
+        state.undo(mark)
+        del plan.decisions[start:]
+        plan.again = again
+
+
+@dataclass(slots=True)
+class _Proposals:
+    """How far down its list of pools each request has come.
+
+    A request that no pool has kept yet has had its chance at one more pool with every round; one
+    that is kept stays there until it is displaced, and goes on from there.
+    """
+
+    state: State
+    pool_ids: list[str]
+    round: int = 0
+    kept: dict[str, str] = field(default_factory=dict)
+    reached: dict[str, int] = field(default_factory=dict)  # of requests that were kept once
+    _choices: dict[str, list[str]] = field(default_factory=dict)
+
+    def barred(self, pool_id: str) -> _Barred:
+        return _Barred(self, pool_id)
+
+    def may_propose(self, request_id: str, pool_id: str) -> bool:
+        choices = self._choices.get(request_id)
+        if choices is None:
+            places = self.state.places(request_id)
+            choices = [each.pool_id for each in places if each.pool_id in self.pool_ids]
+            self._choices[request_id] = choices
+        return choices.index(pool_id) <= self.reached.get(request_id, self.round)
+
+    def next_round(self, decisions: list[Decision]) -> bool:
+        """Note who was kept where; whether somebody may still ask another pool."""
+        kept = {each.request_id: each.pool_id for each in decisions if isinstance(each, Grant)}
+        for request_id in self.reached:
+            if request_id not in kept:
+                self.reached[request_id] += 1
+        for request_id, pool_id in kept.items():
+            if pool_id in (choices := self._choices.get(request_id, [])):
+                self.reached[request_id] = choices.index(pool_id)
+        self.round += 1
+        changed, self.kept = kept != self.kept, kept
+        most = max((len(choices) for choices in self._choices.values()), default=1)
+        # Every request asks every pool at most once, so this ends; the bound is for our own
+        # mistakes.
+        return self.round < most or (changed and self.round <= 2 * len(self.pool_ids) + len(kept))
+
+
+@dataclass(frozen=True, slots=True)
+class _Barred:
+    proposals: _Proposals
+    pool_id: str
+
+    def __contains__(self, request_id: object) -> bool:
+        return not self.proposals.may_propose(str(request_id), self.pool_id)
+
+
+class _Pool:
+    """Granting in one pool, in one pass."""
+
+    def __init__(
+        self, state: State, plan: Plan, pool_id: str, besides: Container[str] = ()
+    ) -> None:
+        self.state = state
+        self.plan = plan
+        self.books = state.books[pool_id]
+        self.besides = besides
+        self.streams = streams(self.books)
+        self.fitting = Front(self.streams, self._room, besides)
+        self.owners = Front(_owed_streams(self.books), lambda _: free_now(self.books))
+        self._in_order: Front | None = None
+
+    def fill(self) -> None:
+        while (best := self._best()) is not None:
+            if best.request_id in self.books.earmarks or self._may_pass(best):
+                grant(self.state, self.plan, self.books, best)
+        if self.books.withheld:
+            self._backfill()
+
+    def _best(self) -> Candidate | None:
+        found = [
+            each for each in (self.fitting.peek(), self.owners.peek(), self._withheld_one()) if each
+        ]
+        return min(found, key=lambda each: each.order, default=None)
+
+    def _room(self, stream: Stream) -> Room | None:
+        """What a waiter of this stream may take now: its policy's, physically free, and not
+        promised.
+        """
+        own = stream.own_room(self.books)
+        if own is None:
+            return None
+        room = smallest((own, free_now(self.books), free_to_promise(self.books, stream.standing)))
+        return without_withheld(self.state, self.books, stream, room)
+
+    def _withheld_one(self) -> Candidate | None:
+        """The head for whom capacity is withheld, when it fits: its own withholding is not in its
+        way.
+        """
+        for request_id, policy_id in self.books.withheld.items():
+            request = self.state.requests[request_id]
+            for stream in self.streams:
+                if stream.policy_id != policy_id or request_id not in stream.lane:
+                    continue
+                own = stream.own_room(self.books)
+                promise = free_to_promise(self.books, stream.standing)
+                demand = stream.lane.demand(request_id)
+                if own is not None and fits(demand, smallest((own, free_now(self.books), promise))):
+                    age = (*request.age, request_id)
+                    return Candidate(order(stream.standing, age), stream, age)
+        return None
+
+    # Passing a blocked head -------------------------------------------------------------------
+
+    def _may_pass(self, best: Candidate) -> bool:
+        """Whether a fitting waiter may start now although a head before it is blocked (L4)."""
+        if self._in_order is None:
+            self._in_order = Front(
+                self.streams, lambda each: each.own_room(self.books), self.besides
+            )
+        head = self._in_order.peek()
+        if head is None or head.order >= best.order or not self._in_the_way(head, best):
+            return True
+        waiter = self.state.requests[head.request_id]
+        if waiter.withhold_until or self._ends_in_time(head, best):
+            return True
+        if waiter.bypassed < self.books.pool.settings.bypass_max:
+            self.state.put(replace(waiter, bypassed=waiter.bypassed + 1))
+            return True
+        demand = head.stream.lane.demand(head.request_id)
+        if self.books.withheld or earliest_start(self.state, self.books.pool.id, demand) is None:
+            return True  # nothing bounds its start: withholding could leave capacity idle for ever
+        until = self.state.now + self.books.pool.settings.withhold_max
+        self.state.put(replace(waiter, withhold_until=until))
+        self.state.emit("withheld", request_id=waiter.id, pool_id=self.books.pool.id)
+        return False
+
+    def _in_the_way(self, head: Candidate, best: Candidate) -> bool:
+        free = free_now(self.books)
+        wanted = head.stream.lane.demand(head.request_id)
+        taken = best.stream.lane.demand(best.request_id)
+        return any(
+            key in taken and amount > free.get(key, amount) for key, amount in wanted.items()
+        )
+
+    def _ends_in_time(self, head: Candidate, best: Candidate) -> bool:
+        """Whether its walltime proves that a waiter cannot delay the head."""
+        walltime = self.state.requests[best.request_id].walltime
+        if walltime is None:
+            return False
+        start = earliest_start(
+            self.state, self.books.pool.id, head.stream.lane.demand(head.request_id)
+        )
+        return start is not None and self.state.now + walltime <= start
+
+    def _backfill(self) -> None:
+        """Short work may use what is withheld, if its walltime proves that it is gone in time."""
+        for head_id in list(self.books.withheld):
+            head = next(each for each in self.streams if head_id in each.lane)
+            age = (*self.state.requests[head_id].age, head_id)
+            first = Candidate(order(head.standing, age), head, age)
+            for stream in self.streams:
+                self._backfill_stream(first, stream)
+
+    def _backfill_stream(self, head: Candidate, stream: Stream) -> None:
+        def room(each: Stream) -> Room | None:
+            own = each.own_room(self.books)
+            promise = free_to_promise(self.books, each.standing)
+            return own and smallest((own, free_now(self.books), promise))
+
+        front = Front([stream], room, self.besides)
+        for _ in range(_BACKFILL_LOOK):
+            best = front.peek()
+            if best is None:
+                return
+            if best.request_id != head.request_id and self._ends_in_time(head, best):
+                grant(self.state, self.plan, self.books, best)
+            else:
+                front.skip()
+
+
+def without_withheld(state: State, books: Books, stream: Stream, room: Room) -> Room:
+    """A room less what is withheld for heads of this standing or above."""
+    for request_id, policy_id in books.withheld.items():
+        head = state.requests[request_id]
+        rights = max(
+            (
+                each.rights
+                for each in streams(books)
+                if each.policy_id == policy_id and request_id in each.lane
+            ),
+            default=0,
+        )
+        if books.standing(policy_id, rights) >= stream.standing:
+            for key, amount in books.pool.metered(head.amounts).items():
+                if key in room:
+                    room[key] -= amount
+    return room
+
+
+def _owed_streams(books: Books) -> list[Stream]:
+    return [
+        Stream(lane, policy_id, True, rights, books.standing(policy_id, rights))
+        for (policy_id, rights), lane in books.owed.items()
+        if len(lane)
+    ]
+
+
+def grant(state: State, plan: Plan, books: Books, candidate: Candidate) -> None:
+    """Turn a waiter into a holder. S1, law 2: the fit is asked once more, of the same function."""
+    request = state.requests[candidate.request_id]
+    policy_id = candidate.stream.policy_id
+    demand = books.pool.metered(request.amounts)
+    assert fits(demand, free_now(books)), (request, free_now(books))
+    earmarked = request.id in books.earmarks
+    allocation = Allocation(
+        id=allocation_id(request.id, request.attempt),
+        request_id=request.id,
+        pool_id=books.pool.id,
+        policy_id=policy_id,
+        amounts=request.amounts,
+        preemptible=request.preemptible,
+        attempt=request.attempt,
+        index=state.next_index(),
+        allocated_at=state.now,
+        walltime=request.walltime,
+        lease_until=None if request.lease is None else state.now + request.lease,
+    )
+    state.put(_holding(request))
+    state.put(allocation)
+    state.emit("granted", request_id=request.id, pool_id=books.pool.id, attempt=request.attempt)
+    plan.decisions.append(Grant(request.id, books.pool.id, allocation.id, earmarked))
+    if settle(state, books):  # a grant of higher standing may cut into earmarks below it
+        plan.again = True
+
+
+def _holding(request: Request) -> Request:
+    return replace(
+        request,
+        status=RequestStatus.ALLOCATED,
+        reason=None,
+        earmark=None,
+        bypassed=0,
+        withhold_until=0,
+        lease_until=None,
+    )

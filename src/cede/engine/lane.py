@@ -1,0 +1,125 @@
+"""The waiters of one policy in one pool, in submit order, searchable by what would fit.
+
+A lane answers one question: which is the oldest waiter whose demand is within this room? It keeps
+its waiters in chunks, each with the least amount of every key that all of its members want, so that
+chunks in which nobody can fit are passed over whole. That is what makes a pass cost what changed: a
+release looks at a handful of chunk heads, however many wait.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Container, Iterator
+
+from cede.model.amounts import Amounts, within
+
+# (submitted_at, index, request id): older first, and never equal.
+Age = tuple[int, int, str]
+
+BEGINNING: Age = (-1, -1, "")
+
+_CHUNK_MAX = 256
+
+
+class _Chunk:
+    __slots__ = ("ages", "least", "stale")
+
+    def __init__(self, ages: list[Age]) -> None:
+        self.ages = ages
+        self.least: dict[str, int] = {}
+        self.stale = True
+
+
+class Lane:
+    """Waiters in submit order, with a search for the first that fits."""
+
+    __slots__ = ("_chunks", "_demands")
+
+    def __init__(self) -> None:
+        self._chunks: list[_Chunk] = []
+        self._demands: dict[str, Amounts] = {}
+
+    def __len__(self) -> int:
+        return len(self._demands)
+
+    def __contains__(self, request_id: object) -> bool:
+        return request_id in self._demands
+
+    def __iter__(self) -> Iterator[str]:
+        return (age[2] for chunk in self._chunks for age in chunk.ages)
+
+    def demand(self, request_id: str) -> Amounts:
+        return self._demands[request_id]
+
+    def add(self, age: Age, demand: Amounts) -> None:
+        self._demands[age[2]] = demand
+        if not self._chunks:
+            self._chunks.append(_Chunk([age]))
+            return
+        place = self._place(age)
+        chunk = self._chunks[place]
+        insort(chunk.ages, age)
+        if len(chunk.ages) > _CHUNK_MAX:
+            half = len(chunk.ages) // 2
+            self._chunks.insert(place + 1, _Chunk(chunk.ages[half:]))
+            del chunk.ages[half:]
+            chunk.stale = True
+        elif not chunk.stale:
+            least = chunk.least
+            for key in least:
+                least[key] = min(least[key], demand.get(key, 0))
+
+    def remove(self, age: Age) -> None:
+        del self._demands[age[2]]
+        place = self._place(age)
+        chunk = self._chunks[place]
+        at = bisect_left(chunk.ages, age)
+        assert chunk.ages[at] == age, (chunk.ages[at], age)
+        del chunk.ages[at]
+        chunk.stale = True
+        if not chunk.ages:
+            del self._chunks[place]
+
+    def first(
+        self, room: Amounts, after: Age = BEGINNING, besides: Container[str] = ()
+    ) -> Age | None:
+        """The oldest waiter younger than `after`, not in `besides`, whose demand is within `room`."""
+        if not self._chunks:
+            return None
+        demands = self._demands
+        start = self._place(after) if after is not BEGINNING else 0
+        for place in range(start, len(self._chunks)):
+            chunk = self._chunks[place]
+            if chunk.stale:
+                self._refresh(chunk)
+            if not within(chunk.least, room):
+                continue
+            ages = chunk.ages
+            begin = bisect_right(ages, after) if place == start else 0
+            for at in range(begin, len(ages)):
+                age = ages[at]
+                if within(demands[age[2]], room) and age[2] not in besides:
+                    return age
+        return None
+
+    def _place(self, age: Age) -> int:
+        """The chunk that holds, or would hold, this age."""
+        low, high = 0, len(self._chunks) - 1
+        while low < high:
+            middle = (low + high + 1) // 2
+            if self._chunks[middle].ages[0] <= age:
+                low = middle
+            else:
+                high = middle - 1
+        return low
+
+    def _refresh(self, chunk: _Chunk) -> None:
+        demands = iter(self._demands[age[2]] for age in chunk.ages)
+        least = dict(next(demands))
+        for demand in demands:
+            for key in least:
+                amount = demand.get(key, 0)
+                if amount < least[key]:
+                    least[key] = amount
+        chunk.least = least
+        chunk.stale = False

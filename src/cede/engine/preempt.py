@@ -1,0 +1,187 @@
+"""Taking: what a pass does for waiters that no pool could grant.
+
+A preemption stops holders of strictly lower standing and promises the capacity, whole, to one
+waiter in the same commit (law 4). Later decisions of the pass count earlier beneficiaries as
+holding and their victims as still there. Nobody is stopped unless the beneficiary then surely fits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from cede.engine.books import Books
+from cede.engine.earmarks import settle
+from cede.engine.fit import Room, fits, free_to_promise, own_room, rights_if_granted, smallest
+from cede.engine.front import Front, Stream, streams
+from cede.engine.grants import without_withheld
+from cede.engine.share import Holding
+from cede.engine.standing import IN_SHARE
+from cede.engine.state import State
+from cede.engine.victims import find_victims, rule
+from cede.model import bounds
+from cede.model.amounts import Amounts, add_to, plus
+from cede.model.lifecycle import AllocationState, RequestStatus
+from cede.model.plan import Plan, Preemption
+from cede.model.policy import Policy
+from cede.model.reason import Code, Reason
+from cede.model.request import Earmark, Request
+
+
+def preempt_all(state: State, plan: Plan, pool_ids: list[str]) -> None:
+    """Take for every waiter of these pools that may, in the one order."""
+    taking = Taking(state, plan)
+    for pool_id in pool_ids:
+        taking.in_pool(pool_id)
+
+
+class _Covered:
+    """Waiters that need no taking: they own an earmark somewhere."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    def __contains__(self, request_id: object) -> bool:
+        return self._state.requests[str(request_id)].earmark is not None
+
+
+class Taking:
+    """All the taking of one pass. `claimed` is capacity on its way that earlier waiters wait for."""
+
+    def __init__(self, state: State, plan: Plan) -> None:
+        self.state = state
+        self.plan = plan
+        self.claimed: dict[str, dict[str, int]] = {}
+
+    def in_pool(self, pool_id: str) -> None:
+        books = self.state.books[pool_id]
+        front = Front(
+            streams(books), lambda stream: self._reach(books, stream), _Covered(self.state)
+        )
+        while (candidate := front.peek()) is not None:
+            waiter = self.state.requests[candidate.request_id]
+            if not any(self._take(waiter, policy) for policy in self.state.places(waiter.id)):
+                front.skip()
+
+    def _reach(self, books: Books, stream: Stream) -> Room | None:
+        """What a waiter of this stream could have if every holder it may stop were gone."""
+        own = stream.own_room(books)
+        if own is None:
+            return None
+        room = self._promisable(books, stream)
+        add_to(room, books.takeable_below(stream.standing))
+        if not stream.preemptible:
+            add_to(room, books.tiers.get((IN_SHARE, stream.policy_id), {}))
+        return smallest((own, {key: room[key] for key in books.pool.capacity}))
+
+    def _promisable(self, books: Books, stream: Stream) -> Room:
+        room = free_to_promise(books, stream.standing)
+        for key, amount in self.claimed.get(books.pool.id, {}).items():
+            room[key] = room.get(key, 0) - amount
+        return without_withheld(self.state, books, stream, room)
+
+    def _take(self, waiter: Request, policy: Policy) -> bool:
+        """Promise a waiter its demand in one pool, stopping whom it must; whether anything was
+        decided.
+        """
+        books = self.state.books[policy.pool_id]
+        lane = books.lanes.get((policy.id, waiter.preemptible))
+        if lane is None or waiter.id not in lane:
+            return False
+        demand = lane.demand(waiter.id)
+        if not fits(demand, own_room(books, policy.id, waiter.preemptible)):
+            return False
+        rights = rights_if_granted(books, policy.id, demand, waiter.preemptible)
+        stream = Stream(
+            lane, policy.id, waiter.preemptible, rights, books.standing(policy.id, rights)
+        )
+        room = self._promisable(books, stream)
+        short = {key: amount - room[key] for key, amount in demand.items() if amount > room[key]}
+        if not short:
+            return self._wait_or_contest(books, waiter, policy, demand)
+        victims = find_victims(self.state, books, waiter, policy.id, rights, short)
+        if victims is None:
+            return False
+        self._preempt(books, waiter, policy, victims, rights)
+        return True
+
+    def _wait_or_contest(
+        self, books: Books, waiter: Request, policy: Policy, demand: Amounts
+    ) -> bool:
+        """Capacity on its way suffices: wait for it, or take the promise from someone of lower
+        standing.
+        """
+        if not fits(plus(books.promised(), demand), books.pool.capacity):
+            self._earmark(books, waiter, policy)
+            return True
+        add_to(self.claimed.setdefault(books.pool.id, {}), demand)
+        return False
+
+    def _preempt(
+        self, books: Books, waiter: Request, policy: Policy, victims: list[Holding], rights: int
+    ) -> None:
+        reasons = [
+            _stop_reason(self.state, books, waiter, policy, each, rights) for each in victims
+        ]
+        for victim, reason in zip(victims, reasons, strict=True):
+            stop(self.state, victim.id, reason, taken_for=waiter.id)
+        self.plan.decisions.append(
+            Preemption(
+                beneficiary_id=waiter.id,
+                pool_id=books.pool.id,
+                victims=tuple(victim.id for victim in victims),
+                reason=_strongest(reasons),
+                cost=len(victims),
+            )
+        )
+        self._earmark(books, waiter, policy)
+
+    def _earmark(self, books: Books, waiter: Request, policy: Policy) -> None:
+        earmark = Earmark(books.pool.id, policy.id, self.state.next_index())
+        self.state.put(replace(waiter, earmark=earmark))
+        self.state.emit("earmarked", request_id=waiter.id, pool_id=books.pool.id)
+        if settle(self.state, books):
+            self.plan.again = True
+        self.plan.changed = True
+        owner = self.state.requests[waiter.id]
+        assert owner.earmark is not None, "the waiter's own promise must hold"
+
+
+def stop(state: State, allocation_id: str, reason: Reason, taken_for: str | None) -> None:
+    """Ask a holder to give its units back, by its deadline at the latest."""
+    allocation = state.allocations[allocation_id]
+    request = state.requests[allocation.request_id]
+    grace = state.pools[allocation.pool_id].settings.grace
+    heard_by = max(state.now, allocation.lease_until or 0)
+    state.put(
+        replace(
+            allocation,
+            state=AllocationState.STOPPING,
+            deadline=heard_by + grace + bounds.PARTING_MARGIN,
+            told=False,
+            taken_for=taken_for,
+            reason=reason,
+        )
+    )
+    state.put(replace(request, status=RequestStatus.PREEMPTING, reason=reason))
+    state.emit(
+        "preempting", request_id=request.id, pool_id=allocation.pool_id, reason=reason.to_dict()
+    )
+
+
+def _stop_reason(
+    state: State, books: Books, waiter: Request, policy: Policy, victim: Holding, rights: int
+) -> Reason:
+    code = rule(books, victim, policy.id, rights)
+    holder = books.policies[victim.policy_id]
+    detail = {"pool": books.pool.name, "policy": holder.name, "beneficiary": waiter.id}
+    if code is Code.PRIORITY:
+        detail = {**detail, "rank": policy.priority, "victim_rank": holder.priority}  # type: ignore[dict-item]
+    return Reason(code, detail)
+
+
+def _strongest(reasons: list[Reason]) -> Reason:
+    """The rule of a whole set: reclaim if any victim was reclaimed, then priority, then its own
+    policy.
+    """
+    ranked = [Code.RECLAIM, Code.PRIORITY, Code.OWN_POLICY]
+    return min(reasons, key=lambda each: ranked.index(each.code))

@@ -1,0 +1,23 @@
+"""Who outranks whom.
+
+This is the only order in the system (law 3): the queue is sorted by it, victims are legal by it,
+earmarks are contested by it. It knows nothing of time, cost or nodes. If you need "unless", you
+want patience or a price.
+"""
+
+from __future__ import annotations
+
+from cede.model.settings import Precedence
+
+# Rights: how close to home a holding is.
+BORROWED = 0
+IN_SHARE = 1
+
+# A place in the one order. Compares as a tuple; equal standings never take from each other.
+Standing = tuple[int, int]
+
+
+def standing(rights: int, rank: int, precedence: Precedence) -> Standing:
+    if precedence is Precedence.RIGHTS_FIRST:
+        return (rights, rank)
+    return (rank, rights)

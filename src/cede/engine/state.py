@@ -1,0 +1,456 @@
+"""Everything that is alive, indexed for deciding, held by one writer.
+
+`put` and `drop` are the only mutators. Entities are frozen, and every index is kept by taking the
+old value out and putting the new one in; so undoing is putting the old value back. What changed
+since the last `drain` is known, so that the store writes exactly that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from cede.engine.admit import eligible_policies
+from cede.engine.books import Books
+from cede.engine.share import Holding
+from cede.engine.timers import Key, Timers
+from cede.model import bounds
+from cede.model.allocation import Allocation
+from cede.model.lifecycle import ALLOCATION_MOVES, REQUEST_MOVES, AllocationState
+from cede.model.policy import Policy
+from cede.model.pool import Pool
+from cede.model.request import Request
+from cede.model.subject import Subject
+
+T = TypeVar("T")
+Entity = Pool | Policy | Request | Allocation
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened, at its place in the journal."""
+
+    index: int
+    at: int
+    kind: str
+    request_id: str | None
+    pool_id: str | None
+    data: dict[str, Any]
+
+
+@dataclass(slots=True)
+class Rows(Generic[T]):
+    inserted: list[T] = field(default_factory=list)
+    updated: list[T] = field(default_factory=list)
+    deleted: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Changes:
+    """What one transaction must write."""
+
+    pools: Rows[Pool] = field(default_factory=Rows)
+    policies: Rows[Policy] = field(default_factory=Rows)
+    requests: Rows[Request] = field(default_factory=Rows)
+    allocations: Rows[Allocation] = field(default_factory=Rows)
+    events: list[Event] = field(default_factory=list)
+
+    @property
+    def empty(self) -> bool:
+        tables = (self.pools, self.policies, self.requests, self.allocations)
+        return not self.events and not any(
+            rows.inserted or rows.updated or rows.deleted for rows in tables
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    log: int
+    events: int
+    index: int
+
+
+class State:
+    """The one state. `now` is the instant of the last command or pass."""
+
+    def __init__(self) -> None:
+        self.pools: dict[str, Pool] = {}
+        self.policies: dict[str, Policy] = {}
+        self.requests: dict[str, Request] = {}
+        self.allocations: dict[str, Allocation] = {}
+        self.books: dict[str, Books] = {}
+        self.now = 0
+        self.passed = 0  # the instant up to which timers have been looked at
+        self.index = 0
+        self.events: list[Event] = []
+        self.timers = Timers(self._due)
+        self.dirty: dict[str, None] = {}  # pools that the next pass must look at
+        self.delayed: dict[str, None] = {}  # waiters whose retry delay is not over
+        self.untold: dict[str, dict[str, None]] = {}  # beneficiary: victims that do not know it yet
+        self.unearmarked: dict[str, None] = {}  # requests that lost or used their earmark
+        self.several = 0  # waiters with a place in more than one pool
+        self._places: dict[str, tuple[Policy, ...]] = {}
+        self._by_subject: dict[Subject, dict[str, None]] = {}
+        self._policies_of: dict[Subject, dict[str, Policy]] = {}
+        self._allocations_of: dict[str, dict[str, None]] = {}
+        self._log: list[tuple[str, str, Entity | None]] = []
+        self._touched: dict[tuple[str, str], bool] = {}  # (table, id): was there at the last drain
+
+    # Reading ----------------------------------------------------------------------------------
+
+    def places(self, request_id: str) -> tuple[Policy, ...]:
+        """The policies under which a waiter could be granted, the preferred one first."""
+        return self._places.get(request_id, ())
+
+    def policies_of(self, subject: Subject) -> list[Policy]:
+        """A subject's policies, by priority, then by name of their pool."""
+        policies = self._policies_of.get(subject, {}).values()
+        return sorted(policies, key=lambda each: (-each.priority, self.pools[each.pool_id].name))
+
+    def allocation_of(self, request_id: str) -> Allocation | None:
+        """The live allocation of a request, if it has one."""
+        for allocation_id in self._allocations_of.get(request_id, ()):
+            return self.allocations[allocation_id]
+        return None
+
+    def waiting(self) -> Iterable[Request]:
+        return (request for request in self.requests.values() if request.waiting)
+
+    # Writing ----------------------------------------------------------------------------------
+
+    def put(self, entity: Entity) -> None:
+        table = _table(entity)
+        old = getattr(self, table).get(entity.id)
+        self._log.append((table, entity.id, old))
+        self._touched.setdefault((table, entity.id), old is not None)
+        if old is not None:
+            check_move(old, entity)
+        self._replace(table, entity.id, old, entity)
+
+    def drop(self, entity: Entity) -> None:
+        table = _table(entity)
+        self._log.append((table, entity.id, entity))
+        self._touched.setdefault((table, entity.id), True)
+        self._replace(table, entity.id, entity, None)
+
+    def emit(
+        self, kind: str, *, request_id: str | None = None, pool_id: str | None = None, **data: Any
+    ) -> None:
+        self.events.append(Event(self.next_index(), self.now, kind, request_id, pool_id, data))
+
+    def next_index(self) -> int:
+        self.index += 1
+        return self.index
+
+    def mark(self) -> Mark:
+        return Mark(len(self._log), len(self.events), self.index)
+
+    def undo(self, mark: Mark) -> None:
+        """Back to the mark: the same entities, events and next index."""
+        while len(self._log) > mark.log:
+            table, entity_id, old = self._log.pop()
+            self._replace(table, entity_id, getattr(self, table).get(entity_id), old)
+        del self.events[mark.events :]
+        self.index = mark.index
+
+    @contextmanager
+    def what_if(self) -> Iterator[None]:
+        """Try something on the real state and leave no trace of it."""
+        mark, clock = self.mark(), (self.now, self.passed)
+        touched, dirty, unearmarked = dict(self._touched), dict(self.dirty), dict(self.unearmarked)
+        try:
+            yield
+        finally:
+            self.undo(mark)
+            self.now, self.passed = clock
+            self._touched, self.dirty, self.unearmarked = touched, dirty, unearmarked
+
+    def drain(self) -> Changes:
+        """What changed since the last drain; ended entities leave memory with it."""
+        changes = Changes(events=self.events)
+        for (table, entity_id), existed in self._touched.items():
+            entity = getattr(self, table).get(entity_id)
+            rows = getattr(changes, table)
+            if entity is None:
+                if existed:
+                    rows.deleted.append(entity_id)
+            else:
+                (rows.updated if existed else rows.inserted).append(entity)
+                if _gone(entity):
+                    del getattr(self, table)[entity_id]
+        self.events = []
+        self._log.clear()
+        self._touched.clear()
+        return changes
+
+    def load(self, entities: Iterable[Entity], *, index: int, now: int) -> None:
+        """Fill an empty state: pools, then policies, requests, allocations."""
+        self.now = self.passed = now
+        self.index = index
+        for entity in entities:
+            self._replace(_table(entity), entity.id, None, entity)
+        self._log.clear()
+        self._touched.clear()
+
+    def begin_pass(self, now: int) -> list[Key]:
+        """Move the clock, wake waiters whose delay is over, and say whose timers came up."""
+        due = self.timers.pop_due(now)
+        self.now = self.passed = now
+        for kind, entity_id in due:
+            if kind == "request" and entity_id in self.delayed:
+                request = self.requests[entity_id]
+                self._unindex_request(request)
+                self._index_request(request)
+            elif kind == "allocation":
+                self.dirty[self.allocations[entity_id].pool_id] = None
+        return due
+
+    def reschedule(self, keys: Iterable[Key]) -> None:
+        for key in keys:
+            self.timers.schedule(key, self._due(key))
+
+    # Indexes ----------------------------------------------------------------------------------
+
+    def _replace(self, table: str, entity_id: str, old: Entity | None, new: Entity | None) -> None:
+        if table == "requests":
+            assert isinstance(old, Request | None) and isinstance(new, Request | None)
+            self._replace_request(old, new)
+        elif table == "allocations":
+            assert isinstance(old, Allocation | None) and isinstance(new, Allocation | None)
+            self._replace_allocation(old, new)
+        else:
+            assert not isinstance(old, Request | Allocation | None) or old is None
+            self._edit(table, entity_id, old, new)
+
+    def _replace_request(self, old: Request | None, new: Request | None) -> None:
+        if old is not None and old.earmark is not None and (new is None or new.earmark is None):
+            self.unearmarked[old.id] = None
+        if old is not None:
+            self._unindex_request(old)
+        if new is not None:
+            self.requests[new.id] = new
+            self._index_request(new)
+        elif old is not None:
+            del self.requests[old.id]
+
+    def _replace_allocation(self, old: Allocation | None, new: Allocation | None) -> None:
+        if old is not None and old.live:
+            self._release(old)
+        if new is not None:
+            self.allocations[new.id] = new
+            if new.live:
+                self._hold(new)
+        elif old is not None:
+            del self.allocations[old.id]
+
+    def _edit(self, table: str, entity_id: str, old: Any, new: Any) -> None:
+        """Change a pool or a policy: rare, so everybody it may concern is simply indexed again."""
+        either = new if new is not None else old
+        pool_id = either.id if table == "pools" else either.pool_id
+        concerned = {
+            each.subject: None for each in self.policies.values() if each.pool_id == pool_id
+        }
+        if table == "policies":
+            concerned[either.subject] = None
+        waiters = [
+            self.requests[request_id]
+            for subject in concerned
+            for request_id in self._by_subject.get(subject, ())
+        ]
+        for request in waiters:
+            self._unindex_request(request)
+        entities = getattr(self, table)
+        if new is None:
+            del entities[entity_id]
+        else:
+            entities[entity_id] = new
+        if table == "policies":
+            of_subject = self._policies_of.setdefault(either.subject, {})
+            of_subject.pop(entity_id, None)
+            if new is not None:
+                of_subject[entity_id] = new
+        self._open_books(pool_id)
+        for request in waiters:
+            self._index_request(request)
+
+    def _open_books(self, pool_id: str) -> None:
+        """Books from scratch for one pool, with the holdings its old ones had."""
+        old = self.books.pop(pool_id, None)
+        pool = self.pools.get(pool_id)
+        if pool is None:
+            self.dirty.pop(pool_id, None)
+            return
+        policies = {pid: each for pid, each in self.policies.items() if each.pool_id == pool_id}
+        self.books[pool_id] = Books(pool, policies)
+        self.dirty[pool_id] = None
+        for holding in () if old is None else tuple(old.holdings.values()):
+            if not holding.earmark and holding.policy_id in policies:
+                self._hold(self.allocations[holding.id])
+
+    def _index_request(self, request: Request) -> None:
+        if request.ended:
+            return
+        if not request.waiting:
+            self.timers.schedule(("request", request.id), self._request_due(request))
+            return
+        if request.not_before > self.passed:
+            self.delayed[request.id] = None
+        self.timers.schedule(("request", request.id), self._request_due(request))
+        self._by_subject.setdefault(request.subject, {})[request.id] = None
+        places = self._eligible(request)
+        self._places[request.id] = places
+        self.several += len(places) > 1
+        if request.earmark is not None and request.earmark.pool_id in self.books:
+            books = self.books[request.earmark.pool_id]
+            books.hold(
+                Holding(
+                    id=request.id,
+                    policy_id=request.earmark.policy_id,
+                    amounts=books.pool.metered(request.amounts),
+                    preemptible=request.preemptible,
+                    index=request.earmark.index,
+                    earmark=True,
+                    age=(request.submitted_at, request.index, request.id),
+                )
+            )
+            self.dirty[request.earmark.pool_id] = None
+        if request.withhold_until:
+            for policy in places:
+                self.books[policy.pool_id].withheld[request.id] = policy.id
+        age = (request.submitted_at, request.index, request.id)
+        for policy in places if request.id not in self.delayed else ():
+            if request.earmark is None or request.earmark.pool_id != policy.pool_id:
+                books = self.books[policy.pool_id]
+                books.wait(policy.id, request.preemptible, age, books.pool.metered(request.amounts))
+                self.dirty[policy.pool_id] = None
+
+    def _unindex_request(self, request: Request) -> None:
+        if not request.waiting:
+            return
+        del self._by_subject[request.subject][request.id]
+        self.delayed.pop(request.id, None)
+        places = self._places.pop(request.id)
+        self.several -= len(places) > 1
+        if request.earmark is not None and request.earmark.pool_id in self.books:
+            self.books[request.earmark.pool_id].let_go(request.id)
+            self.dirty[request.earmark.pool_id] = None
+        age = (request.submitted_at, request.index, request.id)
+        for policy in places:
+            self.books[policy.pool_id].withheld.pop(request.id, None)
+            lane = self.books[policy.pool_id].lanes.get((policy.id, request.preemptible))
+            if lane is not None and request.id in lane:
+                self.books[policy.pool_id].stop_waiting(policy.id, request.preemptible, age)
+                self.dirty[policy.pool_id] = None
+
+    def _eligible(self, request: Request) -> tuple[Policy, ...]:
+        return eligible_policies(self, request)
+
+    def _hold(self, allocation: Allocation) -> None:
+        books = self.books[allocation.pool_id]
+        state = allocation.state
+        books.hold(
+            Holding(
+                id=allocation.id,
+                policy_id=allocation.policy_id,
+                amounts=books.pool.metered(allocation.amounts),
+                preemptible=allocation.preemptible,
+                index=allocation.index,
+                leaving=allocation.leaving,
+                takeable=allocation.preemptible
+                and not allocation.leaving
+                and state is not AllocationState.LOST,
+            )
+        )
+        self.dirty[allocation.pool_id] = None
+        self._allocations_of.setdefault(allocation.request_id, {})[allocation.id] = None
+        if allocation.leaving and not allocation.told and allocation.taken_for is not None:
+            self.untold.setdefault(allocation.taken_for, {})[allocation.id] = None
+        self.timers.schedule(("allocation", allocation.id), self._allocation_due(allocation))
+
+    def _release(self, allocation: Allocation) -> None:
+        self.books[allocation.pool_id].let_go(allocation.id)
+        self.dirty[allocation.pool_id] = None
+        of_request = self._allocations_of[allocation.request_id]
+        del of_request[allocation.id]
+        if not of_request:
+            del self._allocations_of[allocation.request_id]
+        if allocation.taken_for in self.untold:
+            untold = self.untold[allocation.taken_for]
+            untold.pop(allocation.id, None)
+            if not untold:
+                del self.untold[allocation.taken_for]
+
+    # Timers -----------------------------------------------------------------------------------
+
+    def _due(self, key: Key) -> int | None:
+        kind, entity_id = key
+        if kind == "request":
+            request = self.requests.get(entity_id)
+            return None if request is None or request.ended else self._request_due(request)
+        allocation = self.allocations.get(entity_id)
+        return (
+            None if allocation is None or not allocation.live else self._allocation_due(allocation)
+        )
+
+    def _request_due(self, request: Request) -> int | None:
+        """When a request changes by itself: its delay, its withholding or its waiting lease ends."""
+        instants = [request.withhold_until] if request.withhold_until else []
+        if request.waiting:
+            if request.id in self.delayed:
+                instants.append(request.not_before)
+            if request.lease_until is not None:
+                instants.append(lease_over(request.lease_until, request.lease))
+        return min(instants, default=None)
+
+    def _allocation_due(self, allocation: Allocation) -> int | None:
+        """When an allocation changes by itself: its lease, its parting or its first seconds end."""
+        instants = []
+        if allocation.state is not AllocationState.LOST:
+            if allocation.leaving:
+                if allocation.deadline is not None:
+                    instants.append(allocation.deadline)
+            elif allocation.lease_until is not None:
+                request = self.requests.get(allocation.request_id)
+                instants.append(
+                    lease_over(allocation.lease_until, request.lease if request else None)
+                )
+        settings = self.pools[allocation.pool_id].settings
+        for protected in (settings.min_run, settings.reclaim_min_run):
+            if protected and allocation.allocated_at + protected > self.passed:
+                instants.append(allocation.allocated_at + protected)
+        return min(instants, default=None)
+
+
+def lease_over(lease_until: int, lease: int | None) -> int:
+    """When the server believes that a lease is over: later than its holder does (clock drift, one
+    pass).
+    """
+    return lease_until + (lease or 0) // bounds.LEASE_DRIFT_DIVISOR + bounds.LEASE_MARGIN
+
+
+def _table(entity: Entity) -> str:
+    return _TABLES[type(entity)]
+
+
+_TABLES: dict[type[Any], str] = {
+    Pool: "pools",
+    Policy: "policies",
+    Request: "requests",
+    Allocation: "allocations",
+}
+
+
+def _gone(entity: Entity) -> bool:
+    return (isinstance(entity, Request) and entity.ended) or (
+        isinstance(entity, Allocation) and not entity.live
+    )
+
+
+def check_move(old: Entity, new: Entity) -> None:
+    """S16: every change of state is an edge of the lifecycle tables."""
+    if isinstance(old, Request) and isinstance(new, Request) and old.status is not new.status:
+        assert new.status in REQUEST_MOVES[old.status], (old.status, new.status)
+    if isinstance(old, Allocation) and isinstance(new, Allocation) and old.state is not new.state:
+        assert new.state in ALLOCATION_MOVES[old.state], (old.state, new.state)

@@ -1,0 +1,65 @@
+"""Every bound of the system, in one place, each with the reason for its number (law 9).
+
+A bound is a promise to whoever calls us: beyond it there is a clear refusal that names it, and
+below it nothing stalls. Times are milliseconds unless the name says otherwise.
+"""
+
+SECOND = 1000
+MINUTE = 60 * SECOND
+HOUR = 60 * MINUTE
+
+# Amounts stay exact in every JSON reader (doubles hold integers up to 2**53).
+AMOUNT_MAX = 2**53 - 1
+# A demand with more keys than this is a mistake, not a machine.
+KEYS_MAX = 64
+KEY_LENGTH_MAX = 63
+NAME_LENGTH_MAX = 128
+DESCRIPTION_LENGTH_MAX = 2_000
+LABELS_MAX = 32
+LABEL_LENGTH_MAX = 512
+# Priorities are compared, never added, so any range does; this one prints in a table.
+PRIORITY_MAX = 1_000_000
+
+# A bulk call is one transaction; more than this would make its neighbours wait too long.
+BULK_MAX = 500
+# The largest body we parse: a full bulk call with every field at its bound stays below it.
+BODY_BYTES_MAX = 8 * 1024 * 1024
+JSON_DEPTH_MAX = 32
+PAGE_MAX = 500
+PAGE_DEFAULT = 100
+# Commands waiting for the writer; beyond it the server answers 503 and Retry-After.
+COMMANDS_MAX = 20_000
+IDEMPOTENCY_KEY_LENGTH_MAX = 128
+# Long enough for any client's retries, short enough that the table stays small.
+IDEMPOTENCY_LIFE = 24 * HOUR
+
+# A year: longer walltimes and delays are typing errors.
+DURATION_MAX = 366 * 24 * HOUR
+RETRIES_MAX = 100
+BACKOFF_MAX = 10
+# A retry never waits longer than this, whatever its back-off says.
+RETRY_DELAY_MAX = HOUR
+
+# A lease must outlive a few lost renewals, and a crashed client's units should be back within a
+# minute.
+LEASE_DEFAULT = MINUTE
+LEASE_MIN = SECOND
+LEASE_MAX = 24 * HOUR
+# What the server adds before it believes a lease is over: clock drift of 1 % and one pass.
+LEASE_DRIFT_DIVISOR = 100
+LEASE_MARGIN = 500
+
+# Document 004's grace between SIGTERM and SIGKILL.
+GRACE_DEFAULT = 30 * SECOND
+# After the grace a holder still has to report; then its units return without it.
+PARTING_MARGIN = 5 * SECOND
+
+# How often later waiters may pass a blocked head, and how long freed capacity is withheld for it
+# then.
+BYPASS_MAX_DEFAULT = 64
+WITHHOLD_MAX_DEFAULT = HOUR
+
+# Sizes of what the engine reads in an offline snapshot.
+SNAPSHOT_BYTES_MAX = 256 * 1024 * 1024
+# How many passes `plan --until-rest` runs before it says that it did not come to rest.
+PASSES_MAX = 10_000

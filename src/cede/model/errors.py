@@ -1,0 +1,51 @@
+"""What can be wrong with what somebody asked, as types.
+
+`assert` is for our own mistakes; these are for everyone else's. Each names the field and the fix,
+and the edge (HTTP, command line) turns each into its own form without parsing text.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from cede.model.reason import Reason
+
+
+class CedeError(Exception):
+    """Anything that cede says no to."""
+
+
+class Invalid(CedeError, ValueError):
+    """A value that can never be right: wrong type, out of bound, unknown key."""
+
+    def __init__(self, field: str, problem: str) -> None:
+        super().__init__(f"{field}: {problem}")
+        self.field = field
+        self.problem = problem
+
+
+class NotFound(CedeError, LookupError):
+    """A name or id that nothing (visible to the caller) has."""
+
+    def __init__(self, kind: str, name: str) -> None:
+        super().__init__(f"no {kind} {name!r}")
+        self.kind = kind
+        self.name = name
+
+
+class Conflict(CedeError):
+    """A request that is well formed and cannot be done in the present state."""
+
+    def __init__(self, code: str, problem: str) -> None:
+        super().__init__(problem)
+        self.code = code
+        self.problem = problem
+
+
+class Refused(CedeError):
+    """Work that is turned away at the door, with the typed reason why."""
+
+    def __init__(self, reason: Reason) -> None:
+        super().__init__(reason.text)
+        self.reason = reason

@@ -1,0 +1,48 @@
+"""What one pass decided, in the order in which the decisions hold one after another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from cede.model.reason import Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    request_id: str
+    pool_id: str
+    allocation_id: str
+    earmarked: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Preemption:
+    beneficiary_id: str
+    pool_id: str
+    victims: tuple[str, ...]  # allocation ids
+    reason: Reason
+    cost: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    request_id: str
+    reason: Reason
+
+
+Decision = Grant | Preemption | Rejection
+
+
+@dataclass(slots=True)
+class Plan:
+    """The decisions of one pass and when the next one is due by itself."""
+
+    now: int
+    decisions: list[Decision] = field(default_factory=list)
+    changed: bool = False
+    again: bool = False  # another pass is due at once
+    next_timer: int | None = None
+
+    def of(self, kind: type[Any]) -> list[Any]:
+        return [each for each in self.decisions if isinstance(each, kind)]

@@ -1,0 +1,34 @@
+"""A policy: one subject's place in one pool."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cede.model.amounts import Amounts
+from cede.model.pool import Pool
+from cede.model.subject import Subject
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """Reserved is what the subject is entitled to, limit the most it may hold, priority its rank."""
+
+    id: str
+    pool_id: str
+    subject: Subject
+    priority: int
+    reserved: Amounts
+    limit: Amounts
+    name: str = ""
+    created: str = ""
+    edited: int = 0  # the place in the journal of its last edit of amounts
+
+    def limit_of(self, key: str, pool: Pool) -> int | None:
+        """The most this policy may hold of a key; None where nothing bounds it."""
+        if key in self.limit:
+            return self.limit[key]
+        return pool.capacity.get(key, 0) if pool.bounds_key(key) else None
+
+    def reserved_of(self, key: str, pool: Pool) -> int | None:
+        """What is reserved of a key; None where the pool does not count it at all."""
+        return self.reserved.get(key, 0) if pool.bounds_key(key) else None

@@ -1,0 +1,28 @@
+"""A pool: named capacity, and how it decides."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cede.model.amounts import UNBOUNDED_WHEN_ABSENT, Amounts
+from cede.model.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    id: str
+    name: str
+    capacity: Amounts
+    preset: str
+    settings: Settings
+    description: str = ""
+    created: str = ""
+    edited: int = 0  # the place in the journal of its last edit of amounts
+
+    def bounds_key(self, key: str) -> bool:
+        """Whether this pool limits `key` at all."""
+        return key in self.capacity or key not in UNBOUNDED_WHEN_ABSENT
+
+    def metered(self, demand: Amounts) -> Amounts:
+        """The part of a demand that this pool counts."""
+        return {key: amount for key, amount in demand.items() if amount and self.bounds_key(key)}

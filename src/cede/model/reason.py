@@ -1,0 +1,188 @@
+"""Every no, every wait and every stop has one of these (law 8).
+
+A reason is a code and the numbers behind it, never a bare string: the API, the command line, the
+page and the simulator all show this same value. The sentence and the fix are made from the numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+
+class Code(StrEnum):
+    # At the door.
+    CAPACITY_EXCEEDED = "capacity_exceeded"
+    LIMIT_EXCEEDED = "limit_exceeded"
+    RESERVED_EXCEEDED = "reserved_exceeded"
+    NO_POLICY = "no_policy"
+    NO_ELIGIBLE_POOL = "no_eligible_pool"
+    UNTRACKED = "untracked"
+    # In the queue.
+    OWN_LIMIT = "own_limit"
+    OWN_RESERVED = "own_reserved"
+    NO_CAPACITY = "no_capacity"
+    PARTIAL_HEADROOM = "partial_headroom"
+    PROTECTED = "protected"
+    EARMARKED = "earmarked"
+    WITHHELD = "withheld"
+    ON_ITS_WAY = "on_its_way"
+    MIN_RUN = "min_run"
+    RETRY_DELAY = "retry_delay"
+    NEXT = "next"
+    # Why somebody was stopped: the rule that made the taking legal.
+    RECLAIM = "reclaim"
+    PRIORITY = "priority"
+    OWN_POLICY = "own_policy"
+    # How a request ended.
+    PREEMPTED = "preempted"
+    RETRIES_EXHAUSTED = "retries_exhausted"
+    LEASE_EXPIRED = "lease_expired"
+    CANCELLED = "cancelled"
+    WORK_FAILED = "work_failed"
+    NO_LONGER_ELIGIBLE = "no_longer_eligible"
+
+
+# code: (what is so, what would change it). The words in braces are keys of `detail`.
+SENTENCES: dict[Code, tuple[str, str]] = {
+    Code.CAPACITY_EXCEEDED: (
+        "{key}: {requested} exceeds the capacity {bound} of pool {pool}",
+        "ask for at most {bound} {key}, or grow the pool",
+    ),
+    Code.LIMIT_EXCEEDED: (
+        "{key}: {requested} exceeds the limit {bound} of {policy} in pool {pool}",
+        "ask for at most {bound} {key}, or raise the limit",
+    ),
+    Code.RESERVED_EXCEEDED: (
+        "{key}: {requested} exceeds what {policy} has reserved in pool {pool} ({bound}), and "
+        "non-preemptible work may not borrow",
+        "ask for at most {bound} {key}, reserve more, or let the work be preemptible",
+    ),
+    Code.NO_POLICY: (
+        "{subject} has no policy in {pool}",
+        "attach one: cede resource-pool attach-policy POOL {name} --component-type {type} …",
+    ),
+    Code.NO_ELIGIBLE_POOL: (
+        "no pool can ever grant this: {all}",
+        "change one of the bounds named, or the request",
+    ),
+    Code.UNTRACKED: (
+        "{subject} has no policy in any pool, so this runs untracked",
+        "attach a policy to have it counted, or set unpooled: refuse to forbid it",
+    ),
+    Code.OWN_LIMIT: (
+        "{policy} holds {held} of its limit of {bound} {key} in pool {pool}; {requested} more do not fit",
+        "one of its own holders must end, or its limit be raised to {enough}",
+    ),
+    Code.OWN_RESERVED: (
+        "{policy} already has {held} of its reserved {bound} {key} in pool {pool} under non-preemptible "
+        "work; {requested} more do not fit",
+        "one of its own non-preemptible holders must end, or {enough} {key} be reserved",
+    ),
+    Code.NO_CAPACITY: (
+        "pool {pool} has {free} of {bound} {key} free, {requested} are needed, and no holder may be stopped "
+        "for this",
+        "{missing} {key} must be released",
+    ),
+    Code.PARTIAL_HEADROOM: (
+        "{policy} has {headroom} {key} of its reserve unused in pool {pool}; a request of {requested} does "
+        "not fit it whole, so it must borrow and may not reclaim",
+        "ask for at most {headroom} {key}, or reserve {missing} more",
+    ),
+    Code.PROTECTED: (
+        "pool {pool} is full of work that is not below this in standing; {missing} {key} are missing",
+        "one of the named holders must end",
+    ),
+    Code.EARMARKED: (
+        "what is free in pool {pool} is promised to {owner}; {missing} {key} are missing",
+        "it starts, or gives up",
+    ),
+    Code.WITHHELD: (
+        "what is free in pool {pool} is withheld for {owner}, which was passed {bypassed} times",
+        "it starts, or the withholding ends",
+    ),
+    Code.ON_ITS_WAY: (
+        "{amounts} are being freed for this in pool {pool}",
+        "nothing: it starts when {victims} have stopped",
+    ),
+    Code.MIN_RUN: (
+        "holders that could be stopped in pool {pool} are still inside their first {seconds} seconds",
+        "nothing: it is tried again when that time is over",
+    ),
+    Code.RETRY_DELAY: (
+        "attempt {attempt} may start {seconds} seconds from now",
+        "nothing: the retry policy's delay",
+    ),
+    Code.NEXT: ("it fits and starts with the next pass", "nothing"),
+    Code.RECLAIM: (
+        "stopped in pool {pool} for {beneficiary}, which is inside its reserve; this was borrowed",
+        "reserve more for {policy}, or run it when the pool is idle",
+    ),
+    Code.PRIORITY: (
+        "stopped in pool {pool} for {beneficiary}: priority {rank} is above {victim_rank}",
+        "raise the priority of {policy}, or reserve what it needs",
+    ),
+    Code.OWN_POLICY: (
+        "stopped in pool {pool} for {beneficiary}, non-preemptible work of the same policy",
+        "reserve more for {policy}",
+    ),
+    Code.PREEMPTED: (
+        "preempted, and its retry policy does not bring it back",
+        "submit it with retries",
+    ),
+    Code.RETRIES_EXHAUSTED: (
+        "attempt {attempt} was its last: {cause}",
+        "submit it with more retries",
+    ),
+    Code.LEASE_EXPIRED: (
+        "its client was silent for longer than its lease of {seconds} seconds",
+        "keep the client running, or give the request a longer lease",
+    ),
+    Code.CANCELLED: ("cancelled by {actor}", "nothing"),
+    Code.WORK_FAILED: ("the work itself failed with exit code {exit_code}", "see its own output"),
+    Code.NO_LONGER_ELIGIBLE: (
+        "an edit made it impossible: {all}",
+        "change one of the bounds named, or the request",
+    ),
+}
+
+
+class _Blanks(dict[str, Any]):
+    def __missing__(self, key: str) -> str:
+        return "?"
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """A typed explanation: a code, and the names and numbers that make its sentence."""
+
+    code: Code
+    detail: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def text(self) -> str:
+        return SENTENCES[self.code][0].format_map(_Blanks(self._words()))
+
+    @property
+    def fix(self) -> str:
+        return SENTENCES[self.code][1].format_map(_Blanks(self._words()))
+
+    def _words(self) -> dict[str, Any]:
+        words = dict(self.detail)
+        if "pools" in words:
+            words["all"] = "; ".join(Reason.from_dict(each).text for each in words["pools"])
+        return words
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"code": str(self.code), **self.detail}
+
+    def to_public(self) -> dict[str, Any]:
+        """The same with its sentences, for whoever shows it to a person."""
+        return {**self.to_dict(), "text": self.text, "fix": self.fix}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Reason:
+        detail = {key: value for key, value in data.items() if key not in ("code", "text", "fix")}
+        return cls(Code(data["code"]), detail)

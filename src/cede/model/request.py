@@ -1,0 +1,94 @@
+"""A request: what somebody asks for. It lives across attempts; its first submit time never changes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from cede.model import bounds
+from cede.model.amounts import Amounts
+from cede.model.lifecycle import TERMINAL, WAITING, RequestStatus
+from cede.model.reason import Reason
+from cede.model.subject import Subject
+
+
+class Preemptions(StrEnum):
+    """Whether being preempted uses up a retry."""
+
+    COUNT = "count"
+    FREE = "free"
+
+
+class OnSilence(StrEnum):
+    """What becomes of the units of a holder whose lease ran out."""
+
+    STOP = "stop"
+    KEEP = "keep"
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """How often, and after what delay, a request comes back after a failure or a preemption."""
+
+    max_retries: int = 0
+    delay: int = 0
+    backoff: int = 1
+    preemptions: Preemptions = Preemptions.COUNT
+
+    def delay_before(self, retry: int) -> int:
+        """Milliseconds to wait before retry number `retry` (from 1)."""
+        grown: int = self.delay * self.backoff ** min(retry - 1, 64)
+        return min(grown, bounds.RETRY_DELAY_MAX)
+
+
+@dataclass(frozen=True, slots=True)
+class Earmark:
+    """Capacity promised to one waiter: its whole demand in one pool, at the place of its commit."""
+
+    pool_id: str
+    policy_id: str
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Instants are milliseconds on the server's one clock. `index` orders equal submit times."""
+
+    id: str
+    subject: Subject
+    amounts: Amounts
+    submitted_at: int
+    index: int
+    status: RequestStatus = RequestStatus.QUEUED
+    preemptible: bool = True
+    pool_id: str | None = None  # the pool it names, if it names one
+    reason: Reason | None = None  # why it ended, or why it was last stopped
+    attempt: int = 1
+    retries_used: int = 0
+    preempted_count: int = 0
+    retry: Retry = field(default_factory=Retry)
+    not_before: int = 0
+    bypassed: int = 0
+    withhold_until: int = 0
+    earmark: Earmark | None = None
+    walltime: int | None = None
+    lease: int | None = bounds.LEASE_DEFAULT
+    lease_until: int | None = None
+    on_silence: OnSilence = OnSilence.STOP
+    labels: Mapping[str, str] = field(default_factory=dict)
+    owner: str = ""
+    created: str = ""
+
+    @property
+    def waiting(self) -> bool:
+        return self.status in WAITING
+
+    @property
+    def ended(self) -> bool:
+        return self.status in TERMINAL
+
+    @property
+    def age(self) -> tuple[int, int]:
+        """Older first: the order inside equal standing."""
+        return (self.submitted_at, self.index)

@@ -1,0 +1,1 @@
+"""The real engine under a clock of its own: plans and what-ifs, offline."""

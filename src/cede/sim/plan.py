@@ -1,0 +1,158 @@
+"""What the engine would do with a snapshot: one pass, or on until nothing changes any more.
+
+Until rest, victims stop at once and go back to the queue; when nothing changes, time moves to the
+next timer, up to the horizon. A state that comes back is reported as a loop: the engine promises
+that none does (L1).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cede.engine import endings
+from cede.engine.admit import rejection
+from cede.engine.decide import decide
+from cede.engine.explain import waiting_reason
+from cede.engine.snapshot_reader import load
+from cede.engine.state import State
+from cede.model import bounds
+from cede.model.allocation import Allocation
+from cede.model.lifecycle import RequestStatus
+from cede.model.plan import Grant, Plan, Preemption, Rejection
+from cede.model.settings import parse_duration, seconds
+
+
+def run(snapshot: object, until_rest: bool = False, horizon: object = None) -> dict[str, Any]:
+    """Plan a snapshot. The answer is plain data, the same as `cede plan --json` prints."""
+    state = load(snapshot)
+    last = state.now + (0 if horizon is None else parse_duration(horizon, "horizon"))
+    return _until_rest(state, last) if until_rest else _one_pass(state)
+
+
+def _one_pass(state: State) -> dict[str, Any]:
+    shown = [_pass(state)]
+    plan = decide_at_rest(state)
+    return _result(shown, at_rest=plan is None, next_timer=state.timers.next())
+
+
+def decide_at_rest(state: State) -> Plan | None:
+    """The next pass at the same instant, if it would change anything."""
+    with state.what_if():
+        plan = decide(state, state.now)
+    return plan if plan.changed else None
+
+
+def _until_rest(state: State, horizon: int) -> dict[str, Any]:
+    passes: list[dict[str, Any]] = []
+    seen = {_shape(state)}
+    while len(passes) < bounds.PASSES_MAX:
+        before = state.mark()
+        shown = _pass(state)
+        stopped = _stop_victims(state)
+        if not passes or state.mark() != before:
+            passes.append(shown)
+        if stopped or state.mark() != before:
+            if (shape := _shape(state)) in seen:
+                return _result(passes, at_rest=False, next_timer=state.timers.next(), loop=True)
+            seen.add(shape)
+            state.drain()
+            continue
+        state.drain()
+        later = _next_instant(state)
+        if later is None or later > horizon:
+            return _result(passes, at_rest=True, next_timer=later)
+        state.now = later
+        seen.clear()
+        _end_by_walltime(state)
+    return _result(passes, at_rest=False, next_timer=state.timers.next())
+
+
+def _result(
+    passes: list[dict[str, Any]], *, at_rest: bool, next_timer: int | None, loop: bool = False
+) -> dict[str, Any]:
+    return {
+        "passes": passes,
+        "at_rest": at_rest,
+        "loop": loop,
+        "next_timer": seconds(next_timer),
+    }
+
+
+def _pass(state: State) -> dict[str, Any]:
+    rejected = _reject(state)
+    plan = decide(state, state.now)
+    decisions = [*rejected, *plan.decisions]
+    shown = [_decision(state, each) for each in decisions]
+    shown += [
+        {"do": "wait", "request": request.id, "reason": waiting_reason(state, request).to_dict()}
+        for request in sorted(state.waiting(), key=lambda each: each.age)
+    ]
+    return {"now": seconds(state.now), "decisions": shown}
+
+
+def _reject(state: State) -> list[Rejection]:
+    """Requests that no pool can ever grant are turned away before the pass, as at the door."""
+    rejections = []
+    for request in [each for each in state.waiting() if not state.places(each.id)]:
+        reason = rejection(state, request)
+        endings.finish(state, request, RequestStatus.REJECTED, reason)
+        rejections.append(Rejection(request.id, reason))
+    return rejections
+
+
+def _decision(state: State, decision: Grant | Preemption | Rejection) -> dict[str, Any]:
+    if isinstance(decision, Grant):
+        pool = state.pools[decision.pool_id].name
+        grant = {"do": "grant", "request": decision.request_id, "pool": pool, "nodes": []}
+        return {**grant, "earmarked": decision.earmarked}
+    if isinstance(decision, Preemption):
+        return {
+            "do": "preempt",
+            "beneficiary": decision.beneficiary_id,
+            "victims": [state.allocations[each].request_id for each in decision.victims],
+            "pool": state.pools[decision.pool_id].name,
+            "cost": decision.cost,
+            "reason": decision.reason.to_dict(),
+        }
+    return {"do": "reject", "request": decision.request_id, "reason": decision.reason.to_dict()}
+
+
+def _stop_victims(state: State) -> bool:
+    """Everybody who was asked to stop has stopped."""
+    leaving = [each for each in state.allocations.values() if each.live and each.leaving]
+    for allocation in sorted(leaving, key=lambda each: each.index):
+        endings.stopped(state, state.requests[allocation.request_id], allocation)
+    return bool(leaving)
+
+
+def _next_instant(state: State) -> int | None:
+    ends = [end for each in _running(state) if (end := each.ends_at) is not None]
+    timer = state.timers.next()
+    return min([*ends, *([] if timer is None else [timer])], default=None)
+
+
+def _end_by_walltime(state: State) -> None:
+    for allocation in _running(state):
+        if allocation.ends_at is not None and allocation.ends_at <= state.now:
+            request = state.requests[allocation.request_id]
+            endings.finish(state, request, RequestStatus.RELEASED, None)
+
+
+def _running(state: State) -> list[Allocation]:
+    return [each for each in state.allocations.values() if each.live and not each.leaving]
+
+
+def _shape(state: State) -> tuple[Any, ...]:
+    """A state without its counters: who holds what in which order, who waits, who was promised
+    what.
+    """
+    held = sorted((each.index, each.request_id, each.pool_id, each.state) for each in _all(state))
+    waiting = sorted(
+        (each.id, (each.earmark and each.earmark.pool_id) or "", each.not_before)
+        for each in state.waiting()
+    )
+    return (tuple(each[1:] for each in held), tuple(waiting))
+
+
+def _all(state: State) -> list[Allocation]:
+    return [each for each in state.allocations.values() if each.live]
