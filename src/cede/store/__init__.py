@@ -1,0 +1,41 @@
+"""What lasts: the only code that knows SQL.
+
+SQLite by default, PostgreSQL for several servers, one schema for both. Nothing here decides: it
+keeps what the engine decided, all of one pass or none of it, and gives it back exactly.
+"""
+
+from __future__ import annotations
+
+from cede.store.errors import Deposed, RolledBack, StaleIndex, StoreError, WrongDatabase
+from cede.store.store import Store
+from cede.store.values import (
+    AuditEntry,
+    AuditNote,
+    Batch,
+    Idempotency,
+    Loaded,
+    Page,
+    PolicyView,
+    PoolView,
+    Remembered,
+    RequestView,
+)
+
+__all__ = [
+    "AuditEntry",
+    "AuditNote",
+    "Batch",
+    "Deposed",
+    "Idempotency",
+    "Loaded",
+    "Page",
+    "PolicyView",
+    "PoolView",
+    "Remembered",
+    "RequestView",
+    "RolledBack",
+    "StaleIndex",
+    "Store",
+    "StoreError",
+    "WrongDatabase",
+]

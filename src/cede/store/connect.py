@@ -1,0 +1,117 @@
+"""Opening either database so that it keeps what we promise.
+
+SQLite: WAL, every commit synced, foreign keys on, writes begin IMMEDIATE. PostgreSQL: readers see
+one snapshot for the length of a read (S20); a writer that is frozen inside a transaction loses it,
+so that it blocks nobody.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError
+
+from cede.store.errors import WrongDatabase
+
+# "cede", so that `file` and we can tell our databases from others'.
+APPLICATION_ID = 0x63656465
+
+_SQLITE_PRAGMAS = (
+    "PRAGMA foreign_keys = ON",
+    "PRAGMA synchronous = FULL",
+    "PRAGMA busy_timeout = 10000",
+    # 64 MB of pages: a year of small requests stays warm.
+    "PRAGMA cache_size = -65536",
+    "PRAGMA temp_store = MEMORY",
+)
+# How many reads may run at once; more wait their turn.
+READERS = 8
+# A little longer than the lease: a frozen writer's transaction ends about when its lease does.
+_IDLE_IN_TRANSACTION = "10s"
+
+
+def parse_url(url: str) -> URL:
+    """The URL of a database we can use, or one line about what is wrong with it."""
+    try:
+        parsed = make_url(url)
+    except ArgumentError:
+        raise WrongDatabase(
+            "the database URL must look like sqlite:///path or postgresql://user@host/name"
+        ) from None
+    backend = parsed.get_backend_name()
+    if backend == "sqlite":
+        if not parsed.database or parsed.database == ":memory:":
+            raise WrongDatabase("the database URL must name a file: sqlite:///path/to/cede.db")
+        return parsed.set(drivername="sqlite")
+    if backend in ("postgresql", "postgres"):
+        return parsed.set(drivername="postgresql+psycopg")
+    raise WrongDatabase(f"cede keeps its state in SQLite or PostgreSQL, not in {backend}")
+
+
+def sqlite_path(url: URL) -> Path:
+    assert url.database is not None
+    return Path(url.database)
+
+
+def write_engine(url: URL) -> Engine:
+    """For the one writer: a single connection that is never replaced behind its back."""
+    if url.get_backend_name() == "sqlite":
+        return _sqlite_engine(url, begin="BEGIN IMMEDIATE", pool_size=1, setup=_make_wal)
+    options = f"-c idle_in_transaction_session_timeout={_IDLE_IN_TRANSACTION}"
+    return _postgresql_engine(
+        url, pool_size=1, isolation_level="READ COMMITTED", connect_args={"options": options}
+    )
+
+
+def read_engine(url: URL) -> Engine:
+    if url.get_backend_name() == "sqlite":
+        return _sqlite_engine(url, begin="BEGIN", pool_size=READERS, setup=_forbid_writing)
+    options = "-c default_transaction_read_only=on"
+    return _postgresql_engine(
+        url, pool_size=READERS, isolation_level="REPEATABLE READ", connect_args={"options": options}
+    )
+
+
+def _postgresql_engine(url: URL, **options: Any) -> Engine:
+    try:
+        # A connection that died while idle is replaced before it is used for reading.
+        return create_engine(url, max_overflow=0, pool_pre_ping=options["pool_size"] > 1, **options)
+    except (ImportError, NoSuchModuleError):
+        raise WrongDatabase(
+            "PostgreSQL needs one more package: pip install 'cede[postgres]'"
+        ) from None
+
+
+def _sqlite_engine(url: URL, *, begin: str, pool_size: int, setup: Any) -> Engine:
+    engine = create_engine(
+        url,
+        pool_size=pool_size,
+        max_overflow=0,
+        # The pool hands a connection to one thread at a time, which is all that SQLite asks for.
+        connect_args={"check_same_thread": False, "cached_statements": 256},
+    )
+
+    @event.listens_for(engine, "connect")
+    def prepare(connection: Any, _: Any) -> None:
+        # The driver's own idea of transactions leaves reads outside of them; ours is explicit.
+        connection.isolation_level = None
+        for pragma in _SQLITE_PRAGMAS:
+            connection.execute(pragma)
+        setup(connection)
+
+    @event.listens_for(engine, "begin")
+    def start(connection: Connection) -> None:
+        connection.exec_driver_sql(begin)
+
+    return engine
+
+
+def _make_wal(connection: Any) -> None:
+    connection.execute("PRAGMA journal_mode = WAL")
+
+
+def _forbid_writing(connection: Any) -> None:
+    connection.execute("PRAGMA query_only = ON")

@@ -1,0 +1,104 @@
+"""What a list may be narrowed by, and how that is said in SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from sqlalchemy import ColumnElement, and_, cast, exists, false, func, or_, select, text, tuple_
+from sqlalchemy.dialects.postgresql import JSONB
+
+from cede.model.lifecycle import HOLDING, WAITING
+from cede.model.subject import Subject
+from cede.store import schema
+
+QUEUED, ACTIVE, ALL = "queued", "active", "all"
+_WAITING = sorted(status.value for status in WAITING)
+_HOLDING = sorted(status.value for status in HOLDING)
+
+_requests = schema.requests.c
+_policies = schema.policies.c
+
+
+@dataclass(frozen=True, slots=True)
+class RequestFilter:
+    """`subjects` is what the caller may see; the others are what the caller asked for."""
+
+    subjects: tuple[Subject, ...] | None = None
+    status: tuple[str, ...] = ()
+    pool_id: str | None = None
+    view: str = ALL
+    component: str | None = None
+    component_type: str | None = None
+    preemptible: bool | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+    def key(self) -> dict[str, Any]:
+        """What a cursor is bound to."""
+        return asdict(self)
+
+    def conditions(self, dialect: str) -> list[ColumnElement[bool]]:
+        found: list[ColumnElement[bool]] = []
+        if self.subjects is not None:
+            found.append(of_subjects(self.subjects))
+        if self.status:
+            found.append(_requests.status.in_(self.status))
+        if self.component is not None:
+            found.append(_requests.subject_name == self.component)
+        if self.component_type is not None:
+            found.append(_requests.subject_type == self.component_type)
+        if self.preemptible is not None:
+            found.append(_requests.preemptible.is_(self.preemptible))
+        found += [_has_label(dialect, *label) for label in self.labels.items()]
+        if self.pool_id is not None or self.view != ALL:
+            found.append(self._in_pool())
+        return found
+
+    def _in_pool(self) -> ColumnElement[bool]:
+        """Waiting for the pool, holding in it, or either, or having last held in it."""
+        queued, active = _waits_for(self.pool_id), _holds_in(self.pool_id)
+        if self.view == QUEUED:
+            return queued
+        if self.view == ACTIVE:
+            return active
+        return or_(
+            queued, _requests.granted_pool_id == self.pool_id, _requests.pool_id == self.pool_id
+        )
+
+
+def of_subjects(subjects: Iterable[Subject]) -> ColumnElement[bool]:
+    """Of one of these; nobody's if there are none."""
+    pairs = [(subject.type, subject.name) for subject in subjects]
+    if not pairs:
+        return false()
+    return tuple_(_requests.subject_type, _requests.subject_name).in_(pairs)
+
+
+def _waits_for(pool_id: str | None) -> ColumnElement[bool]:
+    waits = and_(text(schema.ACTIVE), _requests.status.in_(_WAITING))
+    if pool_id is None:
+        return waits
+    policy = exists(
+        select(_policies.id).where(
+            _policies.pool_id == pool_id,
+            _policies.subject_type == _requests.subject_type,
+            _policies.subject_name == _requests.subject_name,
+        )
+    )
+    named = or_(_requests.pool_id.is_(None), _requests.pool_id == pool_id)
+    return and_(waits, named, policy)
+
+
+def _holds_in(pool_id: str | None) -> ColumnElement[bool]:
+    holds = and_(text(schema.ACTIVE), _requests.status.in_(_HOLDING))
+    return holds if pool_id is None else and_(holds, _requests.granted_pool_id == pool_id)
+
+
+def _has_label(dialect: str, name: str, value: str) -> ColumnElement[bool]:
+    if dialect == "sqlite":
+        each = func.json_each(_requests.labels).table_valued("key", "value")
+        return exists(select(1).select_from(each).where(each.c.key == name, each.c.value == value))
+    found = cast(_requests.labels, JSONB).op("->>")(name)
+    matches: ColumnElement[bool] = found == value
+    return matches

@@ -1,0 +1,62 @@
+"""A lock on a file that dies with its holder, for the one writer of an SQLite database.
+
+It is on a side file, because SQLite's own locks on the database would be dropped by any other close
+of the same file in this process. Open-file-description locks belong to one open of the file and not
+to the process, so two stores in one process exclude each other too.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import struct
+from pathlib import Path
+from threading import Event
+
+# How often a standby looks again; short, because a restart waits for it.
+POLL_SECONDS = 0.05
+
+# struct flock on 64-bit Linux: type, whence, start, length, pid.
+_WHOLE_FILE = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+_TAKEN = (errno.EAGAIN, errno.EACCES)
+
+
+class FileLock:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file: int | None = None
+
+    @property
+    def held(self) -> bool:
+        return self._file is not None
+
+    def acquire(self, stop: Event | None = None) -> bool:
+        """Wait until the lock is ours; False if `stop` was set first."""
+        assert self._file is None, "already held"
+        file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        pause = stop or Event()
+        while not _try_lock(file):
+            if pause.wait(POLL_SECONDS):
+                os.close(file)
+                return False
+        self._file = file
+        return True
+
+    def release(self) -> None:
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+
+def _try_lock(file: int) -> bool:
+    try:
+        if hasattr(fcntl, "F_OFD_SETLK"):
+            fcntl.fcntl(file, fcntl.F_OFD_SETLK, _WHOLE_FILE)
+        else:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in _TAKEN:
+            return False
+        raise
+    return True

@@ -1,0 +1,89 @@
+"""Bringing a database to this version's schema, or refusing it with one line that says why.
+
+All of it is one transaction: after a crash there is the old schema or the new one, never something
+between (K18).
+"""
+
+from __future__ import annotations
+
+import secrets
+import sqlite3
+from pathlib import Path
+
+from alembic import command
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, Engine, func, insert, inspect, select
+
+from cede.store import schema
+from cede.store.connect import APPLICATION_ID, sqlite_path
+from cede.store.errors import WrongDatabase
+
+VERSION_TABLE = "cede_version"
+# Any number will do, as long as every server asks for the same one.
+_MIGRATION_LOCK = 0x63656465
+
+
+def migrate(engine: Engine) -> None:
+    if engine.dialect.name == "sqlite":
+        _refuse_foreign_file(sqlite_path(engine.url))
+    with engine.begin() as connection:
+        if connection.dialect.name == "postgresql":
+            connection.execute(select(func.pg_advisory_xact_lock(_MIGRATION_LOCK)))
+        config = Config()
+        config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
+        config.attributes["connection"] = connection
+        _refuse_unknown_revision(connection, ScriptDirectory.from_config(config))
+        command.upgrade(config, "head")
+        _first_row(connection)
+
+
+def _refuse_foreign_file(path: Path) -> None:
+    """Look before touching: opening a file for writing already changes it."""
+    if not path.exists():
+        if not path.parent.is_dir():
+            raise WrongDatabase(f"the folder {path.parent} of the database does not exist")
+        return
+    if path.stat().st_size == 0:
+        return
+    try:
+        connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)
+        try:
+            (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+            (application_id,) = connection.execute("PRAGMA application_id").fetchone()
+        finally:
+            connection.close()
+    except sqlite3.DatabaseError as error:
+        raise WrongDatabase(f"{path} is not an SQLite database that can be read: {error}") from None
+    if tables and application_id != APPLICATION_ID:
+        raise WrongDatabase(f"{path} is an SQLite database of another program; name another file")
+
+
+def _refuse_unknown_revision(connection: Connection, scripts: ScriptDirectory) -> None:
+    context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE})
+    known = {script.revision for script in scripts.walk_revisions()}
+    current = context.get_current_heads()
+    for revision in current:
+        if revision not in known:
+            raise WrongDatabase(
+                f"the database is at revision {revision}, and this version of cede knows up to "
+                f"{scripts.get_current_head()}: it was used by a newer one; upgrade cede"
+            )
+    if not current:
+        found = set(inspect(connection).get_table_names()) & set(schema.metadata.tables)
+        if found:
+            raise WrongDatabase(
+                f"the database has tables of another program under our names "
+                f"({', '.join(sorted(found))}); name an empty one"
+            )
+
+
+def _first_row(connection: Connection) -> None:
+    if connection.execute(select(schema.meta.c.id)).first() is None:
+        connection.execute(
+            insert(schema.meta).values(
+                id=1, epoch=0, holder="", lease_until=0, head=0, instant=0, boot_id="", boottime=0,
+                secret=secrets.token_hex(32),
+            )
+        )  # fmt: skip

@@ -1,0 +1,336 @@
+"""The first schema.
+
+It is frozen: later changes are later revisions. A test checks that all revisions together make
+`schema.py`.
+
+Revision ID: 0001
+"""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0001"
+down_revision = None
+branch_labels = None
+depends_on = None
+
+NAME = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
+NUMBER = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+STATUSES = (
+    "queued", "allocated", "preempting", "suspended",
+    "preempted", "rejected", "cancelled", "released", "failed",
+)  # fmt: skip
+STATES = ("granted", "starting", "running", "checkpointing", "stopping", "lost", "ended")
+REQUEST_NUMBERS = (
+    "at_index", "submitted_at", "retries_used", "preempted_count", "not_before", "bypassed",
+    "withhold_until", "walltime", "lease", "lease_until",
+)  # fmt: skip
+ALLOCATION_NUMBERS = (
+    "task", "at_index", "allocated_at", "started_at", "walltime", "lease_until", "deadline",
+    "ended_at",
+)  # fmt: skip
+ACTIVE = sa.text("status IN ('queued', 'allocated', 'preempting', 'suspended')")
+
+
+def upgrade() -> None:
+    for create in (
+        _meta,
+        _pools,
+        _policies,
+        _requests,
+        _allocations,
+        _events,
+        _tokens,
+        _idempotency,
+        _audit,
+        _indexes,
+    ):
+        create()
+    if op.get_bind().dialect.name == "sqlite":
+        _only_grow_on_sqlite()
+    else:
+        _only_grow_on_postgresql()
+
+
+def _meta() -> None:
+    op.create_table(
+        "meta",
+        sa.Column("id", sa.SmallInteger(), autoincrement=False, nullable=False),
+        sa.Column("epoch", NUMBER, nullable=False),
+        sa.Column("holder", sa.Text(), nullable=False),
+        sa.Column("lease_until", NUMBER, nullable=False),
+        sa.Column("head", NUMBER, nullable=False),
+        sa.Column("instant", NUMBER, nullable=False),
+        sa.Column("boot_id", sa.Text(), nullable=False),
+        sa.Column("boottime", NUMBER, nullable=False),
+        sa.Column("secret", sa.Text(), nullable=False),
+        _not_negative("meta", "epoch", "lease_until", "head", "instant", "boottime"),
+        sa.CheckConstraint("id = 1", name="ck_meta_one_row"),
+        sa.PrimaryKeyConstraint("id", name="pk_meta"),
+    )
+
+
+def _pools() -> None:
+    op.create_table(
+        "pools",
+        sa.Column("id", NAME, nullable=False),
+        sa.Column("name", NAME, nullable=False),
+        sa.Column("capacity", sa.Text(), nullable=False),
+        sa.Column("preset", sa.Text(), nullable=False),
+        sa.Column("settings", sa.Text(), nullable=False),
+        sa.Column("description", sa.Text(), nullable=False),
+        sa.Column("created", sa.Text(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name="pk_pools"),
+        sa.UniqueConstraint("name", name="uq_pools_name"),
+    )
+
+
+def _policies() -> None:
+    op.create_table(
+        "policies",
+        sa.Column("id", NAME, nullable=False),
+        sa.Column("pool_id", NAME, nullable=False),
+        sa.Column("subject_type", NAME, nullable=False),
+        sa.Column("subject_name", NAME, nullable=False),
+        sa.Column("priority", NUMBER, nullable=False),
+        sa.Column("reserved", sa.Text(), nullable=False),
+        sa.Column("limits", sa.Text(), nullable=False),
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("created", sa.Text(), nullable=False),
+        _one_of("policies", "subject_type", "orchestrator", "step_operator", "team", "user"),
+        sa.ForeignKeyConstraint(["pool_id"], ["pools.id"], name="fk_policies_pools"),
+        sa.PrimaryKeyConstraint("id", name="pk_policies"),
+        sa.UniqueConstraint(
+            "pool_id",
+            "subject_type",
+            "subject_name",
+            name="uq_policies_pool_id_subject_type_subject_name",
+        ),
+    )
+
+
+def _requests() -> None:
+    op.create_table(
+        "requests",
+        sa.Column("id", NAME, nullable=False),
+        sa.Column("at_index", NUMBER, nullable=False),
+        sa.Column("submitted_at", NUMBER, nullable=False),
+        sa.Column("subject_type", NAME, nullable=False),
+        sa.Column("subject_name", NAME, nullable=False),
+        sa.Column("created", sa.Text(), nullable=False),
+        sa.Column("status", sa.Text(), nullable=False),
+        sa.Column("preemptible", sa.Boolean(), nullable=False),
+        sa.Column("pool_id", NAME, nullable=True),
+        sa.Column("granted_pool_id", NAME, nullable=True),
+        sa.Column("granted_attempt", sa.Integer(), nullable=True),
+        sa.Column("amounts", sa.Text(), nullable=False),
+        sa.Column("reason", sa.Text(), nullable=True),
+        sa.Column("attempt", sa.Integer(), nullable=False),
+        sa.Column("retries_used", sa.Integer(), nullable=False),
+        sa.Column("preempted_count", sa.Integer(), nullable=False),
+        sa.Column("retry", sa.Text(), nullable=True),
+        sa.Column("not_before", NUMBER, nullable=False),
+        sa.Column("bypassed", sa.Integer(), nullable=False),
+        sa.Column("withhold_until", NUMBER, nullable=False),
+        sa.Column("earmark", sa.Text(), nullable=True),
+        sa.Column("walltime", NUMBER, nullable=True),
+        sa.Column("lease", NUMBER, nullable=True),
+        sa.Column("lease_until", NUMBER, nullable=True),
+        sa.Column("on_silence", sa.Text(), nullable=False),
+        sa.Column("labels", sa.Text(), nullable=True),
+        sa.Column("owner", sa.Text(), nullable=False),
+        sa.Column("one", sa.SmallInteger(), server_default=sa.text("1"), nullable=False),
+        _one_of("requests", "status", *STATUSES),
+        _one_of("requests", "subject_type", "orchestrator", "step_operator", "team", "user"),
+        sa.CheckConstraint(
+            "(granted_pool_id IS NULL) = (granted_attempt IS NULL)", name="ck_requests_granted"
+        ),
+        _not_negative("requests", *REQUEST_NUMBERS),
+        sa.CheckConstraint("attempt >= 1", name="ck_requests_attempt"),
+        sa.CheckConstraint("one = 1", name="ck_requests_one"),
+        sa.PrimaryKeyConstraint("id", name="pk_requests"),
+        sa.UniqueConstraint("id", "granted_pool_id", "one", name="uq_requests_granted"),
+        sqlite_with_rowid=False,
+    )
+
+
+def _allocations() -> None:
+    op.create_table(
+        "allocations",
+        sa.Column("request_id", NAME, nullable=False),
+        sa.Column("attempt", sa.Integer(), nullable=False),
+        sa.Column("task", sa.Integer(), nullable=False),
+        sa.Column("pool_id", NAME, nullable=False),
+        sa.Column("policy_id", NAME, nullable=False),
+        sa.Column("at_index", NUMBER, nullable=False),
+        sa.Column("allocated_at", NUMBER, nullable=False),
+        sa.Column("live", sa.SmallInteger(), nullable=True),
+        sa.Column("state", sa.Text(), nullable=False),
+        sa.Column("amounts", sa.Text(), nullable=False),
+        sa.Column("preemptible", sa.Boolean(), nullable=False),
+        sa.Column("started_at", NUMBER, nullable=True),
+        sa.Column("walltime", NUMBER, nullable=True),
+        sa.Column("lease_until", NUMBER, nullable=True),
+        sa.Column("deadline", NUMBER, nullable=True),
+        sa.Column("told", sa.Boolean(), nullable=False),
+        sa.Column("taken_for", NAME, nullable=True),
+        sa.Column("reason", sa.Text(), nullable=True),
+        sa.Column("ended_at", NUMBER, nullable=True),
+        sa.CheckConstraint(
+            "(live IS NULL) = (state = 'ended')", name="ck_allocations_live_or_ended"
+        ),
+        _one_of("allocations", "state", *STATES),
+        sa.CheckConstraint("attempt >= 1", name="ck_allocations_attempt"),
+        sa.CheckConstraint("live = 1", name="ck_allocations_live_is_one"),
+        _not_negative("allocations", *ALLOCATION_NUMBERS),
+        sa.ForeignKeyConstraint(
+            ["request_id", "pool_id", "live"],
+            ["requests.id", "requests.granted_pool_id", "requests.one"],
+            name="fk_allocations_live_in_one_pool",
+        ),
+        sa.PrimaryKeyConstraint("request_id", "attempt", "task", name="pk_allocations"),
+        sqlite_with_rowid=False,
+    )
+
+
+def _events() -> None:
+    op.create_table(
+        "events",
+        sa.Column("at_index", NUMBER, autoincrement=False, nullable=False),
+        sa.Column("at", NUMBER, nullable=False),
+        sa.Column("kind", sa.Text(), nullable=False),
+        sa.Column("request_id", NAME, nullable=True),
+        sa.Column("pool_id", NAME, nullable=True),
+        sa.Column("data", sa.Text(), nullable=True),
+        _not_negative("events", "at_index", "at"),
+        sa.PrimaryKeyConstraint("at_index", name="pk_events"),
+    )
+
+
+def _tokens() -> None:
+    op.create_table(
+        "tokens",
+        sa.Column("id", NAME, nullable=False),
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("role", sa.Text(), nullable=False),
+        sa.Column("subjects", sa.Text(), nullable=False),
+        sa.Column("hash", NAME, nullable=False),
+        sa.Column("created", sa.Text(), nullable=False),
+        sa.Column("expires_at_wall", sa.Text(), nullable=True),
+        sa.Column("revoked", sa.Boolean(), nullable=False),
+        _one_of("tokens", "role", "viewer", "submitter", "operator", "admin"),
+        sa.PrimaryKeyConstraint("id", name="pk_tokens"),
+        sa.UniqueConstraint("hash", name="uq_tokens_hash"),
+    )
+
+
+def _idempotency() -> None:
+    op.create_table(
+        "idempotency",
+        sa.Column("token_id", NAME, nullable=False),
+        sa.Column("route", NAME, nullable=False),
+        sa.Column("key", NAME, nullable=False),
+        sa.Column("body_hash", sa.Text(), nullable=False),
+        sa.Column("response", sa.Text(), nullable=False),
+        sa.Column("at", NUMBER, nullable=False),
+        sa.PrimaryKeyConstraint("token_id", "route", "key", name="pk_idempotency"),
+        sqlite_with_rowid=False,
+    )
+
+
+def _audit() -> None:
+    op.create_table(
+        "audit",
+        sa.Column("number", NUMBER, autoincrement=False, nullable=False),
+        sa.Column("created", sa.Text(), nullable=False),
+        sa.Column("actor", sa.Text(), nullable=False),
+        sa.Column("action", sa.Text(), nullable=False),
+        sa.Column("target", sa.Text(), nullable=False),
+        sa.Column("detail", sa.Text(), nullable=False),
+        sa.Column("previous", sa.Text(), nullable=False),
+        sa.Column("hash", sa.Text(), nullable=False),
+        sa.CheckConstraint("number >= 1", name="ck_audit_number"),
+        sa.PrimaryKeyConstraint("number", name="pk_audit"),
+        sa.UniqueConstraint("previous", name="uq_audit_previous"),
+    )
+
+
+def _indexes() -> None:
+    op.create_index(
+        "ix_policies_subject", "policies", ["subject_type", "subject_name"], unique=False
+    )
+    op.create_index(
+        "ix_requests_active",
+        "requests",
+        ["at_index"],
+        unique=False,
+        sqlite_where=ACTIVE,
+        postgresql_where=ACTIVE,
+    )
+    op.create_index(
+        "ix_requests_subject",
+        "requests",
+        ["subject_type", "subject_name", "at_index"],
+        unique=False,
+    )
+    op.create_index("uq_requests_at_index", "requests", ["at_index"], unique=True)
+    op.create_index(
+        "ix_allocations_pool",
+        "allocations",
+        ["pool_id"],
+        unique=False,
+        sqlite_where=sa.text("live = 1"),
+        postgresql_where=sa.text("live = 1"),
+    )
+    op.create_index(
+        "uq_allocations_live",
+        "allocations",
+        ["request_id", "task"],
+        unique=True,
+        sqlite_where=sa.text("live = 1"),
+        postgresql_where=sa.text("live = 1"),
+    )
+    op.create_index("ix_events_request", "events", ["request_id", "at_index"], unique=False)
+    op.create_index("ix_idempotency_at", "idempotency", ["at"], unique=False)
+
+
+def _not_negative(table: str, *columns: str) -> sa.CheckConstraint:
+    condition = " AND ".join(f"{column} >= 0" for column in columns)
+    return sa.CheckConstraint(condition, name=f"ck_{table}_not_negative")
+
+
+def _one_of(table: str, column: str, *words: str) -> sa.CheckConstraint:
+    known = ", ".join(f"'{word}'" for word in words)
+    return sa.CheckConstraint(f"{column} IN ({known})", name=f"ck_{table}_{column}")
+
+
+def _only_grow_on_sqlite() -> None:
+    # "cede", in the file's header.
+    op.execute("PRAGMA application_id = 1667589221")
+    for statement in (
+        "CREATE TRIGGER events_keep BEFORE UPDATE ON events "
+        "BEGIN SELECT RAISE(ABORT, 'events are append-only'); END",
+        "CREATE TRIGGER events_stay BEFORE DELETE ON events "
+        "BEGIN SELECT RAISE(ABORT, 'events are append-only'); END",
+        "CREATE TRIGGER audit_keep BEFORE UPDATE ON audit "
+        "BEGIN SELECT RAISE(ABORT, 'audit is append-only'); END",
+        "CREATE TRIGGER audit_stay BEFORE DELETE ON audit "
+        "BEGIN SELECT RAISE(ABORT, 'audit is append-only'); END",
+    ):
+        op.execute(statement)
+
+
+def _only_grow_on_postgresql() -> None:
+    op.execute(
+        "CREATE FUNCTION cede_append_only() RETURNS trigger LANGUAGE plpgsql AS "
+        "'BEGIN RAISE EXCEPTION ''% is append-only'', TG_TABLE_NAME; END'"
+    )
+    for statement in (
+        "CREATE TRIGGER events_keep BEFORE UPDATE OR DELETE OR TRUNCATE ON events "
+        "FOR EACH STATEMENT EXECUTE FUNCTION cede_append_only()",
+        "CREATE TRIGGER audit_keep BEFORE UPDATE OR DELETE OR TRUNCATE ON audit "
+        "FOR EACH STATEMENT EXECUTE FUNCTION cede_append_only()",
+    ):
+        op.execute(statement)

@@ -1,0 +1,262 @@
+"""Reading committed rows, on connections of their own: no reader waits for the writer, none sees
+half a plan (S20).
+
+Lists are paged by key and not by offset: a page costs the same wherever it starts, and what is
+added meanwhile neither repeats nor hides anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
+
+from sqlalchemy import ColumnElement, Connection, Engine, and_, false, or_, select
+
+from cede.engine.state import Event
+from cede.model import bounds
+from cede.model.errors import Invalid
+from cede.model.subject import Subject
+from cede.model.token import Token
+from cede.store import chain, rows, schema, views
+from cede.store.cursor import Cursors
+from cede.store.filters import RequestFilter, of_subjects
+from cede.store.statements import REQUESTS
+from cede.store.values import AuditEntry, Page, PolicyView, PoolView, RequestView
+
+T = TypeVar("T")
+
+_pools, _policies, _requests = schema.pools.c, schema.policies.c, schema.requests.c
+_allocations, _events, _tokens = schema.allocations.c, schema.events.c, schema.tokens.c
+_REQUEST_WIDTH = len(REQUESTS.columns)
+# The largest code point: every text that starts with a prefix sorts below prefix + this.
+_LAST = "\U0010ffff"
+_EVERYTHING = RequestFilter()
+
+
+class Reads:
+    """Gets and lists. Each call is one snapshot."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._readers = engine
+        self._known_cursors: Cursors | None = None
+
+    # Pools and policies -------------------------------------------------------------------------
+
+    def get_pool(self, ref: str) -> PoolView:
+        """By id, by name, or by an unambiguous start of an id."""
+        with self._readers.begin() as connection:
+            pool_id = views.resolve(connection, schema.pools, "pool", ref, named=True)
+            return views.pool_views(connection, _pools.id == pool_id)[0]
+
+    def list_pools(
+        self, *, cursor: str | None = None, limit: int = bounds.PAGE_DEFAULT
+    ) -> Page[PoolView]:
+        """By name."""
+        with self._readers.begin() as connection:
+            where = self._after(connection, "pools", None, cursor, _pools.name)
+            found = views.pool_views(connection, where, _bounded(limit) + 1)
+            return self._page(connection, "pools", None, found, limit, lambda view: view.pool.name)
+
+    def pool_names(self, ids: Iterable[str] | None = None) -> dict[str, str]:
+        """Names by id, of these pools or of all; one that is gone has none."""
+        statement = select(_pools.id, _pools.name)
+        if ids is not None:
+            statement = statement.where(_pools.id.in_(list(ids)))
+        with self._readers.begin() as connection:
+            return {row[0]: row[1] for row in connection.execute(statement)}
+
+    def get_policy(self, ref: str) -> PolicyView:
+        with self._readers.begin() as connection:
+            policy_id = views.resolve(connection, schema.policies, "policy", ref)
+            return views.policy_views(connection, _policies.id == policy_id)[0]
+
+    def list_policies(
+        self,
+        *,
+        pool_id: str | None = None,
+        component: str | None = None,
+        component_type: str | None = None,
+        subjects: Sequence[Subject] | None = None,
+        cursor: str | None = None,
+        limit: int = bounds.PAGE_DEFAULT,
+    ) -> Page[PolicyView]:
+        """In the order in which they were attached."""
+        filters = [pool_id, component, component_type, subjects]
+        with self._readers.begin() as connection:
+            where = [self._after(connection, "policies", filters, cursor, _policies.id)]
+            if pool_id is not None:
+                where.append(_policies.pool_id == pool_id)
+            if component is not None:
+                where.append(_policies.subject_name == component)
+            if component_type is not None:
+                where.append(_policies.subject_type == component_type)
+            if subjects is not None:
+                where.append(or_(false(), *(views.is_subject(each) for each in subjects)))
+            found = views.policy_views(connection, and_(*where), _bounded(limit) + 1)
+            return self._page(
+                connection, "policies", filters, found, limit, lambda view: view.policy.id
+            )
+
+    # Requests -----------------------------------------------------------------------------------
+
+    def get_request(self, ref: str, *, subjects: Sequence[Subject] | None = None) -> RequestView:
+        """By id or an unambiguous start of one, among those that `subjects` may see."""
+        visible = [] if subjects is None else [of_subjects(subjects)]
+        with self._readers.begin() as connection:
+            request_id = views.resolve(connection, schema.requests, "request", ref, also=visible)
+            row = connection.execute(
+                views.with_allocation().where(_requests.id == request_id)
+            ).one()
+            return views.request_view(row)
+
+    def get_requests(self, ids: Iterable[str]) -> dict[str, RequestView]:
+        """Several at once, by id; one that does not exist is not there."""
+        with self._readers.begin() as connection:
+            found = connection.execute(views.with_allocation().where(_requests.id.in_(list(ids))))
+            return {row[0]: views.request_view(row) for row in found}
+
+    def list_requests(
+        self,
+        filter: RequestFilter = _EVERYTHING,
+        *,
+        oldest_first: bool = False,
+        cursor: str | None = None,
+        limit: int = bounds.PAGE_DEFAULT,
+    ) -> Page[RequestView]:
+        """Newest first, unless asked otherwise."""
+        filters = [filter.key(), oldest_first]
+        place = _requests.at_index
+        with self._readers.begin() as connection:
+            after = self._after(connection, "requests", filters, cursor, place, not oldest_first)
+            statement = (
+                views.with_allocation()
+                .where(after, *filter.conditions(connection.dialect.name))
+                .order_by(place.asc() if oldest_first else place.desc())
+                .limit(_bounded(limit) + 1)
+            )
+            found = [views.request_view(row) for row in connection.execute(statement)]
+            return self._page(
+                connection, "requests", filters, found, limit, lambda view: view.request.index
+            )
+
+    # Journals and tokens ------------------------------------------------------------------------
+
+    def head(self) -> int:
+        """The journal's last index."""
+        with self._readers.begin() as connection:
+            return int(connection.execute(select(schema.meta.c.head)).scalar_one())
+
+    def events_after(
+        self,
+        index: int,
+        *,
+        limit: int = bounds.PAGE_DEFAULT,
+        request_id: str | None = None,
+        pool_id: str | None = None,
+        subjects: Sequence[Subject] | None = None,
+    ) -> list[Event]:
+        """In order. With `subjects`, only what concerns a request of one of them."""
+        statement = select(schema.events).where(_events.at_index > index)
+        if request_id is not None:
+            statement = statement.where(_events.request_id == request_id)
+        if pool_id is not None:
+            statement = statement.where(_events.pool_id == pool_id)
+        if subjects is not None:
+            statement = statement.join(schema.requests, _requests.id == _events.request_id).where(
+                of_subjects(subjects)
+            )
+        statement = statement.order_by(_events.at_index).limit(_bounded(limit))
+        with self._readers.begin() as connection:
+            return [rows.event_from(row) for row in connection.execute(statement)]
+
+    def find_token(self, hash_: str) -> Token | None:
+        """The token whose secret has this SHA-256, revoked and expired ones too."""
+        with self._readers.begin() as connection:
+            statement = select(schema.tokens).where(_tokens.hash == hash_)
+            row = connection.execute(statement).first()
+            return rows.token_from(row) if row else None
+
+    def get_token(self, ref: str) -> Token:
+        with self._readers.begin() as connection:
+            token_id = views.resolve(connection, schema.tokens, "token", ref)
+            statement = select(schema.tokens).where(_tokens.id == token_id)
+            return rows.token_from(connection.execute(statement).one())
+
+    def list_tokens(
+        self, *, cursor: str | None = None, limit: int = bounds.PAGE_DEFAULT
+    ) -> Page[Token]:
+        with self._readers.begin() as connection:
+            where = self._after(connection, "tokens", None, cursor, _tokens.id)
+            statement = (
+                select(schema.tokens).where(where).order_by(_tokens.id).limit(_bounded(limit) + 1)
+            )
+            found = [rows.token_from(row) for row in connection.execute(statement)]
+            return self._page(connection, "tokens", None, found, limit, lambda token: token.id)
+
+    def list_audit(
+        self, *, cursor: str | None = None, limit: int = bounds.PAGE_DEFAULT
+    ) -> Page[AuditEntry]:
+        """Newest first."""
+        number = schema.audit.c.number
+        with self._readers.begin() as connection:
+            where = self._after(connection, "audit", None, cursor, number, True)
+            statement = select(schema.audit).where(where).order_by(number.desc())
+            statement = statement.limit(_bounded(limit) + 1)
+            found = [rows.audit_from(row) for row in connection.execute(statement)]
+            return self._page(connection, "audit", None, found, limit, lambda entry: entry.number)
+
+    def first_break_in_audit(self) -> int | None:
+        """S24: the number of the first audit entry that does not follow from the one before."""
+        statement = select(schema.audit).order_by(schema.audit.c.number)
+        with self._readers.begin() as connection:
+            found = connection.execution_options(yield_per=1_000).execute(statement)
+            return chain.first_break(rows.audit_from(row) for row in found)
+
+    def close_reads(self) -> None:
+        self._readers.dispose()
+
+    # Pages --------------------------------------------------------------------------------------
+
+    def _cursors(self, connection: Connection) -> Cursors:
+        if self._known_cursors is None:
+            secret = connection.execute(select(schema.meta.c.secret)).scalar_one()
+            self._known_cursors = Cursors(bytes.fromhex(secret))
+        return self._known_cursors
+
+    def _after(
+        self,
+        connection: Connection,
+        list_: str,
+        filters: Any,
+        cursor: str | None,
+        place: Any,
+        down: bool = False,
+    ) -> ColumnElement[bool]:
+        """What comes after the cursor; everything without one."""
+        if cursor is None:
+            everything: ColumnElement[bool] = place.is_not(None)
+            return everything
+        last = self._cursors(connection).read(list_, filters, cursor)
+        after: ColumnElement[bool] = place < last if down else place > last
+        return after
+
+    def _page(
+        self,
+        connection: Connection,
+        list_: str,
+        filters: Any,
+        found: list[T],
+        limit: int,
+        place: Callable[[T], Any],
+    ) -> Page[T]:
+        """One more was fetched than asked for: if it came, there is a next page."""
+        if len(found) <= limit:
+            return Page(found, None)
+        items = found[:limit]
+        return Page(items, self._cursors(connection).make(list_, filters, place(items[-1])))
+
+
+def _bounded(limit: int) -> int:
+    if not 1 <= limit <= bounds.PAGE_MAX:
+        raise Invalid("limit", f"must be from 1 to {bounds.PAGE_MAX}, not {limit}")
+    return limit

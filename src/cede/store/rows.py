@@ -1,0 +1,288 @@
+"""From values to rows and back, exactly.
+
+A row is a plain tuple in the order of the table's columns: the hot path builds nothing else and
+looks nothing up by name. What is empty or default in nearly every row is NULL, which costs one
+byte.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from cede.engine.state import Event
+from cede.model.allocation import Allocation, allocation_id
+from cede.model.lifecycle import AllocationState, RequestStatus
+from cede.model.policy import Policy
+from cede.model.pool import Pool
+from cede.model.reason import Reason
+from cede.model.request import Earmark, OnSilence, Preemptions, Request, Retry
+from cede.model.settings import Precedence, Settings
+from cede.model.subject import Subject
+from cede.model.token import Role, Token
+from cede.store.values import AuditEntry, AuditNote, Remembered
+
+Row = tuple[Any, ...]
+
+# Made once: `json.dumps` with options builds a new encoder on every call.
+encode: Callable[[Any], str] = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
+decode = json.loads
+
+# The hash of the audit chain is over this form, so it must not change.
+canonical: Callable[[Any], str] = json.JSONEncoder(
+    separators=(",", ":"), ensure_ascii=True, sort_keys=True
+).encode
+
+_TASK = 0  # every request is one task for now; the column is ready for more
+_DEFAULT_RETRY = Retry()
+_STATUS = {str(status): status for status in RequestStatus}
+_STATE = {str(state): state for state in AllocationState}
+_ON_SILENCE = {str(choice): choice for choice in OnSilence}
+
+
+def pool_row(pool: Pool) -> Row:
+    settings = pool.settings
+    shown = {name: getattr(settings, name) for name in Settings.__dataclass_fields__}
+    return (
+        pool.id,
+        pool.name,
+        encode(dict(pool.capacity)),
+        pool.preset,
+        encode(shown),
+        pool.description,
+        pool.created,
+    )
+
+
+def pool_from(row: Sequence[Any]) -> Pool:
+    id_, name, capacity, preset, settings, description, created = row
+    given = decode(settings)
+    given["precedence"] = Precedence(given["precedence"])
+    return Pool(id_, name, decode(capacity), preset, Settings(**given), description, created)
+
+
+def policy_row(policy: Policy) -> Row:
+    return (
+        policy.id,
+        policy.pool_id,
+        policy.subject.type,
+        policy.subject.name,
+        policy.priority,
+        encode(dict(policy.reserved)),
+        encode(dict(policy.limit)),
+        policy.name,
+        policy.created,
+    )
+
+
+def policy_from(row: Sequence[Any]) -> Policy:
+    id_, pool_id, subject_type, subject_name, priority, reserved, limit, name, created = row
+    subject = Subject(subject_type, subject_name)
+    return Policy(id_, pool_id, subject, priority, decode(reserved), decode(limit), name, created)
+
+
+def request_row(request: Request, latest: Allocation | None) -> Row:
+    """`latest` is the request's newest allocation if it changes in this batch.
+
+    Else the row keeps what it has.
+    """
+    earmark = request.earmark
+    return (
+        request.id,
+        request.index,
+        request.submitted_at,
+        request.subject.type,
+        request.subject.name,
+        request.created,
+        request.status.value,
+        request.preemptible,
+        request.pool_id,
+        latest.pool_id if latest else None,
+        latest.attempt if latest else None,
+        _map(request.amounts),
+        _reason(request.reason),
+        request.attempt,
+        request.retries_used,
+        request.preempted_count,
+        _retry(request.retry),
+        request.not_before,
+        request.bypassed,
+        request.withhold_until,
+        encode((earmark.pool_id, earmark.policy_id, earmark.index)) if earmark else None,
+        request.walltime,
+        request.lease,
+        request.lease_until,
+        request.on_silence.value,
+        _map(request.labels) if request.labels else None,
+        request.owner,
+    )
+
+
+def request_from(row: Sequence[Any]) -> Request:
+    (
+        id_, index, submitted_at, subject_type, subject_name, created, status, preemptible, pool_id,
+        _, _, amounts, reason, attempt, retries_used, preempted_count, retry, not_before, bypassed,
+        withhold_until, earmark, walltime, lease, lease_until, on_silence, labels, owner,
+    ) = row  # fmt: skip
+    return Request(
+        id=id_,
+        subject=Subject(subject_type, subject_name),
+        amounts=decode(amounts),
+        submitted_at=submitted_at,
+        index=index,
+        status=_STATUS[status],
+        preemptible=bool(preemptible),
+        pool_id=pool_id,
+        reason=_reason_from(reason),
+        attempt=attempt,
+        retries_used=retries_used,
+        preempted_count=preempted_count,
+        retry=_retry_from(retry),
+        not_before=not_before,
+        bypassed=bypassed,
+        withhold_until=withhold_until,
+        earmark=Earmark(*decode(earmark)) if earmark else None,
+        walltime=walltime,
+        lease=lease,
+        lease_until=lease_until,
+        on_silence=_ON_SILENCE[on_silence],
+        labels=decode(labels) if labels else {},
+        owner=owner,
+        created=created,
+    )
+
+
+def allocation_row(allocation: Allocation) -> Row:
+    assert allocation.id == allocation_id(allocation.request_id, allocation.attempt), allocation
+    ended = allocation.state is AllocationState.ENDED
+    return (
+        allocation.request_id,
+        allocation.attempt,
+        _TASK,
+        allocation.pool_id,
+        allocation.policy_id,
+        allocation.index,
+        allocation.allocated_at,
+        None if ended else 1,
+        allocation.state.value,
+        _map(allocation.amounts),
+        allocation.preemptible,
+        allocation.started_at,
+        allocation.walltime,
+        allocation.lease_until,
+        allocation.deadline,
+        allocation.told,
+        allocation.taken_for,
+        _reason(allocation.reason),
+        allocation.ended_at,
+    )
+
+
+def allocation_from(row: Sequence[Any]) -> Allocation:
+    (
+        request_id, attempt, _, pool_id, policy_id, index, allocated_at, _, state, amounts,
+        preemptible, started_at, walltime, lease_until, deadline, told, taken_for, reason, ended_at,
+    ) = row  # fmt: skip
+    return Allocation(
+        id=allocation_id(request_id, attempt),
+        request_id=request_id,
+        pool_id=pool_id,
+        policy_id=policy_id,
+        amounts=decode(amounts),
+        preemptible=bool(preemptible),
+        attempt=attempt,
+        index=index,
+        allocated_at=allocated_at,
+        state=_STATE[state],
+        started_at=started_at,
+        walltime=walltime,
+        lease_until=lease_until,
+        deadline=deadline,
+        told=bool(told),
+        taken_for=taken_for,
+        reason=_reason_from(reason),
+        ended_at=ended_at,
+    )
+
+
+def event_row(event: Event) -> Row:
+    data = encode(event.data) if event.data else None
+    return (event.index, event.at, event.kind, event.request_id, event.pool_id, data)
+
+
+def event_from(row: Sequence[Any]) -> Event:
+    index, at, kind, request_id, pool_id, data = row
+    return Event(index, at, kind, request_id, pool_id, decode(data) if data else {})
+
+
+def token_row(token: Token) -> Row:
+    return (
+        token.id,
+        token.name,
+        str(token.role),
+        encode([[subject.type, subject.name] for subject in token.subjects]),
+        token.hash,
+        token.created,
+        token.expires_at_wall,
+        token.revoked,
+    )
+
+
+def token_from(row: Sequence[Any]) -> Token:
+    id_, name, role, subjects, hash_, created, expires, revoked = row
+    return Token(
+        id=id_,
+        name=name,
+        role=Role.parse(role),
+        subjects=tuple(Subject(*each) for each in decode(subjects)),
+        hash=hash_,
+        created=created,
+        expires_at_wall=expires,
+        revoked=bool(revoked),
+    )
+
+
+def answer_row(answer: Remembered) -> Row:
+    of = answer.idempotency
+    return (of.token_id, of.route, of.key, of.body_hash, answer.response, answer.at)
+
+
+def audit_row(entry: AuditEntry) -> Row:
+    note = entry.note
+    detail = canonical(note.detail)
+    return (
+        entry.number, note.created, note.actor, note.action, note.target, detail, entry.previous,
+        entry.hash,
+    )  # fmt: skip
+
+
+def audit_from(row: Sequence[Any]) -> AuditEntry:
+    number, created, actor, action, target, detail, previous, hash_ = row
+    note = AuditNote(created, actor, action, target, decode(detail))
+    return AuditEntry(number, note, previous, hash_)
+
+
+def _map(values: Mapping[str, Any]) -> str:
+    return encode(values if type(values) is dict else dict(values))
+
+
+def _reason(reason: Reason | None) -> str | None:
+    return encode({"code": reason.code.value, **reason.detail}) if reason else None
+
+
+def _reason_from(text: str | None) -> Reason | None:
+    return Reason.from_dict(decode(text)) if text else None
+
+
+def _retry(retry: Retry) -> str | None:
+    if retry == _DEFAULT_RETRY:
+        return None
+    return encode((retry.max_retries, retry.delay, retry.backoff, retry.preemptions.value))
+
+
+def _retry_from(text: str | None) -> Retry:
+    if text is None:
+        return _DEFAULT_RETRY
+    max_retries, delay, backoff, preemptions = decode(text)
+    return Retry(max_retries, delay, backoff, Preemptions(preemptions))

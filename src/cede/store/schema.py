@@ -1,0 +1,278 @@
+"""The tables, once for both databases.
+
+What must never be false is said here, where no bug above can get around it: states that exist,
+numbers that are not negative, one live allocation per request and task, all of a request's live
+tasks in one pool (S9), names that are unique, one policy per subject and pool, and journals that
+only grow (S20, S24).
+
+What is filtered or ordered by is a column; everything else that is not a number is JSON text, so
+that one grant stays a few hundred bytes. Text sorts by code point on both databases, so pages and
+prefixes agree.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Column,
+    ForeignKey,
+    ForeignKeyConstraint,
+    Index,
+    Integer,
+    MetaData,
+    SmallInteger,
+    Table,
+    Text,
+    UniqueConstraint,
+    text,
+)
+
+from cede.model.lifecycle import TERMINAL, AllocationState, RequestStatus
+from cede.model.subject import SUBJECT_TYPES
+
+metadata = MetaData(
+    naming_convention={
+        "pk": "pk_%(table_name)s",
+        "fk": "fk_%(table_name)s_%(referred_table_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "ck": "ck_%(table_name)s_%(constraint_name)s",
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+    }
+)
+
+# "C" compares code points, as SQLite does; a locale's order would make prefix ranges wrong.
+NAME = Text().with_variant(Text(collation="C"), "postgresql")
+NUMBER = BigInteger().with_variant(Integer(), "sqlite")
+
+
+def one_of(column: str, values: type[StrEnum] | tuple[str, ...] | list[str]) -> str:
+    """`column IN ('a', 'b')`, for checks on our own closed sets of words."""
+    words = ", ".join(f"'{value}'" for value in values)
+    return f"{column} IN ({words})"
+
+
+ACTIVE = one_of("status", [status for status in RequestStatus if status not in TERMINAL])
+
+
+def not_negative(*columns: str) -> CheckConstraint:
+    return CheckConstraint(" AND ".join(f"{column} >= 0" for column in columns), "not_negative")
+
+
+# One row. `head` is the journal's last index; `lease_until` is on the database's clock.
+meta = Table(
+    "meta",
+    metadata,
+    Column("id", SmallInteger, primary_key=True, autoincrement=False),
+    Column("epoch", NUMBER, nullable=False),
+    Column("holder", Text, nullable=False),
+    Column("lease_until", NUMBER, nullable=False),
+    Column("head", NUMBER, nullable=False),
+    Column("instant", NUMBER, nullable=False),
+    Column("boot_id", Text, nullable=False),
+    Column("boottime", NUMBER, nullable=False),
+    Column("secret", Text, nullable=False),
+    CheckConstraint("id = 1", "one_row"),
+    not_negative("epoch", "lease_until", "head", "instant", "boottime"),
+)
+
+pools = Table(
+    "pools",
+    metadata,
+    Column("id", NAME, primary_key=True),
+    Column("name", NAME, nullable=False),
+    Column("capacity", Text, nullable=False),
+    Column("preset", Text, nullable=False),
+    Column("settings", Text, nullable=False),
+    Column("description", Text, nullable=False),
+    Column("created", Text, nullable=False),
+    UniqueConstraint("name"),
+)
+
+policies = Table(
+    "policies",
+    metadata,
+    Column("id", NAME, primary_key=True),
+    Column("pool_id", NAME, ForeignKey("pools.id"), nullable=False),
+    Column("subject_type", NAME, nullable=False),
+    Column("subject_name", NAME, nullable=False),
+    Column("priority", NUMBER, nullable=False),
+    Column("reserved", Text, nullable=False),
+    Column("limits", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("created", Text, nullable=False),
+    UniqueConstraint("pool_id", "subject_type", "subject_name"),
+    CheckConstraint(one_of("subject_type", SUBJECT_TYPES), "subject_type"),
+)
+Index("ix_policies_subject", policies.c.subject_type, policies.c.subject_name)
+
+# `granted_pool_id` and `granted_attempt` are of the latest allocation. With `one` they are what
+# live allocations refer to: two live allocations of one request in two pools cannot both find their
+# pair.
+requests = Table(
+    "requests",
+    metadata,
+    Column("id", NAME, primary_key=True),
+    Column("at_index", NUMBER, nullable=False),
+    Column("submitted_at", NUMBER, nullable=False),
+    Column("subject_type", NAME, nullable=False),
+    Column("subject_name", NAME, nullable=False),
+    Column("created", Text, nullable=False),
+    Column("status", Text, nullable=False),
+    Column("preemptible", Boolean, nullable=False),
+    Column("pool_id", NAME),
+    Column("granted_pool_id", NAME),
+    Column("granted_attempt", Integer),
+    Column("amounts", Text, nullable=False),
+    Column("reason", Text),
+    Column("attempt", Integer, nullable=False),
+    Column("retries_used", Integer, nullable=False),
+    Column("preempted_count", Integer, nullable=False),
+    Column("retry", Text),
+    Column("not_before", NUMBER, nullable=False),
+    Column("bypassed", Integer, nullable=False),
+    Column("withhold_until", NUMBER, nullable=False),
+    Column("earmark", Text),
+    Column("walltime", NUMBER),
+    Column("lease", NUMBER),
+    Column("lease_until", NUMBER),
+    Column("on_silence", Text, nullable=False),
+    Column("labels", Text),
+    Column("owner", Text, nullable=False),
+    Column("one", SmallInteger, nullable=False, server_default=text("1")),
+    UniqueConstraint("id", "granted_pool_id", "one", name="uq_requests_granted"),
+    CheckConstraint(one_of("status", RequestStatus), "status"),
+    CheckConstraint(one_of("subject_type", SUBJECT_TYPES), "subject_type"),
+    CheckConstraint("one = 1", "one"),
+    CheckConstraint("attempt >= 1", "attempt"),
+    CheckConstraint("(granted_pool_id IS NULL) = (granted_attempt IS NULL)", "granted"),
+    not_negative(
+        "at_index", "submitted_at", "retries_used", "preempted_count", "not_before", "bypassed",
+        "withhold_until", "walltime", "lease", "lease_until",
+    ),
+    sqlite_with_rowid=False,
+)  # fmt: skip
+Index("uq_requests_at_index", requests.c.at_index, unique=True)
+Index("ix_requests_subject", requests.c.subject_type, requests.c.subject_name, requests.c.at_index)
+Index(
+    "ix_requests_active",
+    requests.c.at_index,
+    sqlite_where=text(ACTIVE),
+    postgresql_where=text(ACTIVE),
+)
+
+# Its id is `request_id.attempt`, so it needs no column. `live` is 1 or, once ended, NULL: then
+# nothing refers.
+allocations = Table(
+    "allocations",
+    metadata,
+    Column("request_id", NAME, primary_key=True),
+    Column("attempt", Integer, primary_key=True),
+    Column("task", Integer, primary_key=True),
+    Column("pool_id", NAME, nullable=False),
+    Column("policy_id", NAME, nullable=False),
+    Column("at_index", NUMBER, nullable=False),
+    Column("allocated_at", NUMBER, nullable=False),
+    Column("live", SmallInteger),
+    Column("state", Text, nullable=False),
+    Column("amounts", Text, nullable=False),
+    Column("preemptible", Boolean, nullable=False),
+    Column("started_at", NUMBER),
+    Column("walltime", NUMBER),
+    Column("lease_until", NUMBER),
+    Column("deadline", NUMBER),
+    Column("told", Boolean, nullable=False),
+    Column("taken_for", NAME),
+    Column("reason", Text),
+    Column("ended_at", NUMBER),
+    ForeignKeyConstraint(
+        ["request_id", "pool_id", "live"],
+        ["requests.id", "requests.granted_pool_id", "requests.one"],
+        name="fk_allocations_live_in_one_pool",
+    ),
+    CheckConstraint(one_of("state", AllocationState), "state"),
+    CheckConstraint("live = 1", "live_is_one"),
+    CheckConstraint("(live IS NULL) = (state = 'ended')", "live_or_ended"),
+    CheckConstraint("attempt >= 1", "attempt"),
+    not_negative(
+        "task", "at_index", "allocated_at", "started_at", "walltime", "lease_until", "deadline",
+        "ended_at",
+    ),
+    sqlite_with_rowid=False,
+)  # fmt: skip
+Index(
+    "uq_allocations_live",
+    allocations.c.request_id,
+    allocations.c.task,
+    unique=True,
+    sqlite_where=text("live = 1"),
+    postgresql_where=text("live = 1"),
+)
+Index(
+    "ix_allocations_pool",
+    allocations.c.pool_id,
+    sqlite_where=text("live = 1"),
+    postgresql_where=text("live = 1"),
+)
+
+events = Table(
+    "events",
+    metadata,
+    Column("at_index", NUMBER, primary_key=True, autoincrement=False),
+    Column("at", NUMBER, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("request_id", NAME),
+    Column("pool_id", NAME),
+    Column("data", Text),
+    not_negative("at_index", "at"),
+)
+Index("ix_events_request", events.c.request_id, events.c.at_index)
+
+tokens = Table(
+    "tokens",
+    metadata,
+    Column("id", NAME, primary_key=True),
+    Column("name", Text, nullable=False),
+    Column("role", Text, nullable=False),
+    Column("subjects", Text, nullable=False),
+    Column("hash", NAME, nullable=False),
+    Column("created", Text, nullable=False),
+    Column("expires_at_wall", Text),
+    Column("revoked", Boolean, nullable=False),
+    UniqueConstraint("hash"),
+    CheckConstraint(one_of("role", ("viewer", "submitter", "operator", "admin")), "role"),
+)
+
+idempotency = Table(
+    "idempotency",
+    metadata,
+    Column("token_id", NAME, primary_key=True),
+    Column("route", NAME, primary_key=True),
+    Column("key", NAME, primary_key=True),
+    Column("body_hash", Text, nullable=False),
+    Column("response", Text, nullable=False),
+    Column("at", NUMBER, nullable=False),
+    sqlite_with_rowid=False,
+)
+Index("ix_idempotency_at", idempotency.c.at)
+
+audit = Table(
+    "audit",
+    metadata,
+    Column("number", NUMBER, primary_key=True, autoincrement=False),
+    Column("created", Text, nullable=False),
+    Column("actor", Text, nullable=False),
+    Column("action", Text, nullable=False),
+    Column("target", Text, nullable=False),
+    Column("detail", Text, nullable=False),
+    Column("previous", Text, nullable=False),
+    Column("hash", Text, nullable=False),
+    CheckConstraint("number >= 1", "number"),
+    UniqueConstraint("previous"),
+)
+
+# Journals only grow; see the first migration for the triggers that say so.
+APPEND_ONLY = (events, audit)

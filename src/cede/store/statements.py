@@ -1,0 +1,158 @@
+"""Writing many rows with one statement, whichever the database.
+
+SQLite takes a list of tuples for one prepared statement. PostgreSQL takes one statement with an
+array per column (`unnest`): one round trip whatever the number of rows, which is what makes a
+commit there cheap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import (
+    Connection,
+    Table,
+    and_,
+    bindparam,
+    column,
+    delete,
+    func,
+    insert,
+    select,
+    update,
+)
+from sqlalchemy.dialects import sqlite
+from sqlalchemy.dialects.postgresql import ARRAY
+from sqlalchemy.sql import ColumnElement
+from sqlalchemy.sql.expression import Executable
+
+from cede.store import schema
+from cede.store.rows import Row
+
+
+class Writes:
+    """Insert, update and delete rows of one table; rows are tuples in the order of `columns`."""
+
+    def __init__(
+        self,
+        table: Table,
+        *,
+        fixed: Sequence[str] = (),
+        keep: Sequence[str] = (),
+        skip: Sequence[str] = (),
+    ) -> None:
+        self.columns = [each for each in table.columns if each.name not in skip]
+        self.keys = [each for each in self.columns if each.primary_key]
+        assert self.columns[: len(self.keys)] == self.keys, "keys come first in every table"
+        self.changing = [
+            each for each in self.columns if not each.primary_key and each.name not in fixed
+        ]
+        self._keep = frozenset(keep)
+        self._table = table
+        self._order = [self.columns.index(each) for each in (*self.changing, *self.keys)]
+        self._sqlite = {
+            "insert": self._compiled(insert(table), [each.name for each in self.columns]),
+            "update": self._compiled(
+                self._update({each.name: bindparam(f"v_{each.name}") for each in self.columns}),
+                None,
+            ),
+            "delete": self._compiled(
+                delete(table).where(
+                    and_(*(key == bindparam(f"v_{key.name}") for key in self.keys))
+                ),
+                None,
+            ),
+        }
+        self._postgresql: dict[str, Executable] = {
+            "insert": self._unnest_insert(),
+            "update": self._unnest_update(),
+            "delete": self._unnest_delete(),
+        }
+
+    def insert(self, connection: Connection, rows: Sequence[Row]) -> None:
+        if not rows:
+            return
+        if connection.dialect.name == "sqlite":
+            connection.exec_driver_sql(self._sqlite["insert"], list(rows))
+        else:
+            self._execute(connection, "insert", self.columns, rows)
+
+    def update(self, connection: Connection, rows: Sequence[Row]) -> None:
+        if not rows:
+            return
+        if connection.dialect.name == "sqlite":
+            ordered = [tuple(row[place] for place in self._order) for row in rows]
+            result = connection.exec_driver_sql(self._sqlite["update"], ordered)
+        else:
+            result = self._execute(connection, "update", self.columns, rows)
+        assert result.rowcount == len(rows), (self._table.name, result.rowcount, len(rows))
+
+    def delete(self, connection: Connection, keys: Sequence[Row]) -> None:
+        if not keys:
+            return
+        if connection.dialect.name == "sqlite":
+            connection.exec_driver_sql(self._sqlite["delete"], list(keys))
+        else:
+            self._execute(connection, "delete", self.keys, keys)
+
+    def _execute(
+        self, connection: Connection, what: str, columns: Sequence[Any], rows: Sequence[Row]
+    ) -> Any:
+        arrays = {
+            f"v_{each.name}": list(values)
+            for each, values in zip(columns, zip(*rows, strict=True), strict=True)
+        }
+        return connection.execute(self._postgresql[what], arrays)
+
+    def _update(self, values: dict[str, Any]) -> Any:
+        new = {each.name: self._new(each, values[each.name]) for each in self.changing}
+        matches = and_(*(key == values[key.name] for key in self.keys))
+        return update(self._table).where(matches).values(new)
+
+    def _new(self, target: Any, value: Any) -> Any:
+        """A column to `keep` takes a new value only where the row brings one."""
+        return func.coalesce(value, target) if target.name in self._keep else value
+
+    def _compiled(self, statement: Any, names: list[str] | None) -> str:
+        compiled = statement.compile(dialect=sqlite.dialect(), column_keys=names)
+        return str(compiled)
+
+    def _arrays(self, columns: Sequence[Any]) -> Any:
+        """The parameters as a table: one array per column, row by row."""
+        given = [bindparam(f"v_{each.name}", type_=ARRAY(each.type)) for each in columns]
+        names = [column(each.name, each.type) for each in columns]
+        return func.unnest(*given).table_valued(*names).render_derived(name="given")
+
+    def _unnest_insert(self) -> Executable:
+        given = self._arrays(self.columns)
+        source = select(*(given.c[each.name] for each in self.columns))
+        return insert(self._table).from_select([each.name for each in self.columns], source)
+
+    def _unnest_update(self) -> Executable:
+        given = self._arrays(self.columns)
+        statement: Executable = self._update(
+            {each.name: given.c[each.name] for each in self.columns}
+        )
+        return statement
+
+    def _unnest_delete(self) -> Executable:
+        given = self._arrays(self.keys)
+        matches: list[ColumnElement[bool]] = [key == given.c[key.name] for key in self.keys]
+        return delete(self._table).where(and_(*matches))
+
+
+POOLS = Writes(schema.pools)
+POLICIES = Writes(schema.policies)
+# What a request is known and listed by never changes; leaving it out leaves its indexes alone.
+REQUESTS = Writes(
+    schema.requests,
+    fixed=("at_index", "submitted_at", "subject_type", "subject_name", "created"),
+    keep=("granted_pool_id", "granted_attempt"),
+    skip=("one",),
+)
+ALLOCATIONS = Writes(schema.allocations, fixed=("pool_id", "policy_id", "at_index", "allocated_at"))
+EVENTS = Writes(schema.events)
+TOKENS = Writes(schema.tokens)
+ANSWERS = Writes(schema.idempotency)
+AUDIT = Writes(schema.audit)

@@ -1,0 +1,278 @@
+"""The store: one transaction per batch, all of it or nothing, under an epoch that every transaction
+checks.
+
+There is one writer, so writing needs no thought about neighbours: `take_over` makes this store the
+writer, `load` gives it what is alive, `commit` keeps what changed. Reads are in `reads.py` and
+never wait for the writer.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from threading import Event
+
+from sqlalchemy import Connection, and_, delete, select, text, tuple_, update
+from sqlalchemy.exc import SQLAlchemyError
+
+from cede.engine.state import Changes, Entity, State
+from cede.model.allocation import Allocation
+from cede.model.lifecycle import TERMINAL
+from cede.model.token import Token
+from cede.store import chain, connect, migrate, rows, schema, statements, term
+from cede.store.anchor import Anchor
+from cede.store.errors import Deposed, StaleIndex, StoreError, WrongDatabase
+from cede.store.lock import FileLock
+from cede.store.reads import Reads
+from cede.store.values import Batch, Idempotency, Loaded, Moment, Remembered
+
+_ACTIVE = text(schema.ACTIVE)
+_ENDED = [status.value for status in TERMINAL]
+# Three variables a key, and SQLite takes 32,766.
+_KEYS_AT_ONCE = 5_000
+
+
+def _nothing(point: str) -> None:
+    """Where a crash test would end the process."""
+
+
+class Store(Reads):
+    """Everything that lasts.
+
+    `anchor` is a file on another path that witnesses how far commits have come.
+    """
+
+    def __init__(self, url: str, *, anchor: Path | None = None) -> None:
+        parsed = connect.parse_url(url)
+        self._engine = connect.write_engine(parsed)
+        super().__init__(connect.read_engine(parsed))
+        self.sqlite = parsed.get_backend_name() == "sqlite"
+        self.epoch = 0
+        self.at_point: Callable[[str], None] = _nothing
+        self._anchor = Anchor(anchor) if anchor else None
+        self._lock = FileLock(Path(f"{parsed.database}.lock")) if self.sqlite else None
+        self._writing: Connection | None = None
+        self._audit_head = (0, chain.GENESIS)
+        self._head = 0
+
+    # Becoming the writer ------------------------------------------------------------------------
+
+    def migrate(self) -> None:
+        """Bring the database to this version's schema, or refuse it."""
+        try:
+            migrate.migrate(self._engine)
+        except SQLAlchemyError as error:
+            raise WrongDatabase(f"cannot use the database: {_one_line(error)}") from error
+
+    def take_over(self, stop: Event | None = None) -> int:
+        """Become the one writer under a new epoch; waits for whoever is, until `stop` is set."""
+        holder = f"{socket.gethostname()}:{os.getpid()}"
+        self._writing = self._writing or self._engine.connect()
+        if self._lock is not None:
+            self.epoch = term.wait_for_file(self._writing, self._lock, holder, stop)
+        else:
+            self.epoch = term.wait_for_lease(self._writing, holder, stop)
+        return self.epoch
+
+    def load(self) -> Loaded:
+        """Everything that is alive; refused if the database is older than its anchor (S25)."""
+        connection = self._connection()
+        with connection.begin():
+            meta = connection.execute(select(schema.meta)).one()
+            if meta.epoch != self.epoch:
+                raise Deposed(self.epoch, meta.epoch)
+            if self._anchor is not None:
+                # The epoch before ours is what the last writer, and so the anchor, can have known.
+                self._anchor.check(self.epoch - 1, meta.head)
+            last = connection.execute(
+                select(schema.audit.c.number, schema.audit.c.hash)
+                .order_by(schema.audit.c.number.desc())
+                .limit(1)
+            ).first()
+            state = State()
+            state.load(_alive(connection), index=meta.head, now=meta.instant)
+        self._audit_head = (last[0], last[1]) if last else (0, chain.GENESIS)
+        self._head = meta.head
+        moment = Moment(meta.instant, meta.boot_id, meta.boottime)
+        return Loaded(state, meta.head, self.epoch, moment)
+
+    def renew_lease(self) -> None:
+        """Say that we are alive although there is nothing to commit.
+
+        A file lock needs no saying.
+        """
+        if not self.sqlite:
+            term.renew(self._connection(), self.epoch)
+
+    def let_go(self) -> None:
+        """Stop being the writer; whoever waits takes over at once. Later commits are refused."""
+        if self._lock is not None:
+            self._lock.release()
+        elif self._writing is not None:
+            term.let_go(self._writing, self.epoch)
+
+    def close(self) -> None:
+        if self._writing is not None:
+            self._writing.close()
+            self._writing = None
+        if self._lock is not None:
+            self._lock.release()
+        if self._anchor is not None:
+            self._anchor.close()
+        self._engine.dispose()
+        self.close_reads()
+
+    # Writing ------------------------------------------------------------------------------------
+
+    def commit(self, batch: Batch) -> None:
+        """Make a batch true.
+
+        Whole, under our epoch, from the expected index; or raise and change nothing.
+        """
+        connection = self._connection()
+        entries = chain.extend(batch.audit, *self._audit_head)
+        self.at_point("before_commit")
+        with connection.begin():
+            self._seal(connection, batch)
+            _write_changes(connection, batch.changes)
+            statements.AUDIT.insert(connection, [rows.audit_row(entry) for entry in entries])
+            statements.ANSWERS.insert(connection, [rows.answer_row(each) for each in batch.answers])
+            _write_tokens(connection, batch.tokens)
+            _delete_requests(connection, batch.deleted_requests)
+            if batch.forget_answers_before is not None:
+                old = schema.idempotency.c.at < batch.forget_answers_before
+                connection.execute(delete(schema.idempotency).where(old))
+            self.at_point("during_commit")
+        self.at_point("after_commit")
+        self._head = batch.index
+        if entries:
+            self._audit_head = (entries[-1].number, entries[-1].hash)
+
+    def witness(self) -> None:
+        """Write the anchor: as far as commits are known to have come, never further (K19)."""
+        if self._anchor is not None:
+            self._anchor.write(self.epoch, self._head)
+
+    def recall(self, keys: Sequence[Idempotency]) -> dict[tuple[str, str, str], Remembered]:
+        """The answers already given under these keys, by (token, route, key)."""
+        table = schema.idempotency.c
+        found: dict[tuple[str, str, str], Remembered] = {}
+        connection = self._connection()
+        with connection.begin():
+            for start in range(0, len(keys), _KEYS_AT_ONCE):
+                some = keys[start : start + _KEYS_AT_ONCE]
+                wanted = [each.place for each in some]
+                matches = tuple_(table.token_id, table.route, table.key).in_(wanted)
+                for row in connection.execute(select(schema.idempotency).where(matches)):
+                    idempotency = Idempotency(row.key, row.route, row.token_id, row.body_hash)
+                    found[idempotency.place] = Remembered(idempotency, row.response, row.at)
+        return found
+
+    def _connection(self) -> Connection:
+        if self._writing is None:
+            raise StoreError("this store is not the writer: take_over comes first")
+        return self._writing
+
+    def _seal(self, connection: Connection, batch: Batch) -> None:
+        """First of all, because it locks the row.
+
+        Whoever takes over waits for us or has already won.
+        """
+        meta = schema.meta
+        moment = batch.moment
+        statement = (
+            update(meta)
+            .where(and_(meta.c.epoch == self.epoch, meta.c.head == batch.expected))
+            .values(
+                head=batch.index,
+                instant=moment.instant,
+                boot_id=moment.boot_id,
+                boottime=moment.boottime,
+                lease_until=term.lease_end(connection.dialect.name),
+            )
+        )
+        if connection.execute(statement).rowcount != 1:
+            current = term.current_epoch(connection)
+            if current != self.epoch:
+                raise Deposed(self.epoch, current)
+            found = connection.execute(select(meta.c.head)).scalar_one()
+            raise StaleIndex(batch.expected, found)
+
+
+def _alive(connection: Connection) -> Iterator[Entity]:
+    """What a state is made of, each kind in the order in which it came to be."""
+    requests, allocations = schema.requests, schema.allocations
+    for row in connection.execute(select(schema.pools).order_by(schema.pools.c.id)):
+        yield rows.pool_from(row)
+    for row in connection.execute(select(schema.policies).order_by(schema.policies.c.id)):
+        yield rows.policy_from(row)
+    active = select(*statements.REQUESTS.columns).where(_ACTIVE).order_by(requests.c.at_index)
+    for row in connection.execute(active):
+        yield rows.request_from(row)
+    live = select(allocations).where(allocations.c.live == 1).order_by(allocations.c.at_index)
+    for row in connection.execute(live):
+        yield rows.allocation_from(row)
+
+
+def _write_changes(connection: Connection, changes: Changes) -> None:
+    """In an order in which every constraint holds after every statement."""
+    write = statements
+    write.POLICIES.delete(connection, [(each,) for each in changes.policies.deleted])
+    write.POOLS.delete(connection, [(each,) for each in changes.pools.deleted])
+    write.POOLS.insert(connection, [rows.pool_row(each) for each in changes.pools.inserted])
+    write.POOLS.update(connection, [rows.pool_row(each) for each in changes.pools.updated])
+    write.POLICIES.insert(connection, [rows.policy_row(each) for each in changes.policies.inserted])
+    write.POLICIES.update(connection, [rows.policy_row(each) for each in changes.policies.updated])
+    # What ended lets go of its request first: the next allocation may be in another pool.
+    allocations = changes.allocations
+    ended = [rows.allocation_row(each) for each in allocations.updated if not each.live]
+    write.ALLOCATIONS.update(connection, ended)
+    latest = _latest(allocations.inserted)
+    requests = changes.requests
+    inserted = [rows.request_row(each, latest.get(each.id)) for each in requests.inserted]
+    updated = [rows.request_row(each, latest.get(each.id)) for each in requests.updated]
+    write.REQUESTS.insert(connection, inserted)
+    write.REQUESTS.update(connection, updated)
+    write.ALLOCATIONS.insert(
+        connection, [rows.allocation_row(each) for each in allocations.inserted]
+    )
+    live = [rows.allocation_row(each) for each in allocations.updated if each.live]
+    write.ALLOCATIONS.update(connection, live)
+    write.EVENTS.insert(connection, [rows.event_row(each) for each in changes.events])
+    assert not requests.deleted and not allocations.deleted, "what ended stays; see delete_request"
+
+
+def _latest(inserted: Iterable[Allocation]) -> dict[str, Allocation]:
+    latest: dict[str, Allocation] = {}
+    for allocation in inserted:
+        known = latest.get(allocation.request_id)
+        if known is None or known.attempt < allocation.attempt:
+            latest[allocation.request_id] = allocation
+    return latest
+
+
+def _write_tokens(connection: Connection, tokens: Iterable[Token]) -> None:
+    for token in tokens:
+        row = rows.token_row(token)
+        known = select(schema.tokens.c.id).where(schema.tokens.c.id == token.id)
+        if connection.execute(known).first() is None:
+            statements.TOKENS.insert(connection, [row])
+        else:
+            statements.TOKENS.update(connection, [row])
+
+
+def _delete_requests(connection: Connection, ids: Sequence[str]) -> None:
+    """Only ended ones: whatever is alive also lives in memory."""
+    if not ids:
+        return
+    requests, allocations = schema.requests, schema.allocations
+    of_ended = select(requests.c.id).where(requests.c.id.in_(ids), requests.c.status.in_(_ENDED))
+    connection.execute(delete(allocations).where(allocations.c.request_id.in_(of_ended)))
+    ended = and_(requests.c.id.in_(ids), requests.c.status.in_(_ENDED))
+    connection.execute(delete(requests).where(ended))
+
+
+def _one_line(error: BaseException) -> str:
+    return str(getattr(error, "orig", None) or error).strip().splitlines()[0]

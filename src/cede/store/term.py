@@ -1,0 +1,114 @@
+"""Whose term it is: exactly one server writes, and the epoch in every transaction proves which (law
+6).
+
+SQLite: a lock on a side file, so a second server waits for as long as the first lives. PostgreSQL:
+a lease row on the database's clock, renewed by every commit and at least every second. Its session
+also holds an advisory lock that is named after its epoch, so that a writer that died is replaced at
+once, and only a frozen one is waited for. Either way safety rests on the epoch alone: a deposed
+writer's transaction finds no row to update (S12).
+"""
+
+from __future__ import annotations
+
+from threading import Event
+from typing import Any
+
+from sqlalchemy import BigInteger, Connection, cast, extract, func, literal, select, update
+
+from cede.store import schema
+from cede.store.errors import Deposed, Stopped
+from cede.store.lock import FileLock
+
+# A writer that has not renewed for this long is deposed; it renews ten times as often.
+LEASE_MILLISECONDS = 10_000
+RENEW_MILLISECONDS = 1_000
+_POLL_SECONDS = 0.2
+# The first half of our advisory locks' names; the second is the epoch.
+_LOCK_CLASS = 0x6365
+
+_meta = schema.meta
+
+
+def database_clock(dialect: str) -> Any:
+    """Milliseconds on the database's clock.
+
+    SQLite has no use for one: there the file lock decides.
+    """
+    if dialect == "sqlite":
+        return literal(0)
+    return cast(func.floor(extract("epoch", func.clock_timestamp()) * 1000), BigInteger)
+
+
+def lease_end(dialect: str) -> Any:
+    return literal(0) if dialect == "sqlite" else database_clock(dialect) + LEASE_MILLISECONDS
+
+
+def wait_for_file(connection: Connection, lock: FileLock, holder: str, stop: Event | None) -> int:
+    if not lock.acquire(stop):
+        raise Stopped
+    with connection.begin():
+        bumped = update(_meta).values(epoch=_meta.c.epoch + 1, holder=holder)
+        return int(connection.execute(bumped.returning(_meta.c.epoch)).scalar_one())
+
+
+def wait_for_lease(connection: Connection, holder: str, stop: Event | None) -> int:
+    pause = stop or Event()
+    while True:
+        epoch = _try_take_over(connection, holder)
+        if epoch is not None:
+            return epoch
+        if pause.wait(_POLL_SECONDS):
+            raise Stopped
+
+
+def _try_take_over(connection: Connection, holder: str) -> int | None:
+    """The new epoch, if the last writer is gone or has let its lease run out."""
+    with connection.begin():
+        clock = database_clock("postgresql")
+        row = connection.execute(select(_meta.c.epoch, _meta.c.lease_until <= clock)).one()
+        epoch, expired = int(row[0]), bool(row[1])
+        gone = _try_lock(connection, epoch)
+        taken = None
+        if (gone or expired) and _try_lock(connection, epoch + 1):
+            statement = (
+                update(_meta)
+                .where(_meta.c.epoch == epoch)
+                .values(epoch=epoch + 1, holder=holder, lease_until=lease_end("postgresql"))
+            )
+            if connection.execute(statement).rowcount == 1:
+                taken = epoch + 1
+            else:
+                _unlock(connection, epoch + 1)
+        if gone:
+            _unlock(connection, epoch)
+    return taken
+
+
+def renew(connection: Connection, epoch: int) -> None:
+    """Keep the lease while there is nothing to commit."""
+    dialect = connection.dialect.name
+    with connection.begin():
+        statement = (
+            update(_meta).where(_meta.c.epoch == epoch).values(lease_until=lease_end(dialect))
+        )
+        if connection.execute(statement).rowcount != 1:
+            raise Deposed(epoch, current_epoch(connection))
+
+
+def let_go(connection: Connection, epoch: int) -> None:
+    """Let a standby take over at once instead of after the lease."""
+    with connection.begin():
+        connection.execute(update(_meta).where(_meta.c.epoch == epoch).values(lease_until=0))
+        connection.execute(select(func.pg_advisory_unlock_all()))
+
+
+def current_epoch(connection: Connection) -> int | None:
+    return connection.execute(select(_meta.c.epoch)).scalar()
+
+
+def _try_lock(connection: Connection, epoch: int) -> bool:
+    return bool(connection.execute(select(func.pg_try_advisory_lock(_LOCK_CLASS, epoch))).scalar())
+
+
+def _unlock(connection: Connection, epoch: int) -> None:
+    connection.execute(select(func.pg_advisory_unlock(_LOCK_CLASS, epoch)))

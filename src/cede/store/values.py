@@ -1,0 +1,140 @@
+"""What goes into the store and what comes out of it, beside the model's own values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from cede.engine.state import Changes, State
+from cede.model.allocation import Allocation
+from cede.model.amounts import Amounts
+from cede.model.policy import Policy
+from cede.model.pool import Pool
+from cede.model.request import Request
+from cede.model.token import Token
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Idempotency:
+    """What makes two calls one (S19).
+
+    Who called, which route, under which key; and the hash of the body.
+    """
+
+    key: str
+    route: str
+    token_id: str
+    body_hash: str
+
+    @property
+    def place(self) -> tuple[str, str, str]:
+        return (self.token_id, self.route, self.key)
+
+
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """The answer that was given under an idempotency key, as JSON text."""
+
+    idempotency: Idempotency
+    response: str
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class AuditNote:
+    """One privileged action, before it has its place in the chain."""
+
+    created: str
+    actor: str
+    action: str
+    target: str
+    detail: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class AuditEntry:
+    """The same with its place.
+
+    `hash` covers this entry and, through `previous`, every one before it.
+    """
+
+    number: int
+    note: AuditNote
+    previous: str
+    hash: str
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """An instant, and what the machine's own clock said then.
+
+    Enough to go on counting after a restart.
+    """
+
+    instant: int = 0
+    boot_id: str = ""
+    boottime: int = 0
+
+
+@dataclass(slots=True)
+class Batch:
+    """Everything that one transaction makes true.
+
+    `expected` is the index it starts from, `index` where it ends.
+    """
+
+    changes: Changes
+    expected: int
+    index: int
+    moment: Moment
+    audit: list[AuditNote] = field(default_factory=list)
+    tokens: list[Token] = field(default_factory=list)
+    answers: list[Remembered] = field(default_factory=list)
+    forget_answers_before: int | None = None
+    deleted_requests: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What a new writer starts from."""
+
+    state: State
+    index: int
+    epoch: int
+    moment: Moment
+
+
+class RequestView(NamedTuple):
+    """A request and its latest allocation, live or ended."""
+
+    request: Request
+    allocation: Allocation | None
+
+
+class PoolView(NamedTuple):
+    """A pool and what is in it.
+
+    Amounts held and promised, waiters that it could serve, live allocations.
+    """
+
+    pool: Pool
+    occupied: Amounts
+    earmarked: Amounts
+    queued: int
+    active: int
+
+
+class PolicyView(NamedTuple):
+    policy: Policy
+    pool_name: str
+    occupied: Amounts
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[T]):
+    """A part of a list, and the cursor of the next part; None when this was the last."""
+
+    items: list[T]
+    next: str | None

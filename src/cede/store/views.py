@@ -1,0 +1,178 @@
+"""The queries behind the reads: finding one thing by what people type, and counting what a pool
+holds.
+
+Amounts are JSON, so they are summed here and not in SQL: grouped by shape first, because holders
+are many and shapes are few, and as integers, so they are exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Select, Table, and_, func, or_, select, text
+
+from cede.model import bounds
+from cede.model.amounts import add_to
+from cede.model.errors import Conflict, NotFound
+from cede.model.subject import Subject
+from cede.store import rows, schema
+from cede.store.statements import REQUESTS
+from cede.store.values import PolicyView, PoolView, RequestView
+
+_pools, _policies, _requests = schema.pools.c, schema.policies.c, schema.requests.c
+_allocations = schema.allocations.c
+_REQUEST_WIDTH = len(REQUESTS.columns)
+# The largest code point: every text that starts with a prefix sorts below prefix + this.
+_LAST = "\U0010ffff"
+# Said beside narrower conditions, because SQLite uses a partial index only for its own words.
+_ACTIVE = text(schema.ACTIVE)
+
+
+def resolve(
+    connection: Connection,
+    table: Table,
+    kind: str,
+    ref: str,
+    *,
+    named: bool = False,
+    also: Sequence[ColumnElement[bool]] = (),
+) -> str:
+    """The one id that is `ref`, is called `ref`, or starts with it."""
+    if not ref or "\0" in ref or len(ref) > bounds.NAME_LENGTH_MAX:
+        raise NotFound(kind, ref[:80])
+    id_ = table.c.id
+    for exact in (id_, table.c.name) if named else (id_,):
+        found = connection.execute(select(id_).where(exact == ref, *also)).scalar()
+        if found is not None:
+            return str(found)
+    starts = and_(id_ > ref, id_ < ref + _LAST)
+    statement = select(id_).where(starts, *also).order_by(id_).limit(4)
+    ids = list(connection.execute(statement).scalars())
+    if not ids:
+        raise NotFound(kind, ref)
+    if len(ids) > 1:
+        some = ", ".join(ids[:3]) + (" and more" if len(ids) > 3 else "")
+        raise Conflict("ambiguous", f"{ref!r} is the start of several ids: {some}")
+    return str(ids[0])
+
+
+def is_subject(subject: Subject) -> ColumnElement[bool]:
+    return and_(_policies.subject_type == subject.type, _policies.subject_name == subject.name)
+
+
+def with_allocation() -> Select[Any]:
+    latest = and_(
+        _allocations.request_id == _requests.id,
+        _allocations.attempt == _requests.granted_attempt,
+        _allocations.task == 0,
+    )
+    return (
+        select(*REQUESTS.columns, *schema.allocations.columns)
+        .select_from(schema.requests)
+        .outerjoin(schema.allocations, latest)
+    )
+
+
+def request_view(row: Any) -> RequestView:
+    values = tuple(row)
+    allocation = values[_REQUEST_WIDTH:]
+    return RequestView(
+        rows.request_from(values[:_REQUEST_WIDTH]),
+        rows.allocation_from(allocation) if allocation[0] is not None else None,
+    )
+
+
+def pool_views(
+    connection: Connection, where: ColumnElement[bool], limit: int = 1
+) -> list[PoolView]:
+    statement = select(schema.pools).where(where).order_by(_pools.name).limit(limit)
+    pools = [rows.pool_from(row) for row in connection.execute(statement)]
+    ids = [pool.id for pool in pools]
+    occupied, active = _occupied(connection, _allocations.pool_id, ids)
+    queued = _queued(connection, ids)
+    earmarked = _earmarked(connection)
+    return [
+        PoolView(
+            pool,
+            pool.metered(occupied.get(pool.id, {})),
+            pool.metered(earmarked.get(pool.id, {})),
+            queued.get(pool.id, 0),
+            active.get(pool.id, 0),
+        )
+        for pool in pools
+    ]
+
+
+def policy_views(
+    connection: Connection, where: ColumnElement[bool], limit: int = 1
+) -> list[PolicyView]:
+    statement = (
+        select(schema.policies, _pools.name)
+        .join(schema.pools, _pools.id == _policies.pool_id)
+        .where(where)
+        .order_by(_policies.id)
+        .limit(limit)
+    )
+    found = [tuple(row) for row in connection.execute(statement)]
+    occupied, _ = _occupied(connection, _allocations.policy_id, [row[0] for row in found])
+    return [
+        PolicyView(rows.policy_from(row[:-1]), row[-1], occupied.get(row[0], {})) for row in found
+    ]
+
+
+def _occupied(
+    connection: Connection, by: Any, ids: Sequence[str]
+) -> tuple[dict[str, dict[str, int]], dict[str, int]]:
+    """What live allocations hold, and how many they are.
+
+    Summed by shape: many holders, few shapes.
+    """
+    statement = (
+        select(by, _allocations.amounts, func.count())
+        .where(_allocations.live == 1, by.in_(ids))
+        .group_by(by, _allocations.amounts)
+    )
+    amounts: dict[str, dict[str, int]] = {}
+    counts: dict[str, int] = {}
+    for id_, shape, count in connection.execute(statement):
+        times = {key: amount * count for key, amount in rows.decode(shape).items()}
+        add_to(amounts.setdefault(id_, {}), times)
+        counts[id_] = counts.get(id_, 0) + count
+    return amounts, counts
+
+
+def _queued(connection: Connection, ids: Sequence[str]) -> dict[str, int]:
+    """How many waiters each pool could serve.
+
+    They name it or none, and their subject has a policy there.
+    """
+    statement = (
+        select(_policies.pool_id, func.count())
+        .join(
+            schema.requests,
+            and_(
+                _requests.subject_type == _policies.subject_type,
+                _requests.subject_name == _policies.subject_name,
+            ),
+        )
+        .where(
+            _ACTIVE,
+            _requests.status.in_(["queued", "suspended"]),
+            or_(_requests.pool_id.is_(None), _requests.pool_id == _policies.pool_id),
+            _policies.pool_id.in_(ids),
+        )
+        .group_by(_policies.pool_id)
+    )
+    return {row[0]: row[1] for row in connection.execute(statement)}
+
+
+def _earmarked(connection: Connection) -> dict[str, dict[str, int]]:
+    statement = select(_requests.earmark, _requests.amounts).where(
+        _ACTIVE, _requests.earmark.is_not(None)
+    )
+    found: dict[str, dict[str, int]] = {}
+    for earmark, amounts in connection.execute(statement):
+        pool_id = rows.decode(earmark)[0]
+        add_to(found.setdefault(pool_id, {}), rows.decode(amounts))
+    return found

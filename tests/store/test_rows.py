@@ -1,0 +1,183 @@
+"""What was stored comes back exactly."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from cede.engine.state import Event
+from cede.model.allocation import Allocation, allocation_id
+from cede.model.bounds import AMOUNT_MAX
+from cede.model.lifecycle import AllocationState, RequestStatus
+from cede.model.policy import Policy
+from cede.model.pool import Pool
+from cede.model.reason import Code, Reason
+from cede.model.request import Earmark, OnSilence, Preemptions, Request, Retry
+from cede.model.settings import Precedence, Settings
+from cede.model.subject import SUBJECT_TYPES, Subject
+from cede.model.token import Role, Token
+from cede.store import rows
+from tests.store.samples import batch, changes, started
+
+# Everything that can come through the door: no NUL and no half of a surrogate pair.
+texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20)
+names = texts.filter(bool)
+numbers = st.integers(0, AMOUNT_MAX)
+small = st.integers(0, 2**31 - 1)
+amounts = st.dictionaries(names, numbers, max_size=4)
+maybe_number = st.none() | numbers
+subjects = st.builds(Subject, st.sampled_from(SUBJECT_TYPES), names)
+json_values: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers(-AMOUNT_MAX, AMOUNT_MAX) | texts,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(names, inner, max_size=3),
+    max_leaves=5,
+)
+details = st.dictionaries(names.filter(lambda key: key not in ("code", "text", "fix")), json_values)
+reasons = st.none() | st.builds(Reason, st.sampled_from(Code), details)
+pools = st.builds(
+    Pool,
+    id=names,
+    name=names,
+    capacity=amounts,
+    preset=names,
+    settings=st.builds(
+        Settings, st.sampled_from(Precedence), small, numbers, numbers, numbers, numbers
+    ),
+    description=texts,
+    created=texts,
+)
+policies = st.builds(
+    Policy,
+    id=names,
+    pool_id=names,
+    subject=subjects,
+    priority=st.integers(-1_000_000, 1_000_000),
+    reserved=amounts,
+    limit=amounts,
+    name=texts,
+    created=texts,
+)
+requests = st.builds(
+    Request,
+    id=names,
+    subject=subjects,
+    amounts=amounts,
+    submitted_at=numbers,
+    index=numbers,
+    status=st.sampled_from(RequestStatus),
+    preemptible=st.booleans(),
+    pool_id=st.none() | names,
+    reason=reasons,
+    attempt=st.integers(1, 2**31 - 1),
+    retries_used=small,
+    preempted_count=small,
+    retry=st.builds(Retry, small, numbers, small, st.sampled_from(Preemptions)),
+    not_before=numbers,
+    bypassed=small,
+    withhold_until=numbers,
+    earmark=st.none() | st.builds(Earmark, names, names, numbers),
+    walltime=maybe_number,
+    lease=maybe_number,
+    lease_until=maybe_number,
+    on_silence=st.sampled_from(OnSilence),
+    labels=st.dictionaries(names, texts, max_size=3),
+    owner=texts,
+    created=texts,
+)
+
+
+@st.composite
+def allocations(draw: st.DrawFn, request_id: str | None = None) -> Allocation:
+    of = draw(names) if request_id is None else request_id
+    attempt = draw(st.integers(1, 2**31 - 1))
+    return Allocation(
+        id=allocation_id(of, attempt),
+        request_id=of,
+        pool_id=draw(names),
+        policy_id=draw(names),
+        amounts=draw(amounts),
+        preemptible=draw(st.booleans()),
+        attempt=attempt,
+        index=draw(numbers),
+        allocated_at=draw(numbers),
+        state=draw(st.sampled_from(AllocationState)),
+        started_at=draw(maybe_number),
+        walltime=draw(maybe_number),
+        lease_until=draw(maybe_number),
+        deadline=draw(maybe_number),
+        told=draw(st.booleans()),
+        taken_for=draw(st.none() | names),
+        reason=draw(reasons),
+        ended_at=draw(maybe_number),
+    )
+
+
+events = st.builds(Event, numbers, numbers, names, st.none() | names, st.none() | names, details)
+tokens = st.builds(
+    Token,
+    id=names,
+    name=names,
+    role=st.sampled_from(Role),
+    subjects=st.lists(subjects, max_size=3).map(tuple),
+    hash=names,
+    created=texts,
+    expires_at_wall=st.none() | texts,
+    revoked=st.booleans(),
+)
+
+
+@given(pools)
+def test_pool(value: Pool) -> None:
+    assert rows.pool_from(rows.pool_row(value)) == value
+
+
+@given(policies)
+def test_policy(value: Policy) -> None:
+    assert rows.policy_from(rows.policy_row(value)) == value
+
+
+@given(requests)
+def test_request(value: Request) -> None:
+    assert rows.request_from(rows.request_row(value, None)) == value
+
+
+@given(allocations())
+def test_allocation(value: Allocation) -> None:
+    assert rows.allocation_from(rows.allocation_row(value)) == value
+
+
+@given(events)
+def test_event(value: Event) -> None:
+    assert rows.event_from(rows.event_row(value)) == value
+
+
+@given(tokens)
+def test_token(value: Token) -> None:
+    assert rows.token_from(rows.token_row(value)) == value
+
+
+@pytest.mark.slow
+def test_through_the_database(database_url: str) -> None:
+    """The drivers and the column types keep every bit as well."""
+    store, _ = started(database_url)
+    count = itertools.count()
+
+    @settings(max_examples=60, suppress_health_check=list(HealthCheck))
+    @given(requests, allocations(), pools)
+    def keeps(request: Request, allocation: Allocation, pool: Pool) -> None:
+        number = next(count)
+        request = replace(request, id=f"{number} {request.id}", index=number)
+        id_ = allocation_id(request.id, allocation.attempt)
+        allocation = replace(allocation, id=id_, request_id=request.id)
+        pool = replace(pool, id=f"{number} {pool.id}", name=f"{number} {pool.name}")
+        store.commit(batch(number, changes([pool, request, allocation])))
+        assert store.get_requests([request.id]) == {request.id: (request, allocation)}
+        assert store.get_pool(pool.id).pool == pool
+
+    keeps()
+    store.close()
