@@ -29,13 +29,5 @@ def test_after_a_reset_it_asks_soon_again() -> None:
 
 
 def test_events_are_read_from_their_data_lines() -> None:
-    lines = [
-        ": hello",
-        "",
-        "id: 4",
-        "event: granted",
-        'data: {"index": 4,',
-        'data: "kind": "x"}',
-        "",
-    ]
-    assert list(parse_stream(iter(lines))) == [{"index": 4, "kind": "x"}]
+    text = ': from 3\n\n: still here\n\nid: 4\nevent: x\ndata: {"index": 4,\ndata: "kind": "x"}\n\n'
+    assert list(parse_stream(iter(text.splitlines()))) == [{"index": 3}, {"index": 4, "kind": "x"}]

@@ -27,29 +27,59 @@ def why(ctx: click.Context, request_id: str, output: str) -> None:
 
 
 def _print_why(answer: dict[str, Any]) -> None:
-    """The sentence, then the fix, then whatever else the answer holds, one fact a line."""
-    reason = answer.get("reason") or {}
-    click.echo(f"{answer.get('status', '')}: {reason.get('text', '')}".strip(": "))
-    if reason.get("fix") and reason["fix"] != "nothing":
-        click.echo(f"fix: {reason['fix']}")
-    for name, value in answer.items():
-        if name in ("id", "request_id", "status", "reason") or value in (None, [], {}):
-            continue
-        if isinstance(value, list):
-            click.echo(f"{name.replace('_', ' ')}:")
-            for each in value:
-                click.echo(f"  {_fact(each)}")
-        else:
-            click.echo(f"{name.replace('_', ' ')}: {_fact(value)}")
+    """The sentence and the fix first; then pool by pool who is before it and what would help."""
+    _print_reason(f"{answer.get('status', '')}: ", answer.get("reason"))
+    _print_reason("last stopped: ", answer.get("last_stopped"), fix=False)
+    if answer.get("taken_for"):
+        click.echo(f"taken for: {answer['taken_for']}")
+    for each in answer.get("pools", []):
+        place = f"number {each['place']} in the queue, " if each.get("place") else ""
+        click.echo(
+            f"\npool {each['pool']}: {place}{'in share' if each['in_share'] else 'borrowing'}"
+        )
+        _print_reason("  ", each.get("reason"), fix=False)
+        if each.get("earliest_start") is not None:
+            click.echo(
+                f"  starts in {each['earliest_start']} s at the latest, if all keep their word"
+            )
+        for holder in each.get("holders", []):
+            click.echo(f"  held: {_holder(holder)}")
+        for change in each.get("changes", []):
+            click.echo(f"  it {change['then']} if: {_change(change)}")
 
 
-def _fact(value: Any) -> str:
-    if isinstance(value, dict):
-        reason = value.get("reason") if isinstance(value.get("reason"), dict) else value
-        if isinstance(reason, dict) and reason.get("text"):
-            where = value.get("pool") or value.get("name")
-            return f"{where}: {reason['text']}" if where and reason is not value else reason["text"]
-    return cell(value)
+def _print_reason(before: str, reason: dict[str, Any] | None, *, fix: bool = True) -> None:
+    if not reason:
+        if before.strip() not in ("", "last stopped:"):
+            click.echo(before.rstrip(": "))
+        return
+    click.echo(f"{before}{cell(reason.get('text'))}")
+    if fix and reason.get("fix") not in (None, "", "nothing"):
+        click.echo(f"fix: {cell(reason['fix'])}")
+
+
+def _holder(holder: dict[str, Any]) -> str:
+    marks = [
+        "in share" if holder.get("in_share") else "borrowed",
+        "" if holder.get("preemptible", True) else "non-preemptible",
+        "promised" if holder.get("promised") else "",
+        "leaving" if holder.get("leaving") else "",
+        "" if holder.get("ends_in") is None else f"ends in {holder['ends_in']} s",
+    ]
+    owner = f"{holder.get('policy') or ''} {holder.get('request') or ''}".strip()
+    return f"{cell(holder.get('amounts'))} by {owner} ({', '.join(filter(None, marks))})"
+
+
+def _change(change: dict[str, Any]) -> str:
+    match change.get("change"):
+        case "limit" | "reserve" as what:
+            verb = "the limit" if what == "limit" else "what is reserved"
+            return f"{verb} of {change.get('policy')} is {cell(change.get('to'))}"
+        case "size":
+            return f"it asks for {cell(change.get('to'))}"
+        case "holder_ends":
+            return f"request {change.get('request')} ends"
+    return cell(change)
 
 
 @click.command("snapshot")

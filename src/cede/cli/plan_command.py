@@ -13,6 +13,7 @@ import click
 from cede.cli import exit_codes
 from cede.cli.printing import cell, print_json, print_rows
 from cede.cli.snapshot_file import SnapshotFile
+from cede.model.reason import Reason
 
 
 @click.command("plan")
@@ -25,16 +26,17 @@ def plan(file: str, as_json: bool, until_rest: bool, horizon: float | None) -> N
 
     Exit codes: 0, 1 when the file is bad, 5 when it would never come to rest.
     """
+    from cede.model.errors import CedeError
     from cede.sim.plan import run
 
     source = SnapshotFile.read(file)
     try:
         answer = run(source.data, until_rest, horizon)
-    except ValueError as error:
+    except CedeError as error:
         path, problem = getattr(error, "path", None), getattr(error, "problem", None)
         if path is None:
             raise
-        click.echo(f"{source.name}:{source.line_of(path)}: {path}: {problem}", err=True)
+        click.echo(f"{source.name}:{source.line_of(path)}: {error if path else problem}", err=True)
         sys.exit(exit_codes.ERROR)
     if as_json:
         print_json(answer)
@@ -60,9 +62,8 @@ def _print_passes(answer: dict[str, Any]) -> None:
 
 def _what(decision: dict[str, Any]) -> str:
     """Everything a decision says, its reason as a sentence."""
-    facts = {key: value for key, value in decision.items() if key != "do" and value is not None}
-    reason = facts.pop("reason", None)
-    text = ", ".join(f"{key} {cell(value)}" for key, value in facts.items() if value != [])
-    if isinstance(reason, dict):
-        reason = reason.get("text") or reason.get("code")
-    return f"{text}: {reason}" if reason else text
+    hidden = ("do", "reason")
+    facts = {key: value for key, value in decision.items() if key not in hidden and value}
+    text = ", ".join(f"{key} {cell(value)}" for key, value in facts.items())
+    reason = decision.get("reason")
+    return f"{text}: {Reason.from_dict(reason).text}" if reason else text

@@ -121,7 +121,8 @@ def requests(
     ctx: click.Context, pool_name: str, view: str, columns: str | None, output: str
 ) -> None:
     """List the requests of a pool: queued, active, or both."""
-    rows = (request_row(each) for each in client_of(ctx).pools.requests(pool_name, view=view))
+    found = client_of(ctx).pools.requests(pool_name, view=view, explain=True)
+    rows = (request_row(each) for each in found)
     print_rows(rows, chosen(columns, REQUEST_COLUMNS), output, empty="no such requests")
 
 

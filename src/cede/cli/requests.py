@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,6 +13,9 @@ from cede.cli.demand import demand_options, submission_of
 from cede.cli.pools import REQUEST_COLUMNS, chosen, request_row
 from cede.cli.printing import print_one, print_rows
 from cede.model.lifecycle import RequestStatus
+
+if TYPE_CHECKING:
+    from cede.client.client import Client
 
 FIELDS = (
     "id",
@@ -64,7 +67,8 @@ def list_requests(ctx: click.Context, /, output: str, limit: int | None, **given
 
     columns, labels = given.pop("columns"), given.pop("label")
     preemptible = given.pop("preemptible")
-    filters = {"pool": given.pop("pool_name"), **given, **_label_filters(labels)}
+    pool = given.pop("pool_name")
+    filters = {"pool": pool, "explain": "true", **given, **_label_filters(labels)}
     if preemptible is not None:
         filters["preemptible"] = "true" if preemptible else "false"
     found = islice(client_of(ctx).requests.list(**filters), limit)
@@ -111,24 +115,19 @@ def delete(ctx: click.Context, request_id: str, yes: bool) -> None:
     """Delete a request. A running one is stopped first, which may take its pool's grace."""
     client = client_of(ctx)
     full_id = client.requests.get(request_id)["id"]
-    said = False
-    while not _gone(client, full_id):
-        if not said:
-            click.echo(f"request {full_id} is running; waiting until it has stopped …", err=True)
-            said = True
-        elif sys.stderr.isatty():
-            click.echo(".", nl=False, err=True)
-        time.sleep(DELETE_PAUSE)
+    if not client.requests.delete(full_id):
+        click.echo(f"request {full_id} is running; waiting until it has stopped …", err=True)
+        _wait_until_ended(client, full_id)
+        client.requests.delete(full_id)
     click.echo(f"deleted request {full_id}")
 
 
-def _gone(client: Any, full_id: str) -> bool:
-    from cede.client.errors import NotFound
-
-    try:
-        return bool(client.requests.delete(full_id))
-    except NotFound:
-        return True
+def _wait_until_ended(client: Client, full_id: str) -> None:
+    """It was asked to stop; it does, or its pool's deadline ends it."""
+    while client.requests.get(full_id)["status"] in ("allocated", "preempting"):
+        if sys.stderr.isatty():
+            click.echo(".", nl=False, err=True)
+        time.sleep(DELETE_PAUSE)
 
 
 def _described(found: dict[str, Any]) -> dict[str, Any]:

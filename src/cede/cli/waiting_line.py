@@ -70,5 +70,7 @@ class WaitingLine:
 def waiting_text(why: dict[str, Any]) -> str:
     """The reason, and the place in the queue where the answer tells it."""
     text = cell(reason_text(why)) or "its turn has not come"
-    place = why.get("position")
+    # Several pools, several queues: the best place is the one that counts for hope.
+    places = [each["place"] for each in why.get("pools", []) if each.get("place")]
+    place = min(places, default=None)
     return f"{text} (number {place} in the queue)" if isinstance(place, int) else text

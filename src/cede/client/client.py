@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from cede.client.config import resolve
-from cede.client.errors import NotFound
-from cede.client.http import API, Http, Json, segment
+from cede.client.errors import CedeClientError, NotFound
+from cede.client.http import API, Http, Json, problem, segment
 
 if TYPE_CHECKING:
     from cede.client.allocation import Allocation
@@ -123,8 +123,10 @@ class Pools(_Group):
     def delete(self, pool: str) -> None:
         self._http.call("DELETE", f"{API}/pools/{segment(pool)}")
 
-    def requests(self, pool: str, *, view: str = "all") -> Iterator[Json]:
-        return self._pages(f"{API}/pools/{segment(pool)}/requests", {"view": view})
+    def requests(self, pool: str, *, view: str = "all", explain: bool = False) -> Iterator[Json]:
+        """`explain`: say of every waiter why it waits, as of now."""
+        params = {"view": view, "explain": "true" if explain else None}
+        return self._pages(f"{API}/pools/{segment(pool)}/requests", params)
 
 
 class Policies(_Group):
@@ -167,7 +169,7 @@ class Policies(_Group):
 
 class Requests(_Group):
     def list(self, **filters: Any) -> Iterator[Json]:
-        """`filters`: status, pool, component, component_type, preemptible, and `label.NAME`."""
+        """`filters`: status, pool, component, component_type, preemptible, `label.NAME`."""
         return self._pages(f"{API}/requests", filters)
 
     def get(self, request: str) -> Json:
@@ -176,11 +178,14 @@ class Requests(_Group):
     def create(self, body: Mapping[str, Any]) -> Json:
         return _object(self._http.call("POST", f"{API}/requests", body=dict(body)))
 
-    def create_many(self, bodies: Sequence[Mapping[str, Any]]) -> Sequence[Json]:
+    def create_many(self, bodies: Sequence[Mapping[str, Any]]) -> Sequence[Json | CedeClientError]:
+        """Many in one transaction; each is a request, or the error why it is none, in its place."""
         body = {"requests": [dict(each) for each in bodies]}
         answer = self._http.call("POST", f"{API}/requests/bulk", body=body)
-        found: Sequence[Json] = answer["requests"] if "requests" in answer else answer["items"]
-        return found
+        return [
+            each["request"] if "request" in each else problem(each["status"], each["error"])
+            for each in answer["items"]
+        ]
 
     def renew(
         self,

@@ -111,4 +111,6 @@ def ending(request: Mapping[str, Any]) -> CedeClientError | None:
     kind, word = kind_and_word
     reason = request.get("reason") or {}
     text = reason.get("text") or word
+    if kind is Failed and reason.get("code") == "lease_expired":
+        kind = LeaseLost
     return kind(f"request {request.get('id')} was {word}: {text}", reason=reason)

@@ -37,7 +37,8 @@ def follow_events(http: Http, after: int | None) -> Iterator[Json]:
                 for event in parse_stream(lines):
                     after = event["index"]
                     pause = RECONNECT_FIRST
-                    yield event
+                    if "kind" in event:
+                        yield event
         except ServerUnreachable:
             if after is None:
                 raise
@@ -46,11 +47,13 @@ def follow_events(http: Http, after: int | None) -> Iterator[Json]:
 
 
 def parse_stream(lines: Iterator[str]) -> Iterator[Json]:
-    """The `data` of each server-sent event that carries one; comments and other fields are passed
-    over."""
+    """The `data` of each event; a start is an event with nothing but its index."""
     data: list[str] = []
     for line in lines:
-        if line.startswith("data:"):
+        # The first comment says where the stream starts, so that it can be taken up from there.
+        if line.startswith(": from ") and line[7:].isdecimal():
+            yield {"index": int(line[7:])}
+        elif line.startswith("data:"):
             data.append(line[5:].removeprefix(" "))
         elif not line and data:
             event: Any = json.loads("\n".join(data))

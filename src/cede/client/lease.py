@@ -16,8 +16,10 @@ from cede.client.errors import (
     CedeClientError,
     Conflict,
     Forbidden,
+    LeaseLost,
     NotFound,
     Unauthorized,
+    ending,
 )
 from cede.client.http import Json
 
@@ -58,8 +60,13 @@ class Lease:
 
     @property
     def ends_at(self) -> float | None:
-        """When the units may become somebody else's, on the client's clock."""
-        return None if self.seconds is None else self._sent_at + self.seconds
+        """When the units may become somebody else's, on the client's clock.
+
+        None without a lease, and for a holder that was told to stop: its deadline counts then.
+        """
+        if self.seconds is None or self.preempting.is_set():
+            return None
+        return self._sent_at + self.seconds
 
     @property
     def lost(self) -> bool:
@@ -107,18 +114,17 @@ class Lease:
         self.request = request
         holding = request["status"] in ("allocated", "preempting")
         if not holding or int(request["attempt"]) != self._attempt:
-            from cede.client.errors import LeaseLost, ending
-
             said = f"attempt {self._attempt} of request {request['id']} is over"
             self._refuse(ending(request) or LeaseLost(said))
             return
         self._sent_at = sent_at
-        if self._on_renewed is not None and self.ends_at is not None:
+        if request["status"] == "preempting":
+            if not self.preempting.is_set():
+                self.preempting.set()
+                if self._on_preempting is not None:
+                    self._on_preempting(request)
+        elif self._on_renewed is not None and self.ends_at is not None:
             self._on_renewed(self.ends_at)
-        if request["status"] == "preempting" and not self.preempting.is_set():
-            self.preempting.set()
-            if self._on_preempting is not None:
-                self._on_preempting(request)
 
     def _refuse(self, error: CedeClientError) -> None:
         self.refused = error

@@ -18,7 +18,14 @@ from typing import NoReturn
 from cede.client import clock
 from cede.client.child import Child
 from cede.client.client import Client
-from cede.client.errors import CedeClientError, Conflict, LeaseLost, ServerUnreachable, ending
+from cede.client.errors import (
+    CedeClientError,
+    Conflict,
+    LeaseLost,
+    Preempted,
+    ServerUnreachable,
+    ending,
+)
 from cede.client.http import Json
 from cede.client.lease import Lease
 from cede.client.waiting import WAITING, wait_for_grant
@@ -44,10 +51,11 @@ class Interrupted(CedeClientError):
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How the last attempt ended. `exit_code` is negative for a signal."""
+    """How an attempt ended. `exit_code` is negative for a signal; `told`: it was asked to stop."""
 
     exit_code: int
     request: Json
+    told: bool = False
 
 
 class Runner:
@@ -88,8 +96,8 @@ class Runner:
             request, sent_at = self._wait(request, sent_at)
             ended = self._attempt(request, sent_at, make_work)
             request = ended.request
-            if request["status"] in ("rejected", "preempted", "cancelled"):
-                raise ending(request) or AssertionError(request)
+            if error := _outside_cause(ended):
+                raise error
             if request["status"] not in WAITING:
                 return ended
             self._notify("requeued", _reason(request))
@@ -114,10 +122,22 @@ class Runner:
         return waited
 
     def _run_untracked(self, request: Json, make_work: MakeWork) -> Ended:
+        """Nothing is held and nobody counts, so the retries are counted here."""
         self._notify("untracked", _reason(request))
-        child = Child(make_work({"CEDE_ATTEMPT": "1", "CEDE_SERVER": self._client.server}))
-        watch = _Watch(child, None, self._signals, self._notify, self._client)
-        return Ended(_guarded(child, watch), {**request, "status": "released"})
+        retry = request.get("retry") or {}
+        pause = float(retry.get("delay", 0))
+        for attempt in range(1, int(retry.get("max_retries", 0)) + 2):
+            facts = {"CEDE_ATTEMPT": str(attempt), "CEDE_SERVER": self._client.server}
+            child = Child(make_work(facts))
+            watch = _Watch(child, None, self._signals, self._notify, self._client)
+            exit_code = _guarded(child, watch)
+            if exit_code == 0 or self._signals:
+                break
+            self._interrupted.wait(pause)
+            pause *= int(retry.get("backoff", 1))
+        if self._signals:
+            raise Interrupted(self._signals[0])
+        return Ended(exit_code, {**request, "status": "released"})
 
     def _attempt(self, request: Json, sent_at: float, make_work: MakeWork) -> Ended:
         # Forked before the lease's thread starts: a fork copies one thread and every lock.
@@ -143,7 +163,7 @@ class Runner:
         if self._signals:
             self._give_up(lease)
             raise Interrupted(self._signals[0])
-        return Ended(exit_code, self._give_back(lease, watch, exit_code))
+        return Ended(exit_code, self._give_back(lease, watch, exit_code), watch.told)
 
     def _give_back(self, lease: Lease, watch: _Watch, exit_code: int) -> Json:
         """Report the end of an attempt; the request as it is after that."""
@@ -251,6 +271,8 @@ class _Watch:
             self._child.signal(signal.SIGTERM)
             self._notify("preempting", _reason(lease.request))
             self._kill_at = clock.now() + self._grace(lease.request)
+            # From now on this is the bound, and the keeper holds it without us.
+            self._child.lease(self._kill_at)
         elif self._nearly_over(lease) and not self.lost:
             self.lost = True
             self._notify("lost", "no renewal reached the server, and the lease is nearly over")
@@ -270,6 +292,16 @@ class _Watch:
             return float(self._client.pools.get(str(pool))["settings"].get("grace", default))
         except (CedeClientError, KeyError, TypeError, ValueError):
             return default
+
+
+def _outside_cause(ended: Ended) -> CedeClientError | None:
+    """The error of a request that something other than its work ended."""
+    status = ended.request["status"]
+    error = ending(ended.request)
+    if status == "failed" and ended.told:
+        # Its retries were used up by preemptions, or this one came after the last of them.
+        return Preempted(str(error), reason=ended.request.get("reason"))
+    return error if status in ("rejected", "preempted", "cancelled") else None
 
 
 def _guarded(child: Child, watch: _Watch) -> int:
