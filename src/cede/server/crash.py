@@ -1,0 +1,36 @@
+"""Dying on purpose, at a named point of a commit, so that tests can look at what is left (K1, K2).
+
+`CEDE_CRASH_POINT=before_commit | during_commit | after_commit`, with `:n` for the n-th commit of
+this run. Without the variable nothing here is ever called.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Mapping
+
+from cede.model.errors import Invalid
+
+VARIABLE = "CEDE_CRASH_POINT"
+POINTS = ("before_commit", "during_commit", "after_commit")
+
+
+def crash_hook(environ: Mapping[str, str]) -> Callable[[str], None] | None:
+    """What to call at every point; None unless a crash is asked for."""
+    given = environ.get(VARIABLE)
+    if not given:
+        return None
+    point, _, number = given.partition(":")
+    if point not in POINTS or not (number or "1").isdecimal():
+        raise Invalid(VARIABLE, f"must be one of {', '.join(POINTS)}, optionally with :n")
+    left = int(number or 1)
+
+    def at(reached: str) -> None:
+        nonlocal left
+        if reached == point:
+            left -= 1
+            if left == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    return at

@@ -1,0 +1,28 @@
+"""Ids that sort by when they were made (uuid7).
+
+New rows go to the end of every index, which keeps inserts cheap.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+
+from cede.server import clock
+
+_lock = threading.Lock()
+_last = 0  # 48 bits of milliseconds and 12 of a counter: never the same twice in one process
+
+
+def new_id() -> str:
+    """A uuid7, greater than every one that this process made before."""
+    global _last
+    stamp = clock.wall_milliseconds() << 12
+    with _lock:
+        _last = max(stamp, _last + 1)
+        stamp = _last
+    milliseconds, count = stamp >> 12, stamp & 0xFFF
+    tail = secrets.randbits(62)
+    bits = (milliseconds & 0xFFFF_FFFF_FFFF) << 80 | 0x7 << 76 | count << 64 | 0b10 << 62 | tail
+    digits = format(bits, "032x")
+    return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))

@@ -1,0 +1,124 @@
+"""The hand-over between callers and the writer: one lock, one list, one wake-up per batch in each
+direction.
+
+Handing over every command by itself halves the rate. So callers append to a list that the writer
+takes whole, and answers go back to an event loop in one call for all of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future, InvalidStateError
+from dataclasses import dataclass
+from typing import Any
+
+from cede.model.errors import CedeError
+from cede.store.values import Idempotency
+
+
+class Overloaded(CedeError):
+    """More commands wait than the writer can take; try again in a moment."""
+
+    def __init__(self, waiting: int) -> None:
+        super().__init__(f"{waiting} commands are waiting; try again in a moment")
+
+
+class Stopping(CedeError):
+    """The server is on its way out and takes no more commands."""
+
+    def __init__(self) -> None:
+        super().__init__("the server is stopping")
+
+
+@dataclass(slots=True, eq=False)
+class Job:
+    """A command (or a query), and the future of whoever waits for it."""
+
+    run: Callable[..., Any]
+    future: Future[Any] | asyncio.Future[Any]
+    query: bool = False
+    idempotency: Idempotency | None = None
+    answer: Callable[..., Any] | None = None
+    result: Any = None
+    error: BaseException | None = None
+
+
+class Queue:
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._ready = threading.Condition(threading.Lock())
+        self._jobs: list[Job] = []
+        self._closed = False
+
+    def __len__(self) -> int:
+        return len(self._jobs)
+
+    def put(self, job: Job) -> None:
+        with self._ready:
+            if self._closed:
+                raise Stopping
+            if len(self._jobs) >= self._most:
+                raise Overloaded(len(self._jobs))
+            self._jobs.append(job)
+            if len(self._jobs) == 1:
+                self._ready.notify()
+
+    def take(self, most: int, seconds: float | None) -> list[Job]:
+        """What is waiting, at once or after at most `seconds`.
+
+        Nothing when time is up or the queue closed.
+        """
+        with self._ready:
+            if not self._jobs and not self._closed:
+                self._ready.wait(seconds)
+            if len(self._jobs) <= most:
+                jobs, self._jobs = self._jobs, []
+            else:
+                jobs, self._jobs = self._jobs[:most], self._jobs[most:]
+            return jobs
+
+    @property
+    def finished(self) -> bool:
+        """Closed, and nothing left in it."""
+        return self._closed and not self._jobs
+
+    def close(self) -> None:
+        with self._ready:
+            self._closed = True
+            self._ready.notify()
+
+
+def resolve(jobs: Iterable[Job]) -> None:
+    """Give every job's outcome to whoever waits.
+
+    Directly to threads, in one call to each event loop.
+    """
+    by_loop: dict[asyncio.AbstractEventLoop, list[Job]] = {}
+    for job in jobs:
+        if isinstance(job.future, Future):
+            _settle(job)
+        else:
+            by_loop.setdefault(job.future.get_loop(), []).append(job)
+    for loop, some in by_loop.items():
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(_settle_all, some)
+
+
+def _settle_all(jobs: list[Job]) -> None:
+    for job in jobs:
+        _settle(job)
+
+
+def _settle(job: Job) -> None:
+    future = job.future
+    if future.cancelled():
+        return
+    try:
+        if job.error is not None:
+            future.set_exception(job.error)
+        else:
+            future.set_result(job.result)
+    except (InvalidStateError, asyncio.InvalidStateError):
+        pass  # given up on between the two lines: the command is committed all the same

@@ -1,0 +1,45 @@
+"""What a command is given: the state, the instant, and a place for what must be written besides."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from cede.engine.state import State
+from cede.model.errors import Conflict
+from cede.model.token import Token
+from cede.store.values import AuditNote
+
+
+@dataclass(slots=True)
+class Tx:
+    """One transaction in the making. A refused command leaves nothing in it."""
+
+    state: State
+    now: int
+    wall: str
+    notes: list[AuditNote] = field(default_factory=list)
+    tokens: list[Token] = field(default_factory=list)
+    deleted_requests: list[str] = field(default_factory=list)
+
+    def audit(self, actor: str, action: str, target: str, detail: dict[str, Any]) -> None:
+        """C13: who did what, in the same transaction as its effect."""
+        self.notes.append(AuditNote(self.wall, actor, action, target, detail))
+
+    def put_token(self, row: Token) -> None:
+        """Make a token, or change one: revoking is putting it again with `revoked`."""
+        self.tokens.append(row)
+
+    def delete_request(self, request_id: str) -> None:
+        """Remove an ended request from the database; its events stay."""
+        if request_id in self.state.requests:
+            raise Conflict("not_ended", f"request {request_id} has not ended: cancel it first")
+        self.deleted_requests.append(request_id)
+
+    def sizes(self) -> tuple[int, int, int]:
+        """To cut back to when a command is refused."""
+        return len(self.notes), len(self.tokens), len(self.deleted_requests)
+
+    def cut(self, sizes: tuple[int, int, int]) -> None:
+        notes, tokens, deleted = sizes
+        del self.notes[notes:], self.tokens[tokens:], self.deleted_requests[deleted:]

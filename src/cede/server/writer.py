@@ -1,0 +1,351 @@
+"""The one writer: takes every command that is waiting, decides once, commits once, answers all
+(group commit).
+
+A refused command is undone and fails alone. A storage error ends the process: what is on disk is
+then unknown to us, and the next start reads it and audits it. Nothing is answered before it is
+committed (law 5).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+import structlog
+
+from cede.engine import audit
+from cede.engine.decide import decide
+from cede.engine.state import State
+from cede.model import bounds
+from cede.model.errors import CedeError, Conflict
+from cede.server import clock
+from cede.server.clock import Clock
+from cede.server.crash import crash_hook
+from cede.server.queue import Job, Overloaded, Queue, Stopping, resolve
+from cede.server.tx import Tx
+from cede.store import rows
+from cede.store.store import Store
+from cede.store.term import RENEW_MILLISECONDS
+from cede.store.values import Batch, Idempotency, Loaded, Remembered
+
+__all__ = ["Overloaded", "Stopping", "Tx", "Unsound", "Writer"]
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+# More than this in one transaction would make the first of them wait for the last.
+BATCH_MAX = 1_000
+AUDIT_EVERY = bounds.MINUTE
+# The anchor may lag this far behind: one sync per so many milliseconds is too little to notice.
+WITNESS_EVERY = 100
+_FORGET_EVERY = bounds.HOUR
+
+_log = structlog.get_logger("cede.writer")
+
+
+class Unsound(Exception):
+    """The database breaks its own invariants; each is named. No write is taken on top of that."""
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__("the stored state is unsound: " + "; ".join(problems[:20]))
+        self.problems = problems
+
+
+def _end_process(error: BaseException) -> None:
+    _log.critical("the writer cannot go on", error=str(error), exc_info=error)
+    os._exit(70)  # not sys.exit: nothing may run after a write whose fate is unknown
+
+
+class Writer:
+    """`execute` and `query` may be called from any thread; `run` and `ask` from an event loop."""
+
+    def __init__(
+        self,
+        store: Store,
+        loaded: Loaded,
+        *,
+        on_fatal: Callable[[BaseException], None] = _end_process,
+        waiting_max: int = bounds.COMMANDS_MAX,
+    ) -> None:
+        store.at_point = crash_hook(os.environ) or store.at_point
+        problems = audit.check(loaded.state)
+        if problems:
+            raise Unsound(problems)
+        self.index = loaded.index  # committed; safe to read from any thread
+        self.trouble: list[
+            str
+        ] = []  # what the last audit found; while there is any, nothing is granted
+        self.listeners: list[Callable[[int], None]] = []  # told the new index after each commit
+        self._store = store
+        self._state = loaded.state
+        self._clock = Clock(loaded.moment)
+        self._on_fatal = on_fatal
+        self._queue = Queue(waiting_max)
+        self._thread = threading.Thread(target=self._main, name="cede-writer", daemon=True)
+        now = self._clock.now()
+        self._next_timer: int | None = now  # the first pass looks at what was loaded
+        self._next_audit = now + AUDIT_EVERY
+        self._next_witness = now
+        self._next_forget = now
+        self._renewed = now
+        self._witnessed = loaded.index
+
+    # For everybody ------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self, seconds: float = 60) -> None:
+        """Finish what is waiting, keep the instant, and end.
+
+        Later commands are refused with `Stopping`.
+        """
+        self._queue.close()
+        if self._thread.is_alive():
+            self._thread.join(seconds)
+
+    @property
+    def waiting(self) -> int:
+        """Commands that the next transactions will take."""
+        return len(self._queue)
+
+    @property
+    def alive(self) -> bool:
+        return self._thread.is_alive()
+
+    def execute(
+        self,
+        command: Callable[[Tx], T],
+        *,
+        idempotency: Idempotency | None = None,
+        answer: Callable[[T, Tx], Any] | None = None,
+    ) -> Future[Any]:
+        """Run a command in the next transaction; the future is resolved once it is committed.
+
+        `answer(result, tx)` is called after the pass and before the commit, and what it returns is
+        the future's result instead: it sees what the pass made of the command. With `idempotency`
+        the result must be JSON; a repetition gets the same one without running anything.
+        """
+        job = Job(command, Future(), idempotency=idempotency, answer=answer)
+        self._queue.put(job)
+        assert isinstance(job.future, Future)
+        return job.future
+
+    def query(self, read: Callable[[State, int], T]) -> Future[T]:
+        """Look at the committed state between two commits; `read` must not change it."""
+        job = Job(read, Future(), query=True)
+        self._queue.put(job)
+        assert isinstance(job.future, Future)
+        return job.future
+
+    def run(
+        self,
+        command: Callable[[Tx], T],
+        *,
+        idempotency: Idempotency | None = None,
+        answer: Callable[[T, Tx], Any] | None = None,
+    ) -> asyncio.Future[Any]:
+        """`execute` for an event loop: all answers of a batch come back in one hand-over."""
+        future = asyncio.get_running_loop().create_future()
+        self._queue.put(Job(command, future, idempotency=idempotency, answer=answer))
+        return future
+
+    def ask(self, read: Callable[[State, int], T]) -> asyncio.Future[T]:
+        """`query` for an event loop."""
+        future = asyncio.get_running_loop().create_future()
+        self._queue.put(Job(read, future, query=True))
+        return future
+
+    # The thread ---------------------------------------------------------------------------------
+
+    def _main(self) -> None:
+        jobs: list[Job] = []
+        try:
+            while not self._queue.finished:
+                jobs = self._queue.take(BATCH_MAX, self._patience())
+                self._turn(jobs)
+            self._finish()
+        except BaseException as error:  # nothing may pass by: a half-known state must not go on
+            for job in jobs:
+                job.error = error
+            self._queue.close()
+            self._on_fatal(error)
+            resolve(jobs + self._queue.take(bounds.COMMANDS_MAX + 1, 0))
+
+    def _patience(self) -> float:
+        """Seconds until something is due by itself."""
+        due = [self._next_audit]
+        if self._next_timer is not None:
+            due.append(self._next_timer)
+        if not self._store.sqlite:
+            due.append(self._renewed + RENEW_MILLISECONDS)
+        if self._witnessed != self.index:
+            due.append(self._next_witness)
+        return max(0, min(due) - self._clock.now()) / 1000
+
+    def _turn(self, jobs: list[Job]) -> None:
+        """One transaction: commands, pass, commit, answers."""
+        now = self._clock.now()
+        commands = [job for job in jobs if not job.query]
+        for job in jobs:
+            if job.query:
+                _attempt(job, self._state, now)
+        resolve(job for job in jobs if job.query)
+        if commands or (self._next_timer is not None and self._next_timer <= now):
+            self._decide_and_commit(commands, now)
+        self._look_after(now)
+
+    def _decide_and_commit(self, commands: list[Job], now: int) -> None:
+        tx = Tx(self._state, now, clock.wall())
+        expected = self._state.index
+        self._state.now = now
+        done, repeated = self._apply(commands, tx)
+        self._pass(now)
+        answers = [each for job in done if (each := _answer(job, tx, now)) is not None]
+        changes = self._state.drain()
+        batch = Batch(
+            changes,
+            expected,
+            self._state.index,
+            self._clock.moment(now),
+            audit=tx.notes,
+            tokens=tx.tokens,
+            answers=answers,
+            deleted_requests=tx.deleted_requests,
+        )
+        if now >= self._next_forget:
+            batch.forget_answers_before = max(0, now - bounds.IDEMPOTENCY_LIFE)
+            self._next_forget = now + _FORGET_EVERY
+        if not changes.empty or tx.notes or tx.tokens or tx.deleted_requests or answers:
+            self._store.commit(batch)
+            self._renewed = now
+            self.index = batch.index
+        for job, first in repeated:
+            job.result, job.error = first.result, first.error
+        resolve(commands)
+        if batch.index != expected:
+            for listener in self.listeners:
+                listener(self.index)
+
+    def _apply(self, commands: list[Job], tx: Tx) -> tuple[list[Job], list[tuple[Job, Job]]]:
+        """Run each command; a refused one is undone and fails alone.
+
+        S19: a repetition runs nothing. It gets the answer that is stored, or that of the command in
+        this same transaction which it repeats.
+        """
+        keyed = [job.idempotency for job in commands if job.idempotency is not None]
+        known = self._store.recall(keyed) if keyed else {}
+        done: list[Job] = []
+        first: dict[tuple[str, str, str], Job] = {}
+        repeated: list[tuple[Job, Job]] = []
+        for job in commands:
+            of = job.idempotency
+            if of is None:
+                if self._run_one(job, tx):
+                    done.append(job)
+            elif of.place in known:
+                _repeat(job, of, known[of.place])
+            elif of.place in first:
+                earlier = first[of.place]
+                if _same_body(job, of, earlier.idempotency):
+                    repeated.append((job, earlier))
+            elif self._run_one(job, tx):
+                done.append(job)
+                first[of.place] = job
+        return done, repeated
+
+    def _run_one(self, job: Job, tx: Tx) -> bool:
+        mark, sizes = self._state.mark(), tx.sizes()
+        if _attempt(job, tx):
+            return True
+        self._state.undo(mark)
+        tx.cut(sizes)
+        return False
+
+    def _pass(self, now: int) -> None:
+        """Decide, unless an audit has found the state unsound.
+
+        Then what runs goes on and nothing is granted.
+        """
+        if self.trouble:
+            self._next_timer = None
+            return
+        mark = self._state.mark()
+        try:
+            self._next_timer = decide(self._state, now).next_timer
+        except Exception as error:
+            # Our own mistake. Commands are kept, work goes on, and the pass is tried again after an
+            # audit.
+            self._state.undo(mark)
+            self._next_timer = None
+            self.trouble = [f"the pass failed: {error!r}"]
+            _log.exception("the pass failed; nothing is granted until the next audit")
+
+    def _look_after(self, now: int) -> None:
+        """What is done now and then, whoever asks."""
+        if now >= self._next_audit:
+            self._next_audit = now + AUDIT_EVERY
+            was, self.trouble = self.trouble, audit.check(self._state)
+            if was and not self.trouble:
+                self._next_timer = now
+            if self.trouble:
+                _log.error("the state is unsound; nothing is granted", problems=self.trouble[:20])
+        if not self._store.sqlite and now >= self._renewed + RENEW_MILLISECONDS:
+            self._store.renew_lease()
+            self._renewed = now
+        if self._witnessed != self.index and now >= self._next_witness:
+            self._store.witness()
+            self._witnessed = self.index
+            self._next_witness = now + WITNESS_EVERY
+
+    def _finish(self) -> None:
+        """Leave the clock where it is, so that time spent stopped counts from now."""
+        now = self._clock.now()
+        batch = Batch(self._state.drain(), self.index, self._state.index, self._clock.moment(now))
+        self._store.commit(batch)
+        self._store.witness()
+
+
+def _attempt(job: Job, *arguments: Any) -> bool:
+    """Run a job's function and keep its outcome; whether it went well."""
+    try:
+        job.result = job.run(*arguments)
+    except CedeError as error:
+        job.error = error
+    except Exception as error:
+        _log.exception("a command failed", command=getattr(job.run, "__qualname__", "?"))
+        job.error = error
+    return job.error is None
+
+
+def _answer(job: Job, tx: Tx, now: int) -> Remembered | None:
+    """What the caller gets, once the pass is over; and what is remembered of it under its key."""
+    try:
+        if job.answer is not None:
+            job.result = job.answer(job.result, tx)
+        if job.idempotency is None:
+            return None
+        return Remembered(job.idempotency, rows.encode(job.result), now)
+    except Exception as error:
+        # The command itself stands: it cannot be undone any more without undoing its neighbours.
+        _log.exception("an answer could not be made")
+        job.error = error
+        return None
+
+
+def _repeat(job: Job, given: Idempotency, known: Remembered) -> None:
+    if _same_body(job, given, known.idempotency):
+        job.result = rows.decode(known.response)
+
+
+def _same_body(job: Job, given: Idempotency, known: Idempotency | None) -> bool:
+    """S19: one key, one body."""
+    if known is not None and known.body_hash == given.body_hash:
+        return True
+    problem = f"the idempotency key {given.key!r} was used for another request; use a new one"
+    job.error = Conflict("idempotency_key_reused", problem)
+    return False
