@@ -1,0 +1,87 @@
+"""The FastAPI app: routers, what surrounds them, and what becomes of errors."""
+
+from __future__ import annotations
+
+import structlog
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from cede import __version__
+from cede.model.errors import CedeError
+from cede.server import clock
+from cede.server.api import (
+    audit,
+    edge,
+    events,
+    openapi,
+    plan,
+    policies,
+    pools,
+    requests,
+    system,
+    tokens,
+)
+from cede.server.api.auth import Authenticator
+from cede.server.api.context import Context
+from cede.server.api.errors import Problem, problem_of
+from cede.server.api.limits import Limiter
+from cede.server.api.metrics import Metrics
+from cede.server.api.pulse import Pulse
+from cede.server.config import Config
+from cede.server.writer import Writer
+from cede.store import Store
+
+_log = structlog.get_logger("cede.api")
+
+
+def create_app(store: Store, writer: Writer, config: Config) -> FastAPI:
+    """The whole HTTP face over one store and one writer."""
+    context = Context(
+        store=store,
+        writer=writer,
+        config=config,
+        auth=Authenticator(store.find_token, clock.wall, clock.monotonic),
+        limiter=Limiter(),
+        metrics=Metrics(store, writer.index),
+        pulse=Pulse(),
+        monotonic=clock.monotonic,
+    )
+    writer.listeners.append(lambda index: context.pulse.beat())
+    app = FastAPI(
+        title="cede",
+        version=__version__,
+        openapi_url=None,  # it is served behind a token, with the rest
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+    )
+    app.state.cede = context
+    for module in (system, pools, policies, requests, events, plan, tokens, audit):
+        # Flat, not included: whoever enumerates the router sees every route itself.
+        app.router.routes.extend(module.router.routes)
+    app.openapi = lambda: openapi.document(app)  # type: ignore[method-assign]
+    for kind in (Problem, CedeError, RequestValidationError, HTTPException, Exception):
+        app.add_exception_handler(kind, _answer_error)
+    app.add_middleware(
+        edge.Edge,
+        hosts=edge.allowed_hosts(config.host, config.allowed_hosts),
+        index=lambda: writer.index,
+        observe=context.metrics.observe_answer,
+    )
+    return app
+
+
+def close_streams(app: FastAPI) -> None:
+    """End the open event streams, from any thread: a server that stops need not wait for them."""
+    context: Context = app.state.cede
+    context.pulse.close()
+
+
+async def _answer_error(request: Request, error: Exception) -> Response:
+    problem = problem_of(error)
+    if problem.status == 500:
+        _log.error("a handler failed", path=request.scope.get("path"), exc_info=error)
+    return problem.to_response()

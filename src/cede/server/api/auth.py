@@ -1,0 +1,131 @@
+"""Who is calling, and what that caller may see (C1 to C4).
+
+Tokens are looked up by their SHA-256 in a small cache that is refreshed from the store, so that a
+revocation, also one made by another server, takes effect within a second.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from starlette.concurrency import run_in_threadpool
+
+from cede.model.subject import Subject
+from cede.model.token import Role, Token
+from cede.server import tokens
+from cede.server.api.errors import Problem
+
+# C3: a revoked token works for at most this much longer; half of the promised second.
+CACHE_SECONDS = 0.5
+# More callers than this at once only means that some are looked up more often.
+CACHE_MAX = 4_096
+CHALLENGE = {"WWW-Authenticate": 'Bearer realm="cede"'}
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """An authenticated token, and the questions that handlers ask of it."""
+
+    token: Token
+
+    @property
+    def name(self) -> str:
+        return self.token.name
+
+    @property
+    def bound(self) -> tuple[Subject, ...] | None:
+        """The subjects it is confined to; None when it sees everybody's."""
+        if self.token.role >= Role.OPERATOR:
+            return None
+        if self.token.subjects or self.token.role is Role.SUBMITTER:
+            return self.token.subjects
+        return None
+
+    def sees(self, subject: Subject) -> bool:
+        bound = self.bound
+        return bound is None or subject in bound
+
+    def subject_for(self, component: str | None, component_type: str | None) -> Subject:
+        """Whom a submission is from; naming somebody it is not bound to is refused."""
+        if component is None:
+            if self.token.subjects:
+                return self.token.subjects[0]
+            detail = "component: must be given, because this token is bound to no subject"
+            raise Problem(422, "invalid", detail, field="component")
+        if component_type is None:
+            component_type = self._type_of(component)
+        subject = Subject.of(component, component_type)
+        if not self.sees(subject):
+            detail = f"this token is not bound to {subject}"
+            raise Problem(403, "forbidden", detail, field="component")
+        return subject
+
+    def _type_of(self, component: str) -> str:
+        """A bare name is the one subject of the token that has it, else an orchestrator."""
+        types = [subject.type for subject in self.token.subjects if subject.name == component]
+        return types[0] if len(types) == 1 else "orchestrator"
+
+
+class Authenticator:
+    """Tokens by hash, remembered for half a second."""
+
+    def __init__(
+        self,
+        find: Callable[[str], Token | None],
+        wall: Callable[[], str],
+        monotonic: Callable[[], float],
+    ) -> None:
+        self._find = find
+        self._wall = wall
+        self._monotonic = monotonic
+        self._cache: dict[str, tuple[float, Token | None]] = {}
+
+    async def authenticate(self, headers: list[str]) -> Caller:
+        """The caller behind the Authorization headers, or 401 without saying which check failed."""
+        if len(headers) > 1:
+            raise Problem(
+                400, "malformed", "more than one Authorization header", field="Authorization"
+            )
+        secret = _bearer(headers[0]) if headers else None
+        if secret is None or not tokens.well_formed(secret):
+            raise _unauthenticated()
+        return await self.recheck(tokens.hash_of(secret))
+
+    async def recheck(self, digest: str) -> Caller:
+        """The caller with this hash as of now; long streams ask again while they last."""
+        token = await self._lookup(digest)
+        if token is None or not hmac.compare_digest(token.hash, digest) or not self._valid(token):
+            raise _unauthenticated()
+        return Caller(token)
+
+    def forget(self) -> None:
+        """Drop what is remembered, after a token was made or revoked here."""
+        self._cache.clear()
+
+    async def _lookup(self, digest: str) -> Token | None:
+        now = self._monotonic()
+        known = self._cache.get(digest)
+        if known is not None and now - known[0] < CACHE_SECONDS:
+            return known[1]
+        token = await run_in_threadpool(self._find, digest)
+        if len(self._cache) >= CACHE_MAX:
+            self._cache.clear()
+        self._cache[digest] = (now, token)
+        return token
+
+    def _valid(self, token: Token) -> bool:
+        if token.revoked:
+            return False
+        return token.expires_at_wall is None or self._wall() < token.expires_at_wall
+
+
+def _bearer(header: str) -> str | None:
+    scheme, _, secret = header.partition(" ")
+    return secret.strip() if scheme.lower() == "bearer" else None
+
+
+def _unauthenticated() -> Problem:
+    detail = "this needs a valid token: Authorization: Bearer cede_…"
+    return Problem(401, "unauthenticated", detail, headers=CHALLENGE)

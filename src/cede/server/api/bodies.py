@@ -1,0 +1,240 @@
+"""What callers may send, as pydantic models; they exist at this edge only.
+
+Unknown fields are refused, and types are strict: `true` and `5.0` are not integers. Each bound is
+one of `model.bounds`, so that it appears in the OpenAPI document and in the error that names it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    StringConstraints,
+    WithJsonSchema,
+)
+
+from cede.model import bounds
+from cede.model.errors import Invalid
+from cede.model.resources import milli_cpus
+from cede.model.settings import parse_duration
+
+Name = Annotated[str, StringConstraints(min_length=1, max_length=bounds.NAME_LENGTH_MAX)]
+# A name, an id, or the first characters of an id.
+Reference = Annotated[str, StringConstraints(min_length=1, max_length=bounds.NAME_LENGTH_MAX)]
+Key = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9_.\-/]{0,62}$")]
+Amount = Annotated[int, Field(ge=0, le=bounds.AMOUNT_MAX)]
+AmountsIn = Annotated[dict[Key, Amount], Field(max_length=bounds.KEYS_MAX)]
+ComponentType = Literal["orchestrator", "step_operator", "team", "user"]
+Priority = Annotated[int, Field(ge=0, le=bounds.PRIORITY_MAX)]
+Description = Annotated[str, StringConstraints(max_length=bounds.DESCRIPTION_LENGTH_MAX)]
+LabelText = Annotated[str, StringConstraints(max_length=bounds.LABEL_LENGTH_MAX)]
+Attempt = Annotated[
+    int, Field(ge=1, le=bounds.AMOUNT_MAX, description="The fence: the attempt that is meant.")
+]
+
+
+def _seconds(most: int, *, least: int = 0, word: str | None = None) -> Any:
+    """A number of seconds within bounds, or one word; one check, so one error."""
+
+    def check(value: Any) -> Any:
+        if word is not None and value == word:
+            return value
+        if parse_duration(value, "value", most=most) < least:
+            raise Invalid("value", f"must be at least {least / 1000:g} seconds, not {value}")
+        return value
+
+    number: dict[str, Any] = {"type": "number", "minimum": least / 1000, "maximum": most // 1000}
+    schema = number if word is None else {"anyOf": [number, {"const": word}]}
+    return Annotated[float | str, PlainValidator(check), WithJsonSchema(schema)]
+
+
+def _processors(value: Any) -> Any:
+    milli_cpus(value)
+    return value
+
+
+if TYPE_CHECKING:
+    Seconds = int | float
+    RetryDelay = int | float
+    Lease = int | float | str
+    Processors = int | float | str
+else:
+    Seconds = _seconds(bounds.DURATION_MAX)
+    RetryDelay = _seconds(bounds.RETRY_DELAY_MAX)
+    Lease = _seconds(bounds.LEASE_MAX, least=bounds.LEASE_MIN, word="none")
+    Processors = Annotated[
+        float | str,
+        PlainValidator(_processors),
+        WithJsonSchema({"type": "number", "minimum": 0, "examples": [4, 0.5]}),
+    ]
+
+
+class Body(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+def _example(**fields: Any) -> ConfigDict:
+    return ConfigDict(json_schema_extra={"examples": [fields]})
+
+
+class PoolIn(Body):
+    """A new pool."""
+
+    model_config = _example(name="training-gpus", capacity={"gpu": 8, "step_run": 32})
+
+    name: Name
+    capacity: AmountsIn
+    preset: Annotated[str, StringConstraints(max_length=40)] = "quota"
+    settings: dict[str, Any] | None = Field(
+        None, description="Single settings that differ from the preset."
+    )
+    description: Description = ""
+
+
+class PoolPatch(Body):
+    """What changes; capacity is merged key by key, and 0 removes a key."""
+
+    model_config = _example(capacity={"gpu": 4})
+
+    capacity: AmountsIn | None = None
+    settings: dict[str, Any] | None = None
+    description: Description | None = None
+
+
+class PolicyIn(Body):
+    """A subject's place in a pool."""
+
+    model_config = _example(
+        pool="training-gpus",
+        component="red",
+        component_type="team",
+        priority=10,
+        reserved={"gpu": 4},
+    )
+
+    pool: Reference
+    component: Name
+    component_type: ComponentType = "orchestrator"
+    priority: Priority = 0
+    reserved: AmountsIn | None = None
+    limit: AmountsIn | None = None
+    name: Annotated[str, StringConstraints(max_length=bounds.NAME_LENGTH_MAX)] = ""
+
+
+class PolicyPatch(Body):
+    """What changes; amounts given here replace the ones of the policy."""
+
+    model_config = _example(priority=20, limit={"gpu": 8})
+
+    priority: Priority | None = None
+    reserved: AmountsIn | None = None
+    limit: AmountsIn | None = None
+
+
+class RetryIn(Body):
+    """How often, and after what delay, a request comes back."""
+
+    max_retries: Annotated[int, Field(ge=0, le=bounds.RETRIES_MAX)] = 0
+    delay: RetryDelay = 0
+    backoff: Annotated[int, Field(ge=1, le=bounds.BACKOFF_MAX)] = 1
+    preemptions: Literal["count", "free"] | None = Field(
+        None,
+        description="Whether being preempted uses up a retry; a step's does unless told otherwise.",
+    )
+
+
+class SettingsIn(Body):
+    """What a step declares: `cpu_count` becomes mcpu, `memory` becomes memory_mb."""
+
+    gpu_count: Amount | None = None
+    cpu_count: Processors | None = None
+    memory: Annotated[str | None, Field(max_length=40, examples=["16GiB"])] = None
+    pool_resources: AmountsIn | None = None
+    preemptible: bool = True
+
+
+class RequestIn(Body):
+    """A request for compute: literal `resources`, or the `settings` of a step."""
+
+    model_config = _example(
+        component="red",
+        component_type="team",
+        resources={"gpu": 2},
+        lease=60,
+        labels={"job": "train"},
+    )
+
+    component: Name | None = Field(None, description="Absent: the first subject of the token.")
+    component_type: ComponentType | None = Field(None, description="Absent: orchestrator.")
+    resources: AmountsIn | None = None
+    settings: SettingsIn | None = None
+    preemptible: bool | None = Field(None, description="Absent: as in settings, else true.")
+    pool: Reference | None = Field(
+        None, description="Only this pool: its name, id or start of its id."
+    )
+    retry: RetryIn | None = None
+    walltime: Seconds | None = None
+    lease: Lease | None = Field(
+        None, description="Seconds of silence after which the units return; `none` for never."
+    )
+    on_silence: Literal["stop", "keep"] = "stop"
+    labels: Annotated[dict[LabelText, LabelText], Field(max_length=bounds.LABELS_MAX)] | None = None
+    kind: Literal["step", "work"] = Field(
+        "step", description="`work` needs a policy; a step may run untracked."
+    )
+
+
+class BulkIn(Body):
+    """Many requests in one transaction; each succeeds or fails alone."""
+
+    model_config = _example(
+        requests=[{"component": "red", "component_type": "team", "resources": {"gpu": 1}}]
+    )
+
+    # Items are checked one by one, so that a bad one does not take its neighbours along.
+    requests: Annotated[list[Any], Field(min_length=1, max_length=bounds.BULK_MAX)] = Field(
+        json_schema_extra={"items": {"$ref": "#/components/schemas/RequestIn"}}
+    )
+
+
+class RenewIn(Body):
+    """A sign of life."""
+
+    model_config = _example(attempt=1, running=True)
+
+    attempt: Attempt | None = None
+    running: bool | None = Field(None, description="True once the work itself has started.")
+
+
+class ReleaseIn(Body):
+    """How the work ended."""
+
+    model_config = _example(outcome="done", attempt=1, exit_code=0)
+
+    outcome: Literal["done", "failed", "stopped"] = "done"
+    attempt: Attempt | None = None
+    exit_code: Annotated[int, Field(ge=-(2**31), le=2**31 - 1)] | None = None
+
+
+class TokenIn(Body):
+    """A new token. A submitter is bound to subjects; a viewer may be."""
+
+    model_config = _example(
+        name="red-ci", role="submitter", subjects=["team:red"], expires_in=86400
+    )
+
+    name: Name
+    role: Literal["viewer", "submitter", "operator", "admin"]
+    subjects: Annotated[
+        list[
+            Annotated[str, StringConstraints(min_length=1, max_length=bounds.NAME_LENGTH_MAX + 20)]
+        ],
+        Field(max_length=100, examples=[["team:red"]]),
+    ] = []
+    expires_in: Annotated[int, Field(ge=1, le=bounds.DURATION_MAX // bounds.SECOND)] | None = Field(
+        None, description="Seconds from now; absent: it does not expire."
+    )

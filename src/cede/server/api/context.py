@@ -1,0 +1,132 @@
+"""What every handler works with: one `Context` for the app, one `Call` for each request."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Annotated, Any, TypeVar
+
+from fastapi import Depends
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+
+from cede.engine.state import State
+from cede.model import bounds
+from cede.server.api.auth import Authenticator, Caller
+from cede.server.api.errors import Problem
+from cede.server.api.limits import Limiter
+from cede.server.api.metrics import Metrics
+from cede.server.api.pulse import Pulse
+from cede.server.config import Config
+from cede.server.writer import Tx, Writer
+from cede.store import Idempotency, Store
+
+T = TypeVar("T")
+
+_KEY = re.compile(rf"[!-~]{{1,{bounds.IDEMPOTENCY_KEY_LENGTH_MAX}}}")
+# Pools are never renamed, so their names may be remembered; more than this many are forgotten.
+_NAMES_MAX = 10_000
+
+
+@dataclass(slots=True)
+class Context:
+    """The parts of the server that handlers reach."""
+
+    store: Store
+    writer: Writer
+    config: Config
+    auth: Authenticator
+    limiter: Limiter
+    metrics: Metrics
+    pulse: Pulse
+    monotonic: Callable[[], float]
+    streams: int = 0  # open event streams
+    plans: int = 0  # plans being made or waiting for their turn
+    planning: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _names: dict[str, str] = field(default_factory=dict)
+
+    async def read(self, function: Callable[..., T], *args: Any, **filters: Any) -> T:
+        """A read of the database, off the event loop."""
+        return await run_in_threadpool(function, *args, **filters)
+
+    async def execute(
+        self,
+        command: Callable[[Tx], T],
+        *,
+        idempotency: Idempotency | None = None,
+        answer: Callable[[T, Tx], Any] | None = None,
+    ) -> Any:
+        """A command, answered once it is committed; see `Writer.execute`."""
+        return await self.writer.run(command, idempotency=idempotency, answer=answer)
+
+    async def query(self, read: Callable[[State, int], T]) -> T:
+        """A look at the committed state, between two commits."""
+        return await self.writer.ask(read)
+
+    async def pool_names(self, ids: Iterable[str | None]) -> dict[str, str]:
+        """Names of these pools; one that is gone has none."""
+        missing = {each for each in ids if each is not None and each not in self._names}
+        if missing:
+            found = await self.read(self.store.pool_names, missing)
+            if len(self._names) + len(found) > _NAMES_MAX:
+                self._names.clear()
+            self._names.update(found)
+        return self._names
+
+
+@dataclass(slots=True)
+class Call:
+    """One request on its way through a handler."""
+
+    context: Context
+    found_caller: Caller | None
+    request: Request
+
+    @property
+    def caller(self) -> Caller:
+        assert self.found_caller is not None, "a handler of an open route asked who is calling"
+        return self.found_caller
+
+    async def idempotency(self) -> Idempotency | None:
+        """What makes a repetition of this call recognisable (S19); None without a key."""
+        given = self.request.headers.getlist("idempotency-key")
+        if not given:
+            return None
+        if len(given) > 1 or not _KEY.fullmatch(given[0]):
+            most = bounds.IDEMPOTENCY_KEY_LENGTH_MAX
+            detail = f"Idempotency-Key: must be one of 1 to {most} visible ASCII characters"
+            raise Problem(422, "invalid", detail, field="Idempotency-Key")
+        body = await self.request.body()
+        return Idempotency(
+            key=given[0],
+            route=f"{self.request.method} {self.request.url.path}",
+            token_id=self.caller.token.id,
+            body_hash=hashlib.sha256(body).hexdigest(),
+        )
+
+
+async def _call(request: Request) -> Call:
+    call: Call = request.state.call
+    return call
+
+
+ThisCall = Annotated[Call, Depends(_call)]
+
+_encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
+
+
+def answer(body: Any, status: int = 200) -> Response:
+    """JSON, written as fast as the standard library can."""
+    return Response(_encode(body).encode("utf-8"), status, media_type="application/json")
+
+
+NO_CONTENT = 204
+
+
+def nothing() -> Response:
+    return Response(status_code=NO_CONTENT)

@@ -1,0 +1,157 @@
+"""From what went wrong to problem+json (RFC 9457), without parsing text.
+
+Each problem says what is wrong, in which field, and which bound it broke; its `type` is
+`urn:cede:problem:CODE`, and the code is what programs compare. No input may cause a 5xx (C10):
+those are only for a server that is overloaded, not the writer, or broken.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from cede.engine.snapshot_reader import SnapshotError
+from cede.model.errors import CedeError, Conflict, Invalid, NotFound, Refused
+from cede.server.queue import Overloaded, Stopping
+from cede.store.errors import StoreError
+
+TYPE_PREFIX = "urn:cede:problem:"
+MEDIA_TYPE = "application/problem+json"
+
+TITLES = {
+    400: "The request cannot be read",
+    401: "No valid token",
+    403: "Not permitted",
+    404: "Not found",
+    405: "Method not allowed",
+    409: "Conflict with the present state",
+    413: "Too large",
+    415: "Unsupported media type",
+    421: "Wrong host",
+    422: "Not acceptable as it is",
+    429: "Too many requests",
+    500: "Internal error",
+    503: "Not now",
+}
+
+# At most this many single errors are listed in one problem; the first ones tell the story.
+ERRORS_MAX = 20
+
+
+class Problem(Exception):
+    """An error of the HTTP face, ready to be shown."""
+
+    def __init__(
+        self,
+        status: int,
+        code: str,
+        detail: str,
+        *,
+        field: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        **more: Any,
+    ) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.code = code
+        self.detail = detail
+        self.field = field
+        self.headers = dict(headers or {})
+        self.more = more
+
+    def to_dict(self) -> dict[str, Any]:
+        body: dict[str, Any] = {
+            "type": TYPE_PREFIX + self.code,
+            "title": TITLES.get(self.status, "Error"),
+            "status": self.status,
+            "detail": self.detail,
+        }
+        if self.field is not None:
+            body["field"] = self.field
+        return body | self.more
+
+    def to_response(self) -> Response:
+        content = json.dumps(self.to_dict(), ensure_ascii=True, separators=(",", ":"))
+        return Response(content, self.status, self.headers, MEDIA_TYPE)
+
+
+def problem_of(error: Exception) -> Problem:
+    """What to answer to an error of ours or the framework's; any other is our own mistake."""
+    match error:
+        case Problem():
+            return error
+        case Invalid():
+            return Problem(422, "invalid", str(error), field=error.field)
+        case NotFound():
+            return Problem(404, "not_found", str(error))
+        case Conflict():
+            return Problem(409, error.code, error.problem)
+        case Refused():
+            reason = error.reason.to_public()
+            return Problem(422, "refused", error.reason.text, reason=reason)
+        case SnapshotError():
+            return Problem(422, "invalid", str(error), field=error.path or "body")
+        case Overloaded():
+            return unavailable("overloaded", str(error))
+        case Stopping():
+            return unavailable("stopping", str(error), 2)
+        case StoreError():
+            return unavailable("not_writing", "this server is not the one that writes", 2)
+        case RequestValidationError():
+            return validation_problem(error.errors())
+        case HTTPException():
+            return _of_http(error)
+        case CedeError():
+            return Problem(422, "refused", str(error))
+    return Problem(500, "internal", "the server made a mistake; its log has the details")
+
+
+def unavailable(code: str, detail: str, retry_after: int = 1) -> Problem:
+    """503 with the time after which trying again makes sense."""
+    return Problem(503, code, detail, headers={"Retry-After": str(retry_after)})
+
+
+def not_found(kind: str, name: str) -> Problem:
+    return problem_of(NotFound(kind, name))
+
+
+def _of_http(error: HTTPException) -> Problem:
+    codes = {400: "malformed", 404: "not_found", 405: "method_not_allowed"}
+    details = {404: "no such path", 405: "this path does not take that method"}
+    detail = details.get(error.status_code, str(error.detail))
+    code = codes.get(error.status_code, "http_error")
+    return Problem(error.status_code, code, detail, headers=error.headers)
+
+
+def validation_problem(errors: Sequence[Mapping[str, Any]]) -> Problem:
+    """Pydantic's findings in our form; the first names the field, the others are listed."""
+    shown = [_one_finding(each) for each in errors[:ERRORS_MAX]]
+    first = shown[0]
+    problem = Problem(422, "invalid", f"{first['field']}: {first['detail']}", field=first["field"])
+    if len(shown) > 1:
+        problem.more["errors"] = shown
+    return problem
+
+
+def _one_finding(error: Mapping[str, Any]) -> dict[str, str]:
+    place = [str(part) for part in error["loc"]]
+    if place and place[0] in ("body", "query", "path", "header"):
+        del place[0]
+    if place and place[-1] == "[key]":  # pydantic's word for the name in a map, not its value
+        detail = "is not a resource key: a letter, then at most 62 letters, digits or _ . - /"
+        return {"field": ".".join(place[:-1])[:200], "detail": detail}
+    field = ".".join(place)[:200] or "body"
+    if error["type"] == "missing" and field == "body":
+        return {"field": field, "detail": "a JSON body is needed"}
+    context = error.get("ctx", {})
+    if isinstance(context.get("error"), Invalid):
+        inner: Invalid = context["error"]
+        return {"field": inner.field if field == "body" else field, "detail": inner.problem}
+    if error["type"] == "extra_forbidden":
+        return {"field": field, "detail": "unknown field"}
+    return {"field": field, "detail": str(error["msg"])}

@@ -1,0 +1,155 @@
+"""The journal: pages of it, or a stream that goes on from any index (SSE)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from cede.engine.state import Event
+from cede.model import bounds
+from cede.server.api import examples, redact
+from cede.server.api.context import Call, ThisCall, answer
+from cede.server.api.errors import Problem, unavailable
+from cede.server.api.lists import REFERENCE, Limit, PoolFilter
+from cede.server.api.openapi import ok
+from cede.server.api.permissions import API
+from cede.server.api.route import CedeRoute
+from cede.server.api.schemas import EventPage
+from cede.server.api.views import Json, event_out
+
+router = APIRouter(prefix=API, tags=["events"], route_class=CedeRoute)
+
+HEARTBEAT_SECONDS = 15.0
+# The store is asked this often even if nobody said that something was committed; also how long a
+# revoked token can still read.
+POLL_SECONDS = 0.5
+# Each stream costs a poll; more than this many at once is a mistake or an attack.
+STREAMS_MAX = 500
+EVENT_STREAM = "text/event-stream"
+
+After = Annotated[
+    int | None,
+    Query(ge=0, le=bounds.AMOUNT_MAX, description="Only what comes after this index."),
+]
+RequestFilter = Annotated[str | None, Query(**REFERENCE, description="Only of this request.")]
+
+_PAGE = ok(EventPage, {"items": [examples.EVENT], "next": 43})
+_PAGE["content"][EVENT_STREAM] = {
+    "schema": {"type": "string"},
+    "example": f"id: 43\nevent: granted\ndata: {json.dumps(examples.EVENT)}\n\n",
+}
+
+
+@router.get("/events", responses={200: _PAGE})
+async def events(
+    request: Request,
+    call: ThisCall,
+    limit: Limit,
+    after: After = None,
+    follow: bool = False,
+    pool: PoolFilter = None,
+    request_id: RequestFilter = None,
+) -> Response:
+    """What happened, in order, of what the token may see.
+
+    With `follow=true` or `Accept: text/event-stream` the answer is a stream that does not end. It
+    starts after `after`, or after `Last-Event-ID`, or now.
+    """
+    wanted = await _Wanted.of(call, pool, request_id)
+    if follow or EVENT_STREAM in request.headers.get("accept", ""):
+        start = _last_event_id(request) if after is None else after
+        return await _stream(call, wanted, start)
+    found = await wanted.read(after or 0, limit)
+    following = found[-1]["index"] if found else after or 0
+    return answer({"items": found, "next": following})
+
+
+class _Wanted:
+    """Which events one caller gets to see."""
+
+    def __init__(self, call: Call, pool_id: str | None, request_id: str | None) -> None:
+        self.call = call
+        self.pool_id = pool_id
+        self.request_id = request_id
+
+    @classmethod
+    async def of(cls, call: Call, pool: str | None, request_id: str | None) -> _Wanted:
+        context, bound = call.context, call.caller.bound
+        if pool is not None:
+            pool = (await context.read(context.store.get_pool, pool)).pool.id
+        if request_id is not None:
+            found = await context.read(context.store.get_request, request_id, subjects=bound)
+            request_id = found.request.id
+        return cls(call, pool, request_id)
+
+    async def read(self, after: int, limit: int) -> list[Json]:
+        bound = self.call.caller.bound
+        found: list[Event] = await self.call.context.read(
+            self.call.context.store.events_after,
+            after,
+            limit=limit,
+            pool_id=self.pool_id,
+            request_id=self.request_id,
+            subjects=bound,
+        )
+        shown = [event_out(event) for event in found]
+        if bound is not None:
+            for each in shown:
+                redact.event(each)
+        return shown
+
+
+def _last_event_id(request: Request) -> int | None:
+    given = request.headers.get("last-event-id")
+    if given is None:
+        return None
+    if not given.isdecimal() or int(given[:20]) > bounds.AMOUNT_MAX:
+        detail = f"Last-Event-ID: must be an integer from 0 to {bounds.AMOUNT_MAX}"
+        raise Problem(422, "invalid", detail, field="Last-Event-ID")
+    return int(given)
+
+
+async def _stream(call: Call, wanted: _Wanted, start: int | None) -> Response:
+    context = call.context
+    if context.streams >= STREAMS_MAX:
+        raise unavailable("too_many_streams", f"{STREAMS_MAX} streams are open already", 5)
+    if start is None:
+        start = await context.read(context.store.head)
+    headers = {"X-Accel-Buffering": "no"}
+    return StreamingResponse(_lines(call, wanted, start), 200, headers, EVENT_STREAM)
+
+
+async def _lines(call: Call, wanted: _Wanted, after: int) -> AsyncIterator[str]:
+    """Committed events in order, a comment when nothing happens, and the end with the server's."""
+    context = call.context
+    context.streams += 1
+    silent_since = context.monotonic()
+    try:
+        yield f": from {after}\n\n"
+        while not context.pulse.closed:
+            try:
+                await context.auth.recheck(call.caller.token.hash)
+            except Problem:
+                return
+            # Read first: what others did up to here is then skipped and not searched again.
+            head = await context.read(context.store.head)
+            found = await wanted.read(after, bounds.PAGE_MAX) if head > after else []
+            for event in found:
+                after = event["index"]
+                yield f"id: {after}\nevent: {event['kind']}\ndata: {json.dumps(event)}\n\n"
+            now = context.monotonic()
+            if found:
+                silent_since = now
+            elif now - silent_since >= HEARTBEAT_SECONDS:
+                silent_since = now
+                yield ": still here\n\n"
+            if len(found) < bounds.PAGE_MAX:
+                after = max(after, head)
+                await context.pulse.wait(POLL_SECONDS)
+    finally:
+        context.streams -= 1

@@ -1,0 +1,84 @@
+"""Parameters that many routes share, and the one way in which requests are listed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated, Any
+
+from fastapi import Path, Query
+
+from cede.engine.explain import waiting_reason
+from cede.engine.state import State
+from cede.model import bounds
+from cede.server.api import redact
+from cede.server.api.context import Call
+from cede.server.api.views import Json, request_out
+from cede.store import RequestView
+from cede.store.filters import RequestFilter
+
+REFERENCE: dict[str, Any] = {"min_length": 1, "max_length": bounds.NAME_LENGTH_MAX}
+
+Limit = Annotated[int, Query(ge=1, le=bounds.PAGE_MAX, default_factory=lambda: bounds.PAGE_DEFAULT)]
+Cursor = Annotated[str | None, Query(max_length=1_000, description="`next` of the page before.")]
+PoolRef = Annotated[str, Path(**REFERENCE, description="Its name, its id, or the start of its id.")]
+PoolFilter = Annotated[
+    str | None, Query(**REFERENCE, description="A pool: its name, its id, or the start of its id.")
+]
+Component = Annotated[str | None, Query(**REFERENCE)]
+Explain = Annotated[
+    bool, Query(description="Say of every waiter on this page why it waits, as of now.")
+]
+
+
+async def list_requests(
+    call: Call, wanted: RequestFilter, cursor: str | None, limit: int, explain: bool
+) -> Json:
+    context = call.context
+    page = await context.read(context.store.list_requests, wanted, cursor=cursor, limit=limit)
+    shown = await show(call, page.items, explain=explain)
+    return {"items": shown, "next": page.next}
+
+
+async def show(call: Call, views: Iterable[RequestView], *, explain: bool) -> list[Json]:
+    """Requests as this caller may see them; with `explain`, waiters with their present reason."""
+    views = list(views)
+    names = await call.context.pool_names(
+        pool_id
+        for request, allocation in views
+        for pool_id in (
+            request.pool_id,
+            None if allocation is None else allocation.pool_id,
+            None if request.earmark is None else request.earmark.pool_id,
+        )
+    )
+    shown = [
+        request_out(request, allocation, lambda pool_id: names.get(pool_id, pool_id))
+        for request, allocation in views
+    ]
+    if explain:
+        waiting = [view.request.id for view in views if view.request.waiting]
+        reasons = await reasons_of(call, waiting)
+        for each in shown:
+            if each["id"] in reasons:
+                each["reason"] = reasons[each["id"]]
+    if call.caller.bound is not None:
+        for each in shown:
+            redact.request(each)
+    return shown
+
+
+async def reasons_of(call: Call, ids: list[str]) -> dict[str, Json]:
+    """Why each of these waits, as of the latest commit (L10)."""
+    if not ids:
+        return {}
+
+    def read(state: State, now: int) -> dict[str, Json]:
+        found = {}
+        for request_id in ids:
+            request = state.requests.get(request_id)
+            if request is not None and request.waiting:
+                state.now = now
+                found[request_id] = waiting_reason(state, request).to_public()
+        return found
+
+    return await call.context.query(read)

@@ -1,0 +1,234 @@
+// The plain page: reads the public API with the token of whoever looks, and shows what it says.
+//
+// It has no authority of its own: the token lives in this tab's sessionStorage and travels in a header, so there are
+// no cookies and nothing to forge. All text from the server is set with textContent and never parsed as HTML.
+"use strict";
+
+const API = "/api/v1";
+const KEY = "cede-token";
+const REFRESH_MS = 2000;
+const ROWS_MAX = 100;
+
+const $ = (id) => document.getElementById(id);
+let token = null;
+let watcher = null;
+let timer = null;
+let drawing = false;
+let again = false;
+
+function takeToken() {
+  // `cede up` prints a link with the token after the #, which browsers never send to a server.
+  const match = /^#token=(cede_[0-9A-Za-z]+)$/.exec(location.hash);
+  if (match) {
+    sessionStorage.setItem(KEY, match[1]);
+    history.replaceState(null, "", location.pathname + location.search);
+  }
+  return sessionStorage.getItem(KEY);
+}
+
+class Refused extends Error {}
+
+async function get(path, options = {}) {
+  const response = await fetch(API + path, {
+    ...options,
+    cache: "no-store",
+    credentials: "omit",
+    headers: { Authorization: "Bearer " + token, ...(options.headers || {}) },
+  });
+  if (response.status === 401) throw new Refused("the token is not valid any more");
+  if (!response.ok) {
+    const problem = await response.json().catch(() => ({}));
+    throw new Error(problem.detail || "the server answered " + response.status);
+  }
+  return response;
+}
+
+const getJson = async (path) => (await get(path)).json();
+
+function element(name, className, text) {
+  const node = document.createElement(name);
+  if (className) node.className = className;
+  if (text !== undefined && text !== null) node.textContent = String(text);
+  return node;
+}
+
+function showPool(pool) {
+  const card = element("article", "pool");
+  const title = element("h3", "", pool.name);
+  title.append(element("span", "", pool.active + " active, " + pool.queued + " waiting"));
+  card.append(title);
+  if (pool.description) card.append(element("p", "", pool.description));
+  for (const [key, total] of Object.entries(pool.capacity)) {
+    const used = pool.occupied[key] || 0;
+    const row = element("div", "key");
+    const meter = element("meter");
+    meter.max = Math.max(total, used, 1);
+    meter.low = meter.max;
+    meter.high = meter.max;
+    meter.optimum = 0;
+    meter.value = used;
+    meter.title = key + ": " + used + " of " + total + " occupied";
+    meter.setAttribute("aria-label", meter.title);
+    row.append(element("span", "name", key), meter, element("span", "number", used + " of " + total));
+    card.append(row);
+  }
+  return card;
+}
+
+const amounts = (resources) =>
+  Object.entries(resources).filter(([key]) => key !== "step_run")
+    .map(([key, amount]) => amount + " " + key).join(", ") || "1 step_run";
+
+function age(created) {
+  const seconds = Math.max(0, Math.round((Date.now() - Date.parse(created)) / 1000));
+  if (!Number.isFinite(seconds)) return "";
+  if (seconds < 120) return seconds + " s";
+  if (seconds < 7200) return Math.floor(seconds / 60) + " min";
+  if (seconds < 172800) return Math.floor(seconds / 3600) + " h";
+  return Math.floor(seconds / 86400) + " d";
+}
+
+function showRequest(request, active) {
+  const row = element("tr");
+  row.dataset.id = request.id;
+  const id = element("td", "id", request.id.slice(0, 8) + "…" + request.id.slice(-6));
+  id.title = request.id;
+  row.append(id, element("td", "", request.component), element("td", "", amounts(request.resources)));
+  if (active) row.append(element("td", "", request.pool));
+  row.append(
+    element("td", "status-" + request.status, request.status),
+    element("td", "number", request.attempt),
+    element("td", "number", age(request.created)),
+  );
+  const why = element("td", "why");
+  if (request.reason) {
+    why.append(element("span", "", request.reason.text));
+    if (request.reason.fix && request.reason.fix !== "nothing") {
+      why.append(element("small", "", request.reason.fix));
+    }
+  }
+  row.append(why);
+  return row;
+}
+
+function fill(table, requests, active, nothing) {
+  const body = $(table).tBodies[0];
+  const rows = requests.items.map((each) => showRequest(each, active));
+  if (!rows.length) {
+    const row = element("tr");
+    const cell = element("td", "empty", nothing);
+    cell.colSpan = $(table).tHead.rows[0].cells.length;
+    row.append(cell);
+    rows.push(row);
+  }
+  body.replaceChildren(...rows);
+  $(table + "-count").textContent = requests.items.length + (requests.next ? "+" : "");
+}
+
+async function draw() {
+  // One drawing at a time; what happens meanwhile is drawn once afterwards.
+  if (drawing) { again = true; return; }
+  drawing = true;
+  try {
+    const [pools, waiting, active] = await Promise.all([
+      getJson("/pools?limit=" + ROWS_MAX),
+      getJson("/requests?status=queued&status=suspended&explain=true&limit=" + ROWS_MAX),
+      getJson("/requests?status=allocated&status=preempting&limit=" + ROWS_MAX),
+    ]);
+    $("pools").replaceChildren(...pools.items.map(showPool));
+    if (!pools.items.length) $("pools").append(element("p", "", "There are no pools yet."));
+    fill("waiting", waiting, false, "Nothing waits.");
+    fill("active", active, true, "Nothing runs.");
+    say("as of " + new Date().toLocaleTimeString());
+  } finally {
+    drawing = false;
+  }
+  if (again) { again = false; await draw(); }
+}
+
+function say(text, broken = false) {
+  $("state").textContent = text;
+  $("state").classList.toggle("broken", broken);
+}
+
+// Events only say that something happened; what there is to see is read anew.
+async function watch(signal) {
+  const response = await get("/events?follow=true", {
+    signal, headers: { Accept: "text/event-stream" },
+  });
+  const reader = response.body.getReader();
+  const decoder = new TextDecoder();
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return;
+    if (decoder.decode(value, { stream: true }).includes("data:")) soon();
+  }
+}
+
+let pending = null;
+function soon() {
+  // A storm of events is one drawing a second.
+  if (!pending) pending = setTimeout(() => { pending = null; draw().catch(failed); }, 1000);
+}
+
+function failed(error) {
+  if (error instanceof Refused) { leave(error.message); return; }
+  if (error.name !== "AbortError") say(error.message + "; trying again", true);
+}
+
+async function keepWatching() {
+  const mine = (watcher = new AbortController());
+  while (watcher === mine) {
+    try {
+      await watch(mine.signal);
+    } catch (error) {
+      failed(error);
+    }
+    await new Promise((resolve) => setTimeout(resolve, REFRESH_MS));
+  }
+}
+
+async function enter() {
+  const me = await getJson("/whoami");
+  $("who").textContent = me.name + ", " + me.role + (me.subjects.length ? " for " + me.subjects.join(", ") : "");
+  $("enter").hidden = true;
+  for (const id of ["pools-section", "waiting-section", "active-section", "leave"]) $(id).hidden = false;
+  await draw();
+  keepWatching();
+  // Ages grow and streams break: a slow refresh is the truth, the stream only makes it quicker.
+  timer = setInterval(() => draw().catch(failed), REFRESH_MS * 5);
+}
+
+function leave(message) {
+  sessionStorage.removeItem(KEY);
+  token = null;
+  if (watcher) { watcher.abort(); watcher = null; }
+  clearInterval(timer);
+  for (const id of ["pools-section", "waiting-section", "active-section", "leave"]) $(id).hidden = true;
+  $("who").textContent = "";
+  $("enter").hidden = false;
+  say(message || "", Boolean(message));
+}
+
+async function start() {
+  token = takeToken();
+  if (!token) { leave(""); return; }
+  try {
+    await enter();
+  } catch (error) {
+    if (error instanceof Refused) { leave(error.message); return; }
+    say(error.message, true);
+    setTimeout(start, REFRESH_MS);
+  }
+}
+
+$("enter").addEventListener("submit", (event) => {
+  event.preventDefault();
+  sessionStorage.setItem(KEY, $("token").value.trim());
+  $("token").value = "";
+  say("");
+  start();
+});
+$("leave").addEventListener("click", () => leave(""));
+window.addEventListener("hashchange", () => { if (location.hash.startsWith("#token=")) { leave(""); start(); } });
+start();

@@ -1,0 +1,76 @@
+"""Which role each route asks for: the one table (C2).
+
+A route that is not in it is denied to everyone, so a new route without a thought about who may call
+it does not work at all. `cost` is what a call takes from its token's budget.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cede.model.token import Role
+
+API = "/api/v1"
+
+
+@dataclass(frozen=True, slots=True)
+class Permission:
+    """`role` None is for everyone, also without a token. `whole` asks for a token that is bound to
+    no subject, because the answer names everybody's."""
+
+    role: Role | None
+    cost: int = 1
+    whole: bool = False
+    renewal: bool = False
+
+
+_OPEN = Permission(None, cost=0)
+_READ = Permission(Role.VIEWER)
+_LIST = Permission(Role.VIEWER, cost=5)
+_SUBMIT = Permission(Role.SUBMITTER)
+_OPERATE = Permission(Role.OPERATOR)
+_ADMIN = Permission(Role.ADMIN)
+
+PERMISSIONS: dict[tuple[str, str], Permission] = {
+    ("GET", "/"): _OPEN,
+    ("GET", "/page.js"): _OPEN,
+    ("GET", "/page.css"): _OPEN,
+    ("GET", "/healthz"): _OPEN,
+    ("GET", "/version"): _OPEN,
+    ("GET", "/metrics"): Permission(Role.VIEWER, cost=50, whole=True),
+    ("GET", f"{API}/openapi.json"): _LIST,
+    ("GET", f"{API}/whoami"): _READ,
+    ("GET", f"{API}/pools"): _LIST,
+    ("POST", f"{API}/pools"): _OPERATE,
+    ("GET", f"{API}/pools/{{pool}}"): _READ,
+    ("PATCH", f"{API}/pools/{{pool}}"): _OPERATE,
+    ("DELETE", f"{API}/pools/{{pool}}"): _OPERATE,
+    ("GET", f"{API}/pools/{{pool}}/requests"): _LIST,
+    ("GET", f"{API}/policies"): _LIST,
+    ("POST", f"{API}/policies"): _OPERATE,
+    ("GET", f"{API}/policies/{{policy}}"): _READ,
+    ("PATCH", f"{API}/policies/{{policy}}"): _OPERATE,
+    ("DELETE", f"{API}/policies/{{policy}}"): _OPERATE,
+    ("GET", f"{API}/requests"): _LIST,
+    ("POST", f"{API}/requests"): _SUBMIT,
+    ("POST", f"{API}/requests/bulk"): Permission(Role.SUBMITTER, cost=10),
+    ("GET", f"{API}/requests/{{id}}"): _READ,
+    ("DELETE", f"{API}/requests/{{id}}"): _SUBMIT,
+    ("POST", f"{API}/requests/{{id}}/renew"): Permission(Role.SUBMITTER, renewal=True),
+    ("POST", f"{API}/requests/{{id}}/release"): _SUBMIT,
+    ("POST", f"{API}/requests/{{id}}/cancel"): _SUBMIT,
+    ("GET", f"{API}/requests/{{id}}/why"): _LIST,
+    ("GET", f"{API}/events"): _LIST,
+    ("GET", f"{API}/snapshot"): Permission(Role.OPERATOR, cost=200),
+    ("POST", f"{API}/plan"): Permission(Role.VIEWER, cost=500),
+    ("GET", f"{API}/tokens"): _ADMIN,
+    ("POST", f"{API}/tokens"): _ADMIN,
+    ("GET", f"{API}/tokens/{{id}}"): _ADMIN,
+    ("DELETE", f"{API}/tokens/{{id}}"): _ADMIN,
+    ("GET", f"{API}/audit"): _ADMIN,
+}
+
+
+def permission_for(method: str, path: str) -> Permission | None:
+    """The permission of a route by its template; None denies."""
+    return PERMISSIONS.get((method, path))

@@ -1,0 +1,138 @@
+"""Policies: a subject's place in a pool."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path
+from starlette.responses import Response
+
+from cede.engine import edits
+from cede.model.errors import NotFound
+from cede.model.subject import Subject
+from cede.server.api import examples
+from cede.server.api.bodies import ComponentType, PolicyIn, PolicyPatch
+from cede.server.api.context import Call, ThisCall, answer, nothing
+from cede.server.api.lists import REFERENCE, Component, Cursor, Limit, PoolFilter
+from cede.server.api.openapi import ok
+from cede.server.api.permissions import API
+from cede.server.api.resolve import policy_in, pool_in
+from cede.server.api.route import CedeRoute
+from cede.server.api.schemas import PolicyOut, PolicyPage
+from cede.server.api.views import Json, policy_out
+from cede.server.ids import new_id
+from cede.server.writer import Tx
+from cede.store import PolicyView
+
+router = APIRouter(prefix=API, tags=["policies"], route_class=CedeRoute)
+
+PolicyRef = Annotated[str, Path(**REFERENCE, description="Its id, or the start of it.")]
+
+
+@router.get("/policies", responses={200: ok(PolicyPage, examples.page(examples.POLICY))})
+async def list_policies(
+    call: ThisCall,
+    limit: Limit,
+    pool: PoolFilter = None,
+    component: Component = None,
+    component_type: ComponentType | None = None,
+    cursor: Cursor = None,
+) -> Response:
+    """Policies that the token may see, in the order in which they were attached."""
+    context = call.context
+    pool_id = None
+    if pool is not None:
+        pool_id = (await context.read(context.store.get_pool, pool)).pool.id
+    page = await context.read(
+        context.store.list_policies,
+        pool_id=pool_id,
+        component=component,
+        component_type=component_type,
+        subjects=call.caller.bound,
+        cursor=cursor,
+        limit=limit,
+    )
+    return answer({"items": [policy_out(view) for view in page.items], "next": page.next})
+
+
+@router.post(
+    "/policies", status_code=201, responses={201: ok(PolicyOut, examples.POLICY, "Attached")}
+)
+async def attach_policy(body: PolicyIn, call: ThisCall) -> Response:
+    """Give a subject its place in a pool."""
+    actor = call.caller.name
+    subject = Subject.of(body.component, body.component_type)
+
+    def command(tx: Tx) -> Json:
+        pool = pool_in(tx.state, body.pool)
+        policy = edits.attach_policy(
+            tx.state,
+            id=new_id(),
+            pool_id=pool.id,
+            subject=subject,
+            priority=body.priority,
+            reserved=body.reserved,
+            limit=body.limit,
+            name=body.name,
+            created=tx.wall,
+        )
+        tx.audit(actor, "policy.attach", policy.id, body.model_dump(exclude_defaults=True))
+        return policy_out(PolicyView(policy, pool.name, {}))
+
+    made = await call.context.execute(command, idempotency=await call.idempotency())
+    return answer(made, 201)
+
+
+@router.get("/policies/{policy}", responses={200: ok(PolicyOut, examples.POLICY)})
+async def get_policy(policy: PolicyRef, call: ThisCall) -> Response:
+    """One policy, by id or the start of it."""
+    return answer(policy_out(await _visible(call, policy)))
+
+
+@router.patch("/policies/{policy}", responses={200: ok(PolicyOut, examples.POLICY)})
+async def update_policy(policy: PolicyRef, body: PolicyPatch, call: ThisCall) -> Response:
+    """Change priority, reserved or limit; an amounts map that is given replaces the old one."""
+    actor = call.caller.name
+
+    def command(tx: Tx) -> str:
+        found = policy_in(tx.state, policy)
+        edits.update_policy(
+            tx.state,
+            found.id,
+            priority=body.priority,
+            reserved=body.reserved,
+            limit=body.limit,
+        )
+        tx.audit(actor, "policy.update", found.id, body.model_dump(exclude_none=True))
+        return found.id
+
+    policy_id = await call.context.execute(command)
+    return answer(policy_out(await _visible(call, policy_id)))
+
+
+@router.delete("/policies/{policy}", status_code=204, responses={204: {"description": "Gone"}})
+async def detach_policy(policy: PolicyRef, call: ThisCall) -> Response:
+    """Take a subject's place in a pool away; what it holds there must have ended."""
+    actor = call.caller.name
+
+    def command(tx: Tx) -> None:
+        found = policy_in(tx.state, policy)
+        edits.detach_policy(tx.state, found.id)
+        detail = {"pool_id": found.pool_id, "subject": str(found.subject)}
+        tx.audit(actor, "policy.detach", found.id, detail)
+
+    await call.context.execute(command)
+    return nothing()
+
+
+async def _visible(call: Call, ref: str) -> PolicyView:
+    """A bound token finds its own policies only; an ambiguous start must not name foreign ones."""
+    store = call.context.store
+    bound = call.caller.bound
+    if bound is None:
+        return await call.context.read(store.get_policy, ref)
+    mine = await call.context.read(store.list_policies, subjects=bound, limit=500)
+    found = [view for view in mine.items if view.policy.id.startswith(ref)]
+    if len(found) != 1:
+        raise NotFound("policy", ref)
+    return found[0]

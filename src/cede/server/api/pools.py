@@ -1,0 +1,115 @@
+"""Pools: capacity by name, and what is in it."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from fastapi import APIRouter
+from starlette.responses import Response
+
+from cede.engine import edits
+from cede.server.api import examples
+from cede.server.api.bodies import PoolIn, PoolPatch
+from cede.server.api.context import ThisCall, answer, nothing
+from cede.server.api.lists import Cursor, Explain, Limit, PoolRef, list_requests
+from cede.server.api.openapi import ok
+from cede.server.api.permissions import API
+from cede.server.api.resolve import pool_in
+from cede.server.api.route import CedeRoute
+from cede.server.api.schemas import PoolOut, PoolPage, RequestPage
+from cede.server.api.views import Json, pool_out
+from cede.server.ids import new_id
+from cede.server.writer import Tx
+from cede.store import PoolView
+from cede.store.filters import RequestFilter
+
+router = APIRouter(prefix=API, tags=["pools"], route_class=CedeRoute)
+
+
+@router.get("/pools", responses={200: ok(PoolPage, examples.page(examples.POOL))})
+async def list_pools(call: ThisCall, limit: Limit, cursor: Cursor = None) -> Response:
+    """Every pool, by name, with what is occupied and free."""
+    store = call.context.store
+    page = await call.context.read(store.list_pools, cursor=cursor, limit=limit)
+    return answer({"items": [pool_out(view) for view in page.items], "next": page.next})
+
+
+@router.post("/pools", status_code=201, responses={201: ok(PoolOut, examples.POOL, "Created")})
+async def create_pool(body: PoolIn, call: ThisCall) -> Response:
+    """Make a pool."""
+    actor = call.caller.name
+
+    def command(tx: Tx) -> Json:
+        pool = edits.create_pool(
+            tx.state,
+            id=new_id(),
+            name=body.name,
+            capacity=body.capacity,
+            preset=body.preset,
+            settings=body.settings,
+            description=body.description,
+            created=tx.wall,
+        )
+        tx.audit(actor, "pool.create", pool.id, body.model_dump(exclude_defaults=True))
+        return pool_out(PoolView(pool, {}, {}, 0, 0))
+
+    made = await call.context.execute(command, idempotency=await call.idempotency())
+    return answer(made, 201)
+
+
+@router.get("/pools/{pool}", responses={200: ok(PoolOut, examples.POOL)})
+async def get_pool(pool: PoolRef, call: ThisCall) -> Response:
+    """One pool, by name, id or the start of its id."""
+    return answer(pool_out(await call.context.read(call.context.store.get_pool, pool)))
+
+
+@router.patch("/pools/{pool}", responses={200: ok(PoolOut, examples.POOL)})
+async def update_pool(pool: PoolRef, body: PoolPatch, call: ThisCall) -> Response:
+    """Change capacity (merged; 0 removes a key), settings or description. Running work stays."""
+    actor = call.caller.name
+
+    def command(tx: Tx) -> str:
+        found = pool_in(tx.state, pool)
+        edits.update_pool(
+            tx.state,
+            found.id,
+            capacity=body.capacity,
+            settings=body.settings,
+            description=body.description,
+        )
+        tx.audit(actor, "pool.update", found.id, body.model_dump(exclude_none=True))
+        return found.id
+
+    pool_id = await call.context.execute(command)
+    return answer(pool_out(await call.context.read(call.context.store.get_pool, pool_id)))
+
+
+@router.delete("/pools/{pool}", status_code=204, responses={204: {"description": "Gone"}})
+async def delete_pool(pool: PoolRef, call: ThisCall) -> Response:
+    """Remove a pool that nothing holds."""
+    actor = call.caller.name
+
+    def command(tx: Tx) -> None:
+        found = pool_in(tx.state, pool)
+        edits.delete_pool(tx.state, found.id)
+        tx.audit(actor, "pool.delete", found.id, {"name": found.name})
+
+    await call.context.execute(command)
+    return nothing()
+
+
+@router.get(
+    "/pools/{pool}/requests", responses={200: ok(RequestPage, examples.page(examples.REQUEST))}
+)
+async def pool_requests(
+    pool: PoolRef,
+    call: ThisCall,
+    limit: Limit,
+    view: Literal["queued", "active", "all"] = "all",
+    cursor: Cursor = None,
+    explain: Explain = False,
+) -> Response:
+    """Requests of one pool: those that wait for it, those that hold in it, or all."""
+    found = await call.context.read(call.context.store.get_pool, pool)
+    wanted = RequestFilter(subjects=call.caller.bound, pool_id=found.pool.id, view=view)
+    return answer(await list_requests(call, wanted, cursor, limit, explain))

@@ -1,0 +1,292 @@
+"""Requests: asked for one by one or in bulk, kept alive, given back, taken back."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Query
+from starlette.requests import Request as HttpRequest
+from starlette.responses import Response
+
+from cede.engine import commands
+from cede.engine import explain as engine_explain
+from cede.engine.state import State
+from cede.model import bounds
+from cede.model.errors import Conflict, NotFound
+from cede.model.lifecycle import RequestStatus
+from cede.server.api import examples, redact
+from cede.server.api.bodies import BulkIn, ComponentType, ReleaseIn, RenewIn, RequestIn
+from cede.server.api.context import Call, ThisCall, answer, nothing
+from cede.server.api.errors import Problem
+from cede.server.api.lists import (
+    REFERENCE,
+    Component,
+    Cursor,
+    Explain,
+    Limit,
+    PoolFilter,
+    list_requests,
+    show,
+)
+from cede.server.api.openapi import ok
+from cede.server.api.permissions import API
+from cede.server.api.route import LABEL_FILTERS, LABEL_PREFIX, CedeRoute
+from cede.server.api.schemas import Anything, BulkOut, RequestOut, RequestPage
+from cede.server.api.submitting import submit_all
+from cede.server.api.views import Json, live_request_out
+from cede.server.writer import Tx
+from cede.store import RequestView
+from cede.store.filters import RequestFilter
+
+router = APIRouter(prefix=API, tags=["requests"], route_class=CedeRoute)
+
+RequestRef = Annotated[str, Path(**REFERENCE, description="Its id, or the start of it.")]
+Statuses = Annotated[
+    list[RequestStatus] | None, Query(max_length=20, description="One or several.")
+]
+
+_ID_LENGTH = 36
+_LABEL_PARAMETER = {
+    "name": "label.NAME",
+    "in": "query",
+    "required": False,
+    "description": "Only requests whose label NAME has this value; several must all match.",
+    "schema": {"type": "string", "maxLength": bounds.LABEL_LENGTH_MAX},
+}
+_RELEASED = {RequestStatus.RELEASED: "done", RequestStatus.FAILED: "failed"}
+
+
+@router.get(
+    "/requests",
+    responses={200: ok(RequestPage, examples.page(examples.REQUEST))},
+    openapi_extra={LABEL_FILTERS: True, "parameters": [_LABEL_PARAMETER]},
+)
+async def list_all(
+    request: HttpRequest,
+    call: ThisCall,
+    limit: Limit,
+    status: Statuses = None,
+    pool: PoolFilter = None,
+    component: Component = None,
+    component_type: ComponentType | None = None,
+    preemptible: bool | None = None,
+    cursor: Cursor = None,
+    explain: Explain = False,
+) -> Response:
+    """Requests that the token may see, newest first, narrowed by the filters that are given."""
+    pool_id = None
+    if pool is not None:
+        pool_id = (await call.context.read(call.context.store.get_pool, pool)).pool.id
+    wanted = RequestFilter(
+        subjects=call.caller.bound,
+        status=tuple(sorted({each.value for each in status or ()})),
+        pool_id=pool_id,
+        component=component,
+        component_type=component_type,
+        preemptible=preemptible,
+        labels=_labels(request),
+    )
+    return answer(await list_requests(call, wanted, cursor, limit, explain))
+
+
+@router.post(
+    "/requests", status_code=201, responses={201: ok(RequestOut, examples.GRANTED, "Submitted")}
+)
+async def submit(body: RequestIn, call: ThisCall) -> Response:
+    """Ask for compute. The answer is the request after the next decision: queued, allocated, or
+    rejected with every pool's reason; or untracked, where the requester has no policy at all."""
+    outcome = (await submit_all(call, [body], alone=True))[0]
+    return answer(outcome["request"], outcome["status"])
+
+
+@router.post(
+    "/requests/bulk",
+    responses={
+        200: ok(BulkOut, {"items": [{"status": 201, "request": examples.GRANTED}]}, "Each alone")
+    },
+)
+async def submit_bulk(body: BulkIn, call: ThisCall) -> Response:
+    """Ask for many at once, in one transaction. Each succeeds or fails alone, in its own place."""
+    extra = len(body.requests) // 10
+    call.context.limiter.spend("all:" + call.caller.token.id, extra, call.context.monotonic())
+    return answer({"items": await submit_all(call, body.requests)})
+
+
+@router.get("/requests/{id}", responses={200: ok(RequestOut, examples.REQUEST)})
+async def get_request(id: RequestRef, call: ThisCall) -> Response:
+    """One request; if it waits, with the reason as of now."""
+    view = await _find(call, id)
+    return answer((await show(call, [view], explain=True))[0])
+
+
+@router.delete(
+    "/requests/{id}",
+    status_code=204,
+    responses={
+        204: {"description": "Gone"},
+        202: ok(RequestOut, examples.GRANTED, "It holds units, and was asked to stop first"),
+    },
+)
+async def delete_request(id: RequestRef, call: ThisCall) -> Response:
+    """Drop a request. One that waits is cancelled first; one that holds is asked to stop first."""
+    view = await _find(call, id)
+    request_id, caller = view.request.id, call.caller
+
+    def command(tx: Tx) -> bool:
+        tx.audit(caller.name, "request.delete", request_id, {"subject": str(view.request.subject)})
+        if request_id not in tx.state.requests:
+            tx.delete_request(request_id)
+            return True
+        return commands.cancel(tx.state, request_id, tx.now, actor=caller.name).ended
+
+    if not await call.context.execute(command):
+        return answer((await show(call, [await _find(call, request_id)], explain=False))[0], 202)
+    if not view.request.ended:
+        # What waited has ended with the transaction above; only what has ended can be removed.
+        await call.context.execute(lambda tx: tx.delete_request(request_id))
+    return nothing()
+
+
+@router.post("/requests/{id}/renew", responses={200: ok(RequestOut, examples.GRANTED)})
+async def renew(id: RequestRef, call: ThisCall, body: RenewIn | None = None) -> Response:
+    """Extend the lease of a waiter or a holder. The answer is the request as it is: a holder that
+    reads `preempting` must stop, and has been told by this."""
+    given = body or RenewIn(attempt=None, running=None)
+
+    def command(tx: Tx, request_id: str) -> None:
+        commands.renew(tx.state, request_id, tx.now, attempt=given.attempt, running=given.running)
+
+    # Renewing twice is renewing once, so nothing is remembered under a key.
+    found = await _act(call, id, command, remember=False)
+    if not isinstance(found, RequestView):
+        return answer(found)
+    _check_fence(found, given.attempt)
+    return answer((await show(call, [found], explain=False))[0])
+
+
+@router.post("/requests/{id}/release", responses={200: ok(RequestOut, examples.GRANTED)})
+async def release(id: RequestRef, call: ThisCall, body: ReleaseIn | None = None) -> Response:
+    """Give the units back: the work is done, has failed, or has stopped because it was asked to."""
+    given = body or ReleaseIn()
+
+    def command(tx: Tx, request_id: str) -> None:
+        commands.release(
+            tx.state,
+            request_id,
+            tx.now,
+            outcome=given.outcome,
+            attempt=given.attempt,
+            exit_code=given.exit_code,
+        )
+
+    found = await _act(call, id, command)
+    if not isinstance(found, RequestView):
+        return answer(found)
+    _check_fence(found, given.attempt)
+    if _RELEASED.get(found.request.status) != given.outcome:
+        raise _ended(found)
+    return answer((await show(call, [found], explain=False))[0])
+
+
+@router.post("/requests/{id}/cancel", responses={200: ok(RequestOut, examples.REQUEST)})
+async def cancel(id: RequestRef, call: ThisCall) -> Response:
+    """End a waiter at once; ask a holder to stop, after which it is cancelled."""
+    caller = call.caller
+
+    def command(tx: Tx, request_id: str) -> None:
+        commands.cancel(tx.state, request_id, tx.now, actor=caller.name)
+        if caller.bound is None:
+            tx.audit(caller.name, "request.cancel", request_id, {})
+
+    found = await _act(call, id, command)
+    if not isinstance(found, RequestView):
+        return answer(found)
+    if found.request.status is not RequestStatus.CANCELLED:
+        raise _ended(found)
+    return answer((await show(call, [found], explain=False))[0])
+
+
+@router.get("/requests/{id}/why", responses={200: ok(Anything, examples.WHY)})
+async def why(id: RequestRef, call: ThisCall) -> Response:
+    """Why a request waits, what blocks it, and what would change the answer; computed now."""
+    request_id = (await _find(call, id)).request.id
+    caller = call.caller
+
+    def read(state: State, now: int) -> Json | None:
+        if request_id not in state.requests:
+            return None
+        story = engine_explain.why(state, request_id, now)
+        if caller.bound is None:
+            return story
+        known = (state.requests.get(each) for each in set(redact.ids_in(story)))
+        seen = {each.id for each in known if each is not None and caller.sees(each.subject)}
+        cleaned: Json = redact.clean(story, seen)
+        return cleaned
+
+    found = await call.context.query(read)
+    if found is None:
+        shown = (await show(call, [await _find(call, request_id)], explain=False))[0]
+        found = {name: shown[name] for name in ("status", "attempt", "preempted_count", "reason")}
+        return answer({"request": request_id} | found)
+    return answer(found)
+
+
+async def _find(call: Call, ref: str) -> RequestView:
+    """A request that the caller may see; anybody else's does not exist for it."""
+    store = call.context.store
+    return await call.context.read(store.get_request, ref, subjects=call.caller.bound)
+
+
+async def _act(call: Call, ref: str, act: Any, *, remember: bool = True) -> Json | RequestView:
+    """Do something to a live request and answer it; one that has ended is given back as it is."""
+    caller = call.caller
+    idempotency = await call.idempotency()
+    request_id = ref if len(ref) == _ID_LENGTH else (await _find(call, ref)).request.id
+
+    def command(tx: Tx) -> str:
+        request = tx.state.requests.get(request_id)
+        if request is None or not caller.sees(request.subject):
+            raise NotFound("request", ref)
+        act(tx, request_id)
+        return request_id
+
+    try:
+        shown: Json = await call.context.execute(
+            command,
+            idempotency=idempotency if remember else None,
+            answer=lambda found, tx: live_request_out(tx.state, found),
+        )
+    except NotFound:
+        return await _find(call, request_id)
+    if caller.bound is not None:
+        redact.request(shown)
+    return shown
+
+
+def _check_fence(view: RequestView, attempt: int | None) -> None:
+    if attempt is not None and attempt != view.request.attempt:
+        raise Conflict(
+            "stale_fence", f"attempt {attempt} is over; the request ended at {view.request.attempt}"
+        )
+
+
+def _ended(view: RequestView) -> Conflict:
+    request = view.request
+    return Conflict("already_ended", f"request {request.id} has already ended: {request.status}")
+
+
+def _labels(request: HttpRequest) -> dict[str, str]:
+    labels = {
+        name.removeprefix(LABEL_PREFIX): value
+        for name, value in request.query_params.items()
+        if name.startswith(LABEL_PREFIX)
+    }
+    if len(labels) > bounds.LABELS_MAX:
+        detail = f"at most {bounds.LABELS_MAX} labels, not {len(labels)}"
+        raise Problem(422, "invalid", detail, field=LABEL_PREFIX)
+    for name, value in labels.items():
+        if "\0" in name + value or max(len(name), len(value)) > bounds.LABEL_LENGTH_MAX:
+            most = bounds.LABEL_LENGTH_MAX
+            detail = f"names and values of labels have at most {most} characters and no NUL"
+            raise Problem(422, "invalid", detail, field=LABEL_PREFIX)
+    return labels

@@ -1,0 +1,90 @@
+"""Submitting one request or many: one command, one transaction, one answer for each.
+
+An item of a bulk call that is refused is undone by itself; its neighbours stand.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from cede.engine import commands
+from cede.engine.commands import Submission, Untracked
+from cede.model.errors import CedeError
+from cede.server.api import redact
+from cede.server.api.bodies import RequestIn
+from cede.server.api.context import Call
+from cede.server.api.errors import Problem, problem_of
+from cede.server.api.resolve import pool_in
+from cede.server.api.submission import parse_item, submission_of
+from cede.server.api.views import Json, live_request_out, untracked_out
+from cede.server.writer import Tx
+
+# What has been read of one item: a submission and the pool it names, or why it is refused.
+Item = tuple[Submission, str | None] | Problem
+# What became of it: an id to show after the pass, or the answer itself.
+Outcome = str | Json
+
+
+async def submit_all(call: Call, bodies: list[Any], *, alone: bool = False) -> list[Json]:
+    """The answer of each: `{status, request}` or `{status, error}`.
+
+    A request that is sent `alone` is refused by raising, so that nothing is remembered of it.
+    """
+    items = [_read(call, body) for body in bodies]
+    if alone and isinstance(items[0], Problem):
+        raise items[0]
+
+    def command(tx: Tx) -> list[Outcome]:
+        return [_submit(tx, item, alone) for item in items]
+
+    def shown(outcomes: list[Outcome], tx: Tx) -> list[Json]:
+        return [_show(outcome, tx) for outcome in outcomes]
+
+    answers: list[Json] = await call.context.execute(
+        command, idempotency=await call.idempotency(), answer=shown
+    )
+    if call.caller.bound is not None:
+        for each in answers:
+            if "request" in each:
+                redact.request(each["request"])
+    return answers
+
+
+def _read(call: Call, body: Any) -> Item:
+    parsed = body if isinstance(body, RequestIn) else parse_item(body)
+    if isinstance(parsed, Problem):
+        return parsed
+    try:
+        return submission_of(parsed, call.caller, call.context.config.unpooled), parsed.pool
+    except (CedeError, Problem) as error:
+        return problem_of(error)
+
+
+def _submit(tx: Tx, item: Item, alone: bool) -> Outcome:
+    if isinstance(item, Problem):
+        return _refused(item)
+    submission, pool = item
+    mark = tx.state.mark()
+    try:
+        pool_id = None if pool is None else pool_in(tx.state, pool).id
+        submission = replace(submission, pool_id=pool_id, created=tx.wall)
+        made = commands.submit(tx.state, submission, tx.now)
+    except CedeError as error:
+        if alone:
+            raise
+        tx.state.undo(mark)
+        return _refused(problem_of(error))
+    if isinstance(made, Untracked):
+        return {"status": 200, "request": untracked_out(submission, made.reason)}
+    return made.id
+
+
+def _show(outcome: Outcome, tx: Tx) -> Json:
+    if isinstance(outcome, str):
+        return {"status": 201, "request": live_request_out(tx.state, outcome)}
+    return outcome
+
+
+def _refused(problem: Problem) -> Json:
+    return {"status": problem.status, "error": problem.to_dict()}

@@ -1,0 +1,90 @@
+"""The server about itself: who am I, is it well, which version, how busy; and the page."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.resources import files
+
+from fastapi import APIRouter
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+
+from cede import __version__
+from cede.server.api import examples, metrics, openapi
+from cede.server.api.context import ThisCall, answer
+from cede.server.api.errors import unavailable
+from cede.server.api.openapi import ok
+from cede.server.api.permissions import API
+from cede.server.api.route import CedeRoute
+from cede.server.api.schemas import Anything, HealthOut, VersionOut, WhoamiOut
+
+router = APIRouter(tags=["system"], route_class=CedeRoute)
+
+_TEXT = {"text/plain": {"schema": {"type": "string"}, "example": 'cede_grants_total{pool="a"} 7'}}
+
+
+@router.get("/healthz", responses={200: ok(HealthOut, {"status": "ok", "writer": True})})
+async def healthz(call: ThisCall) -> Response:
+    """Whether this server takes commands. Needs no token and tells nothing else."""
+    if not call.context.writer.alive:
+        raise unavailable("not_writing", "this server takes no commands")
+    return answer({"status": "ok", "writer": True})
+
+
+@router.get(
+    "/version",
+    responses={200: ok(VersionOut, {"name": "cede", "version": __version__, "api": "v1"})},
+)
+async def version() -> Response:
+    """Which version this is. Needs no token."""
+    return answer({"name": "cede", "version": __version__, "api": "v1"})
+
+
+@router.get(f"{API}/whoami", responses={200: ok(WhoamiOut, examples.WHOAMI)})
+async def whoami(call: ThisCall) -> Response:
+    """What the server knows about the token of this call."""
+    token = call.caller.token
+    return answer(
+        {
+            "id": token.id,
+            "name": token.name,
+            "role": str(token.role),
+            "subjects": [str(subject) for subject in token.subjects],
+            "expires_at": token.expires_at_wall,
+        }
+    )
+
+
+@router.get("/metrics", responses={200: {"description": "Prometheus text", "content": _TEXT}})
+async def get_metrics(call: ThisCall) -> Response:
+    """Numbers for Prometheus. They name every policy, so a token bound to subjects may not."""
+    content = await run_in_threadpool(call.context.metrics.render)
+    return Response(content, headers={"Content-Type": metrics.CONTENT_TYPE})
+
+
+@router.get(f"{API}/openapi.json", responses={200: ok(Anything, {"openapi": "3.1.0"})})
+async def get_openapi(request: Request) -> Response:
+    """This document."""
+    return answer(openapi.document(request.app))
+
+
+@router.get("/", include_in_schema=False)
+async def page() -> Response:
+    """Static HTML: it holds no data, asks for a token and reads the API with it."""
+    return Response(_asset("index.html"), media_type="text/html")
+
+
+@router.get("/page.js", include_in_schema=False)
+async def page_script() -> Response:
+    return Response(_asset("page.js"), media_type="text/javascript")
+
+
+@router.get("/page.css", include_in_schema=False)
+async def page_style() -> Response:
+    return Response(_asset("page.css"), media_type="text/css")
+
+
+@cache
+def _asset(name: str) -> bytes:
+    return (files("cede.server.api") / "page" / name).read_bytes()

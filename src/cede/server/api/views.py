@@ -1,0 +1,192 @@
+"""From the model's values to the JSON that callers see; by hand, for every answer passes here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import fields
+from typing import Any
+
+from cede.engine.commands import Submission
+from cede.engine.state import Event, State
+from cede.model.allocation import Allocation, allocation_id
+from cede.model.amounts import Amounts
+from cede.model.policy import Policy
+from cede.model.reason import Reason
+from cede.model.request import Request, Retry
+from cede.model.settings import Settings, seconds
+from cede.model.token import Token
+from cede.store import AuditEntry, PolicyView, PoolView
+
+Json = dict[str, Any]
+# From a pool's id to its name. A pool that is gone is shown by its id.
+Naming = Callable[[str], str]
+
+_SETTINGS = tuple(each.name for each in fields(Settings))
+
+
+def pool_out(view: PoolView) -> Json:
+    pool = view.pool
+    return {
+        "id": pool.id,
+        "name": pool.name,
+        "description": pool.description,
+        "preset": pool.preset,
+        "capacity": dict(pool.capacity),
+        "occupied": _over(pool.capacity, view.occupied),
+        "free": {
+            key: max(0, most - view.occupied.get(key, 0)) for key, most in pool.capacity.items()
+        },
+        "earmarked": dict(view.earmarked),
+        "queued": view.queued,
+        "active": view.active,
+        "settings": {name: pool.settings.shown(name) for name in _SETTINGS},
+        "created": pool.created,
+    }
+
+
+def policy_out(view: PolicyView) -> Json:
+    policy = view.policy
+    return {
+        "id": policy.id,
+        "name": policy.name,
+        "pool": view.pool_name,
+        "pool_id": policy.pool_id,
+        "component": policy.subject.name,
+        "component_type": policy.subject.type,
+        "priority": policy.priority,
+        "reserved": dict(policy.reserved),
+        "limit": dict(policy.limit),
+        "occupied": dict(view.occupied),
+        "borrowed": _borrowed(policy, view.occupied),
+        "created": policy.created,
+    }
+
+
+def request_out(request: Request, allocation: Allocation | None, name: Naming) -> Json:
+    """A request with its attempt's allocation; `pool` is where it holds, else what it names."""
+    if allocation is not None and allocation.attempt != request.attempt:
+        allocation = None
+    live = allocation if allocation is not None and allocation.live else None
+    pool_id = live.pool_id if live is not None else request.pool_id
+    return {
+        "id": request.id,
+        "component": request.subject.name,
+        "component_type": request.subject.type,
+        "status": request.status.value,
+        "tracked": True,
+        "pool": None if pool_id is None else name(pool_id),
+        "resources": dict(request.amounts),
+        "preemptible": request.preemptible,
+        "attempt": request.attempt,
+        "preempted_count": request.preempted_count,
+        "retry": retry_out(request.retry),
+        "walltime": seconds(request.walltime),
+        "lease": seconds(request.lease),
+        "on_silence": request.on_silence.value,
+        "labels": dict(request.labels),
+        "owner": request.owner,
+        "created": request.created,
+        "submitted_at": seconds(request.submitted_at),
+        "reason": None if request.reason is None else request.reason.to_public(),
+        "earmark": None if request.earmark is None else {"pool": name(request.earmark.pool_id)},
+        "allocation": None if allocation is None else allocation_out(allocation, name),
+        "index": request.index,
+    }
+
+
+def live_request_out(state: State, request_id: str) -> Json:
+    """A request as the transaction in the making leaves it, also if it ends with it."""
+    request = state.requests[request_id]
+    allocation = state.allocation_of(request_id)
+    if allocation is None:
+        allocation = state.allocations.get(allocation_id(request_id, request.attempt))
+    return request_out(request, allocation, lambda pool_id: state.pools[pool_id].name)
+
+
+def untracked_out(submission: Submission, reason: Reason) -> Json:
+    """The answer to a step that nothing counts: there is no request, so there is no id."""
+    request = Request(
+        id="",
+        subject=submission.subject,
+        amounts=submission.amounts,
+        submitted_at=0,
+        index=0,
+        preemptible=submission.preemptible,
+        retry=submission.retry,
+        walltime=submission.walltime,
+        lease=submission.lease,
+        on_silence=submission.on_silence,
+        labels=submission.labels,
+        owner=submission.owner,
+        created=submission.created,
+        reason=reason,
+    )
+    untracked = {"id": None, "status": "untracked", "tracked": False}
+    return request_out(request, None, str) | untracked
+
+
+def allocation_out(allocation: Allocation, name: Naming) -> Json:
+    return {
+        "id": allocation.id,
+        "state": allocation.state.value,
+        "pool": name(allocation.pool_id),
+        "attempt": allocation.attempt,
+        "allocated_at": seconds(allocation.allocated_at),
+        "deadline": seconds(allocation.deadline),
+    }
+
+
+def retry_out(retry: Retry) -> Json:
+    return {
+        "max_retries": retry.max_retries,
+        "delay": seconds(retry.delay),
+        "backoff": retry.backoff,
+        "preemptions": retry.preemptions.value,
+    }
+
+
+def event_out(event: Event) -> Json:
+    return {
+        "index": event.index,
+        "at": seconds(event.at),
+        "kind": event.kind,
+        "request_id": event.request_id,
+        "pool_id": event.pool_id,
+        "data": event.data,
+    }
+
+
+def token_out(token: Token) -> Json:
+    """Everything about a token but its secret, which nobody has, and its hash."""
+    return {
+        "id": token.id,
+        "name": token.name,
+        "role": str(token.role),
+        "subjects": [str(subject) for subject in token.subjects],
+        "created": token.created,
+        "expires_at": token.expires_at_wall,
+        "revoked": token.revoked,
+    }
+
+
+def audit_out(entry: AuditEntry) -> Json:
+    return {
+        "number": entry.number,
+        "created": entry.note.created,
+        "actor": entry.note.actor,
+        "action": entry.note.action,
+        "target": entry.note.target,
+        "detail": entry.note.detail,
+        "previous": entry.previous,
+        "hash": entry.hash,
+    }
+
+
+def _over(capacity: Amounts, occupied: Amounts) -> Json:
+    """What is occupied of every key the pool has, zeros included, and of keys it has no more."""
+    return {key: occupied.get(key, 0) for key in {**capacity, **occupied}}
+
+
+def _borrowed(policy: Policy, occupied: Amounts) -> Json:
+    above = {key: held - policy.reserved.get(key, 0) for key, held in occupied.items()}
+    return {key: amount for key, amount in above.items() if amount > 0}

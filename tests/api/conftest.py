@@ -1,0 +1,150 @@
+"""A real server on a real port: store, writer, app and uvicorn, with tokens of every role."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+import uvicorn
+from fastapi import FastAPI
+
+from cede.model.subject import Subject
+from cede.model.token import Role, Token
+from cede.server import clock, tokens
+from cede.server.api.app import close_streams, create_app
+from cede.server.config import Config
+from cede.server.ids import new_id
+from cede.server.writer import Writer
+from cede.store import Store
+
+RED, BLUE = Subject("team", "red"), Subject("team", "blue")
+# name: (role, subjects)
+TOKENS: dict[str, tuple[Role, tuple[Subject, ...]]] = {
+    "viewer": (Role.VIEWER, ()),
+    "red-viewer": (Role.VIEWER, (RED,)),
+    "red": (Role.SUBMITTER, (RED,)),
+    "blue": (Role.SUBMITTER, (BLUE,)),
+    "operator": (Role.OPERATOR, ()),
+    "admin": (Role.ADMIN, ()),
+}
+
+
+@dataclass
+class Server:
+    """One running server, and a client for each of its tokens."""
+
+    url: str
+    app: FastAPI
+    store: Store
+    writer: Writer
+    secrets: dict[str, str]
+    clients: dict[str, httpx2.Client] = field(default_factory=dict)
+
+    def __getitem__(self, name: str) -> httpx2.Client:
+        """The client that speaks with the token of this name; `nobody` has none."""
+        if name not in self.clients:
+            headers = {}
+            if name != "nobody":
+                headers["Authorization"] = f"Bearer {self.secrets[name]}"
+            self.clients[name] = httpx2.Client(
+                base_url=self.url, headers=headers, timeout=30, trust_env=False
+            )
+        return self.clients[name]
+
+    def pool(self, name: str = "gpus", gpu: int = 8, **fields: Any) -> dict[str, Any]:
+        body = {"name": name, "capacity": {"gpu": gpu}, **fields}
+        return made(self["admin"].post("/api/v1/pools", json=body))
+
+    def policy(self, team: str, pool: str = "gpus", **fields: Any) -> dict[str, Any]:
+        body = {"pool": pool, "component": team, "component_type": "team", **fields}
+        return made(self["admin"].post("/api/v1/policies", json=body))
+
+    def submit(self, who: str, gpu: int = 1, **fields: Any) -> dict[str, Any]:
+        body = {"resources": {"gpu": gpu}, **fields}
+        return made(self[who].post("/api/v1/requests", json=body))
+
+
+def made(response: httpx2.Response) -> dict[str, Any]:
+    assert response.status_code in (200, 201), response.text
+    answer: dict[str, Any] = response.json()
+    return answer
+
+
+@contextmanager
+def running(url: str) -> Iterator[Server]:
+    store = Store(url)
+    store.migrate()
+    store.take_over()
+    writer = Writer(store, store.load(), on_fatal=lambda error: None)
+    writer.start()
+    secrets = {name: _make_token(writer, name, *kind) for name, kind in TOKENS.items()}
+    app = create_app(store, writer, Config(data=Path(), database=url))
+    server = uvicorn.Server(
+        uvicorn.Config(app, host="127.0.0.1", port=0, log_level="warning", lifespan="off")
+    )
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    port = server.servers[0].sockets[0].getsockname()[1]
+    found = Server(f"http://127.0.0.1:{port}", app, store, writer, secrets)
+    try:
+        yield found
+    finally:
+        for client in found.clients.values():
+            client.close()
+        close_streams(app)
+        server.should_exit = True
+        thread.join(20)
+        writer.stop()
+        store.close()
+    assert not thread.is_alive(), "the server did not stop"
+
+
+def _make_token(writer: Writer, name: str, role: Role, subjects: tuple[Subject, ...]) -> str:
+    secret, digest = tokens.new_token()
+    token = Token(new_id(), name, role, subjects, digest, clock.wall())
+    writer.execute(lambda tx: tx.put_token(token)).result(10)
+    return secret
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    """A fresh server on SQLite."""
+    with running(f"sqlite:///{tmp_path / 'cede.db'}") as found:
+        yield found
+
+
+@pytest.fixture
+def any_server(database_url: str) -> Iterator[Server]:
+    """A fresh server, once on each kind of database."""
+    with running(database_url) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """One server for a whole file, with a pool and policies for red and blue."""
+    with running(f"sqlite:///{tmp_path_factory.mktemp('api') / 'cede.db'}") as found:
+        found.pool("gpus", 8)
+        found.policy("red", reserved={"gpu": 4}, priority=10)
+        found.policy("blue", reserved={"gpu": 4}, priority=10)
+        yield found
+
+
+@pytest.fixture
+def eventually() -> Callable[[Callable[[], bool]], None]:
+    def wait(condition: Callable[[], bool], seconds: float = 10) -> None:
+        deadline = time.monotonic() + seconds
+        while not condition():
+            assert time.monotonic() < deadline, "it did not happen in time"
+            time.sleep(0.02)
+
+    return wait

@@ -1,0 +1,144 @@
+"""C1 and C2: every route of the router, with every role, for one's own and for others' requests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from fastapi.routing import APIRoute
+
+from cede.model.token import Role
+from cede.server.api.permissions import PERMISSIONS
+from cede.server.api.route import CedeRoute
+from tests.api.conftest import TOKENS, Server
+
+OPEN = {"/", "/page.js", "/page.css", "/healthz", "/version"}
+CALLERS = ["nobody", *TOKENS]
+
+
+def routes_of(server: Server) -> list[tuple[str, str]]:
+    """What the router really has; not a list that somebody keeps."""
+    return [
+        (method, route.path)
+        for route in server.app.routes
+        if isinstance(route, APIRoute)
+        for method in sorted(route.methods)
+    ]
+
+
+def test_every_route_is_ours_and_has_exactly_one_permission(shared: Server) -> None:
+    assert all(isinstance(route, CedeRoute) for route in shared.app.routes)
+    found = routes_of(shared)
+    assert len(found) == len(set(found)) > 30
+    assert set(found) == set(PERMISSIONS)
+
+
+def test_only_the_static_page_health_and_version_are_open(shared: Server) -> None:
+    assert {path for (_, path), each in PERMISSIONS.items() if each.role is None} == OPEN
+
+
+def test_a_route_without_a_permission_is_denied(
+    shared: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(PERMISSIONS, ("GET", "/version"))
+    assert shared["admin"].get("/version").status_code == 403
+
+
+def test_nobody_gets_in_without_a_token(shared: Server) -> None:
+    for method, path in routes_of(shared):
+        response = shared["nobody"].request(method, path.replace("{", "").replace("}", ""))
+        if path in OPEN:
+            assert response.status_code == 200, path
+        else:
+            assert response.status_code == 401, (method, path)
+            assert response.headers["www-authenticate"].startswith("Bearer")
+            assert response.json()["type"] == "urn:cede:problem:unauthenticated"
+
+
+BAD_HEADERS = {
+    "not ours": "Bearer abc",
+    "another scheme": "Basic YTpi",
+    "a wrong checksum": "Bearer cede_" + "0" * 49,
+    "no secret": "Bearer",
+    "huge": "Bearer cede_" + "a" * 20_000,
+}
+
+
+@pytest.mark.parametrize("name", BAD_HEADERS)
+def test_bad_authorization_is_401(shared: Server, name: str) -> None:
+    headers = {"Authorization": BAD_HEADERS[name]}
+    response = shared["nobody"].get("/api/v1/pools", headers=headers)
+    assert response.status_code == 401
+    assert "cede_0" not in response.text
+
+
+def test_two_authorizations_are_refused(shared: Server) -> None:
+    given = [("Authorization", f"Bearer {shared.secrets[name]}") for name in ("admin", "red")]
+    assert shared["nobody"].get("/api/v1/pools", headers=given).status_code == 400
+
+
+# Bodies that every role could send; what is denied is denied whatever they say.
+BODIES: dict[tuple[str, str], Any] = {
+    ("POST", "/api/v1/pools"): {"name": "other", "capacity": {"gpu": 1}},
+    ("PATCH", "/api/v1/pools/{pool}"): {"description": "x"},
+    ("POST", "/api/v1/policies"): {"pool": "gpus", "component": "green"},
+    ("PATCH", "/api/v1/policies/{policy}"): {"priority": 10},
+    ("POST", "/api/v1/requests"): {"component": "red", "component_type": "team"},
+    ("POST", "/api/v1/requests/bulk"): {
+        "requests": [{"component": "red", "component_type": "team"}]
+    },
+    ("POST", "/api/v1/plan"): {"pools": []},
+    ("POST", "/api/v1/tokens"): {"name": "t", "role": "viewer"},
+}
+
+
+def expected(caller: str, method: str, path: str, owner: str) -> int:
+    """The matrix in words: what the answer must be; 200 stands for any success."""
+    permission = PERMISSIONS[method, path]
+    role, subjects = TOKENS[caller]
+    assert permission.role is not None
+    if role < permission.role or (permission.whole and subjects):
+        return 403
+    sees = role >= Role.OPERATOR or not subjects or owner in {each.name for each in subjects}
+    if path.startswith(("/api/v1/requests/{id}", "/api/v1/policies/{policy}")) and not sees:
+        return 404
+    if (method, path) == ("POST", "/api/v1/requests") and not sees:
+        return 403
+    return 200
+
+
+@pytest.mark.parametrize("owner", ["red", "blue"])
+@pytest.mark.parametrize("caller", TOKENS)
+def test_every_role_on_every_route(server: Server, caller: str, owner: str) -> None:
+    server.pool("gpus", 8)
+    server.policy("red", reserved={"gpu": 4})
+    server.policy("blue", reserved={"gpu": 4})
+    everything = [each for each in routes_of(server) if PERMISSIONS[each].role is not None]
+    for method, path in everything:
+        if path.endswith("/events"):
+            query = "?after=0"
+        else:
+            query = ""
+        body = BODIES.get((method, path))
+        if body is not None and path == "/api/v1/requests":
+            body = body | {"component": owner}
+        url = _fill(server, path, owner) + query
+        response = server[caller].request(method, url, **({"json": body} if body else {}))
+        wanted = expected(caller, method, path, owner)
+        got = 200 if response.is_success else response.status_code
+        assert got == wanted, (caller, method, url, response.text)
+
+
+def _fill(server: Server, path: str, owner: str) -> str:
+    """A fresh thing of this owner for each call, so that deleting one does not spoil the next."""
+    if "{id}" in path and "requests" in path:
+        path = path.replace("{id}", server.submit(owner, 1)["id"])
+    elif "{id}" in path:
+        body = {"name": "spare", "role": "viewer"}
+        path = path.replace("{id}", server["admin"].post("/api/v1/tokens", json=body).json()["id"])
+    elif "{policy}" in path:
+        pool = server.pool(f"spare-{server.writer.index}", 1)
+        path = path.replace("{policy}", server.policy(owner, pool["name"])["id"])
+    elif path == "/api/v1/pools/{pool}":
+        path = path.replace("{pool}", server.pool(f"spare-{server.writer.index}", 1)["name"])
+    return path.replace("{pool}", "gpus")
