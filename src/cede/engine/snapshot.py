@@ -12,6 +12,7 @@ from cede.engine.presets import PRESETS
 from cede.engine.state import State
 from cede.model.allocation import Allocation
 from cede.model.lifecycle import AllocationState
+from cede.model.reason import Code
 from cede.model.request import OnSilence, Preemptions, Request
 from cede.model.settings import seconds
 
@@ -73,12 +74,18 @@ def _running(state: State, allocation: Allocation) -> dict[str, Any]:
         started_at=seconds(allocation.started_at),
         index=allocation.index,
         state=shown.get(allocation.state, "lost" if allocation.state == "lost" else "running"),
-        **{"for": allocation.taken_for},
-        cancelled=(allocation.leaving and allocation.taken_for is None) or None,
+        # A beneficiary that has ended is not in the snapshot, so nothing may name it.
+        **{"for": allocation.taken_for if allocation.taken_for in state.requests else None},
+        cancelled=_cancelled(request) or None,
         deadline=seconds(allocation.deadline),
         told=allocation.told or None,
         lease_until=seconds(allocation.lease_until),
     )
+
+
+def _cancelled(request: Request) -> bool:
+    """Whether a holder stops because somebody cancelled it, also one that was a victim before."""
+    return request.reason is not None and request.reason.code is Code.CANCELLED
 
 
 def _waiting(state: State, request: Request) -> dict[str, Any]:
@@ -113,8 +120,10 @@ def _common(request: Request) -> dict[str, Any]:
         attempt=request.attempt,
         preempted_count=request.preempted_count or None,
         retries=retry.max_retries - request.retries_used if counted else None,
-        retry_delay=seconds(retry.delay_before(request.retries_used + 1) or None),
-        retry_backoff=retry.backoff if retry.backoff != 1 and retry.delay else None,
+        retry_delay=seconds(retry.delay_before(request.retries_used + 1) or None)
+        if counted
+        else None,
+        retry_backoff=retry.backoff if counted and retry.backoff != 1 and retry.delay else None,
         walltime=seconds(request.walltime),
         lease=seconds(request.lease),
         on_silence=str(request.on_silence) if request.on_silence is not OnSilence.STOP else None,

@@ -68,7 +68,9 @@ def load(data: object) -> State:
             read(path, entry)
     running, requests = _entries(top, "running"), _entries(top, "requests")
     known = {
-        str(entry.get("id")) for _, entry in (*running, *requests) if isinstance(entry, Mapping)
+        str(entry.get("request", entry.get("id")))
+        for _, entry in (*running, *requests)
+        if isinstance(entry, Mapping)
     }
     for position, (path, entry) in enumerate(running):
         reader.running(path, entry, position, known)
@@ -148,7 +150,7 @@ class _Reader:
             index=0,
             allocated_at=allocated_at,
             state=state,
-            started_at=_timed(fields, path, "started_at", allocated_at),
+            started_at=_timed(fields, path, "started_at", None),
             walltime=request.walltime,
             lease_until=_timed(fields, path, "lease_until", None),
             deadline=_timed(fields, path, "deadline", None),
