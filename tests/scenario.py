@@ -1,0 +1,482 @@
+"""Stories in text, told to the real engine.
+
+A line is something that happens and, after `->`, everything that changes by it. A request that
+changes and is not named is a failure, so a story cannot overlook a victim. After every line the
+audit recounts the whole state, every waiter is asked why it waits, and a snapshot is taken, read
+back and compared.
+
+    pool gpus 8 min_run 30s
+      team red  reserved 4 limit 8 priority 10
+    red submits r1..r3 of 2          -> running r1 r2 r3
+    blue submits b1 of 4 fixed       -> stopping r3, earmark b1
+    red submits r5 of 2              -> waiting r5 (earmarked)
+    r3 stops                         -> running b1, waiting r3
+    after 30s
+    edit red limit 4                 -> refused (invalid)
+    at rest
+
+Amounts are `2`, meaning GPUs, or `2 gpu 4000 mcpu`. Leases are `none` unless a line says otherwise;
+holders and waiters with a lease renew it as time passes, until the story says `r1 silent`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from cede.engine import audit, commands, edits
+from cede.engine.decide import decide
+from cede.engine.explain import why
+from cede.engine.snapshot import dump
+from cede.engine.snapshot_reader import load
+from cede.engine.state import Event, State
+from cede.model.errors import CedeError, Conflict, Invalid
+from cede.model.lifecycle import AllocationState
+from cede.model.request import OnSilence, Preemptions, Request, Retry
+from cede.model.settings import seconds
+from cede.model.subject import Subject
+
+SETTINGS = ("precedence", "bypass_max", "withhold_max", "min_run", "reclaim_min_run", "grace")
+# What an operator types: a duration in seconds, with or without its unit.
+NUMBER = re.compile(r"(\d+(?:\.\d+)?)(s?)")
+
+
+def tell(text: str) -> Story:
+    """Run a whole story; the state at its end is in the answer."""
+    story = Story()
+    for number, line in enumerate(text.splitlines(), 1):
+        if line := line.partition("#")[0].strip():
+            story.line(number, line)
+    return story
+
+
+class Untrue(AssertionError):
+    """The engine did something else than the story says."""
+
+
+@dataclass
+class Story:
+    state: State = field(default_factory=State)
+    now: int = 0
+    pool: str = ""
+    ended: dict[str, Request] = field(default_factory=dict)
+    events: list[Event] = field(default_factory=list)
+    silent: set[str] = field(default_factory=set)
+    lines: list[str] = field(default_factory=list)
+
+    # One line ---------------------------------------------------------------------------------
+
+    def line(self, number: int, line: str) -> None:
+        self.lines.append(line)
+        action, _, expected = (part.strip() for part in line.partition("->"))
+        before = self.conditions()
+        mark = self.state.mark()
+        refusal: CedeError | None = None
+        try:
+            actors = self.act(action.split())
+        except CedeError as error:
+            self.state.undo(mark)
+            refusal, actors = error, []
+        self.settle()
+        try:
+            self.check(expected, refusal, before, actors)
+            self.check_always()
+        except Untrue as error:
+            raise Untrue(f"line {number}: {line}\n  {error}\n\n{self.told()}") from None
+
+    def settle(self) -> None:
+        """Passes until nothing more is due at this instant."""
+        for _ in range(100):
+            plan = decide(self.state, self.now)
+            self.remember()
+            if not plan.again:
+                return
+        raise Untrue("a hundred passes at one instant")
+
+    def remember(self) -> None:
+        changes = self.state.drain()
+        self.events += changes.events
+        for rows in (changes.requests.inserted, changes.requests.updated):
+            self.ended.update({each.id: each for each in rows if each.ended})
+
+    # Acting -----------------------------------------------------------------------------------
+
+    def act(self, words: list[str]) -> list[str]:
+        """Do what a line says; whose condition may change by it without being named."""
+        match words:
+            case ["pool", name, *rest]:
+                self.pool = name
+                amounts, options = _options(rest)
+                edits.create_pool(
+                    self.state, id=name, name=name, capacity=amounts, settings=_settings(options)
+                )
+            case ["team", name, "in", pool, *rest]:
+                self.attach(name, pool, rest)
+            case ["team", name, *rest]:
+                self.attach(name, self.pool, rest)
+            case ["detach", name, "in", pool]:
+                edits.detach_policy(self.state, f"{pool}/{name}")
+            case ["delete", "pool", name]:
+                edits.delete_pool(self.state, name)
+            case ["edit", "pool", name, *rest]:
+                self.edit_pool(name, rest)
+            case ["edit", name, "in", pool, *rest]:
+                self.edit_policy(name, pool, rest)
+            case ["edit", name, *rest]:
+                self.edit_policy(name, self.pool, rest)
+            case ["after", duration]:
+                self.advance(_milliseconds(duration))
+            case ["at", "rest"]:
+                self.check_rest()
+            case ["cancel", *names]:
+                for name in names:
+                    commands.cancel(self.state, name, self.now, actor="somebody")
+                return names
+            case [team, "submits", names, "of", *rest]:
+                return self.submit(team, _names(names), rest)
+            case [*names, verb]:
+                for name in names:
+                    self.report(name, verb)
+                return names
+        return []
+
+    def attach(self, name: str, pool: str, words: list[str]) -> None:
+        given = _policy_words(words)
+        edits.attach_policy(
+            self.state, id=f"{pool}/{name}", pool_id=pool, subject=Subject("team", name), **given
+        )
+
+    def edit_pool(self, name: str, words: list[str]) -> None:
+        amounts, options = _options(words)
+        settings = _settings(options)
+        edits.update_pool(
+            self.state, name, capacity=amounts or None, settings=settings if settings else None
+        )
+
+    def edit_policy(self, name: str, pool: str, words: list[str]) -> None:
+        edits.update_policy(self.state, f"{pool}/{name}", **_policy_words(words))
+
+    def submit(self, team: str, names: list[str], words: list[str]) -> list[str]:
+        amounts, options = _options(words)
+        retry = Retry(
+            max_retries=int(options.get("retries", 0)),
+            delay=_milliseconds(options.get("delay", "0")),
+            backoff=int(options.get("backoff", 1)),
+            preemptions=Preemptions.FREE if "free" in options else Preemptions.COUNT,
+        )
+        for name in names:
+            submission = commands.Submission(
+                id=name,
+                subject=Subject("team", team),
+                amounts=amounts,
+                preemptible="fixed" not in options,
+                pool_id=options.get("in"),
+                retry=retry,
+                walltime=_milliseconds(options["walltime"]) if "walltime" in options else None,
+                lease=_milliseconds(options["lease"]) if "lease" in options else None,
+                on_silence=OnSilence.KEEP if "keep" in options else OnSilence.STOP,
+                unpooled="refuse",
+            )
+            commands.submit(self.state, submission, self.now)
+            self.settle()
+        return names
+
+    def report(self, name: str, verb: str) -> None:
+        if verb == "silent":
+            self.silent.add(name)
+        elif verb in ("starts", "renews", "told"):
+            self.silent.discard(name)
+            commands.renew(self.state, name, self.now, running=verb == "starts")
+        else:
+            outcome = {"stops": "stopped", "done": "done", "fails": "failed"}[verb]
+            code = 1 if outcome == "failed" else None
+            commands.release(self.state, name, self.now, outcome=outcome, exit_code=code)
+
+    def advance(self, duration: int) -> None:
+        """Let time pass, stopping at everything that is due and renewing every lease in time."""
+        end = self.now + duration
+        while True:
+            self.renew_all()
+            self.settle()
+            due = self.state.timers.next()
+            leases = [
+                each.lease // 3 for each in self.state.requests.values() if each.lease is not None
+            ]
+            step = min([end, *(self.now + each for each in leases), *([due] if due else [])])
+            if self.now >= end:
+                return
+            self.now = max(step, self.now + 1)
+            self.settle()
+
+    def renew_all(self) -> None:
+        for request in list(self.state.requests.values()):
+            if request.lease is not None and request.id not in self.silent and not request.ended:
+                commands.renew(self.state, request.id, self.now)
+
+    # Checking ---------------------------------------------------------------------------------
+
+    def check(
+        self,
+        expected: str,
+        refusal: CedeError | None,
+        before: dict[str, str],
+        actors: list[str],
+    ) -> None:
+        clauses = [each.strip() for each in expected.split(",")] if expected else []
+        if refusal is not None:
+            if not any(each.startswith("refused") for each in clauses):
+                raise Untrue(f"was refused: {refusal}") from refusal
+            _check_refusal(clauses[0], refusal)
+            return
+        named = set(actors)
+        for clause in clauses:
+            named |= set(self.check_clause(clause))
+        after = self.conditions()
+        for name in sorted(after.keys() | before.keys()):
+            if before.get(name) != after.get(name) and name not in named:
+                raise Untrue(f"{name} was {before.get(name)} and is {after.get(name)}, not named")
+
+    def check_clause(self, clause: str) -> list[str]:
+        match = re.fullmatch(r"([^()]*?)\s*(?:\(([^)]*)\))?", clause)
+        assert match, clause
+        words, detail = match[1].split(), (match[2] or "").split()
+        if words[0] == "refused":
+            raise Untrue("was not refused")
+        if words[0] == "no" and words[1] == "earmark":
+            for name in words[2:]:
+                _same(f"earmark of {name}", self.request(name).earmark, None)
+            return []
+        if words[0] in _FACTS:
+            names = _FACTS[words[0]](self, words[1:])
+            return names if words[0] == "earmark" else []
+        pool = words[words.index("in") + 1] if "in" in words else None
+        names = [
+            name for word in words[1 : words.index("in") if pool else None] for name in _names(word)
+        ]
+        for name in names:
+            _same(name, self.condition(name), words[0])
+            if pool is not None:
+                allocation = self.state.allocation_of(name)
+                _same(f"pool of {name}", allocation and allocation.pool_id, pool)
+            if detail:
+                self.check_reason(name, detail)
+        return names
+
+    def check_reason(self, name: str, detail: list[str]) -> None:
+        request = self.request(name)
+        if request.waiting:
+            reason = why(self.state, name, self.now)["reason"]
+        else:
+            reason = request.reason.to_public() if request.reason else {"code": "none"}
+        _same(f"reason of {name} ({reason.get('text')})", reason["code"], detail[0])
+        if len(detail) > 1:
+            _same(f"key of {name}", reason.get("key"), detail[1])
+
+    def check_always(self) -> None:
+        """What holds after every line of every story."""
+        if broken := audit.check(self.state):
+            raise Untrue("\n  ".join(broken))
+        shown = dump(self.state, self.now)
+        again = ranked(dump(load(shown), self.now))
+        if again != ranked(shown):
+            raise Untrue(f"a snapshot read back differs: {_difference(ranked(shown), again)}")
+        for request in list(self.state.requests.values()):
+            told = why(self.state, request.id, self.now)
+            for reason in (told["reason"], told.get("last_stopped")):
+                if reason and "?" in reason["text"] + reason["fix"]:
+                    raise Untrue(f"{request.id} is told: {reason}")
+        if dump(self.state, self.now) != shown:
+            raise Untrue("asking why changed the state")
+
+    def check_rest(self) -> None:
+        plan = decide(self.state, self.now)
+        if plan.changed or plan.decisions:
+            raise Untrue(f"not at rest: {plan.decisions}")
+        leaving = [each.id for each in self.state.allocations.values() if each.leaving]
+        if leaving:
+            raise Untrue(f"not at rest: {leaving} are stopping")
+
+    # Looking ----------------------------------------------------------------------------------
+
+    def request(self, name: str) -> Request:
+        found = self.state.requests.get(name) or self.ended.get(name)
+        if found is None:
+            raise Untrue(f"there is no {name}")
+        return found
+
+    def conditions(self) -> dict[str, str]:
+        return {name: self.condition(name) for name in (*self.ended, *self.state.requests)}
+
+    def condition(self, name: str) -> str:
+        request = self.request(name)
+        allocation = self.state.allocation_of(name)
+        if allocation is None:
+            return "waiting" if request.waiting else str(request.status)
+        if allocation.state is AllocationState.LOST:
+            return "lost"
+        return "stopping" if allocation.leaving else "running"
+
+    def told(self) -> str:
+        """Everything that happened, for whoever reads a failure."""
+        events = [
+            f"  {seconds(each.at):>6}s {each.kind:15} {each.request_id or '':6} "
+            f"{each.pool_id or '':8} {each.data or ''}"
+            for each in self.events
+        ]
+        return "what happened:\n" + "\n".join(events)
+
+
+def _earmark(story: Story, names: list[str]) -> list[str]:
+    for name in names:
+        if story.request(name).earmark is None:
+            raise Untrue(f"{name} owns no earmark")
+    return names
+
+
+def _rights(expected: int) -> Any:
+    def check(story: Story, names: list[str]) -> list[str]:
+        for name in names:
+            allocation = story.state.allocation_of(name)
+            assert allocation is not None, name
+            books = story.state.books[allocation.pool_id]
+            _same(f"rights of {name}", books.rights(allocation.id), expected)
+        return names
+
+    return check
+
+
+def _number(of: str) -> Any:
+    def check(story: Story, words: list[str]) -> list[str]:
+        _same(f"{of} of {words[0]}", getattr(story.request(words[0]), of), int(words[1]))
+        return []
+
+    return check
+
+
+def _withheld(story: Story, names: list[str]) -> list[str]:
+    held = [request_id for books in story.state.books.values() for request_id in books.withheld]
+    _same("withheld for", sorted(set(held)), sorted(name for name in names if name != "nobody"))
+    return []
+
+
+_FACTS = {
+    "earmark": _earmark,
+    "borrowed": _rights(0),
+    "inside": _rights(1),
+    "attempt": _number("attempt"),
+    "bypassed": _number("bypassed"),
+    "preempted_count": _number("preempted_count"),
+    "withheld": _withheld,
+}
+
+
+def _same(what: str, found: object, expected: object) -> None:
+    if found != expected:
+        raise Untrue(f"{what} is {found}, not {expected}")
+
+
+def ranked(snapshot: dict[str, Any]) -> dict[str, Any]:
+    """A snapshot with indexes as ranks: only their order means something."""
+    earmarks = [each["earmark"] for each in snapshot["requests"] if "earmark" in each]
+    places = sorted(each["index"] for each in (*snapshot["running"], *earmarks))
+
+    def rank(entry: dict[str, Any]) -> dict[str, Any]:
+        return {**entry, "index": places.index(entry["index"])}
+
+    requests = [
+        {**each, "earmark": rank(each["earmark"])} if "earmark" in each else each
+        for each in snapshot["requests"]
+    ]
+    return {
+        **snapshot,
+        "running": [rank(each) for each in snapshot["running"]],
+        "requests": requests,
+    }
+
+
+def _difference(one: Any, other: Any, path: str = "") -> str:
+    if isinstance(one, dict) and isinstance(other, dict):
+        for key in one.keys() | other.keys():
+            if one.get(key) != other.get(key):
+                return _difference(one.get(key), other.get(key), f"{path}.{key}")
+    if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
+        for at, (left, right) in enumerate(zip(one, other, strict=True)):
+            if left != right:
+                return _difference(left, right, f"{path}[{at}]")
+    return f"{path}: {one} became {other}"
+
+
+def _check_refusal(clause: str, refusal: CedeError) -> None:
+    match = re.fullmatch(r"refused(?: \(([^)]*)\))?", clause)
+    if match and match[1]:
+        name = {Invalid: "invalid", Conflict: getattr(refusal, "code", "")}.get(type(refusal))
+        field_name = getattr(refusal, "field", "")
+        wanted = match[1].split()
+        _same("refusal", name or type(refusal).__name__, wanted[0])
+        if len(wanted) > 1 and " ".join(wanted[1:]) not in (field_name, str(refusal)):
+            rest = " ".join(wanted[1:])
+            if rest not in f"{field_name} {refusal}":
+                raise Untrue(f"refused, but not for {rest}: {refusal}")
+
+
+def _names(word: str) -> list[str]:
+    """`r1..r3` and `r1,r2` are several."""
+    if ".." not in word:
+        return [word]
+    first, last = word.split("..")
+    stem = first.rstrip("0123456789")
+    low, high = int(first[len(stem) :]), int(last[len(stem) :])
+    return [f"{stem}{number}" for number in range(low, high + 1)]
+
+
+def _options(words: list[str]) -> tuple[dict[str, int], dict[str, str]]:
+    """Amounts first, then options with their values; `fixed`, `keep` and `free` have none."""
+    amounts, rest = _amounts(words)
+    options: dict[str, str] = {}
+    at = 0
+    while at < len(rest):
+        if rest[at] in ("fixed", "keep", "free"):
+            options[rest[at]] = ""
+            at += 1
+        else:
+            options[rest[at]] = rest[at + 1]
+            at += 2
+    return amounts, options
+
+
+def _amounts(words: list[str]) -> tuple[dict[str, int], list[str]]:
+    known = {"gpu", "mcpu", "memory_mb", "step_run", "licence"}
+    if words and words[0].isdigit() and (len(words) == 1 or words[1] not in known):
+        return {"gpu": int(words[0])}, words[1:]
+    amounts: dict[str, int] = {}
+    while len(words) > 1 and words[0].isdigit() and words[1] in known:
+        amounts[words[1]] = int(words[0])
+        words = words[2:]
+    return amounts, words
+
+
+def _policy_words(words: list[str]) -> dict[str, Any]:
+    given: dict[str, Any] = {}
+    while words:
+        name, words = words[0], words[1:]
+        if name == "priority":
+            given[name], words = int(words[0]), words[1:]
+        else:
+            given[name], words = _amounts(words)
+    return given
+
+
+def _settings(options: dict[str, str]) -> dict[str, Any]:
+    settings: dict[str, Any] = {}
+    for name, value in options.items():
+        assert name in SETTINGS, f"no setting {name}"
+        number = NUMBER.fullmatch(value)
+        settings[name] = (float(number[1]) if number[2] else int(number[1])) if number else value
+    return settings
+
+
+def _milliseconds(word: str) -> int:
+    match = NUMBER.fullmatch(word)
+    assert match, f"{word} is no duration"
+    return int(float(match[1]) * 1000)
