@@ -1,7 +1,8 @@
 """The pass: choose what changes next. Same state and instant, same plan.
 
-The steps go from least to most disruptive, so that a step runs only on what the gentler ones left.
-A pass looks only at pools in which something changed since the last one.
+The steps go from least to most disruptive, so that a step runs only on what the gentler ones left. A
+taking can leave room for somebody else, so the steps are repeated until they change nothing: a pass ends at
+rest. It looks only at pools in which something changed since the last one.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from cede.engine.endings import expire
 from cede.engine.grants import grant_all
 from cede.engine.preempt import preempt_all
 from cede.engine.state import State
+from cede.model import bounds
 from cede.model.plan import Plan
 
 
@@ -19,15 +21,28 @@ def decide(state: State, now: int) -> Plan:
     plan = Plan(now)
     due = state.begin_pass(now)
     plan.changed = expire(state, due)  # 1. what is over by itself
-    pools = sorted(state.dirty, key=lambda pool_id: state.pools[pool_id].name)
-    for pool_id in pools:  # 2. promises that no longer hold
-        plan.changed |= drop_dead(state, state.books[pool_id])
-    grant_all(state, plan, pools)  # 3. grants, in standing order
-    preempt_all(state, plan, pools)  # 4. takings, for whom no pool could grant
-    state.dirty.clear()
-    if let_victims_go(state):  # 5. victims that nobody needs any more
-        plan.again = True
+    for _ in range(bounds.ROUNDS_MAX):
+        plan.again = False
+        _round(state, plan)
+        plan.changed |= plan.again or bool(plan.decisions)
+        if not plan.again:
+            state.dirty.clear()
+            break
     state.reschedule(due)
-    plan.changed |= bool(plan.decisions) or plan.again
     plan.next_timer = now if plan.again else state.timers.next()
     return plan
+
+
+def _round(state: State, plan: Plan) -> None:
+    for pool_id in _dirty(state):  # 2. promises that no longer hold
+        plan.changed |= drop_dead(state, state.books[pool_id])
+    pools = _dirty(state)
+    grant_all(state, plan, pools)  # 3. grants, in standing order
+    preempt_all(state, plan, pools)  # 4. takings, for whom no pool could grant
+    if let_victims_go(state):  # 5. victims that nobody needs any more
+        plan.again = True
+
+
+def _dirty(state: State) -> list[str]:
+    """The pools to look at, in an order that everybody agrees on."""
+    return sorted(state.dirty, key=lambda pool_id: state.pools[pool_id].name)

@@ -117,7 +117,7 @@ def _expire_allocation(state: State, allocation: Allocation) -> bool:
         if allocation.deadline is None or allocation.deadline > state.now:
             return False
         if keep:
-            _lose(state, allocation)
+            lose(state, allocation)
         else:
             stopped(state, request, allocation)
         return True
@@ -126,13 +126,13 @@ def _expire_allocation(state: State, allocation: Allocation) -> bool:
     if lease_over(allocation.lease_until, request.lease) > state.now:
         return False
     if keep:
-        _lose(state, allocation)
+        lose(state, allocation)
     else:
         finish(state, request, RequestStatus.FAILED, _silent(request))
     return True
 
 
-def _lose(state: State, allocation: Allocation) -> None:
+def lose(state: State, allocation: Allocation) -> None:
     """A silent holder whose units nobody may have: held, and not on their way (S14)."""
     state.put(replace(allocation, state=AllocationState.LOST))
     state.emit("lost", request_id=allocation.request_id, pool_id=allocation.pool_id)

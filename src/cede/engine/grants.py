@@ -254,7 +254,7 @@ def grant(state: State, plan: Plan, books: Books, candidate: Candidate) -> None:
     policy_id = candidate.stream.policy_id
     demand = books.pool.metered(request.amounts)
     assert fits(demand, free_now(books)), (request, free_now(books))
-    earmarked = request.id in books.earmarks
+    earmarked = request.earmark is not None and request.earmark.pool_id == books.pool.id
     allocation = Allocation(
         id=allocation_id(request.id, request.attempt),
         request_id=request.id,
@@ -263,7 +263,8 @@ def grant(state: State, plan: Plan, books: Books, candidate: Candidate) -> None:
         amounts=request.amounts,
         preemptible=request.preemptible,
         attempt=request.attempt,
-        index=state.next_index(),
+        # Law 4: a promise kept stays at its place; behind later grants it could lose its rights.
+        index=request.earmark.index if earmarked and request.earmark else state.next_index(),
         allocated_at=state.now,
         walltime=request.walltime,
         lease_until=None if request.lease is None else state.now + request.lease,

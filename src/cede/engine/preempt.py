@@ -139,9 +139,8 @@ class Taking:
         earmark = Earmark(books.pool.id, policy.id, self.state.next_index())
         self.state.put(replace(waiter, earmark=earmark))
         self.state.emit("earmarked", request_id=waiter.id, pool_id=books.pool.id)
-        if settle(self.state, books):
-            self.plan.again = True
-        self.plan.changed = True
+        settle(self.state, books)
+        self.plan.again = True  # what was freed may be more than was needed
         owner = self.state.requests[waiter.id]
         assert owner.earmark is not None, "the waiter's own promise must hold"
 

@@ -61,5 +61,7 @@ WITHHOLD_MAX_DEFAULT = HOUR
 
 # Sizes of what the engine reads in an offline snapshot.
 SNAPSHOT_BYTES_MAX = 256 * 1024 * 1024
+# How often a pass repeats its steps before it leaves the rest to the next one. Two or three do.
+ROUNDS_MAX = 100
 # How many passes `plan --until-rest` runs before it says that it did not come to rest.
 PASSES_MAX = 10_000

@@ -1,0 +1,184 @@
+"""Visit every reachable state of a world; find circles of preemption and broken promises."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from cede.engine import commands, endings, preempt
+from cede.engine.books import Books
+from cede.engine.decide import decide
+from cede.engine.share import Holding
+from cede.engine.state import State
+from cede.model.lifecycle import AllocationState
+from cede.model.policy import Policy
+from cede.model.request import Preemptions, Request, Retry
+from cede.model.subject import Subject
+
+from .checks import Broken, check_state, check_taking
+from .world import World
+
+NOW = 1_000
+Canon = tuple[Any, ...]
+# (what happens, to whom, whether the world is left alone meanwhile)
+Event = tuple[str, str, bool]
+
+sys.setrecursionlimit(20_000)
+
+
+@dataclass
+class Search:
+    """One world's search. `story` is how the present state came about."""
+
+    world: World
+    most: int
+    seen: set[Canon] = field(default_factory=set)
+    quiet: dict[Canon, list[Canon]] = field(default_factory=dict)
+    story: list[str] = field(default_factory=list)
+
+    def run(self) -> int:
+        """The number of states visited; raises `Broken` with the story of what went wrong."""
+        state = self.world.state()
+        try:
+            with checked_takings():
+                _settle(state)
+                self._visit(state, 0, False)
+        except Broken as broken:
+            raise Broken(
+                f"world {self.world.seed}: {broken}\n  " + "\n  ".join(self.story)
+            ) from None
+        self._find_circle()
+        return len(self.seen)
+
+    def _visit(self, state: State, arrived: int, lost: bool) -> Canon:
+        here = _canon(state, arrived, lost)
+        if here in self.seen or len(self.seen) >= self.most:
+            return here
+        self.seen.add(here)
+        check_state(state)
+        for kind, who, quiet in list(self._events(state, arrived, lost)):
+            with state.what_if():
+                self.story.append(f"{kind} {who}")
+                self._happen(state, kind, who)
+                _settle(state)
+                there = self._visit(state, arrived + (kind == "arrives"), lost or kind == "is lost")
+                self.story.pop()
+            if quiet:
+                self.quiet.setdefault(here, []).append(there)
+        return here
+
+    def _events(self, state: State, arrived: int, lost: bool) -> Iterator[Event]:
+        world = self.world
+        if arrived < len(world.asks):
+            yield ("arrives", world.asks[arrived].id, False)
+        for allocation in list(state.allocations.values()):
+            if not allocation.live:
+                continue
+            if allocation.leaving:
+                if world.tells and not allocation.told:
+                    yield ("is told", allocation.request_id, True)
+                yield ("stops", allocation.request_id, True)
+                if world.loses and not lost:
+                    yield ("is lost", allocation.request_id, False)
+            elif world.completes and allocation.state is not AllocationState.LOST:
+                yield ("is done", allocation.request_id, False)
+        if world.cancels or world.tells:
+            for request in list(state.waiting()):
+                if request.earmark is not None:
+                    yield ("gives up", request.id, False)
+
+    def _happen(self, state: State, kind: str, who: str) -> None:
+        if kind == "arrives":
+            ask = next(each for each in self.world.asks if each.id == who)
+            submission = commands.Submission(
+                id=ask.id,
+                subject=Subject("team", ask.team),
+                amounts=ask.amounts,
+                preemptible=ask.preemptible,
+                retry=Retry(preemptions=Preemptions.FREE),
+                lease=None,
+            )
+            commands.submit(state, submission, NOW)
+        elif kind == "stops":
+            commands.renew(state, who, NOW)
+            commands.release(state, who, NOW, outcome="stopped")
+        elif kind == "is told":
+            commands.renew(state, who, NOW)
+        elif kind == "is done":
+            commands.release(state, who, NOW, outcome="done")
+        elif kind == "gives up":
+            commands.cancel(state, who, NOW, actor="its owner")
+        else:
+            allocation = state.allocation_of(who)
+            assert allocation is not None
+            endings.lose(state, allocation)
+
+    def _find_circle(self) -> None:
+        """L1: left alone, the world comes to rest: no state is reached again by victims stopping."""
+        done: set[Canon] = set()
+        for start in self.quiet:
+            path: dict[Canon, None] = {}
+            stack: list[tuple[Canon, Iterator[Canon]]] = [(start, iter(self.quiet.get(start, ())))]
+            path[start] = None
+            while stack:
+                here, onward = stack[-1]
+                there = next(onward, None)
+                if there is None:
+                    stack.pop()
+                    path.pop(here)
+                    done.add(here)
+                elif there in path:
+                    raise Broken(
+                        f"world {self.world.seed}: L1 preemption goes in a circle: {there}"
+                    )
+                elif there not in done:
+                    path[there] = None
+                    stack.append((there, iter(self.quiet.get(there, ()))))
+
+
+def _settle(state: State) -> None:
+    """One pass, which must end at rest."""
+    if decide(state, NOW).again:
+        raise Broken("L1 a pass does not come to an end")
+
+
+def _canon(state: State, arrived: int, lost: bool) -> Canon:
+    """A state without its counters: orders and relations only."""
+    places = [
+        (a.index, a.request_id, a.pool_id, str(a.state), a.told, a.taken_for or "")
+        for a in state.allocations.values()
+        if a.live
+    ]
+    places += [
+        (r.earmark.index, r.id, r.earmark.pool_id, "earmark", False, "")
+        for r in state.waiting()
+        if r.earmark is not None
+    ]
+    waiting = [(r.id, r.bypassed, bool(r.withhold_until)) for r in state.waiting()]
+    return (arrived, lost, tuple(each[1:] for each in sorted(places)), tuple(sorted(waiting)))
+
+
+class checked_takings:
+    """While this is open, every preemption is judged just before it is carried out."""
+
+    def __enter__(self) -> None:
+        self._real = preempt.Taking._preempt
+        real = self._real
+
+        def judged(
+            taking: preempt.Taking,
+            books: Books,
+            waiter: Request,
+            policy: Policy,
+            victims: list[Holding],
+            rights: int,
+        ) -> None:
+            check_taking(taking.state, waiter, policy, [each.id for each in victims])
+            real(taking, books, waiter, policy, victims, rights)
+
+        preempt.Taking._preempt = judged  # type: ignore[method-assign]
+
+    def __exit__(self, *_: object) -> None:
+        preempt.Taking._preempt = self._real  # type: ignore[method-assign]
