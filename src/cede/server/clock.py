@@ -21,7 +21,7 @@ _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 def boottime() -> int:
-    """Milliseconds since this machine was started, counting suspension where the system can tell."""
+    """Milliseconds since this machine started, suspended ones too where the system can tell."""
     return time.clock_gettime_ns(_CLOCK) // _MILLISECOND
 
 

@@ -6,6 +6,7 @@ between (K18).
 
 from __future__ import annotations
 
+import os
 import secrets
 import sqlite3
 from pathlib import Path
@@ -27,7 +28,10 @@ _MIGRATION_LOCK = 0x63656465
 
 def migrate(engine: Engine) -> None:
     if engine.dialect.name == "sqlite":
-        _refuse_foreign_file(sqlite_path(engine.url))
+        path = sqlite_path(engine.url)
+        _refuse_foreign_file(path)
+        # Nobody else's to read: SQLite gives its side files the same mode.
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
     with engine.begin() as connection:
         if connection.dialect.name == "postgresql":
             connection.execute(select(func.pg_advisory_xact_lock(_MIGRATION_LOCK)))

@@ -1,0 +1,149 @@
+"""The first start: an administrator, this machine as a pool, and a place in it, so that work runs
+at once.
+
+The secret goes into the data folder before its hash goes into the database: a crash between the two
+leaves a file that opens nothing, and the next start makes a new one; never an administrator whose
+secret nobody has.
+"""
+
+from __future__ import annotations
+
+import getpass
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from cede.engine.edits import attach_policy, create_pool
+from cede.model.errors import Invalid
+from cede.model.subject import Subject
+from cede.model.token import Role, Token
+from cede.server import tokens
+from cede.server.ids import new_id
+from cede.server.tx import Tx
+from cede.server.writer import Writer
+from cede.store import Store
+
+POOL = "local"
+CLIENT_FILE = "client.yaml"
+PRIORITY = 10
+# Slots for steps: at least a small pipeline's worth, and more where there are more processors.
+STEPS_MIN = 64
+STEPS_PER_CORE = 4
+_ACTOR = "first start"
+
+
+@dataclass(frozen=True, slots=True)
+class FirstStart:
+    """What was made: to be told to whoever started the server, once."""
+
+    secret: str
+    client_file: Path
+    subject: Subject
+    capacity: dict[str, int]
+
+
+def first_start(store: Store, writer: Writer, data: Path, url: str) -> FirstStart | None:
+    """Make what a fresh database needs; None when this one has been started before."""
+    client_file = data / CLIENT_FILE
+    if store.list_tokens(limit=1).items:
+        _follow(client_file, url)
+        return None
+    secret, digest = tokens.new_token()
+    made = FirstStart(secret, client_file, _somebody(), this_machine())
+    _write_private(client_file, {"server": url, "token": secret})
+    writer.execute(_command(made, digest)).result()
+    return made
+
+
+def this_machine() -> dict[str, int]:
+    """What this process may use, in the keys and units of pools."""
+    cores = len(os.sched_getaffinity(0))
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    capacity = {
+        "mcpu": cores * 1000,
+        "memory_mb": memory // 10**6,
+        "step_run": max(STEPS_MIN, STEPS_PER_CORE * cores),
+    }
+    gpus = count_gpus()
+    return capacity | ({"gpu": gpus} if gpus else {})
+
+
+def count_gpus() -> int:
+    """NVIDIA GPUs here. No library or no driver is the normal case of a machine without any."""
+    try:
+        import pynvml
+    except ImportError:
+        return 0
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError:
+        return 0
+    try:
+        return int(pynvml.nvmlDeviceGetCount())
+    except pynvml.NVMLError:
+        return 0
+    finally:
+        pynvml.nvmlShutdown()
+
+
+def _command(made: FirstStart, digest: str) -> Callable[[Tx], None]:
+    def command(tx: Tx) -> None:
+        state, everything = tx.state, made.capacity
+        pool = create_pool(
+            state,
+            id=new_id(),
+            name=POOL,
+            capacity=everything,
+            description="This machine",
+            created=tx.wall,
+        )
+        tx.audit(_ACTOR, "pool.create", POOL, {"capacity": everything})
+        attach_policy(
+            state,
+            id=new_id(),
+            pool_id=pool.id,
+            subject=made.subject,
+            priority=PRIORITY,
+            reserved=everything,
+            limit=everything,
+            created=tx.wall,
+        )
+        tx.audit(_ACTOR, "policy.attach", str(made.subject), {"pool": POOL})
+        name = made.subject.name
+        token = Token(new_id(), name, Role.ADMIN, (made.subject,), digest, tx.wall)
+        tx.put_token(token)
+        tx.audit(_ACTOR, "token.create", token.id, {"name": name, "role": str(token.role)})
+
+    return command
+
+
+def _somebody() -> Subject:
+    """Whoever started the server, by login name."""
+    try:
+        return Subject.of(getpass.getuser(), "user")
+    except (Invalid, KeyError, OSError):
+        return Subject("user", "admin")
+
+
+def _follow(client_file: Path, url: str) -> None:
+    """A server that moved to another port takes its own client file along."""
+    try:
+        known = yaml.safe_load(client_file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError):
+        return
+    if isinstance(known, dict) and known.get("server") not in (None, url):
+        _write_private(client_file, known | {"server": url})
+
+
+def _write_private(path: Path, content: dict[str, str]) -> None:
+    """Whole or not at all, and never readable by others, not even for a moment."""
+    part = path.with_name(f".{path.name}.{os.getpid()}")
+    file = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+    with os.fdopen(file, "w", encoding="utf-8") as stream:
+        yaml.safe_dump(content, stream, sort_keys=False)
+        stream.flush()
+        os.fsync(stream.fileno())
+    part.replace(path)

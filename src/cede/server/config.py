@@ -1,0 +1,213 @@
+"""What a server is told at start: flags, then the environment, then a file, then what is usual.
+
+Unknown keys and wrong types are refused, and all problems are named at once: whoever edits a file
+wants to fix it once. A server listens on this machine only, unless it is told a certificate or told
+outright that it may.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ipaddress
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+LOG_LEVELS = ("debug", "info", "warning", "error")
+UNPOOLED = ("allow", "refuse")
+FILE_VARIABLE = "CEDE_SERVER_CONFIG"
+
+
+class ConfigError(Exception):
+    """Everything that is wrong with how the server was started."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        super().__init__("; ".join(problems))
+        self.problems = list(problems)
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    data: Path
+    database: str
+    host: str = "127.0.0.1"
+    port: int = 8080
+    unpooled: str = "allow"
+    allowed_hosts: tuple[str, ...] = ()
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+    insecure_listen: bool = False
+    log_level: str = "info"
+
+    def url(self, port: int) -> str:
+        """How a program on this machine reaches the server."""
+        scheme = "https" if self.tls_cert else "http"
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)
+        return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
+
+
+def load_config(arguments: Sequence[str], environ: Mapping[str, str]) -> Config:
+    """The configuration that these flags and this environment ask for, or every problem with it."""
+    flags = vars(_parser().parse_args(arguments))
+    problems: list[str] = []
+    file = flags.pop("config") or environ.get(FILE_VARIABLE)
+    given: dict[str, Any] = {}
+    for name, value in (_read_file(Path(file), problems) if file else {}).items():
+        if name not in _FIELDS:
+            problems.append(f"{file}: unknown key {name!r}; known are {', '.join(sorted(_FIELDS))}")
+        else:
+            _take(given, name, value, f"{file}: {name}", problems)
+    for name in _FIELDS:
+        variable = f"CEDE_{name.upper()}"
+        if environ.get(variable):
+            _take(given, name, _from_text(name, environ[variable]), variable, problems)
+    for name, value in flags.items():
+        if value not in (None, False, []):
+            flag = f"--{name.replace('_', '-')}"
+            _take(given, name, _from_text(name, value), flag, problems)
+    given.setdefault("data", default_data(environ))
+    given.setdefault("database", f"sqlite:///{given['data'] / 'cede.db'}")
+    config = Config(**given)
+    problems += _check_listening(config)
+    if problems:
+        raise ConfigError(problems)
+    return config
+
+
+def default_data(environ: Mapping[str, str]) -> Path:
+    base = environ.get("XDG_DATA_HOME")
+    return (Path(base) if base else Path.home() / ".local" / "share") / "cede"
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser("cede up", description="Start a server on this machine.")
+    add = parser.add_argument
+    add("--data", metavar="FOLDER", help="where it keeps its files (~/.local/share/cede)")
+    add(
+        "--database",
+        metavar="URL",
+        help="sqlite:///… or postgresql://… (SQLite in the data folder)",
+    )
+    add("--host", help="the address to listen on (127.0.0.1)")
+    add("--port", help="the port to listen on, 0 for any (8080)")
+    add("--unpooled", metavar="allow|refuse", help="work of a requester without any policy (allow)")
+    add("--allowed-hosts", metavar="NAME,…", help="further names that clients may call it by")
+    add("--tls-cert", metavar="FILE", help="serve HTTPS with this certificate")
+    add("--tls-key", metavar="FILE", help="and this key")
+    add("--insecure-listen", action="store_true", help="listen beyond this machine without TLS")
+    add("--log-level", metavar="LEVEL", help=f"{', '.join(LOG_LEVELS)} (info)")
+    add("--config", metavar="FILE", help="a YAML file with any of these, by name with underscores")
+    return parser
+
+
+def _read_file(path: Path, problems: list[str]) -> dict[str, Any]:
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        problems.append(f"cannot read {path}: {' '.join(str(error).split())}")
+        return {}
+    if content is None:
+        return {}
+    if not isinstance(content, dict) or not all(isinstance(key, str) for key in content):
+        problems.append(f"{path}: must be a map of settings, such as port: 8080")
+        return {}
+    return content
+
+
+def _take(given: dict[str, Any], name: str, value: object, where: str, problems: list[str]) -> None:
+    try:
+        given[name] = _FIELDS[name](value)
+    except ValueError as error:
+        problems.append(f"{where}: {error}")
+
+
+def _from_text(name: str, text: object) -> object:
+    """What a flag or a variable says, as the type that a file would have."""
+    if not isinstance(text, str):
+        return text
+    if name == "port":
+        return int(text) if text.isdecimal() and len(text) < 9 else text
+    if name == "insecure_listen":
+        return {"1": True, "true": True, "0": False, "false": False}.get(text.lower(), text)
+    if name == "allowed_hosts":
+        return [part.strip() for part in text.split(",")]
+    return text
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str) or not value.strip() or "\0" in value:
+        raise ValueError(f"must be a text, not {value!r:.80}")
+    return value
+
+
+def _path(value: object) -> Path:
+    return Path(_text(value)).expanduser().absolute()
+
+
+def _port(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= 65_535:
+        raise ValueError(f"must be an integer from 0 to 65535, not {value!r:.80}")
+    return value
+
+
+def _one_of(*words: str) -> Callable[[object], str]:
+    def parse(value: object) -> str:
+        if value not in words:
+            raise ValueError(f"must be one of {', '.join(words)}, not {value!r:.80}")
+        return str(value)
+
+    return parse
+
+
+def _yes_or_no(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError(f"must be true or false, not {value!r:.80}")
+    return value
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    if not isinstance(value, list):
+        raise ValueError(f"must be a list of names, not {value!r:.80}")
+    return tuple(_text(each) for each in value)
+
+
+_FIELDS: dict[str, Callable[[object], Any]] = {
+    "data": _path,
+    "database": _text,
+    "host": _text,
+    "port": _port,
+    "unpooled": _one_of(*UNPOOLED),
+    "allowed_hosts": _texts,
+    "tls_cert": _path,
+    "tls_key": _path,
+    "insecure_listen": _yes_or_no,
+    "log_level": _one_of(*LOG_LEVELS),
+}
+
+
+def _check_listening(config: Config) -> list[str]:
+    problems = []
+    if (config.tls_cert is None) != (config.tls_key is None):
+        problems.append("tls_cert and tls_key come together")
+    for name in ("tls_cert", "tls_key"):
+        path = getattr(config, name)
+        if path is not None and not path.is_file():
+            problems.append(f"{name}: {path} is not a file")
+    if not is_loopback(config.host) and config.tls_cert is None and not config.insecure_listen:
+        problems.append(
+            f"host: {config.host} can be reached from other machines, and tokens would travel in "
+            "the clear; give tls_cert and tls_key, or insecure_listen behind a proxy that has them"
+        )
+    return problems
+
+
+def is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,214 @@
+"""Running a server: become the writer, look before taking writes, serve, and stop without losing
+anybody.
+
+The address is taken first and answers last: a second server on the same port says so at once, and a
+standby refuses connections until it is the writer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import FrameType
+from typing import Any
+
+import structlog
+import uvicorn
+
+from cede.server.boot import FirstStart, first_start
+from cede.server.config import Config, ConfigError, load_config
+from cede.server.writer import Unsound, Writer
+from cede.store import Store, StoreError
+from cede.store.errors import Stopped
+
+DONE, FAILED, MISUSED, INTERRUPTED = 0, 1, 2, 130
+# How long calls that are under way may take to finish once the server is told to stop.
+GRACE_SECONDS = 30
+
+Say = Callable[[str], None]
+
+
+def main(arguments: Sequence[str], environ: Mapping[str, str] = os.environ) -> int:
+    """`cede up`: flags in, exit code out."""
+    try:
+        config = load_config(arguments, environ)
+    except ConfigError as error:
+        for problem in error.problems:
+            sys.stderr.write(f"cede: {problem}\n")
+        return MISUSED
+    return serve(config)
+
+
+def serve(config: Config) -> int:
+    """Serve until told to stop. What went wrong is one line on standard error."""
+    _set_up_logging(config.log_level)
+    try:
+        config.data.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with _listening(config) as listener:
+            return _Running(config, listener).run()
+    except Stopped:
+        return DONE
+    except (StoreError, Unsound, OSError) as error:
+        sys.stderr.write(f"cede: {error}\n")
+        return FAILED
+
+
+class _Running:
+    """One server from its start to its end."""
+
+    def __init__(self, config: Config, listener: socket.socket) -> None:
+        self._config = config
+        self._listener = listener
+        self._stop = threading.Event()
+        self._server: _Server | None = None
+        self._close_streams: Callable[[], None] = lambda: None
+
+    def run(self) -> int:
+        with _signals(self._on_signal):
+            store = Store(self._config.database, anchor=self._config.data / "anchor")
+            try:
+                return self._serve_with(store)
+            finally:
+                store.close()
+
+    def _serve_with(self, store: Store) -> int:
+        store.migrate()
+        with _word_if_it_takes_long("waiting for the server that has this database now"):
+            store.take_over(self._stop)
+        writer = Writer(store, store.load())
+        writer.start()
+        try:
+            self._serve_http(store, writer)
+        finally:
+            writer.stop()
+            store.let_go()
+        return DONE
+
+    def _serve_http(self, store: Store, writer: Writer) -> None:
+        # Not needed to say what is wrong with a flag or a database, and slow to import.
+        from cede.server.api.app import close_streams, create_app
+
+        config = self._config
+        url = config.url(self._listener.getsockname()[1])
+        made = first_start(store, writer, config.data, url)
+        app = create_app(store, writer, config)
+        self._close_streams = lambda: close_streams(app)
+        settings = uvicorn.Config(
+            app,
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            lifespan="off",
+            timeout_graceful_shutdown=GRACE_SECONDS,
+            ssl_certfile=config.tls_cert,
+            ssl_keyfile=config.tls_key,
+        )
+        self._server = _Server(settings, lambda: _welcome(url, made))
+        if not self._stop.is_set():
+            self._server.run(sockets=[self._listener])
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        """The first asks; a second Ctrl-C does not wait. What was committed is safe either way."""
+        if self._stop.is_set() and number == signal.SIGINT:
+            os._exit(INTERRUPTED)
+        self._stop.set()
+        if self._server is not None:
+            self._server.should_exit = True
+        self._close_streams()
+
+
+class _Server(uvicorn.Server):
+    """uvicorn, leaving signals to us and saying when it really answers."""
+
+    def __init__(self, config: uvicorn.Config, on_start: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._on_start = on_start
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            self._on_start()
+
+
+def _welcome(url: str, made: FirstStart | None) -> None:
+    """The last line is for programs as well: whoever waits for it may call."""
+    if made is not None:
+        what = ", ".join(f"{amount} {key}" for key, amount in sorted(made.capacity.items()))
+        _say(f"first start: pool local is this machine ({what}), all of it for {made.subject}")
+        _say(f"administrator token, shown once: {made.secret}")
+        _say(f"it is also in {made.client_file}, for the command line on this machine")
+    _say(f"cede is serving on {url}")
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+@contextlib.contextmanager
+def _listening(config: Config) -> Iterator[socket.socket]:
+    """The bound socket; it listens only once uvicorn has it."""
+    family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((config.host, config.port))
+        except OSError as error:
+            reason = os.strerror(error.errno) if error.errno else str(error)
+            raise OSError(f"cannot listen on {config.host}:{config.port}: {reason}") from None
+        yield listener
+    finally:
+        listener.close()
+
+
+@contextlib.contextmanager
+def _word_if_it_takes_long(word: str, seconds: float = 1) -> Iterator[None]:
+    timer = threading.Timer(seconds, _say, [word])
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+@contextlib.contextmanager
+def _signals(handler: Any) -> Iterator[None]:
+    before = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, old in before.items():
+            signal.signal(number, old)
+
+
+def _set_up_logging(level: str) -> None:
+    """One line per event on standard error.
+
+    Standard output is for what the server says to people.
+    """
+    number = logging.getLevelNamesMapping()[level.upper()]
+    logging.basicConfig(
+        level=max(number, logging.WARNING), format="%(levelname)s %(name)s %(message)s"
+    )
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso"),
+            structlog.processors.format_exc_info,
+            structlog.processors.KeyValueRenderer(key_order=["timestamp", "level", "event"]),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(number),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )

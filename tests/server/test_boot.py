@@ -1,0 +1,125 @@
+"""The first start makes an administrator and this machine as a pool; later starts make nothing."""
+
+from __future__ import annotations
+
+import stat
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import yaml
+
+from cede.model.token import Role
+from cede.server import boot, tokens
+from tests.server.helpers import PATIENCE, running
+
+URL = "http://127.0.0.1:8080"
+
+
+def test_first_start(database_url: str, tmp_path: Path) -> None:
+    with running(database_url) as (store, writer):
+        made = boot.first_start(store, writer, tmp_path, URL)
+        assert made is not None
+        token = store.find_token(tokens.hash_of(made.secret))
+        assert token is not None and token.role is Role.ADMIN
+        assert token.subjects == (made.subject,)
+        view = store.get_pool("local")
+        assert view.pool.capacity == made.capacity
+        (policy,) = [each.policy for each in store.list_policies().items]
+        assert policy.subject == made.subject
+        assert policy.reserved == policy.limit == made.capacity
+        assert [each.note.action for each in store.list_audit().items] == [
+            "token.create",
+            "policy.attach",
+            "pool.create",
+        ]
+        assert store.first_break_in_audit() is None
+
+
+def test_the_secret_is_in_a_private_file_and_nowhere_else(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'cede.db'}"
+    with running(url) as (store, writer):
+        made = boot.first_start(store, writer, tmp_path, URL)
+    assert made is not None
+    file = tmp_path / "client.yaml"
+    assert yaml.safe_load(file.read_text()) == {"server": URL, "token": made.secret}
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    others = [path for path in tmp_path.iterdir() if path != file]
+    assert not [path for path in others if made.secret.encode() in path.read_bytes()]
+    assert stat.S_IMODE((tmp_path / "cede.db").stat().st_mode) == 0o600
+
+
+def test_a_later_start_makes_nothing_and_follows_the_port(
+    database_url: str, tmp_path: Path
+) -> None:
+    with running(database_url) as (store, writer):
+        made = boot.first_start(store, writer, tmp_path, URL)
+        assert boot.first_start(store, writer, tmp_path, "http://127.0.0.1:9") is None
+        assert len(store.list_tokens().items) == 1
+    assert made is not None
+    content = yaml.safe_load((tmp_path / "client.yaml").read_text())
+    assert content == {"server": "http://127.0.0.1:9", "token": made.secret}
+
+
+def test_a_crash_before_the_commit_leaves_no_administrator_without_a_secret(
+    database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with running(database_url) as (store, writer):
+        with monkeypatch.context() as patch:
+            patch.setattr(boot, "_command", lambda made, digest: lambda tx: 1 / 0)
+            with pytest.raises(ZeroDivisionError):
+                boot.first_start(store, writer, tmp_path, URL)
+        assert boot.first_start(store, writer, tmp_path, URL) is not None
+        found = yaml.safe_load((tmp_path / "client.yaml").read_text())["token"]
+        assert store.find_token(tokens.hash_of(found)) is not None
+
+
+def test_work_of_the_first_user_runs_at_once(database_url: str, tmp_path: Path) -> None:
+    from cede.engine.commands import Submission, submit
+
+    with running(database_url) as (store, writer):
+        made = boot.first_start(store, writer, tmp_path, URL)
+        assert made is not None
+        wanted = Submission("mine", made.subject, {"mcpu": 500, "step_run": 1}, preemptible=False)
+        writer.execute(lambda tx: submit(tx.state, wanted, tx.now)).result(PATIENCE)
+        assert store.get_request("mine").request.status == "allocated"
+
+
+class FakeNvml(SimpleNamespace):
+    class NVMLError(Exception):
+        pass
+
+
+def nvml(**functions: Any) -> FakeNvml:
+    usual = {"nvmlInit": lambda: None, "nvmlShutdown": lambda: None}
+    return FakeNvml(**(usual | functions))
+
+
+def no_driver() -> None:
+    raise FakeNvml.NVMLError
+
+
+@pytest.mark.parametrize(
+    ("library", "gpus"),
+    [
+        (None, 0),
+        (nvml(nvmlInit=no_driver), 0),
+        (nvml(nvmlDeviceGetCount=no_driver), 0),
+        (nvml(nvmlDeviceGetCount=lambda: 8), 8),
+    ],
+    ids=["no library", "no driver", "a broken driver", "eight"],
+)
+def test_gpus_are_counted_where_there_are_any(
+    library: Any, gpus: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", library)
+    assert boot.count_gpus() == gpus
+    assert boot.this_machine().get("gpu", 0) == gpus
+
+
+def test_this_machine_has_slots_for_a_small_pipeline() -> None:
+    capacity = boot.this_machine()
+    assert capacity["step_run"] >= 64
+    assert capacity["mcpu"] >= 1000 and capacity["memory_mb"] > 0

@@ -1,0 +1,90 @@
+"""What a server may be told, and that it says everything that is wrong at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cede.server.config import Config, ConfigError, load_config
+
+
+def problems(arguments: list[str], environ: dict[str, str] | None = None) -> list[str]:
+    with pytest.raises(ConfigError) as refusal:
+        load_config(arguments, environ or {})
+    return refusal.value.problems
+
+
+def test_without_anything_it_serves_this_machine_only() -> None:
+    config = load_config([], {"XDG_DATA_HOME": "/data"})
+    assert config == Config(Path("/data/cede"), "sqlite:////data/cede/cede.db")
+    assert (config.host, config.port) == ("127.0.0.1", 8080)
+
+
+def test_flags_win_over_the_environment_and_that_over_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "server.yaml"
+    file.write_text("port: 1\nhost: 127.0.0.3\nunpooled: refuse\nallowed_hosts: [gpu.lab]\n")
+    environ = {"CEDE_PORT": "2", "CEDE_HOST": "127.0.0.2", "CEDE_SERVER_CONFIG": str(file)}
+    config = load_config(["--port", "3", "--data", str(tmp_path)], environ)
+    assert (config.port, config.host, config.unpooled) == (3, "127.0.0.2", "refuse")
+    assert config.allowed_hosts == ("gpu.lab",)
+    assert config.database == f"sqlite:///{tmp_path}/cede.db"
+
+
+def test_every_problem_is_named_at_once(tmp_path: Path) -> None:
+    file = tmp_path / "server.yaml"
+    file.write_text("port: '8080'\nprot: 1\nunpooled: maybe\nallowed_hosts: gpu.lab\n")
+    found = problems(["--config", str(file), "--log-level", "loud"], {"CEDE_INSECURE_LISTEN": "ja"})
+    assert [each.split(": ")[1 if each.startswith("/") else 0] for each in found] == [
+        "port",
+        "unknown key 'prot'; known are allowed_hosts, data, database, host, insecure_listen, "
+        "log_level, port, tls_cert, tls_key, unpooled",
+        "unpooled",
+        "allowed_hosts",
+        "CEDE_INSECURE_LISTEN",
+        "--log-level",
+    ]
+
+
+@pytest.mark.parametrize(
+    "content", ["- a list", "port: [", "1: 2", "\x00"], ids=["a list", "broken", "numbers", "NUL"]
+)
+def test_a_file_that_is_no_map_is_refused(content: str, tmp_path: Path) -> None:
+    file = tmp_path / "server.yaml"
+    file.write_text(content)
+    assert len(problems(["--config", str(file)])) == 1
+
+
+def test_a_missing_file_is_a_problem_and_an_empty_one_is_not(tmp_path: Path) -> None:
+    assert "cannot read" in problems(["--config", str(tmp_path / "gone")])[0]
+    (tmp_path / "empty").write_text("")
+    load_config(["--config", str(tmp_path / "empty")], {})
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "gpu.lab"])
+def test_other_machines_are_served_only_on_purpose(host: str, tmp_path: Path) -> None:
+    assert "tokens would travel in the clear" in problems(["--host", host])[0]
+    load_config(["--host", host, "--insecure-listen"], {})
+    for name in ("cert", "key"):
+        (tmp_path / name).touch()
+    tls = ["--tls-cert", str(tmp_path / "cert"), "--tls-key", str(tmp_path / "key")]
+    config = load_config(["--host", host, *tls], {})
+    assert config.url(443).startswith("https://")
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "::1", "localhost"])
+def test_loopback_needs_nothing(host: str) -> None:
+    assert load_config(["--host", host], {}).host == host
+
+
+def test_a_certificate_needs_its_key_and_both_must_exist() -> None:
+    assert problems(["--tls-cert", "/nowhere"]) == [
+        "tls_cert and tls_key come together",
+        "tls_cert: /nowhere is not a file",
+    ]
+
+
+def test_urls_are_for_this_machine() -> None:
+    config = load_config(["--host", "0.0.0.0", "--insecure-listen"], {})
+    assert config.url(80) == "http://127.0.0.1:80"
+    assert load_config(["--host", "::1"], {}).url(80) == "http://[::1]:80"
