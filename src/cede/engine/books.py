@@ -40,6 +40,8 @@ class Books:
         self.lanes: dict[tuple[str, bool], Lane] = {}
         self.owed: dict[tuple[str, int], Lane] = {}  # (policy, rights): owners of earmarks
         self.owed_sums: dict[tuple[int, str], dict[str, int]] = {}
+        self._below: dict[Standing, dict[str, int]] = {}  # answers given, as long as they hold
+        self._from: dict[Standing, dict[str, int]] = {}
         self.fresh = True  # just opened: what an edit may have broken is not yet checked
         self.tiers: dict[tuple[int, str], dict[str, int]] = {}  # (rights, policy): takeable sums
         self.takeable: dict[str, SortedList[Place]] = {}
@@ -94,6 +96,8 @@ class Books:
         return standing(rights, self.policies[policy_id].priority, self.pool.settings.precedence)
 
     def _set_rights(self, holding_id: str, rights: int) -> None:
+        self._below.clear()
+        self._from.clear()
         holding = self.holdings[holding_id]
         if holding_id in self._rights:
             self._unlist(holding)
@@ -112,6 +116,8 @@ class Books:
         add_to(self.tiers.setdefault((rights, holding.policy_id), {}), holding.amounts)
 
     def _unlist(self, holding: Holding) -> None:
+        self._below.clear()
+        self._from.clear()
         if holding.age is not None:
             rights = self._rights[holding.id]
             self.owed[holding.policy_id, rights].remove(holding.age)
@@ -139,29 +145,31 @@ class Books:
         lane.add(age, demand)
 
     def stop_waiting(self, policy_id: str, preemptible: bool, age: tuple[int, int, str]) -> None:
-        lane = self.lanes[policy_id, preemptible]
-        lane.remove(age)
-        if not len(lane):
-            del self.lanes[policy_id, preemptible]
+        # An empty lane stays: a pass that holds it must see whoever comes back.
+        self.lanes[policy_id, preemptible].remove(age)
 
     # Sums -------------------------------------------------------------------------------------
 
     def takeable_below(self, bound: Standing) -> dict[str, int]:
         """All that holders of strictly lower standing could give back."""
-        result: dict[str, int] = {}
-        for (rights, policy_id), amounts in self.tiers.items():
-            if self.standing(policy_id, rights) < bound:
-                add_to(result, amounts)
+        result = self._below.get(bound)
+        if result is None:
+            result = self._below[bound] = {}
+            for (rights, policy_id), amounts in self.tiers.items():
+                if amounts and self.standing(policy_id, rights) < bound:
+                    add_to(result, amounts)
         return result
 
     def earmarked_from(self, bound: Standing) -> dict[str, int]:
         """All that is promised to owners of this standing or above, whom a waiter of it may not
         cut.
         """
-        result: dict[str, int] = {}
-        for (rights, policy_id), amounts in self.owed_sums.items():
-            if self.standing(policy_id, rights) >= bound:
-                add_to(result, amounts)
+        result = self._from.get(bound)
+        if result is None:
+            result = self._from[bound] = {}
+            for (rights, policy_id), amounts in self.owed_sums.items():
+                if amounts and self.standing(policy_id, rights) >= bound:
+                    add_to(result, amounts)
         return result
 
     def promised(self) -> dict[str, int]:

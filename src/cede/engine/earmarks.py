@@ -65,12 +65,16 @@ def drop(state: State, owner_id: str) -> None:
 
 
 def let_victims_go(state: State) -> bool:
-    """Let victims that were not told yet go on, where nobody was promised their capacity."""
+    """Let victims that were not told yet go on, where nobody was promised their capacity.
+
+    One that was cancelled meanwhile stops all the same.
+    """
     victims: list[Allocation] = []
     for owner_id in state.unearmarked:
         owner = state.requests.get(owner_id)
         if owner is None or owner.earmark is None:
-            victims += [state.allocations[each] for each in state.untold.get(owner_id, ())]
+            untold = [state.allocations[each] for each in state.untold.get(owner_id, ())]
+            victims += [each for each in untold if not state.requests[each.request_id].cancelled]
     state.unearmarked.clear()
 
     def worth(victim: Allocation) -> tuple[int, int, int]:

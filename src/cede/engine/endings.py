@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from cede.engine.admit import rejection
 from cede.engine.state import State, lease_over
 from cede.engine.timers import Key
 from cede.model.allocation import Allocation
@@ -43,7 +44,7 @@ def stopped(state: State, request: Request, allocation: Allocation) -> Request:
     """
     reason = request.reason
     assert reason is not None, request
-    if reason.code is Code.CANCELLED:
+    if request.cancelled:
         return finish(state, request, RequestStatus.CANCELLED, reason)
     counted = request.retry.preemptions is Preemptions.COUNT
     request = replace(request, preempted_count=request.preempted_count + 1)
@@ -56,7 +57,11 @@ def stopped(state: State, request: Request, allocation: Allocation) -> Request:
 def failed(
     state: State, request: Request, allocation: Allocation, exit_code: int | None
 ) -> Request:
-    """The work itself failed: another attempt if its retry policy allows."""
+    """The work itself failed: another attempt if its retry policy allows and nobody cancelled
+    it.
+    """
+    if request.cancelled:
+        return finish(state, request, RequestStatus.CANCELLED, request.reason)
     reason = Reason(Code.WORK_FAILED, {"exit_code": exit_code})
     if request.retry.max_retries == 0:
         return finish(state, request, RequestStatus.FAILED, reason)
@@ -82,6 +87,9 @@ def _retry(
         lease_until=None if request.lease is None else state.now + request.lease + delay,
     )
     state.put(again)
+    if not state.places(again.id):  # an edit made it impossible while it ran (L8)
+        gone = rejection(state, again, Code.NO_LONGER_ELIGIBLE)
+        return finish(state, again, RequestStatus.REJECTED, gone)
     state.emit("requeued", request_id=request.id, pool_id=allocation.pool_id, attempt=again.attempt)
     return again
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Container
 from dataclasses import dataclass
 
 from cede.engine.books import Books
-from cede.engine.fit import Room, fits, own_room, share_room, smallest
+from cede.engine.fit import Room, fits, own_room, share_room
 from cede.engine.lane import BEGINNING, Age, Lane
 from cede.engine.standing import BORROWED, IN_SHARE, Standing
 
@@ -41,7 +41,11 @@ class Stream:
         if self.rights == BORROWED:
             return room
         share = share_room(books, self.policy_id, self.preemptible)
-        return None if share is None else smallest((room, share))
+        if share is None:
+            return None
+        for key, left in share.items():
+            room[key] = min(room[key], left)
+        return room
 
 
 def streams(books: Books) -> list[Stream]:
@@ -49,6 +53,7 @@ def streams(books: Books) -> list[Stream]:
     return [
         Stream(lane, policy_id, preemptible, rights, books.standing(policy_id, rights))
         for (policy_id, preemptible), lane in books.lanes.items()
+        if len(lane)
         for rights in ((IN_SHARE, BORROWED) if preemptible else (IN_SHARE,))
     ]
 

@@ -129,10 +129,12 @@ class _Pool:
         """What a waiter of this stream may take now: its policy's, physically free, and not
         promised.
         """
-        own = stream.own_room(self.books)
-        if own is None:
+        room = stream.own_room(self.books)
+        if room is None:
             return None
-        room = smallest((own, free_now(self.books), free_to_promise(self.books, stream.standing)))
+        free, promisable = free_now(self.books), free_to_promise(self.books, stream.standing)
+        for key in free:
+            room[key] = min(room[key], free[key], promisable[key])
         return without_withheld(self.state, self.books, stream, room)
 
     def _withheld_one(self) -> Candidate | None:
@@ -221,9 +223,13 @@ class _Pool:
                 front.skip()
 
 
-def without_withheld(state: State, books: Books, stream: Stream, room: Room) -> Room:
-    """A room less what is withheld for heads of this standing or above."""
+def without_withheld(
+    state: State, books: Books, stream: Stream, room: Room, besides: Container[str] = ()
+) -> Room:
+    """A room less what is withheld for heads of this standing or above, except `besides`."""
     for request_id, policy_id in books.withheld.items():
+        if request_id in besides:
+            continue
         head = state.requests[request_id]
         rights = max(
             (

@@ -7,11 +7,12 @@ holding and their victims as still there. Nobody is stopped unless the beneficia
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import replace
 
 from cede.engine.books import Books
 from cede.engine.earmarks import settle
-from cede.engine.fit import Room, fits, free_to_promise, own_room, rights_if_granted, smallest
+from cede.engine.fit import Room, fits, free_to_promise, own_room, rights_if_granted
 from cede.engine.front import Front, Stream, streams
 from cede.engine.grants import without_withheld
 from cede.engine.share import Holding
@@ -35,12 +36,15 @@ def preempt_all(state: State, plan: Plan, pool_ids: list[str]) -> None:
 
 
 class _Covered:
-    """Waiters that need no taking: they own an earmark somewhere."""
+    """Waiters that need no taking: they own an earmark, or what is on its way suffices."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, sure: set[str]) -> None:
         self._state = state
+        self._sure = sure
 
     def __contains__(self, request_id: object) -> bool:
+        if request_id in self._sure:
+            return True
         return self._state.requests[str(request_id)].earmark is not None
 
 
@@ -51,12 +55,12 @@ class Taking:
         self.state = state
         self.plan = plan
         self.claimed: dict[str, dict[str, int]] = {}
+        self.sure: set[str] = set()  # those earlier waiters
 
     def in_pool(self, pool_id: str) -> None:
         books = self.state.books[pool_id]
-        front = Front(
-            streams(books), lambda stream: self._reach(books, stream), _Covered(self.state)
-        )
+        covered = _Covered(self.state, self.sure)
+        front = Front(streams(books), lambda stream: self._reach(books, stream), covered)
         while (candidate := front.peek()) is not None:
             waiter = self.state.requests[candidate.request_id]
             if not any(self._take(waiter, policy) for policy in self.state.places(waiter.id)):
@@ -67,17 +71,22 @@ class Taking:
         own = stream.own_room(books)
         if own is None:
             return None
-        room = self._promisable(books, stream)
-        add_to(room, books.takeable_below(stream.standing))
-        if not stream.preemptible:
-            add_to(room, books.tiers.get((IN_SHARE, stream.policy_id), {}))
-        return smallest((own, {key: room[key] for key in books.pool.capacity}))
+        withheld = [each for each in books.withheld if each in stream.lane]
+        room = self._promisable(books, stream, withheld)
+        below = books.takeable_below(stream.standing)
+        mine = {} if stream.preemptible else books.tiers.get((IN_SHARE, stream.policy_id), {})
+        for key in room:
+            room[key] = min(own[key], room[key] + below.get(key, 0) + mine.get(key, 0))
+        return room
 
-    def _promisable(self, books: Books, stream: Stream) -> Room:
+    def _promisable(self, books: Books, stream: Stream, own: Container[str]) -> Room:
+        """What may be promised to a waiter of this stream; what is withheld for `own` is not in its
+        way.
+        """
         room = free_to_promise(books, stream.standing)
         for key, amount in self.claimed.get(books.pool.id, {}).items():
-            room[key] = room.get(key, 0) - amount
-        return without_withheld(self.state, books, stream, room)
+            room[key] -= amount
+        return without_withheld(self.state, books, stream, room, own)
 
     def _take(self, waiter: Request, policy: Policy) -> bool:
         """Promise a waiter its demand in one pool, stopping whom it must; whether anything was
@@ -94,7 +103,7 @@ class Taking:
         stream = Stream(
             lane, policy.id, waiter.preemptible, rights, books.standing(policy.id, rights)
         )
-        room = self._promisable(books, stream)
+        room = self._promisable(books, stream, (waiter.id,))
         short = {key: amount - room[key] for key, amount in demand.items() if amount > room[key]}
         if not short:
             return self._wait_or_contest(books, waiter, policy, demand)
@@ -114,7 +123,8 @@ class Taking:
             self._earmark(books, waiter, policy)
             return True
         add_to(self.claimed.setdefault(books.pool.id, {}), demand)
-        return False
+        self.sure.add(waiter.id)
+        return True
 
     def _preempt(
         self, books: Books, waiter: Request, policy: Policy, victims: list[Holding], rights: int
@@ -137,7 +147,8 @@ class Taking:
 
     def _earmark(self, books: Books, waiter: Request, policy: Policy) -> None:
         earmark = Earmark(books.pool.id, policy.id, self.state.next_index())
-        self.state.put(replace(waiter, earmark=earmark))
+        # What is promised need not be withheld as well.
+        self.state.put(replace(waiter, earmark=earmark, withhold_until=0))
         self.state.emit("earmarked", request_id=waiter.id, pool_id=books.pool.id)
         settle(self.state, books)
         self.plan.again = True  # what was freed may be more than was needed

@@ -12,7 +12,6 @@ from cede.engine.presets import PRESETS
 from cede.engine.state import State
 from cede.model.allocation import Allocation
 from cede.model.lifecycle import AllocationState
-from cede.model.reason import Code
 from cede.model.request import OnSilence, Preemptions, Request
 from cede.model.settings import seconds
 
@@ -76,16 +75,11 @@ def _running(state: State, allocation: Allocation) -> dict[str, Any]:
         state=shown.get(allocation.state, "lost" if allocation.state == "lost" else "running"),
         # A beneficiary that has ended is not in the snapshot, so nothing may name it.
         **{"for": allocation.taken_for if allocation.taken_for in state.requests else None},
-        cancelled=_cancelled(request) or None,
+        cancelled=request.cancelled or None,
         deadline=seconds(allocation.deadline),
         told=allocation.told or None,
         lease_until=seconds(allocation.lease_until),
     )
-
-
-def _cancelled(request: Request) -> bool:
-    """Whether a holder stops because somebody cancelled it, also one that was a victim before."""
-    return request.reason is not None and request.reason.code is Code.CANCELLED
 
 
 def _waiting(state: State, request: Request) -> dict[str, Any]:

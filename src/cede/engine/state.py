@@ -95,6 +95,7 @@ class State:
         self._by_subject: dict[Subject, dict[str, None]] = {}
         self._policies_of: dict[Subject, dict[str, Policy]] = {}
         self._allocations_of: dict[str, dict[str, None]] = {}
+        self._came_up: list[Key] = []  # timers that came up since the last drain
         self._log: list[tuple[str, str, Entity | None]] = []
         self._touched: dict[tuple[str, str], bool] = {}  # (table, id): was there at the last drain
 
@@ -160,12 +161,23 @@ class State:
         """Try something on the real state and leave no trace of it."""
         mark, clock = self.mark(), (self.now, self.passed)
         touched, dirty, unearmarked = dict(self._touched), dict(self.dirty), dict(self.unearmarked)
+        came_up, self._came_up = self._came_up, []
         try:
             yield
         finally:
+            self.now, self.passed = clock  # first: what is put back is scheduled from there
             self.undo(mark)
-            self.now, self.passed = clock
+            self._go_back(self._came_up)
+            self._came_up = came_up
             self._touched, self.dirty, self.unearmarked = touched, dirty, unearmarked
+
+    def _go_back(self, came_up: list[Key]) -> None:
+        """What a pass in the future woke is asleep again, with its timer."""
+        for kind, entity_id in came_up:
+            if kind == "request" and (request := self.requests.get(entity_id)) is not None:
+                self._unindex_request(request)
+                self._index_request(request)
+        self.reschedule(came_up)
 
     def drain(self) -> Changes:
         """What changed since the last drain; ended entities leave memory with it."""
@@ -181,6 +193,7 @@ class State:
                 if _gone(entity):
                     del getattr(self, table)[entity_id]
         self.events = []
+        self._came_up = []
         self._log.clear()
         self._touched.clear()
         return changes
@@ -197,6 +210,7 @@ class State:
     def begin_pass(self, now: int) -> list[Key]:
         """Move the clock, wake waiters whose delay is over, and say whose timers came up."""
         due = self.timers.pop_due(now)
+        self._came_up += due
         self.now = self.passed = now
         for kind, entity_id in due:
             if kind == "request" and entity_id in self.delayed:
