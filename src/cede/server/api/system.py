@@ -8,7 +8,7 @@ from importlib.resources import files
 from fastapi import APIRouter
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import PlainTextResponse, Response
 
 from cede import __version__
 from cede.server.api import examples, metrics, openapi
@@ -56,7 +56,11 @@ async def whoami(call: ThisCall) -> Response:
     )
 
 
-@router.get("/metrics", responses={200: {"description": "Prometheus text", "content": _TEXT}})
+@router.get(
+    "/metrics",
+    response_class=PlainTextResponse,
+    responses={200: {"description": "Prometheus text", "content": _TEXT}},
+)
 async def get_metrics(call: ThisCall) -> Response:
     """Numbers for Prometheus. They name every policy, so a token bound to subjects may not."""
     content = await run_in_threadpool(call.context.metrics.render)

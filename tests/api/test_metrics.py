@@ -1,0 +1,42 @@
+"""What Prometheus reads is what happened."""
+
+from __future__ import annotations
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.api.conftest import Server, made
+
+API = "/api/v1"
+
+
+def scrape(server: Server) -> dict[tuple[str, tuple[str, ...]], float]:
+    text = server["viewer"].get("/metrics")
+    assert text.headers["content-type"].startswith("text/plain")
+    return {
+        (sample.name, tuple(value for _, value in sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(text.text)
+        for sample in family.samples
+    }
+
+
+def test_pools_grants_preemptions_and_answers(server: Server) -> None:
+    server.pool("gpus", 8)
+    server.policy("red", reserved={"gpu": 4})
+    server.policy("blue", reserved={"gpu": 4})
+    victim = server.submit("red", 8)
+    server.submit("blue", 4)
+    found = scrape(server)
+    assert found["cede_pool_capacity", ("gpu", "gpus")] == 8
+    assert found["cede_pool_occupied", ("gpu", "gpus")] == 8
+    assert found["cede_requests", ("gpus", "queued")] == 1
+    assert found["cede_requests", ("gpus", "active")] == 1
+    assert found["cede_grants_total", ("gpus",)] == 1
+    assert found["cede_grant_latency_seconds_count", ("gpus",)] == 1
+    assert found["cede_preemptions_total", ("red", "gpus", "reclaim")] == 1
+    assert found["cede_http_requests_total", ("POST", f"{API}/requests", "201")] == 2
+    path = f"{API}/requests/{victim['id']}/release"
+    made(server["red"].post(path, json={"outcome": "done"}))
+    again = scrape(server)
+    assert again["cede_grants_total", ("gpus",)] == 2
+    assert again["cede_preemptions_total", ("red", "gpus", "reclaim")] == 1
+    assert victim["id"] not in server["viewer"].get("/metrics").text
