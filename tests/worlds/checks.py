@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from cede.engine import audit
+from cede.engine.explain import waiting_reason
 from cede.engine.state import State
 from cede.model.amounts import Amounts, total
 from cede.model.lifecycle import AllocationState
@@ -97,7 +98,7 @@ def check_taking(state: State, waiter: Request, policy: Policy, victims: list[st
         theirs = standing(state, holder, audit.in_share(state, holder)[victim_id])
         own = holder.id == policy.id
         legal = (
-            (not waiter.preemptible or mine > theirs and policy.priority > holder.priority)
+            (not waiter.preemptible or (mine > theirs and policy.priority > holder.priority))
             if own
             else mine > theirs
         )
@@ -150,6 +151,9 @@ def check_state(state: State) -> None:
     if broken:
         raise Broken("; ".join(broken))
     for request in list(state.waiting()):
+        reason = waiting_reason(state, request)
+        if "?" in reason.text + reason.fix:
+            raise Broken(f"L10 the reason of {request.id} is incomplete: {reason}")
         for policy in state.places(request.id):
             if request.earmark is None or request.earmark.pool_id != policy.pool_id:
                 _check_idle(state, request, policy)
@@ -174,7 +178,9 @@ def _check_idle(state: State, request: Request, policy: Policy) -> None:
         and not withheld
     ):
         raise Broken(f"L2 {request.id} fits pool {pool.name} and waits")
-    if request.earmark is not None or fits_promise or withheld or _claims(state, pool.id):
+    if request.earmark is not None or withheld:
+        return
+    if any(_claims(state, each.pool_id) for each in state.places(request.id)):
         return
     if not fits_share(state, request, policy):
         return

@@ -1,0 +1,82 @@
+"""Engines with one bug each, to show that the search finds such bugs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from unittest.mock import patch
+
+from cede.engine import preempt, victims
+from cede.engine.books import Books, Place
+from cede.engine.standing import BORROWED, IN_SHARE, Standing
+from cede.engine.state import State
+from cede.model.amounts import Amounts, add_to
+from cede.model.policy import Policy
+from cede.model.request import Request
+
+
+@contextmanager
+def no_earmark() -> Iterator[None]:
+    """Victims are stopped, and what they free is promised to nobody."""
+
+    def forget(taking: preempt.Taking, books: Books, waiter: Request, policy: Policy) -> None:
+        taking.sure.add(waiter.id)
+
+    with patch.object(preempt.Taking, "_earmark", forget):
+        yield
+
+
+@contextmanager
+def two_orders() -> Iterator[None]:
+    """The literal rules: reclaim ignores priority, and priority ignores reservations."""
+
+    def legal(books: Books, level: int, rank: int, bound: Standing) -> bool:
+        rights, mine = bound
+        return rank < mine or (rights == IN_SHARE and level == BORROWED)
+
+    def others(books: Books, level: int, bound: Standing, short: Amounts) -> Iterator[Place]:
+        places = {place for key in short for place in books.takeable.get(key, ())}
+        for place in sorted(places):
+            if place[0] == level and legal(books, level, place[1], bound):
+                yield place
+
+    def below(books: Books, bound: Standing) -> dict[str, int]:
+        result: dict[str, int] = {}
+        for (rights, policy_id), amounts in books.tiers.items():
+            if legal(books, rights, books.policies[policy_id].priority, bound):
+                add_to(result, amounts)
+        return result
+
+    with patch.object(victims, "_others", others), patch.object(Books, "takeable_below", below):
+        yield
+
+
+@contextmanager
+def too_many_victims() -> Iterator[None]:
+    """Nobody is given back."""
+    with patch.object(victims, "_give_back", lambda chosen, missing: chosen):
+        yield
+
+
+@contextmanager
+def capacity_forgets_leaving() -> Iterator[None]:
+    """Capacity is granted again before its release is committed."""
+    real = State._hold
+
+    def hold(state: State, allocation: object) -> None:
+        real(state, allocation)  # type: ignore[arg-type]
+        books = state.books[allocation.pool_id]  # type: ignore[attr-defined]
+        if allocation.leaving:  # type: ignore[attr-defined]
+            for key, amount in allocation.amounts.items():  # type: ignore[attr-defined]
+                books.live[key] -= amount
+
+    with patch.object(State, "_hold", hold):
+        yield
+
+
+MUTANTS = {
+    "no earmark": no_earmark,
+    "two orders": two_orders,
+    "too many victims": too_many_victims,
+    "capacity granted before its release": capacity_forgets_leaving,
+}
