@@ -9,7 +9,7 @@ from enum import StrEnum
 from cede.model import bounds
 from cede.model.amounts import Amounts
 from cede.model.lifecycle import TERMINAL, WAITING, RequestStatus
-from cede.model.reason import Reason
+from cede.model.reason import Code, Reason
 from cede.model.subject import Subject
 
 
@@ -87,6 +87,11 @@ class Request:
     @property
     def ended(self) -> bool:
         return self.status in TERMINAL
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether somebody asked for its end, also while its holder is still stopping."""
+        return self.reason is not None and self.reason.code is Code.CANCELLED
 
     @property
     def age(self) -> tuple[int, int]:

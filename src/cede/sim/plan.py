@@ -148,7 +148,12 @@ def _shape(state: State) -> tuple[Any, ...]:
     """
     held = sorted((each.index, each.request_id, each.pool_id, each.state) for each in _all(state))
     waiting = sorted(
-        (each.id, (each.earmark and each.earmark.pool_id) or "", each.not_before)
+        (
+            each.id,
+            (each.earmark and each.earmark.pool_id) or "",
+            each.not_before,
+            bool(each.withhold_until),
+        )
         for each in state.waiting()
     )
     return (tuple(each[1:] for each in held), tuple(waiting))
