@@ -61,15 +61,16 @@ function showPool(pool) {
   for (const [key, total] of Object.entries(pool.capacity)) {
     const used = pool.occupied[key] || 0;
     const row = element("div", "key");
-    const meter = element("meter");
-    meter.max = Math.max(total, used, 1);
-    meter.low = meter.max;
-    meter.high = meter.max;
-    meter.optimum = 0;
-    meter.value = used;
-    meter.title = key + ": " + used + " of " + total + " occupied";
-    meter.setAttribute("aria-label", meter.title);
-    row.append(element("span", "name", key), meter, element("span", "number", used + " of " + total));
+    const bar = element("div", "bar");
+    const part = element("div", used >= total ? "used full" : "used");
+    part.style.width = Math.min(100, (100 * used) / Math.max(total, 1)) + "%";
+    bar.append(part);
+    bar.setAttribute("role", "meter");
+    bar.setAttribute("aria-valuemin", "0");
+    bar.setAttribute("aria-valuemax", String(total));
+    bar.setAttribute("aria-valuenow", String(used));
+    bar.setAttribute("aria-label", key + " occupied");
+    row.append(element("span", "name", key), bar, element("span", "number", used + " of " + total));
     card.append(row);
   }
   return card;
@@ -88,12 +89,17 @@ function age(created) {
   return Math.floor(seconds / 86400) + " d";
 }
 
+// Ids are long, and their ends differ: the start is only their time.
+const ID = /[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}/g;
+const shorten = (text) => text.replace(ID, (id) => id.slice(0, 8) + "…" + id.slice(-6));
+
 function showRequest(request, active) {
   const row = element("tr");
   row.dataset.id = request.id;
-  const id = element("td", "id", request.id.slice(0, 8) + "…" + request.id.slice(-6));
+  const id = element("td", "id", shorten(request.id));
   id.title = request.id;
-  row.append(id, element("td", "", request.component), element("td", "", amounts(request.resources)));
+  const holds = element("td", "number", amounts(request.resources));
+  row.append(id, element("td", "", request.component), holds);
   if (active) row.append(element("td", "", request.pool));
   row.append(
     element("td", "status-" + request.status, request.status),
@@ -102,9 +108,10 @@ function showRequest(request, active) {
   );
   const why = element("td", "why");
   if (request.reason) {
-    why.append(element("span", "", request.reason.text));
+    why.title = request.reason.text;
+    why.append(element("span", "", shorten(request.reason.text)));
     if (request.reason.fix && request.reason.fix !== "nothing") {
-      why.append(element("small", "", request.reason.fix));
+      why.append(element("small", "", shorten(request.reason.fix)));
     }
   }
   row.append(why);
@@ -190,7 +197,7 @@ async function keepWatching() {
 
 async function enter() {
   const me = await getJson("/whoami");
-  $("who").textContent = me.name + ", " + me.role + (me.subjects.length ? " for " + me.subjects.join(", ") : "");
+  $("who").textContent = me.name + " (" + me.role + ")" + (me.subjects.length ? " for " + me.subjects.join(", ") : "");
   $("enter").hidden = true;
   for (const id of ["pools-section", "waiting-section", "active-section", "leave"]) $(id).hidden = false;
   await draw();
