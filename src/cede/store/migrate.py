@@ -11,22 +11,21 @@ import secrets
 import sqlite3
 from pathlib import Path
 
-from alembic import command
-from alembic.config import Config
-from alembic.migration import MigrationContext
-from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, Engine, func, insert, inspect, select
+from sqlalchemy import Connection, Engine, column, func, insert, inspect, select, table
 
 from cede.store import schema
 from cede.store.connect import APPLICATION_ID, sqlite_path
 from cede.store.errors import WrongDatabase
 
 VERSION_TABLE = "cede_version"
+# The last revision; a test checks that it is.
+HEAD = "0001"
 # Any number will do, as long as every server asks for the same one.
 _MIGRATION_LOCK = 0x63656465
 
 
 def migrate(engine: Engine) -> None:
+    """Make or upgrade the tables, once whoever else is at it has finished."""
     if engine.dialect.name == "sqlite":
         path = sqlite_path(engine.url)
         _refuse_foreign_file(path)
@@ -35,12 +34,32 @@ def migrate(engine: Engine) -> None:
     with engine.begin() as connection:
         if connection.dialect.name == "postgresql":
             connection.execute(select(func.pg_advisory_xact_lock(_MIGRATION_LOCK)))
-        config = Config()
-        config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
-        config.attributes["connection"] = connection
-        _refuse_unknown_revision(connection, ScriptDirectory.from_config(config))
-        command.upgrade(config, "head")
-        _first_row(connection)
+        if _revision(connection) != HEAD:
+            _upgrade(connection)
+
+
+def _upgrade(connection: Connection) -> None:
+    # Imported only when needed: it takes as long as the rest of a start.
+    from alembic import command
+    from alembic.config import Config
+    from alembic.script import ScriptDirectory
+
+    config = Config()
+    config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
+    config.attributes["connection"] = connection
+    known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
+    _refuse_unknown(connection, known)
+    command.upgrade(config, "head")
+    _first_row(connection)
+
+
+def _revision(connection: Connection) -> str | None:
+    """The revision that the database says it is at; None if it says nothing."""
+    if not inspect(connection).has_table(VERSION_TABLE):
+        return None
+    version = table(VERSION_TABLE, column("version_num"))
+    found = connection.execute(select(version.c.version_num)).scalar()
+    return None if found is None else str(found)
 
 
 def _refuse_foreign_file(path: Path) -> None:
@@ -64,17 +83,14 @@ def _refuse_foreign_file(path: Path) -> None:
         raise WrongDatabase(f"{path} is an SQLite database of another program; name another file")
 
 
-def _refuse_unknown_revision(connection: Connection, scripts: ScriptDirectory) -> None:
-    context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE})
-    known = {script.revision for script in scripts.walk_revisions()}
-    current = context.get_current_heads()
-    for revision in current:
-        if revision not in known:
-            raise WrongDatabase(
-                f"the database is at revision {revision}, and this version of cede knows up to "
-                f"{scripts.get_current_head()}: it was used by a newer one; upgrade cede"
-            )
-    if not current:
+def _refuse_unknown(connection: Connection, known: set[str]) -> None:
+    current = _revision(connection)
+    if current is not None and current not in known:
+        raise WrongDatabase(
+            f"the database is at revision {current}, and this version of cede knows up to {HEAD}: "
+            "it was used by a newer one; upgrade cede"
+        )
+    if current is None:
         found = set(inspect(connection).get_table_names()) & set(schema.metadata.tables)
         if found:
             raise WrongDatabase(

@@ -66,8 +66,8 @@ def _meta() -> None:
         sa.Column("boot_id", sa.Text(), nullable=False),
         sa.Column("boottime", NUMBER, nullable=False),
         sa.Column("secret", sa.Text(), nullable=False),
-        _not_negative("meta", "epoch", "lease_until", "head", "instant", "boottime"),
-        sa.CheckConstraint("id = 1", name="ck_meta_one_row"),
+        _not_negative("epoch", "lease_until", "head", "instant", "boottime"),
+        sa.CheckConstraint("id = 1", name="one_row"),
         sa.PrimaryKeyConstraint("id", name="pk_meta"),
     )
 
@@ -99,7 +99,7 @@ def _policies() -> None:
         sa.Column("limits", sa.Text(), nullable=False),
         sa.Column("name", sa.Text(), nullable=False),
         sa.Column("created", sa.Text(), nullable=False),
-        _one_of("policies", "subject_type", "orchestrator", "step_operator", "team", "user"),
+        _one_of("subject_type", "orchestrator", "step_operator", "team", "user"),
         sa.ForeignKeyConstraint(["pool_id"], ["pools.id"], name="fk_policies_pools"),
         sa.PrimaryKeyConstraint("id", name="pk_policies"),
         sa.UniqueConstraint(
@@ -142,14 +142,12 @@ def _requests() -> None:
         sa.Column("labels", sa.Text(), nullable=True),
         sa.Column("owner", sa.Text(), nullable=False),
         sa.Column("one", sa.SmallInteger(), server_default=sa.text("1"), nullable=False),
-        _one_of("requests", "status", *STATUSES),
-        _one_of("requests", "subject_type", "orchestrator", "step_operator", "team", "user"),
-        sa.CheckConstraint(
-            "(granted_pool_id IS NULL) = (granted_attempt IS NULL)", name="ck_requests_granted"
-        ),
-        _not_negative("requests", *REQUEST_NUMBERS),
-        sa.CheckConstraint("attempt >= 1", name="ck_requests_attempt"),
-        sa.CheckConstraint("one = 1", name="ck_requests_one"),
+        _one_of("status", *STATUSES),
+        _one_of("subject_type", "orchestrator", "step_operator", "team", "user"),
+        sa.CheckConstraint("(granted_pool_id IS NULL) = (granted_attempt IS NULL)", name="granted"),
+        _not_negative(*REQUEST_NUMBERS),
+        sa.CheckConstraint("attempt >= 1", name="attempt"),
+        sa.CheckConstraint("one = 1", name="one"),
         sa.PrimaryKeyConstraint("id", name="pk_requests"),
         sa.UniqueConstraint("id", "granted_pool_id", "one", name="uq_requests_granted"),
         sqlite_with_rowid=False,
@@ -178,13 +176,11 @@ def _allocations() -> None:
         sa.Column("taken_for", NAME, nullable=True),
         sa.Column("reason", sa.Text(), nullable=True),
         sa.Column("ended_at", NUMBER, nullable=True),
-        sa.CheckConstraint(
-            "(live IS NULL) = (state = 'ended')", name="ck_allocations_live_or_ended"
-        ),
-        _one_of("allocations", "state", *STATES),
-        sa.CheckConstraint("attempt >= 1", name="ck_allocations_attempt"),
-        sa.CheckConstraint("live = 1", name="ck_allocations_live_is_one"),
-        _not_negative("allocations", *ALLOCATION_NUMBERS),
+        sa.CheckConstraint("(live IS NULL) = (state = 'ended')", name="live_or_ended"),
+        _one_of("state", *STATES),
+        sa.CheckConstraint("attempt >= 1", name="attempt"),
+        sa.CheckConstraint("live = 1", name="live_is_one"),
+        _not_negative(*ALLOCATION_NUMBERS),
         sa.ForeignKeyConstraint(
             ["request_id", "pool_id", "live"],
             ["requests.id", "requests.granted_pool_id", "requests.one"],
@@ -204,7 +200,7 @@ def _events() -> None:
         sa.Column("request_id", NAME, nullable=True),
         sa.Column("pool_id", NAME, nullable=True),
         sa.Column("data", sa.Text(), nullable=True),
-        _not_negative("events", "at_index", "at"),
+        _not_negative("at_index", "at"),
         sa.PrimaryKeyConstraint("at_index", name="pk_events"),
     )
 
@@ -220,7 +216,7 @@ def _tokens() -> None:
         sa.Column("created", sa.Text(), nullable=False),
         sa.Column("expires_at_wall", sa.Text(), nullable=True),
         sa.Column("revoked", sa.Boolean(), nullable=False),
-        _one_of("tokens", "role", "viewer", "submitter", "operator", "admin"),
+        _one_of("role", "viewer", "submitter", "operator", "admin"),
         sa.PrimaryKeyConstraint("id", name="pk_tokens"),
         sa.UniqueConstraint("hash", name="uq_tokens_hash"),
     )
@@ -251,7 +247,7 @@ def _audit() -> None:
         sa.Column("detail", sa.Text(), nullable=False),
         sa.Column("previous", sa.Text(), nullable=False),
         sa.Column("hash", sa.Text(), nullable=False),
-        sa.CheckConstraint("number >= 1", name="ck_audit_number"),
+        sa.CheckConstraint("number >= 1", name="number"),
         sa.PrimaryKeyConstraint("number", name="pk_audit"),
         sa.UniqueConstraint("previous", name="uq_audit_previous"),
     )
@@ -296,14 +292,16 @@ def _indexes() -> None:
     op.create_index("ix_idempotency_at", "idempotency", ["at"], unique=False)
 
 
-def _not_negative(table: str, *columns: str) -> sa.CheckConstraint:
-    condition = " AND ".join(f"{column} >= 0" for column in columns)
-    return sa.CheckConstraint(condition, name=f"ck_{table}_not_negative")
+# Checks are named by the convention of `schema.py`, which puts ck_ and the table in front.
+def _not_negative(*columns: str) -> sa.CheckConstraint:
+    return sa.CheckConstraint(
+        " AND ".join(f"{column} >= 0" for column in columns), name="not_negative"
+    )
 
 
-def _one_of(table: str, column: str, *words: str) -> sa.CheckConstraint:
+def _one_of(column: str, *words: str) -> sa.CheckConstraint:
     known = ", ".join(f"'{word}'" for word in words)
-    return sa.CheckConstraint(f"{column} IN ({known})", name=f"ck_{table}_{column}")
+    return sa.CheckConstraint(f"{column} IN ({known})", name=column)
 
 
 def _only_grow_on_sqlite() -> None:

@@ -1,0 +1,230 @@
+"""Reading.
+
+Pages that neither repeat nor hide, filters, references by name or prefix, exact counts.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cede.model.errors import Conflict, Invalid, NotFound
+from cede.model.lifecycle import AllocationState, RequestStatus
+from cede.model.request import Earmark
+from cede.store import Store
+from cede.store.filters import RequestFilter
+from tests.store.samples import (
+    BLUE,
+    RED,
+    allocation,
+    batch,
+    changes,
+    event,
+    policy,
+    pool,
+    request,
+    token,
+)
+
+ALLOCATED, RELEASED = RequestStatus.ALLOCATED, RequestStatus.RELEASED
+
+
+@pytest.fixture
+def filled(store: Store) -> Store:
+    """Red holds two, waits with two of which one names a pool, and has one behind it.
+
+    Blue waits.
+    """
+    entities = [
+        pool(),
+        pool("pool-2", "more"),
+        policy(),
+        policy("policy-2", pool_id="pool-2"),
+        policy("policy-3", BLUE),
+        request("a1", 1, status=ALLOCATED, labels={"run": "7", 'odd "key"': "x'y"}),
+        allocation("a1", amounts={"gpu": 2, "mcpu": 500}),
+        request("a2", 2, status=ALLOCATED, preemptible=False),
+        allocation("a2", index=11, amounts={"gpu": 2**52}),
+        request("b1", 3, labels={"run": "8"}),
+        request("b2", 4, pool_id="pool-2"),
+        request("c1", 5, status=RELEASED),
+        allocation("c1", pool_id="pool-2", index=12, state=AllocationState.ENDED),
+        request("d1", 6, subject=BLUE, earmark=Earmark("pool-1", "policy-3", 9)),
+    ]
+    events = [event(20, request_id="a1", pool_id="pool-1"), event(21, request_id="d1"), event(22)]
+    store.commit(batch(0, changes(entities, events=events), index=30))
+    return store
+
+
+FILTERS: dict[str, tuple[RequestFilter, list[str]]] = {
+    "nothing": (RequestFilter(), ["d1", "c1", "b2", "b1", "a2", "a1"]),
+    "a status": (RequestFilter(status=("allocated",)), ["a2", "a1"]),
+    "statuses": (RequestFilter(status=("released", "queued")), ["d1", "c1", "b2", "b1"]),
+    "a component": (RequestFilter(component="blue"), ["d1"]),
+    "a component of another type": (RequestFilter(component="blue", component_type="user"), []),
+    "what cannot be preempted": (RequestFilter(preemptible=False), ["a2"]),
+    "a label": (RequestFilter(labels={"run": "7"}), ["a1"]),
+    "an odd label": (RequestFilter(labels={'odd "key"': "x'y"}), ["a1"]),
+    "two labels": (RequestFilter(labels={"run": "8", "odd": ""}), []),
+    "a pool": (RequestFilter(pool_id="pool-1"), ["d1", "b1", "a2", "a1"]),
+    "another pool": (RequestFilter(pool_id="pool-2"), ["c1", "b2", "b1"]),
+    "waiting for a pool": (RequestFilter(pool_id="pool-1", view="queued"), ["d1", "b1"]),
+    "holding in a pool": (RequestFilter(pool_id="pool-1", view="active"), ["a2", "a1"]),
+    "holding in another": (RequestFilter(pool_id="pool-2", view="active"), []),
+    "waiting anywhere": (RequestFilter(view="queued"), ["d1", "b2", "b1"]),
+    "who may see": (RequestFilter(subjects=(BLUE,)), ["d1"]),
+    "who may see both": (
+        RequestFilter(subjects=(BLUE, RED), status=("queued",)),
+        ["d1", "b2", "b1"],
+    ),
+    "who may see nothing": (RequestFilter(subjects=()), []),
+}
+
+
+@pytest.mark.parametrize("what", FILTERS)
+def test_lists_narrowed_by(what: str, filled: Store) -> None:
+    wanted, ids = FILTERS[what]
+    assert [view.request.id for view in filled.list_requests(wanted).items] == ids
+
+
+@pytest.mark.parametrize("what", ["nothing", "a pool", "statuses"])
+@pytest.mark.parametrize("oldest_first", [False, True])
+def test_pages_neither_repeat_nor_hide(what: str, oldest_first: bool, filled: Store) -> None:
+    wanted, ids = FILTERS[what]
+    seen: list[str] = []
+    cursor = None
+    while True:
+        page = filled.list_requests(wanted, cursor=cursor, limit=2, oldest_first=oldest_first)
+        seen += [view.request.id for view in page.items]
+        if page.next is None:
+            break
+        cursor = page.next
+    assert seen == (ids[::-1] if oldest_first else ids)
+
+
+def test_every_list_is_paged(filled: Store) -> None:
+    tokens = [token(f"token-{n}") for n in range(3)]
+    filled.commit(batch(30, tokens=tokens))
+    for list_, total in (
+        (filled.list_pools, 2),
+        (filled.list_policies, 3),
+        (filled.list_tokens, 3),
+    ):
+        first = list_(limit=1)
+        assert first.next is not None
+        rest = list_(limit=500, cursor=first.next)
+        assert len(first.items) + len(rest.items) == total and rest.next is None
+
+
+def test_a_cursor_that_was_made_up_or_carried_off_is_refused(filled: Store) -> None:
+    cursor = filled.list_requests(limit=1).next
+    assert cursor is not None
+    filled.list_requests(cursor=cursor)
+    middle = len(cursor) // 2
+    changed = cursor[:middle] + ("A" if cursor[middle] != "A" else "B") + cursor[middle + 1 :]
+    for forged in (changed, "", "AAAA", "!", "é", cursor[:-4], "A" * 5_000):
+        with pytest.raises(Invalid) as refusal:
+            filled.list_requests(cursor=forged)
+        assert refusal.value.field == "cursor"
+    with pytest.raises(Invalid, match="other filters"):
+        filled.list_requests(RequestFilter(subjects=(RED,)), cursor=cursor)
+    with pytest.raises(Invalid, match="another list"):
+        filled.list_tokens(cursor=cursor)
+
+
+@pytest.mark.parametrize("limit", [0, -1, 501])
+def test_pages_are_bounded(limit: int, store: Store) -> None:
+    with pytest.raises(Invalid) as refusal:
+        store.list_requests(limit=limit)
+    assert refusal.value.field == "limit"
+
+
+def test_references(filled: Store) -> None:
+    assert filled.get_request("c1").request.id == "c1"
+    assert filled.get_request("c").request.id == "c1"
+    with pytest.raises(Conflict, match="start of several ids: a1, a2") as refusal:
+        filled.get_request("a")
+    assert refusal.value.code == "ambiguous"
+    assert filled.get_pool("gpus").pool.id == "pool-1"
+    assert filled.get_pool("pool-2").pool.name == "more"
+    assert filled.get_policy("policy-3").policy.subject == BLUE
+
+
+@pytest.mark.parametrize("ref", ["", "z", "%", "_1", "a1'--", "a" * 10_000, "../a1", "a\0"])
+def test_what_is_not_there_is_not_found(ref: str, filled: Store) -> None:
+    with pytest.raises(NotFound):
+        filled.get_request(ref)
+    with pytest.raises(NotFound):
+        filled.get_pool(ref)
+
+
+def test_what_the_caller_may_not_see_is_not_there(filled: Store) -> None:
+    """Neither by id nor as a reason for ambiguity: no oracle."""
+    with pytest.raises(NotFound):
+        filled.get_request("d1", subjects=[RED])
+    with pytest.raises(NotFound):
+        filled.get_request("a1", subjects=[])
+    filled.commit(batch(30, changes([request("d2", 31)])))
+    assert filled.get_request("d", subjects=[RED]).request.id == "d2"
+    assert [view.policy.id for view in filled.list_policies(subjects=[BLUE]).items] == ["policy-3"]
+    assert filled.list_policies(subjects=[]).items == []
+
+
+def test_pools_are_counted_exactly(filled: Store) -> None:
+    view = filled.get_pool("gpus")
+    assert view.occupied == {"gpu": 2**52 + 2}  # mcpu is not counted by this pool
+    assert view.earmarked == {"gpu": 2}
+    assert (view.queued, view.active) == (2, 2)
+    other = filled.get_pool("more")
+    assert (other.occupied, other.queued, other.active) == ({}, 2, 0)
+
+
+def test_policies_say_what_they_hold(filled: Store) -> None:
+    held: dict[str, Any] = {
+        view.policy.id: (view.pool_name, view.occupied) for view in filled.list_policies().items
+    }
+    assert held == {
+        "policy-1": ("gpus", {"gpu": 2**52 + 2, "mcpu": 500}),
+        "policy-2": ("more", {}),
+        "policy-3": ("gpus", {}),
+    }
+    found = filled.list_policies(pool_id="pool-1", component="red", component_type="team").items
+    assert [view.policy.id for view in found] == ["policy-1"]
+
+
+def test_events_come_in_order_and_to_whom_they_concern(filled: Store) -> None:
+    def seen(after: int = 0, **filters: Any) -> list[int]:
+        return [each.index for each in filled.events_after(after, **filters)]
+
+    assert seen() == [20, 21, 22]
+    assert seen(20) == [21, 22]
+    assert seen(limit=1) == [20]
+    assert seen(request_id="d1") == [21]
+    assert seen(pool_id="pool-1") == [20]
+    assert seen(subjects=[RED]) == [20]
+    assert seen(subjects=[]) == []
+
+
+def test_readers_cannot_write(filled: Store) -> None:
+    from sqlalchemy import update
+    from sqlalchemy.exc import DBAPIError
+
+    from cede.store import schema
+
+    with pytest.raises(DBAPIError), filled._readers.begin() as connection:
+        connection.execute(update(schema.meta).values(head=0))
+
+
+def test_a_reader_neither_waits_for_the_writer_nor_sees_half_a_plan(filled: Store) -> None:
+    """S20: in the middle of a commit, reads give what was there before it."""
+    seen: list[Any] = []
+
+    def look(point: str) -> None:
+        if point == "during_commit":
+            seen.append((filled.head(), [view.pool.id for view in filled.list_pools().items]))
+
+    filled.at_point = look
+    filled.commit(batch(30, changes([pool("pool-3", "third")])))
+    assert seen == [(30, ["pool-1", "pool-2"])]
+    assert filled.head() == 31 and len(filled.list_pools().items) == 3
