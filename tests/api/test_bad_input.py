@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from cede.model import bounds
+from cede.server.api import plan
 from tests.api.conftest import Server
 
 API = "/api/v1"
@@ -282,3 +283,27 @@ def test_every_answer_has_security_headers_and_the_index(shared: Server) -> None
         assert "default-src 'none'" in headers["content-security-policy"]
         assert int(headers["cede-index"]) >= 3
     assert "unsafe" not in shared["nobody"].get("/").headers["content-security-policy"]
+
+
+def test_our_own_mistakes_are_500_without_details(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(**_: object) -> None:
+        raise RuntimeError("the secret is 42")
+
+    monkeypatch.setattr(server.store, "list_pools", broken)
+    response = server["admin"].get(f"{API}/pools")
+    assert response.status_code == 500
+    assert response.json()["type"] == "urn:cede:problem:internal"
+    assert "42" not in response.text
+    assert response.headers["x-content-type-options"] == "nosniff"
+    assert server["admin"].get("/healthz").status_code == 200
+
+
+def test_a_plan_that_takes_too_long_is_refused(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plan, "PLAN_SECONDS", 0.01)
+    response = server["admin"].post(f"{API}/plan", json={"pools": []})
+    assert response.status_code == 422
+    assert "seconds" in response.json()["detail"]

@@ -112,6 +112,9 @@ def test_a_step_without_any_policy_runs_untracked(server: Server) -> None:
     RequestOut.model_validate(untracked)
     assert (untracked["id"], untracked["tracked"]) == (None, False)
     assert untracked["reason"]["code"] == "untracked"
+    # It leaves no gap in the journal: the writer goes on.
+    server.pool("gpus", 1)
+    assert server["nobody"].get("/healthz").status_code == 200
 
 
 def test_settings_become_amounts(server: Server) -> None:

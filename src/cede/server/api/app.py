@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import structlog
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
@@ -34,8 +33,6 @@ from cede.server.config import Config
 from cede.server.writer import Writer
 from cede.store import Store
 
-_log = structlog.get_logger("cede.api")
-
 
 def create_app(store: Store, writer: Writer, config: Config) -> FastAPI:
     """The whole HTTP face over one store and one writer."""
@@ -63,7 +60,7 @@ def create_app(store: Store, writer: Writer, config: Config) -> FastAPI:
         # Flat, not included: whoever enumerates the router sees every route itself.
         app.router.routes.extend(module.router.routes)
     app.openapi = lambda: openapi.document(app)  # type: ignore[method-assign]
-    for kind in (Problem, CedeError, RequestValidationError, HTTPException, Exception):
+    for kind in (Problem, CedeError, RequestValidationError, HTTPException):
         app.add_exception_handler(kind, _answer_error)
     app.add_middleware(
         edge.Edge,
@@ -81,7 +78,4 @@ def close_streams(app: FastAPI) -> None:
 
 
 async def _answer_error(request: Request, error: Exception) -> Response:
-    problem = problem_of(error)
-    if problem.status == 500:
-        _log.error("a handler failed", path=request.scope.get("path"), exc_info=error)
-    return problem.to_response()
+    return problem_of(error).to_response()

@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from time import perf_counter
 
+import structlog
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from cede.server.api.errors import Problem
+from cede.server.api.errors import Problem, problem_of
 
 API_POLICY = "default-src 'none'; frame-ancestors 'none'"
 PAGE_POLICY = (
@@ -28,6 +30,8 @@ _HEADERS = [
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"cache-control", b"no-store"),
 ]
+
+_log = structlog.get_logger("cede.api")
 
 Observe = Callable[[str, str, int, float], None]
 
@@ -53,7 +57,7 @@ class Edge:
             await self.app(scope, receive, send)
             return
         started = perf_counter()
-        status = 500
+        status = 0
         policy = PAGE_POLICY if scope["path"] in _PAGE_PATHS else API_POLICY
 
         async def send_with_headers(message: Message) -> None:
@@ -73,6 +77,13 @@ class Edge:
                 await self.app(scope, receive, send_with_headers)
             else:
                 await _WRONG_HOST.to_response()(scope, receive, send_with_headers)
+        except ClientDisconnect:
+            return  # nobody is there to be answered
+        except Exception as error:
+            _log.error("a handler failed", path=scope["path"], exc_info=error)
+            if status:
+                raise  # half an answer cannot be taken back: the connection ends
+            await problem_of(error).to_response()(scope, receive, send_with_headers)
         finally:
             route = scope.get("route")
             template = getattr(route, "path", "other")

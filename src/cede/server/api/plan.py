@@ -2,33 +2,40 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+import sys
 from typing import Annotated, Any
 
+import structlog
 from fastapi import APIRouter, Body, Query
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from cede.engine import snapshot
 from cede.model import bounds
-from cede.server.api import examples
+from cede.model.errors import Invalid
+from cede.server.api import examples, plan_process
 from cede.server.api.context import ThisCall, answer
 from cede.server.api.errors import unavailable
 from cede.server.api.openapi import ok
 from cede.server.api.permissions import API
 from cede.server.api.route import CedeRoute
 from cede.server.api.schemas import Anything
-from cede.sim import plan as sim_plan
 
 router = APIRouter(prefix=API, tags=["plan"], route_class=CedeRoute)
 
-# Planning is the engine's work, on the machine that also decides for real: one at a time, and not
-# more than a few waiting for it.
+# One at a time, and not more than a few waiting for it.
 PLANS_MAX = 4
+# Somewhat more than the process itself allows itself, for a machine that is busy.
+PLAN_SECONDS = 2 * plan_process.CPU_SECONDS
 
 Horizon = Annotated[
     float | None,
     Query(ge=0, le=bounds.DURATION_MAX // bounds.SECOND, description="Seconds to look ahead."),
 ]
+
+_log = structlog.get_logger("cede.api")
 
 
 @router.get("/snapshot", responses={200: ok(Anything, {"now": 300.2, "pools": [], "policies": []})})
@@ -52,9 +59,41 @@ async def plan(
     context.plans += 1
     try:
         async with context.planning:
-            made = await run_in_threadpool(
-                sim_plan.run, body, until_rest=until_rest, horizon=horizon
+            made = await _in_its_own_process(
+                {"snapshot": body, "until_rest": until_rest, "horizon": horizon}
             )
     finally:
         context.plans -= 1
-    return answer(made)
+    if "plan" not in made:
+        raise Invalid(made["field"], made["problem"])
+    return answer(made["plan"])
+
+
+async def _in_its_own_process(asked: dict[str, Any]) -> dict[str, Any]:
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", plan_process.__name__, stdin=pipe, stdout=pipe, stderr=pipe
+    )
+    try:
+        sent = json.dumps(asked).encode()
+        async with asyncio.timeout(PLAN_SECONDS):
+            out, err = await process.communicate(sent)
+    except TimeoutError:
+        raise _too_long() from None
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    if process.returncode != 0:
+        # Out of time or memory, most likely: the snapshot was too much, not the server.
+        _log.warning(
+            "a plan ended", code=process.returncode, said=err[-500:].decode("utf-8", "replace")
+        )
+        raise _too_long()
+    made: dict[str, Any] = json.loads(out)
+    return made
+
+
+def _too_long() -> Invalid:
+    most = plan_process.CPU_SECONDS
+    return Invalid("body", f"planning this takes more than {most} seconds or too much memory")

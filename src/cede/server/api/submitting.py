@@ -76,6 +76,9 @@ def _submit(tx: Tx, item: Item, alone: bool) -> Outcome:
         tx.state.undo(mark)
         return _refused(problem_of(error))
     if isinstance(made, Untracked):
+        # Nothing is kept of it, so its place in the journal is given back: nothing else would be
+        # written there, and the next commit would not find the index that it expects.
+        tx.state.undo(mark)
         return {"status": 200, "request": untracked_out(submission, made.reason)}
     return made.id
 
