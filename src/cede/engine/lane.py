@@ -22,11 +22,14 @@ _CHUNK_MAX = 256
 
 
 class _Chunk:
-    __slots__ = ("ages", "least", "stale")
+    """`least` is a lower bound: exact when computed, and loose once somebody has left."""
+
+    __slots__ = ("ages", "least", "loose", "stale")
 
     def __init__(self, ages: list[Age]) -> None:
         self.ages = ages
         self.least: dict[str, int] = {}
+        self.loose = False
         self.stale = True
 
 
@@ -76,7 +79,7 @@ class Lane:
         at = bisect_left(chunk.ages, age)
         assert chunk.ages[at] == age, (chunk.ages[at], age)
         del chunk.ages[at]
-        chunk.stale = True
+        chunk.loose = True
         if not chunk.ages:
             del self._chunks[place]
 
@@ -100,6 +103,8 @@ class Lane:
                 age = ages[at]
                 if within(demands[age[2]], room) and age[2] not in besides:
                     return age
+            if chunk.loose:  # a fruitless look has cost as much as making the bound exact
+                self._refresh(chunk)
         return None
 
     def _place(self, age: Age) -> int:
@@ -122,4 +127,4 @@ class Lane:
                 if amount < least[key]:
                     least[key] = amount
         chunk.least = least
-        chunk.stale = False
+        chunk.stale = chunk.loose = False

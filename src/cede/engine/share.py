@@ -65,7 +65,7 @@ class Fill:
         self._inside.add(holding.place)
         self._count(holding.id, 1)
         self._crossed(holding.id, IN_SHARE)
-        while any(total > share for total, share in zip(self._sum, self._share, strict=True)):
+        while self._over():
             last = self._inside.pop()
             self._behind.add(last)
             self._count(last[2], -1)
@@ -87,6 +87,12 @@ class Fill:
     def _count(self, holding_id: str, sign: int) -> None:
         for at, amount in enumerate(self._amounts[holding_id]):
             self._sum[at] += sign * amount
+
+    def _over(self) -> bool:
+        for at, share in enumerate(self._share):  # noqa: SIM110 - called for every holding
+            if self._sum[at] > share:
+                return True
+        return False
 
     def _has_room(self, holding_id: str) -> bool:
         wanted = self._amounts[holding_id]

@@ -1,0 +1,22 @@
+"""`python -m benchmarks [name …]`: print every ratio; exit 1 if a bound is missed."""
+
+from __future__ import annotations
+
+import sys
+
+from benchmarks import engine, service
+
+
+def main() -> int:
+    wanted = set(sys.argv[1:])
+    good = True
+    for measure in [*engine.FIGURES, *service.FIGURES]:
+        if not wanted or measure.__name__ in wanted:
+            figure = measure()
+            print(figure, flush=True)
+            good &= figure.good
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,158 @@
+"""The engine alone: how a pass grows with what waits, and what a waiter weighs."""
+
+from __future__ import annotations
+
+import gc
+import os
+from pathlib import Path
+from statistics import quantiles
+from time import perf_counter
+
+from cede.engine import commands, edits
+from cede.engine.decide import decide
+from cede.engine.state import State
+from cede.model.plan import Grant, Preemption
+from cede.model.subject import Subject
+
+from benchmarks.report import Figure, in_a_process
+
+POLICIES = 50
+HOLDERS = 200
+PASSES = 100
+
+
+def shared_pool(waiters: int, shapes: int = 1) -> tuple[State, int]:
+    """A full pool of fifty policies, all of one priority, and so many waiters of so many shapes."""
+    state = State()
+    capacity = {"gpu": HOLDERS, "memory_mb": 10**9}
+    edits.create_pool(state, id="pool", name="pool", capacity=capacity)
+    teams = [Subject("team", f"team{number}") for number in range(POLICIES)]
+    for number, team in enumerate(teams):
+        reserved = {"gpu": HOLDERS // POLICIES}
+        edits.attach_policy(
+            state, id=f"policy{number}", pool_id="pool", subject=team, reserved=reserved
+        )
+    now = 1_000
+    for number in range(HOLDERS + waiters):
+        amounts = {"gpu": 1, "memory_mb": 1 + number % shapes, "step_run": 1}
+        team = teams[number % POLICIES]
+        commands.submit(
+            state, commands.Submission(f"request-{number}", team, amounts, lease=None), now
+        )
+        now += 1
+        if number + 1 == HOLDERS:
+            decide(state, now)
+            state.drain()
+    decide(state, now)
+    state.drain()
+    return state, now
+
+
+def pass_seconds(waiters: int, shapes: int = 1) -> float:
+    """A pass after one release that starts one waiter: the lower quartile, which neighbours hardly move."""
+    state, now = shared_pool(waiters, shapes)
+    holders = [each.request_id for each in state.allocations.values()][:PASSES]
+    gc.collect()
+    gc.disable()
+    took = []
+    for request_id in holders:
+        now += 1
+        commands.release(state, request_id, now)
+        started = perf_counter()
+        plan = decide(state, now)
+        took.append(perf_counter() - started)
+        assert [type(each) for each in plan.decisions] == [Grant], plan
+        state.drain()
+    gc.enable()
+    return quantiles(took, n=4)[0]
+
+
+def waiters() -> Figure:
+    few, many = pass_seconds(1_000), pass_seconds(100_000)
+    return Figure(
+        "pass after a release, 100,000 waiters over 1,000 (50 policies)",
+        many / few,
+        most=2,
+        detail=f"{many * 1e3:.2f} ms over {few * 1e3:.2f} ms",
+    )
+
+
+def shapes() -> Figure:
+    few, many = pass_seconds(10_000, shapes=10), pass_seconds(10_000, shapes=10_000)
+    return Figure(
+        "pass after a release, 10,000 distinct shapes over 10",
+        many / few,
+        most=5,
+        detail=f"{many * 1e3:.2f} ms over {few * 1e3:.2f} ms",
+    )
+
+
+def _resident() -> int:
+    gc.collect()
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def _memory() -> tuple[int, int]:
+    first = shared_pool(10_000)
+    small = _resident()
+    second = shared_pool(110_000)
+    large = _resident()
+    assert first and second
+    return small, large
+
+
+def memory() -> Figure:
+    """Both states stay alive, so the second one's weight is the growth."""
+    small, large = in_a_process(_memory)
+    each = (large - small) / 110_000
+    return Figure(
+        "memory a waiter, from 10,000 to 110,000 more",
+        each / 1024,
+        most=2,
+        unit=" KiB",
+        detail=f"{small / 2**20:.0f} MiB to {large / 2**20:.0f} MiB",
+    )
+
+
+CROWD = 4_000
+
+
+def _crowd(borrowers: bool) -> tuple[State, int, float]:
+    """Two teams, each with half of the pool reserved; the first may fill all of it before."""
+    state = State()
+    edits.create_pool(state, id="pool", name="pool", capacity={"gpu": CROWD})
+    red, blue = Subject("team", "red"), Subject("team", "blue")
+    edits.attach_policy(state, id="red", pool_id="pool", subject=red)
+    edits.attach_policy(state, id="blue", pool_id="pool", subject=blue, reserved={"gpu": CROWD})
+    now = 1_000
+    for team in (red, blue) if borrowers else (blue,):
+        for number in range(CROWD):
+            submission = commands.Submission(
+                f"{team.name}-{number}", team, {"gpu": 1, "step_run": 1}, lease=None
+            )
+            commands.submit(state, submission, now + number)
+        now += CROWD
+        if team is red:
+            decide(state, now)
+            state.drain()
+    gc.collect()
+    started = perf_counter()
+    plan = decide(state, now)
+    took = perf_counter() - started
+    kinds = {type(each) for each in plan.decisions}
+    assert kinds == {Preemption if borrowers else Grant} and len(plan.decisions) == CROWD
+    return state, now, took
+
+
+def reclaim() -> Figure:
+    taking, granting = _crowd(True)[2], _crowd(False)[2]
+    return Figure(
+        "deciding 4,000 reclaims over granting 4,000 on an empty pool",
+        taking / granting,
+        most=5,
+        detail=f"{taking * 1e3:.0f} ms over {granting * 1e3:.0f} ms",
+    )
+
+
+FIGURES = [waiters, shapes, memory, reclaim]
