@@ -39,6 +39,7 @@ class Allocation:
         self._on_preempting = on_preempting
         self._lease: Lease | None = None
         self._finished = False
+        self._sent_at = 0.0
 
     @property
     def id(self) -> str:
@@ -74,14 +75,14 @@ class Allocation:
         self._finished = True
 
     def __enter__(self) -> Allocation:
-        sent_at = clock.now()
         if not self.request:
+            self._sent_at = clock.now()
             self.request = self._client.requests.create(self._body)
         try:
-            self.request, sent_at = wait_for_grant(
+            self.request, self._sent_at = wait_for_grant(
                 self._client,
                 self.request,
-                sent_at=sent_at,
+                sent_at=self._sent_at,
                 on_wait=self._on_wait,
                 timeout=self._wait_timeout,
             )
@@ -89,7 +90,7 @@ class Allocation:
             self._client.requests.cancel(self.id)
             raise
         self._lease = Lease(
-            self._client, self.request, sent_at=sent_at, on_preempting=self._on_preempting
+            self._client, self.request, sent_at=self._sent_at, on_preempting=self._on_preempting
         )
         self._lease.start()
         return self
@@ -106,6 +107,8 @@ class Allocation:
         if lease.lost:
             self._lease_lost(lease, raising=error is None)
             return
+        # The pass that takes the units may grant the next attempt; its lease counts from here.
+        self._sent_at = clock.now()
         try:
             self.request = self._client.requests.release(
                 self.id, outcome=self._outcome(error), attempt=self.attempt

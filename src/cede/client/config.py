@@ -72,7 +72,9 @@ def _files(environ: Mapping[str, str]) -> Iterator[Path]:
             raise NotConfigured(f"CEDE_CONFIG names {given}, which is not a file")
         yield path
     yield Path(".cede") / "client.yaml"
-    yield Path.home() / ".local" / "share" / "cede" / "client.yaml"
+    # Where `cede up` leaves it.
+    base = environ.get("XDG_DATA_HOME")
+    yield (Path(base) if base else Path.home() / ".local" / "share") / "cede" / "client.yaml"
 
 
 def _read(path: Path) -> Connection:
@@ -92,7 +94,7 @@ def _clean(server: str) -> str:
     server = server.strip().rstrip("/")
     if not server.startswith(("http://", "https://")):
         raise NotConfigured(
-            f"the server {server!r} is not an address such as http://127.0.0.1:8421",
+            f"the server {server!r} is not an address such as http://127.0.0.1:8080",
             fix="write it with http:// or https://",
         )
     return server

@@ -28,7 +28,8 @@ class CedeClientError(Exception):
         self.reason = dict(reason) if reason else None
         self.fix = fix or str((reason or {}).get("fix", ""))
         self.status = status
-        self.code = code or str((reason or {}).get("code", ""))
+        # The reason's code says more than the problem's, which is "refused" for all of them.
+        self.code = str((reason or {}).get("code", "")) or code
         self.field = field
 
     @property

@@ -8,8 +8,8 @@ units given back.
 
 from __future__ import annotations
 
+import contextlib
 import os
-import signal
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -28,17 +28,11 @@ from cede.client.errors import (
 )
 from cede.client.http import Json
 from cede.client.lease import Lease
-from cede.client.waiting import WAITING, wait_for_grant
-from cede.model import bounds
+from cede.client.waiting import HOLDING, WAITING, Waited, wait_for_grant
+from cede.client.watch import Notify, Watch, reason_of
 
 Work = Callable[[], NoReturn]
 MakeWork = Callable[[dict[str, str]], Work]
-Notify = Callable[[str, str], None]
-
-TICK = 0.2
-# What `cede run` gives its child after a first signal before it would need a second one: no bound.
-# What a library caller's Ctrl-C gives it:
-INTERRUPT_GRACE = 5.0
 
 
 class Interrupted(CedeClientError):
@@ -51,11 +45,15 @@ class Interrupted(CedeClientError):
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How an attempt ended. `exit_code` is negative for a signal; `told`: it was asked to stop."""
+    """How an attempt ended. `exit_code` is negative for a signal; `told`: it was asked to stop.
+
+    `sent_at` is when the report was sent: the lease of a next attempt may count from there.
+    """
 
     exit_code: int
     request: Json
     told: bool = False
+    sent_at: float = 0.0
 
 
 class Runner:
@@ -98,12 +96,13 @@ class Runner:
             request = ended.request
             if error := _outside_cause(ended):
                 raise error
-            if request["status"] not in WAITING:
+            if request["status"] not in (*WAITING, *HOLDING):
                 return ended
-            self._notify("requeued", _reason(request))
-            sent_at = clock.now()
+            # Back in the queue, or already granted again by the pass that took the units back.
+            self._notify("requeued", reason_of(request))
+            sent_at = ended.sent_at
 
-    def _wait(self, request: Json, sent_at: float) -> tuple[Json, float]:
+    def _wait(self, request: Json, sent_at: float) -> Waited:
         try:
             waited = wait_for_grant(
                 self._client,
@@ -123,14 +122,14 @@ class Runner:
 
     def _run_untracked(self, request: Json, make_work: MakeWork) -> Ended:
         """Nothing is held and nobody counts, so the retries are counted here."""
-        self._notify("untracked", _reason(request))
+        self._notify("untracked", reason_of(request))
         retry = request.get("retry") or {}
         pause = float(retry.get("delay", 0))
         for attempt in range(1, int(retry.get("max_retries", 0)) + 2):
             facts = {"CEDE_ATTEMPT": str(attempt), "CEDE_SERVER": self._client.server}
             child = Child(make_work(facts))
-            watch = _Watch(child, None, self._signals, self._notify, self._client)
-            exit_code = _guarded(child, watch)
+            watch = Watch(child, None, self._signals, self._notify, self._client)
+            exit_code = watch.guarded()
             if exit_code == 0 or self._signals:
                 break
             self._interrupted.wait(pause)
@@ -152,9 +151,9 @@ class Runner:
             child.lease(lease.ends_at - _margin(request))
         self._notify("granted", f"attempt {request['attempt']} in pool {request.get('pool')}")
         lease.start()
-        watch = _Watch(child, lease, self._signals, self._notify, self._client)
+        watch = Watch(child, lease, self._signals, self._notify, self._client)
         try:
-            exit_code = _guarded(child, watch)
+            exit_code = watch.guarded()
         except BaseException:
             self._give_up(lease)
             raise
@@ -163,9 +162,10 @@ class Runner:
         if self._signals:
             self._give_up(lease)
             raise Interrupted(self._signals[0])
-        return Ended(exit_code, self._give_back(lease, watch, exit_code), watch.told)
+        after = self._give_back(lease, watch, exit_code)
+        return Ended(exit_code, after.request, watch.told, after.sent_at)
 
-    def _give_back(self, lease: Lease, watch: _Watch, exit_code: int) -> Json:
+    def _give_back(self, lease: Lease, watch: Watch, exit_code: int) -> Waited:
         """Report the end of an attempt; the request as it is after that."""
         request = lease.request
         if watch.told:
@@ -173,28 +173,31 @@ class Runner:
         else:
             outcome = "done" if exit_code == 0 else "failed"
         while not (watch.lost or lease.lost):
+            sent_at = clock.now()
             try:
-                return self._client.requests.release(
+                after = self._client.requests.release(
                     request["id"],
                     outcome=outcome,
                     attempt=int(request["attempt"]),
                     exit_code=_shell_code(exit_code),
                 )
+                return Waited(after, sent_at)
             except Conflict:
                 break
             except ServerUnreachable:
                 self._interrupted.wait(1.0)
         return self._after_loss(lease)
 
-    def _after_loss(self, lease: Lease) -> Json:
-        """Our attempt is no longer ours. It may have gone back to the queue; otherwise it is an
-        error."""
-        try:
-            request = self._client.requests.get(lease.request["id"])
-        except CedeClientError:
-            request = lease.request
-        if request["status"] in WAITING:
-            return request
+    def _after_loss(self, lease: Lease) -> Waited:
+        """Our attempt is no longer ours. The request may live on in a next one; else it is an
+        error.
+        """
+        sent_at = clock.now()
+        request = lease.request
+        with contextlib.suppress(CedeClientError):
+            request = self._client.requests.renew(request["id"])
+            if request["status"] in (*WAITING, *HOLDING):
+                return Waited(request, sent_at)
         raise ending(request) or LeaseLost(
             f"the lease of request {request['id']} was lost, and its work was killed",
             fix="check the network between this machine and the server, or ask for a longer lease",
@@ -204,13 +207,12 @@ class Runner:
         """We were told to end: the request ends too, and the units go back now, not with the
         lease."""
         request = lease.request
-        try:
+        # If the server does not hear us, the lease ends by itself.
+        with contextlib.suppress(CedeClientError):
             self._client.requests.cancel(request["id"])
             self._client.requests.release(
                 request["id"], outcome="stopped", attempt=int(request["attempt"])
             )
-        except CedeClientError:
-            pass  # the lease ends by itself
 
     def _environment(self, request: Json) -> dict[str, str]:
         return {
@@ -219,79 +221,6 @@ class Runner:
             "CEDE_POOL": str((request.get("allocation") or request).get("pool") or ""),
             "CEDE_SERVER": self._client.server,
         }
-
-
-class _Watch:
-    """The conversation with one child while it holds its units."""
-
-    def __init__(
-        self,
-        child: Child,
-        lease: Lease | None,
-        signals: list[int],
-        notify: Notify,
-        client: Client,
-    ) -> None:
-        self.told = False
-        self.lost = False
-        self._child = child
-        self._lease = lease
-        self._signals = signals
-        self._passed_on = 0
-        self._notify = notify
-        self._client = client
-        self._kill_at: float | None = None
-
-    def until_over(self) -> int:
-        while (exit_code := self._child.wait(TICK)) is None:
-            self._pass_signals_on()
-            if self._lease is not None:
-                self._mind(self._lease)
-            if self._kill_at is not None and clock.now() >= self._kill_at:
-                self._notify("killed", "it did not stop in time")
-                self._child.kill()
-                self._kill_at = None
-        return exit_code
-
-    def _pass_signals_on(self) -> None:
-        for number in self._signals[self._passed_on :]:
-            self._passed_on += 1
-            if self._passed_on == 1:
-                self._child.signal(number)
-            else:
-                self._child.kill()
-
-    def _mind(self, lease: Lease) -> None:
-        if lease.refused is not None and not self.lost:
-            self.lost = True
-            self._notify("lost", lease.refused.message)
-            self._child.kill()
-        elif lease.preempting.is_set() and not self.told:
-            self.told = True
-            self._child.signal(signal.SIGTERM)
-            self._notify("preempting", _reason(lease.request))
-            self._kill_at = clock.now() + self._grace(lease.request)
-            # From now on this is the bound, and the keeper holds it without us.
-            self._child.lease(self._kill_at)
-        elif self._nearly_over(lease) and not self.lost:
-            self.lost = True
-            self._notify("lost", "no renewal reached the server, and the lease is nearly over")
-            self._child.signal(signal.SIGTERM)
-
-    def _nearly_over(self, lease: Lease) -> bool:
-        """Whether to ask the work to stop; the keeper kills it at the end of the lease whatever we
-        do."""
-        if lease.ends_at is None or lease.seconds is None:
-            return False
-        return clock.now() >= lease.ends_at - min(lease.seconds / 6, bounds.GRACE_DEFAULT / 1000)
-
-    def _grace(self, request: Json) -> float:
-        default = bounds.GRACE_DEFAULT / 1000
-        pool = (request.get("allocation") or request).get("pool")
-        try:
-            return float(self._client.pools.get(str(pool))["settings"].get("grace", default))
-        except (CedeClientError, KeyError, TypeError, ValueError):
-            return default
 
 
 def _outside_cause(ended: Ended) -> CedeClientError | None:
@@ -304,20 +233,6 @@ def _outside_cause(ended: Ended) -> CedeClientError | None:
     return error if status in ("rejected", "preempted", "cancelled") else None
 
 
-def _guarded(child: Child, watch: _Watch) -> int:
-    """Wait for the end; whatever interrupts us, the work is gone before we are."""
-    try:
-        return watch.until_over()
-    except BaseException:
-        child.signal(signal.SIGTERM)
-        if child.wait(INTERRUPT_GRACE) is None:
-            child.kill()
-            child.wait(INTERRUPT_GRACE)
-        raise
-    finally:
-        child.close()
-
-
 def _margin(request: Json) -> float:
     """How long before the end of the lease the work must be dead."""
     lease = request.get("lease")
@@ -327,10 +242,6 @@ def _margin(request: Json) -> float:
 def _shell_code(exit_code: int) -> int:
     """The code as a shell tells it: 128 + n for signal n."""
     return exit_code if exit_code >= 0 else 128 - exit_code
-
-
-def _reason(request: Json) -> str:
-    return str((request.get("reason") or {}).get("text", ""))
 
 
 def child_environment(extra: dict[str, str]) -> dict[str, str]:

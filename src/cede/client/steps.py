@@ -98,6 +98,7 @@ class Step(Generic[P, R]):
         settings: Mapping[str, Any] | None = None,
         retry: StepRetryConfig | Mapping[str, Any] | None = None,
         step_operator: str | None = None,
+        lease: float | None = None,
     ) -> None:
         functools.update_wrapper(self, function)
         self.name = name or function.__name__
@@ -105,6 +106,7 @@ class Step(Generic[P, R]):
         self.resources = _resources(settings or {})
         self.retry = StepRetryConfig.of(retry)
         self.step_operator = step_operator
+        self.lease = lease
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         run = _current.get()
@@ -121,9 +123,13 @@ class Step(Generic[P, R]):
             calls.append(Call(self.function, args, kwargs))
             return calls[-1].work(environment)
 
-        ended = self._runner(run).run(_outside_of_the_run(make_work))
-        value: R = calls[-1].result(self.name, ended.exit_code)
-        return value
+        try:
+            ended = self._runner(run).run(_outside_of_the_run(make_work))
+            value: R = calls[-1].result(self.name, ended.exit_code)
+            return value
+        finally:
+            for call in calls:
+                call.close()
 
     def _runner(self, run: _Run) -> Runner:
         def waiting(why: Json) -> None:
@@ -144,6 +150,8 @@ class Step(Generic[P, R]):
             "retry": self.retry.body(),
             "labels": {"pipeline": run.pipeline, "run": run.name, "step": self.name},
         }
+        if self.lease is not None:
+            body["lease"] = self.lease
         if self.step_operator:
             body |= {"component": self.step_operator, "component_type": "step_operator"}
         elif run.orchestrator:
@@ -233,6 +241,7 @@ def step(
     settings: Mapping[str, Any] | None = None,
     retry: StepRetryConfig | Mapping[str, Any] | None = None,
     step_operator: str | None = None,
+    lease: float | None = None,
 ) -> Callable[[Callable[P, R]], Step[P, R]]: ...
 def step(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Turn a function into a step: `@step`, or `@step(settings={"resources": …}, retry=…)`."""

@@ -1,0 +1,139 @@
+"""A real server in a process of its own, for tests of whatever talks to it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import yaml
+
+from cede import CedeClientError, Client
+
+BIN = Path(sys.executable).parent
+START_SECONDS = 60.0
+WAIT_SECONDS = 30.0
+
+
+class Serving:
+    """One server and its data folder. It can be killed and started again on the same port."""
+
+    def __init__(self, data: Path, database: str | None = None) -> None:
+        self.data = data
+        self._database = database
+        self._log = data.parent / f"{data.name}.log"
+        self.port = 0
+        self.url = ""
+        self.start()
+        found = yaml.safe_load((data / "client.yaml").read_text())
+        self.token: str = found["token"]
+
+    def start(self) -> None:
+        command = [BIN / "cede", "up", "--data", self.data, "--port", str(self.port)]
+        if self._database is not None:
+            command += ["--database", self._database]
+        with self._log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [str(each) for each in command], stdout=log, stderr=log, cwd=self.data.parent
+            )
+        self._wait_until_serving(self._log.stat().st_size if self.url else 0)
+
+    def _wait_until_serving(self, since: int) -> None:
+        deadline = time.monotonic() + START_SECONDS
+        while time.monotonic() < deadline:
+            said = self._log.read_bytes()[since:].decode()
+            if found := re.search(r"cede is serving on (http://\S+:(\d+))", said):
+                self.url, self.port = found[1], int(found[2])
+                return
+            assert self.process.poll() is None, said
+            time.sleep(0.05)
+        raise AssertionError(f"the server did not start: {self._log.read_text()}")
+
+    def kill(self) -> None:
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+    def stop(self) -> None:
+        if self.process.poll() is None:
+            self.process.terminate()
+            try:
+                self.process.wait(15)
+            except subprocess.TimeoutExpired:
+                self.kill()
+
+    def client(self, token: str | None = None) -> Client:
+        return Client(self.url, token or self.token)
+
+    def environment(self, token: str | None = None, **extra: str) -> dict[str, str]:
+        """For a command: this server, this token, and nothing of the user's own configuration."""
+        kept = {k: v for k, v in os.environ.items() if not k.startswith("CEDE_")}
+        own = {"CEDE_SERVER": self.url, "CEDE_TOKEN": token or self.token}
+        path = f"{BIN}{os.pathsep}{os.environ['PATH']}"
+        return {**kept, **own, "PATH": path, "HOME": str(self.data.parent), **extra}
+
+    def cede(
+        self, *arguments: object, token: str | None = None, **options: object
+    ) -> subprocess.CompletedProcess[str]:
+        """Run one command to its end."""
+        return subprocess.run(
+            [str(BIN / "cede"), *map(str, arguments)],
+            env=self.environment(token),
+            capture_output=True,
+            text=True,
+            timeout=60,
+            **options,
+        )
+
+    def start_cede(self, *arguments: object, token: str | None = None) -> subprocess.Popen[str]:
+        """Start one command, to be watched while it runs."""
+        return subprocess.Popen(
+            [str(BIN / "cede"), *map(str, arguments)],
+            env=self.environment(token),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+
+def clean(client: Client) -> None:
+    """Nothing is left but what the first start made: cheaper than a server for every test."""
+    for each in list(client.requests.list()):
+        with contextlib.suppress(CedeClientError):
+            client.requests.cancel(each["id"])
+            client.requests.release(each["id"], outcome="stopped")
+        client.requests.delete(each["id"])
+    for each in list(client.policies.list()):
+        if each["pool"] != "local":
+            client.policies.detach(each["id"])
+    for each in list(client.pools.list()):
+        if each["name"] != "local":
+            client.pools.delete(each["id"])
+
+
+def eventually(look: Callable[[], object], seconds: float = WAIT_SECONDS) -> object:
+    """What `look` finds once it finds something."""
+    deadline = time.monotonic() + seconds
+    while not (found := look()):
+        assert time.monotonic() < deadline, f"still {found!r} after {seconds} seconds"
+        time.sleep(0.05)
+    return found
+
+
+def two_teams(client: Client, pool: str = "gpus", gpus: int = 2, grace: float = 1) -> None:
+    """A pool that belongs to blue; red may borrow all of it and must give it back."""
+    client.pools.create(pool, {"gpu": gpus}, settings={"grace": grace})
+    for team, reserved in (("red", 0), ("blue", gpus)):
+        client.policies.attach(
+            pool,
+            team,
+            component_type="team",
+            priority=10,
+            reserved={"gpu": reserved},
+            limit={"gpu": gpus},
+        )
