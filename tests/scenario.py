@@ -223,7 +223,8 @@ class Story:
         before: dict[str, str],
         actors: list[str],
     ) -> None:
-        clauses = [each.strip() for each in expected.split(",")] if expected else []
+        # A comma inside parentheses belongs to a reason.
+        clauses = re.split(r",\s*(?![^(]*\))", expected) if expected else []
         if refusal is not None:
             if not any(each.startswith("refused") for each in clauses):
                 raise Untrue(f"was refused: {refusal}") from refusal
@@ -408,16 +409,14 @@ def _difference(one: Any, other: Any, path: str = "") -> str:
 
 
 def _check_refusal(clause: str, refusal: CedeError) -> None:
-    match = re.fullmatch(r"refused(?: \(([^)]*)\))?", clause)
-    if match and match[1]:
-        name = {Invalid: "invalid", Conflict: getattr(refusal, "code", "")}.get(type(refusal))
-        field_name = getattr(refusal, "field", "")
-        wanted = match[1].split()
-        _same("refusal", name or type(refusal).__name__, wanted[0])
-        if len(wanted) > 1 and " ".join(wanted[1:]) not in (field_name, str(refusal)):
-            rest = " ".join(wanted[1:])
-            if rest not in f"{field_name} {refusal}":
-                raise Untrue(f"refused, but not for {rest}: {refusal}")
+    """`refused (invalid limit.gpu)`: the kind or code, then a field or words of the sentence."""
+    match = re.fullmatch(r"refused(?: \((\S+)(?: ([^)]*))?\))?", clause)
+    assert match, clause
+    kind = {Invalid: "invalid", Conflict: getattr(refusal, "code", "")}.get(type(refusal))
+    if match[1]:
+        _same(f"refusal ({refusal})", kind or type(refusal).__name__, match[1])
+    if match[2] and match[2] not in str(refusal):
+        raise Untrue(f"refused, but not for {match[2]}: {refusal}")
 
 
 def _names(word: str) -> list[str]:

@@ -29,7 +29,7 @@ def test_every_story_opens_with_its_promise() -> None:
         "an unnamed change": ("red submits r2 of 8\nr1 done", "r2 was waiting and is running"),
         "a refusal nobody expected": ("edit red limit 9", "was refused"),
         "no refusal": ("edit red limit 7 -> refused", "was not refused"),
-        "another refusal": ("edit red limit 9 -> refused (in_use)", "refusal is invalid"),
+        "another refusal": ("edit red limit 9 -> refused (in_use)", "is invalid, not in_use"),
         "another reason": ("red submits r2 of 8 -> waiting r2 (earmarked)", "reason of r2"),
         "an earmark": ("red submits r2 of 8 -> waiting r2, earmark r2", "owns no earmark"),
         "a pool": ("red submits r2 of 1 -> running r2 in moon", "pool of r2 is gpus"),
