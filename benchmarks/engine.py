@@ -8,13 +8,12 @@ from pathlib import Path
 from statistics import quantiles
 from time import perf_counter
 
+from benchmarks.report import Figure, in_a_process
 from cede.engine import commands, edits
 from cede.engine.decide import decide
 from cede.engine.state import State
 from cede.model.plan import Grant, Preemption
 from cede.model.subject import Subject
-
-from benchmarks.report import Figure, in_a_process
 
 POLICIES = 50
 HOLDERS = 200
@@ -49,7 +48,7 @@ def shared_pool(waiters: int, shapes: int = 1) -> tuple[State, int]:
 
 
 def pass_seconds(waiters: int, shapes: int = 1) -> float:
-    """A pass after one release that starts one waiter: the lower quartile, which neighbours hardly move."""
+    """A pass after a release that starts one waiter: the lower quartile, free of neighbours."""
     state, now = shared_pool(waiters, shapes)
     holders = [each.request_id for each in state.allocations.values()][:PASSES]
     gc.collect()

@@ -28,15 +28,16 @@ def own_server(tmp_path: Path) -> Iterator[Serving]:
 
 
 @pytest.fixture
-def server(request: pytest.FixtureRequest) -> Serving:
+def server(request: pytest.FixtureRequest) -> Iterator[Serving]:
     """A server in its first state: the test's own if it asks for one."""
     if "own_server" in request.fixturenames:
-        found: Serving = request.getfixturevalue("own_server")
-        return found
-    found = request.getfixturevalue("shared_server")
+        yield request.getfixturevalue("own_server")
+        return
+    found: Serving = request.getfixturevalue("shared_server")
     with found.client() as client:
         clean(client)
-    return found
+    yield found
+    found.end_commands()
 
 
 @pytest.fixture

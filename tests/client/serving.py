@@ -28,6 +28,7 @@ class Serving:
         self.data = data
         self._database = database
         self._log = data.parent / f"{data.name}.log"
+        self._commands: list[subprocess.Popen[str]] = []
         self.port = 0
         self.url = ""
         self.start()
@@ -60,6 +61,7 @@ class Serving:
         self.process.wait()
 
     def stop(self) -> None:
+        self.end_commands()
         if self.process.poll() is None:
             self.process.terminate()
             try:
@@ -92,13 +94,23 @@ class Serving:
 
     def start_cede(self, *arguments: object, token: str | None = None) -> subprocess.Popen[str]:
         """Start one command, to be watched while it runs."""
-        return subprocess.Popen(
+        process = subprocess.Popen(
             [str(BIN / "cede"), *map(str, arguments)],
             env=self.environment(token),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
         )
+        self._commands.append(process)
+        return process
+
+    def end_commands(self) -> None:
+        """Whatever a failed test left running."""
+        for process in self._commands:
+            if process.poll() is None:
+                process.kill()
+            process.communicate()
+        self._commands.clear()
 
 
 def clean(client: Client) -> None:

@@ -136,6 +136,33 @@ def test_a_waiting_server_can_be_stopped(tmp_path: Path) -> None:
             assert second.end() == 0
 
 
+def test_the_second_interrupt_does_not_wait(tmp_path: Path) -> None:
+    """A call that never ends keeps a server that stops; a second Ctrl-C ends it at once."""
+    with serving(tmp_path / "data") as server:
+        host, port = server.url.removeprefix("http://").split(":")
+        token = yaml.safe_load((tmp_path / "data" / "client.yaml").read_text())["token"]
+        with socket.create_connection((host, int(port)), timeout=PATIENCE) as half:
+            half.sendall(
+                b"POST /api/v1/requests HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 100\r\n"
+                b"Content-Type: application/json\r\nAuthorization: Bearer %b\r\n\r\n{"
+                % token.encode()
+            )
+            server.call("GET", "/api/v1/whoami")  # by now the half call is under way
+            server.process.send_signal(signal.SIGINT)
+            until(lambda: _refused(host, int(port)), "closing the door")
+            assert server.process.poll() is None
+            server.process.send_signal(signal.SIGINT)
+            assert server.end() == 130
+
+
+def _refused(host: str, port: int) -> bool:
+    try:
+        socket.create_connection((host, port), timeout=1).close()
+    except OSError:
+        return True
+    return False
+
+
 def test_a_port_that_is_taken_is_one_line(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

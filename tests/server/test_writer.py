@@ -261,6 +261,7 @@ def test_a_failing_pass_grants_nothing_and_keeps_the_commands(
 def test_listeners_hear_of_every_commit_after_it(database_url: str) -> None:
     with running(database_url) as (store, writer):
         heard: list[tuple[int, int]] = []
+        writer.listeners.append(lambda index: index // 0)  # one that fails harms nobody
         writer.listeners.append(lambda index: heard.append((index, store.head())))
         writer.execute(make_pool()).result(PATIENCE)
         until(lambda: heard, "the word")

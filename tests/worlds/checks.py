@@ -130,7 +130,7 @@ def check_taking(state: State, waiter: Request, policy: Policy, victims: list[st
 
 
 def _claims(state: State, pool_id: str) -> bool:
-    """Whether somebody waits for capacity on its way that is promised to nobody, or it is withheld."""
+    """Whether somebody waits for capacity on its way that nobody was promised."""
     capacity = state.pools[pool_id].capacity
     used = total([staying(state, pool_id), promised(state, pool_id)])
     return any(
@@ -146,7 +146,7 @@ def _earmark_standing(state: State, owner: Request) -> tuple[int, int]:
 
 
 def check_state(state: State) -> None:
-    """Safety by recount, and that nothing that could run is left idle (L2) or without its reserve (L3)."""
+    """Safety by recount; nothing that could run is left idle (L2) or unserved (L3)."""
     broken = audit.check(state)
     if broken:
         raise Broken("; ".join(broken))

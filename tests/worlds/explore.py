@@ -123,7 +123,7 @@ class Search:
             endings.lose(state, allocation)
 
     def _find_circle(self) -> None:
-        """L1: left alone, the world comes to rest: no state is reached again by victims stopping."""
+        """L1: left alone, the world comes to rest: victims stopping never lead back."""
         done: set[Canon] = set()
         for start in self.quiet:
             path: dict[Canon, None] = {}

@@ -42,7 +42,7 @@ def refusals(pool: Pool, policy: Policy, amounts: Amounts, preemptible: bool) ->
 
 
 def candidates(state: State, request: Request) -> list[Policy]:
-    """The policies a request could use at all: its subject's, in the pool it names if it names one."""
+    """The policies a request could use at all: its subject's, in the pool it names if any."""
     policies = state.policies_of(request.subject)
     if request.pool_id is None:
         return policies
@@ -59,7 +59,7 @@ def eligible_policies(state: State, request: Request) -> tuple[Policy, ...]:
 
 
 def rejection(state: State, request: Request, code: Code = Code.NO_ELIGIBLE_POOL) -> Reason:
-    """Why no pool can ever grant this: every pool's first refusal; a single one stands for itself."""
+    """Why no pool can ever grant this: every refusal; a single one stands for itself."""
     policies = candidates(state, request)
     if not policies:
         return no_policy(state, request)

@@ -103,7 +103,8 @@ def _configuration(state: State) -> Iterator[str]:
         mine = [each for each in state.policies.values() if each.pool_id == pool.id]
         for key, amount in total(each.reserved for each in mine).items():
             if amount > pool.capacity.get(key, 0):
-                yield f"S4 pool {pool.name} has {amount} {key} reserved of {pool.capacity.get(key, 0)}"
+                most = pool.capacity.get(key, 0)
+                yield f"S4 pool {pool.name} has {amount} {key} reserved of {most}"
 
 
 def _capacity(state: State, pool: Pool) -> Iterator[str]:
@@ -113,7 +114,8 @@ def _capacity(state: State, pool: Pool) -> Iterator[str]:
         if held > pool.capacity.get(key, 0):
             since = [each.id for each in live if each.index > pool.edited and each.amounts.get(key)]
             if since:
-                yield f"S1 pool {pool.name}: {held} {key} held of {pool.capacity.get(key, 0)}; {since}"
+                most = pool.capacity.get(key, 0)
+                yield f"S1 pool {pool.name}: {held} {key} held of {most}; {since}"
 
 
 def _promises(state: State, pool: Pool) -> Iterator[str]:

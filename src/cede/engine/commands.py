@@ -193,5 +193,5 @@ def _check_fence(request: Request, attempt: int | None) -> None:
     if attempt is not None and attempt != request.attempt:
         raise Conflict(
             "stale_fence",
-            f"attempt {attempt} of request {request.id} is over; the current one is {request.attempt}",
+            f"attempt {attempt} of request {request.id} is over; it is at {request.attempt} now",
         )

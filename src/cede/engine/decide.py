@@ -1,8 +1,8 @@
 """The pass: choose what changes next. Same state and instant, same plan.
 
-The steps go from least to most disruptive, so that a step runs only on what the gentler ones left. A
-taking can leave room for somebody else, so the steps are repeated until they change nothing: a pass ends at
-rest. It looks only at pools in which something changed since the last one.
+The steps go from least to most disruptive, so that a step runs only on what the gentler ones left.
+A taking can leave room for somebody else, so the steps are repeated until they change nothing: a
+pass ends at rest. It looks only at pools in which something changed since the last one.
 """
 
 from __future__ import annotations

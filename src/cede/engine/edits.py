@@ -197,8 +197,8 @@ def _check_pool(state: State, pool: Pool) -> None:
                 if amount > total or key not in pool.capacity:
                     raise Conflict(
                         "policy_would_break",
-                        f"{which} of policy {policy.name} is {amount} {key}, more than the new capacity "
-                        f"{total}; change that policy first",
+                        f"{which} of policy {policy.name} is {amount} {key}, more than the new "
+                        f"capacity {total}; change that policy first",
                     )
     _check_sum(pool, policies)
 

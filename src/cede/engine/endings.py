@@ -1,4 +1,4 @@
-"""How holding and waiting end: release, retry, failure, expiry. Shared by commands and by the pass."""
+"""How holding and waiting end: release, retry, failure, expiry; for commands and passes."""
 
 from __future__ import annotations
 
@@ -106,10 +106,10 @@ def expire(state: State, due: list[Key]) -> bool:
 
 
 def _expire_request(state: State, request: Request) -> bool:
-    if request.waiting and request.lease_until is not None:
-        if lease_over(request.lease_until, request.lease) <= state.now:
-            finish(state, request, RequestStatus.CANCELLED, _silent(request))
-            return True
+    leased = request.waiting and request.lease_until is not None
+    if leased and lease_over(request.lease_until or 0, request.lease) <= state.now:
+        finish(state, request, RequestStatus.CANCELLED, _silent(request))
+        return True
     if request.withhold_until and request.withhold_until <= state.now:
         state.put(replace(request, withhold_until=0, bypassed=0))
         return True

@@ -196,7 +196,7 @@ def _pool_story(state: State, request: Request, policy: Policy) -> dict[str, Any
 
 
 def _place(state: State, books: Books, request: Request, policy: Policy) -> int | None:
-    """How many stand before it in this pool's queue, plus one; None beyond what is worth counting."""
+    """Its place in this pool's queue, from 1; None beyond what is worth counting."""
     if sum(map(len, books.lanes.values())) > _PLACE_MAX:
         return None
     demand = books.pool.metered(request.amounts)

@@ -58,7 +58,7 @@ def free_now(books: Books) -> Room:
 
 
 def free_to_promise(books: Books, bound: Standing) -> Room:
-    """What is neither held by someone who stays nor promised to anyone of this standing or above."""
+    """What nobody holds who stays, and nobody of this standing or above was promised."""
     promised = books.earmarked_from(bound) if books.earmarks else {}
     return {
         key: total - books.live.get(key, 0) + books.leaving.get(key, 0) - promised.get(key, 0)

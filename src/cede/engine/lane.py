@@ -86,7 +86,7 @@ class Lane:
     def first(
         self, room: Amounts, after: Age = BEGINNING, besides: Container[str] = ()
     ) -> Age | None:
-        """The oldest waiter younger than `after`, not in `besides`, whose demand is within `room`."""
+        """The oldest waiter after `after`, not in `besides`, whose demand is within `room`."""
         if not self._chunks:
             return None
         demands = self._demands

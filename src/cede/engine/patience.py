@@ -1,4 +1,4 @@
-"""When a holder may be stopped at all: its first seconds are its own, as far as the pool says so."""
+"""When a holder may be stopped: its first seconds are its own, as far as the pool says."""
 
 from __future__ import annotations
 

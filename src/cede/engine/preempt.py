@@ -49,7 +49,7 @@ class _Covered:
 
 
 class Taking:
-    """All the taking of one pass. `claimed` is capacity on its way that earlier waiters wait for."""
+    """All the taking of one round. `claimed` is what earlier waiters wait for, on its way."""
 
     def __init__(self, state: State, plan: Plan) -> None:
         self.state = state

@@ -352,7 +352,7 @@ def _amounts(fields: Entry) -> tuple[dict[str, int], bool]:
 
 
 def _retry(fields: Entry) -> Retry:
-    """`retries` is how often it may still come back; without it preemption never uses a request up."""
+    """`retries`: how often it may still come back; without it preemption uses none up."""
     if fields.get("retries") is None:
         return Retry(preemptions=Preemptions.FREE)
     backoff = fields.get("retry_backoff", 1)

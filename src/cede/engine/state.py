@@ -409,7 +409,7 @@ class State:
         )
 
     def _request_due(self, request: Request) -> int | None:
-        """When a request changes by itself: its delay, its withholding or its waiting lease ends."""
+        """When a request changes by itself: its delay, withholding or waiting lease ends."""
         instants = [request.withhold_until] if request.withhold_until else []
         if request.waiting:
             if request.id in self.delayed:

@@ -11,7 +11,7 @@ from cede.model.subject import Subject
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """Reserved is what the subject is entitled to, limit the most it may hold, priority its rank."""
+    """Reserved: what its subject is entitled to. Limit: the most it may hold. Priority: rank."""
 
     id: str
     pool_id: str

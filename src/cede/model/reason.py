@@ -73,26 +73,28 @@ SENTENCES: dict[Code, tuple[str, str]] = {
         "attach a policy to have it counted, or set unpooled: refuse to forbid it",
     ),
     Code.OWN_LIMIT: (
-        "{policy} holds {held} of its limit of {bound} {key} in pool {pool}; {requested} more do not fit",
+        "{policy} holds {held} of its limit of {bound} {key} in pool {pool}; {requested} more do "
+        "not fit",
         "one of its own holders must end, or its limit be raised to {enough}",
     ),
     Code.OWN_RESERVED: (
-        "{policy} already has {held} of its reserved {bound} {key} in pool {pool} under non-preemptible "
-        "work; {requested} more do not fit",
+        "{policy} already has {held} of its reserved {bound} {key} in pool {pool} under "
+        "non-preemptible work; {requested} more do not fit",
         "one of its own non-preemptible holders must end, or {enough} {key} be reserved",
     ),
     Code.NO_CAPACITY: (
-        "pool {pool} has {free} of {bound} {key} free, {requested} are needed, and no holder may be stopped "
-        "for this",
+        "pool {pool} has {free} of {bound} {key} free, {requested} are needed, and no holder may be "
+        "stopped for this",
         "{missing} {key} must be released",
     ),
     Code.PARTIAL_HEADROOM: (
-        "{policy} has {headroom} {key} of its reserve unused in pool {pool}; a request of {requested} does "
-        "not fit it whole, so it must borrow and may not reclaim",
+        "{policy} has {headroom} {key} of its reserve unused in pool {pool}; a request of "
+        "{requested} does not fit it whole, so it must borrow and may not reclaim",
         "ask for at most {headroom} {key}, or reserve {missing} more",
     ),
     Code.PROTECTED: (
-        "pool {pool} is full of work that is not below this in standing; {missing} {key} are missing",
+        "pool {pool} is full of work that is not below this in standing; {missing} {key} are "
+        "missing",
         "one of the named holders must end",
     ),
     Code.EARMARKED: (
@@ -108,7 +110,8 @@ SENTENCES: dict[Code, tuple[str, str]] = {
         "nothing: it starts when {victims} have stopped",
     ),
     Code.MIN_RUN: (
-        "holders that could be stopped in pool {pool} are still inside their first {seconds} seconds",
+        "holders that could be stopped in pool {pool} are still inside their first {seconds} "
+        "seconds",
         "nothing: it is tried again when that time is over",
     ),
     Code.RETRY_DELAY: (

@@ -1,4 +1,4 @@
-"""A request: what somebody asks for. It lives across attempts; its first submit time never changes."""
+"""A request: what somebody asks for, across attempts, with its first submit time."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ _MEGABYTE = 10**6
 
 @dataclass(frozen=True, slots=True)
 class ResourceSettings:
-    """What one step needs. Unset fields ask for nothing; work may be preempted unless it says no."""
+    """What one step needs. Unset fields ask for nothing; it may be preempted by default."""
 
     gpu_count: int | None = None
     cpu_count: int | Decimal | float | str | None = None

@@ -228,8 +228,15 @@ class Writer:
             job.result, job.error = first.result, first.error
         resolve(commands)
         if batch.index != expected:
-            for listener in self.listeners:
+            self._tell_listeners()
+
+    def _tell_listeners(self) -> None:
+        for listener in self.listeners:
+            try:
                 listener(self.index)
+            except Exception:
+                # They learn of commits and have no part in them.
+                _log.exception("a listener failed")
 
     def _apply(self, commands: list[Job], tx: Tx) -> tuple[list[Job], list[tuple[Job, Job]]]:
         """Run each command; a refused one is undone and fails alone.
@@ -276,7 +283,9 @@ class Writer:
             return
         mark = self._state.mark()
         try:
-            self._next_timer = decide(self._state, now).next_timer
+            due = decide(self._state, now).next_timer
+            # Not before the next millisecond: a timer that is never satisfied must not spin.
+            self._next_timer = None if due is None else max(due, now + 1)
         except Exception as error:
             # Our own mistake. Commands are kept, work goes on, and the pass is tried again after an
             # audit.

@@ -7,6 +7,7 @@ keeps what the engine decided, all of one pass or none of it, and gives it back 
 from __future__ import annotations
 
 from cede.store.errors import Deposed, RolledBack, StaleIndex, StoreError, WrongDatabase
+from cede.store.filters import RequestFilter
 from cede.store.store import Store
 from cede.store.values import (
     AuditEntry,
@@ -32,6 +33,7 @@ __all__ = [
     "PolicyView",
     "PoolView",
     "Remembered",
+    "RequestFilter",
     "RequestView",
     "RolledBack",
     "StaleIndex",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from cede.engine.state import Event
@@ -100,7 +101,7 @@ def request_row(request: Request, latest: Allocation | None) -> Row:
         request.pool_id,
         latest.pool_id if latest else None,
         latest.attempt if latest else None,
-        _map(request.amounts),
+        _amounts(request.amounts),
         _reason(request.reason),
         request.attempt,
         request.retries_used,
@@ -114,7 +115,7 @@ def request_row(request: Request, latest: Allocation | None) -> Row:
         request.lease,
         request.lease_until,
         request.on_silence.value,
-        _map(request.labels) if request.labels else None,
+        encode(dict(request.labels)) if request.labels else None,
         request.owner,
     )
 
@@ -166,7 +167,7 @@ def allocation_row(allocation: Allocation) -> Row:
         allocation.allocated_at,
         None if ended else 1,
         allocation.state.value,
-        _map(allocation.amounts),
+        _amounts(allocation.amounts),
         allocation.preemptible,
         allocation.started_at,
         allocation.walltime,
@@ -263,8 +264,14 @@ def audit_from(row: Sequence[Any]) -> AuditEntry:
     return AuditEntry(number, note, previous, hash_)
 
 
-def _map(values: Mapping[str, Any]) -> str:
-    return encode(values if type(values) is dict else dict(values))
+def _amounts(amounts: Mapping[str, int]) -> str:
+    return _shape(tuple(amounts.items()))
+
+
+@lru_cache(maxsize=4_096)
+def _shape(items: tuple[tuple[str, int], ...]) -> str:
+    """Demands are many and their shapes are few: each is written out once."""
+    return encode(dict(items))
 
 
 def _reason(reason: Reason | None) -> str | None:
