@@ -83,8 +83,8 @@ SENTENCES: dict[Code, tuple[str, str]] = {
         "one of its own non-preemptible holders must end, or {enough} {key} be reserved",
     ),
     Code.NO_CAPACITY: (
-        "pool {pool} has {free} of {bound} {key} free, {requested} are needed, and no holder may be "
-        "stopped for this",
+        "pool {pool} has {free} of {bound} {key} free, {requested} are needed, and no holder may "
+        "be stopped for this",
         "{missing} {key} must be released",
     ),
     Code.PARTIAL_HEADROOM: (
