@@ -88,3 +88,11 @@ def test_urls_are_for_this_machine() -> None:
     config = load_config(["--host", "0.0.0.0", "--insecure-listen"], {})
     assert config.url(80) == "http://127.0.0.1:80"
     assert load_config(["--host", "::1"], {}).url(80) == "http://[::1]:80"
+
+
+def test_every_setting_is_in_the_reference() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "server.md").read_text()
+    for name in Config.__dataclass_fields__:
+        assert f"`{name}`" in page
+        assert f"`--{name.replace('_', '-')}`" in page
+        assert f"`CEDE_{name.upper()}`" in page

@@ -76,9 +76,8 @@ class Writer:
         if problems:
             raise Unsound(problems)
         self.index = loaded.index  # committed; safe to read from any thread
-        self.trouble: list[
-            str
-        ] = []  # what the last audit found; while there is any, nothing is granted
+        # What the last audit found; while there is any, nothing is granted.
+        self.trouble: list[str] = []
         self.listeners: list[Callable[[int], None]] = []  # told the new index after each commit
         self._store = store
         self._state = loaded.state
