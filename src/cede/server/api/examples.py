@@ -152,7 +152,7 @@ _DETAILS = {
     415: ("unsupported_media_type", "the body must be application/json, not text/plain", None),
     421: ("wrong_host", "this server does not answer to that Host", "Host"),
     422: ("invalid", "capacity.gpu: Input should be greater than or equal to 0", "capacity.gpu"),
-    429: ("rate_limited", "this token may spend 5000 cost units a second, 20000 at once", None),
+    429: ("rate_limited", "one token may spend 5000 cost units a second, 20000 at once", None),
     503: ("overloaded", "too many commands are waiting; try again", None),
 }
 

@@ -47,7 +47,7 @@ class Limiter:
             raise Problem(
                 429,
                 "rate_limited",
-                f"this token may spend {self.rate} cost units a second, {self.burst} at once; "
+                f"one token may spend {self.rate} cost units a second, {self.burst} at once; "
                 f"this call costs {cost}",
                 headers={"Retry-After": str(wait)},
             )

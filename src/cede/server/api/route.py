@@ -21,6 +21,7 @@ from cede.server.api.permissions import Permission, permission_for
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 QUERY_BYTES_MAX = 8_192
+GUESS_COST = 20
 LABEL_PREFIX = "label."
 # In a route's `openapi_extra`: it takes `label.NAME=VALUE` parameters.
 LABEL_FILTERS = "x-label-filters"
@@ -79,7 +80,13 @@ async def _authenticate(
     """The caller, once it is known that its role may call this at all and has budget left."""
     if permission.role is None:
         return None
-    caller = await context.auth.authenticate(request.headers.getlist("authorization"))
+    try:
+        caller = await context.auth.authenticate(request.headers.getlist("authorization"))
+    except Problem:
+        # Without a token the address pays: trying many must not be cheaper than having one.
+        address = request.client.host if request.client else ""
+        context.limiter.spend("address:" + address, GUESS_COST, context.monotonic())
+        raise
     budget = ("renew:" if permission.renewal else "all:") + caller.token.id
     context.limiter.spend(budget, permission.cost, context.monotonic())
     if caller.token.role < permission.role:
