@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from cede.model import bounds
-from cede.model.errors import Invalid
+from cede.model.errors import Invalid, quoted
 
 Amounts = Mapping[str, int]
 
@@ -53,7 +53,7 @@ def parse_amount(amount: object, field: str, least: int = 0) -> int:
     if isinstance(amount, bool) or not isinstance(amount, int):
         raise Invalid(field, f"must be an integer, not {amount!r:.80}")
     if not least <= amount <= bounds.AMOUNT_MAX:
-        raise Invalid(field, f"must be from {least} to {bounds.AMOUNT_MAX}, not {str(amount)[:40]}")
+        raise Invalid(field, f"must be from {least} to {bounds.AMOUNT_MAX}, not {quoted(amount)}")
     return amount
 
 

@@ -43,6 +43,13 @@ class Conflict(CedeError):
         self.problem = problem
 
 
+def quoted(value: object) -> str:
+    """A value as it may stand in a message: short, also where Python will not print it whole."""
+    if isinstance(value, int) and value.bit_length() > 256:
+        return f"an integer of {value.bit_length()} bits"
+    return f"{value!r:.80}"
+
+
 class Refused(CedeError):
     """Work that is turned away at the door, with the typed reason why."""
 

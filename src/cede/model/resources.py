@@ -14,7 +14,7 @@ from decimal import ROUND_CEILING, Decimal, InvalidOperation
 
 from cede.model import bounds
 from cede.model.amounts import Amounts, parse_amount, parse_amounts
-from cede.model.errors import Invalid
+from cede.model.errors import Invalid, quoted
 
 STEP_RUN = "step_run"
 
@@ -89,14 +89,15 @@ def milli_cpus(cpus: int | Decimal | float | str) -> int:
     try:
         if isinstance(cpus, bool):
             raise TypeError
-        written = Decimal(str(cpus))
+        written = Decimal(cpus if isinstance(cpus, int) else str(cpus))
         if not written.is_finite():
             raise TypeError
     except (InvalidOperation, TypeError):
         raise Invalid("cpu_count", f"must be a number such as 2 or 0.5, not {cpus!r:.80}") from None
-    if not 0 <= written * 1000 <= bounds.AMOUNT_MAX:
+    # Compared before it is multiplied: an exponent has a bound of its own.
+    if not 0 <= written <= bounds.AMOUNT_MAX or written * 1000 > bounds.AMOUNT_MAX:
         raise Invalid(
-            "cpu_count", f"must be from 0 to {bounds.AMOUNT_MAX // 1000}, not {cpus!r:.80}"
+            "cpu_count", f"must be from 0 to {bounds.AMOUNT_MAX // 1000}, not {quoted(cpus)}"
         )
     return int((written * 1000).to_integral_value(ROUND_CEILING))
 

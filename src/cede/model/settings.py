@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Any
 
 from cede.model import bounds
-from cede.model.errors import Invalid
+from cede.model.errors import Invalid, quoted
 
 
 class Precedence(StrEnum):
@@ -87,9 +87,10 @@ def parse_instant(value: object, field: str, *, most: int = bounds.AMOUNT_MAX) -
     """Milliseconds from a number of seconds on the one clock."""
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
         raise Invalid(field, f"must be a number of seconds, not {value!r:.80}")
-    exact = Decimal(str(value))
-    if not exact.is_finite() or not 0 <= exact * 1000 <= most:
-        raise Invalid(field, f"must be from 0 to {most // 1000} seconds, not {value!r:.80}")
+    # Compared before it is multiplied or printed: both have bounds of their own.
+    exact = Decimal(value if isinstance(value, int) else str(value))
+    if not exact.is_finite() or not 0 <= exact <= most or exact * 1000 > most:
+        raise Invalid(field, f"must be from 0 to {most // 1000} seconds, not {quoted(value)}")
     return int(exact * 1000)
 
 
