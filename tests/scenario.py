@@ -22,6 +22,7 @@ holders and waiters with a lease renew it as time passes, until the story says `
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -42,9 +43,9 @@ SETTINGS = ("precedence", "bypass_max", "withhold_max", "min_run", "reclaim_min_
 NUMBER = re.compile(r"(\d+(?:\.\d+)?)(s?)")
 
 
-def tell(text: str) -> Story:
-    """Run a whole story; the state at its end is in the answer."""
-    story = Story()
+def tell(text: str, note: Callable[[Any], None] = lambda _: None) -> Story:
+    """Run a whole story; the state at its end is in the answer. `note` hears every reason given."""
+    story = Story(note=note)
     for number, line in enumerate(text.splitlines(), 1):
         if line := line.partition("#")[0].strip():
             story.line(number, line)
@@ -64,6 +65,7 @@ class Story:
     events: list[Event] = field(default_factory=list)
     silent: set[str] = field(default_factory=set)
     lines: list[str] = field(default_factory=list)
+    note: Callable[[Any], None] = lambda _: None
 
     # One line ---------------------------------------------------------------------------------
 
@@ -285,6 +287,7 @@ class Story:
         for request in list(self.state.requests.values()):
             told = why(self.state, request.id, self.now)
             for reason in (told["reason"], told.get("last_stopped")):
+                self.note(reason)
                 if reason and "?" in reason["text"] + reason["fix"]:
                     raise Untrue(f"{request.id} is told: {reason}")
         if dump(self.state, self.now) != shown:

@@ -29,7 +29,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 PAGE = HERE.parents[1] / "docs" / "explanation" / "differences.md"
-LETTERS = "A B C C2 C3 D E F G H K L M O P Q R".split()
+LETTERS = ["A", "B", "C", "C2", "C3", "D", "E", "F", "G", "H", "K", "L", "M", "O", "P", "Q", "R"]
 
 
 def _rows() -> list[list[str]]:

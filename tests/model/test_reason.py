@@ -1,0 +1,81 @@
+"""Every reason reads as a sentence with its numbers in it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from cede.model.reason import SENTENCES, Code, Reason
+from tests.scenario import tell
+
+SCENARIOS = Path(__file__).parents[1] / "engine" / "scenarios"
+
+# Codes that no story ends in, each with details as its maker gives them.
+ELSEWHERE = {
+    Code.NO_POLICY: {"subject": "team:x", "name": "x", "type": "team", "pool": "any pool"},
+    Code.UNTRACKED: {"subject": "team:x"},
+    Code.NEXT: {"pool": "gpus"},
+}
+
+
+@pytest.fixture(scope="module")
+def emitted() -> dict[Code, list[Reason]]:
+    """Every reason that any story's engine gave, by code."""
+    found: dict[Code, list[Reason]] = {}
+
+    def note(data: object) -> None:
+        if isinstance(data, dict) and "code" in data:
+            reason = Reason.from_dict(data)
+            found.setdefault(reason.code, []).append(reason)
+
+    for path in sorted(SCENARIOS.glob("**/*.txt")):
+        story = tell(path.read_text(), note)
+        for event in story.events:
+            note(event.data.get("reason"))
+        for request in story.ended.values():
+            note(request.reason and request.reason.to_dict())
+    return found
+
+
+def test_every_code_has_its_sentence_and_its_fix() -> None:
+    assert set(SENTENCES) == set(Code)
+    for text, fix in SENTENCES.values():
+        assert text and fix
+
+
+def test_stories_give_every_reason_there_is(emitted: dict[Code, list[Reason]]) -> None:
+    assert sorted(set(Code) - set(emitted)) == sorted(ELSEWHERE)
+
+
+def test_what_the_engine_gives_leaves_no_blank(emitted: dict[Code, list[Reason]]) -> None:
+    reasons = [each for several in emitted.values() for each in several]
+    reasons += [Reason(code, detail) for code, detail in ELSEWHERE.items()]
+    assert len(reasons) > 100
+    for reason in reasons:
+        assert not re.search(r"\?|\{|None", reason.text + reason.fix), (reason, reason.text)
+
+
+def test_reasons_survive_being_written_down(emitted: dict[Code, list[Reason]]) -> None:
+    for reason in (each for several in emitted.values() for each in several):
+        again = Reason.from_dict(reason.to_public())
+        assert again == reason
+        assert (again.text, again.fix) == (reason.text, reason.fix)
+
+
+def test_a_missing_number_is_shown_as_missing_and_not_as_an_error() -> None:
+    assert "?" in Reason(Code.OWN_LIMIT).text
+
+
+def test_a_rejection_by_several_pools_names_each() -> None:
+    story = tell("""
+        pool a 2
+        team red in a limit 2
+        pool b 4
+        team red in b limit 3
+        red submits r of 4 -> rejected r (no_eligible_pool)
+    """)
+    reason = story.request("r").reason
+    assert reason is not None
+    assert "capacity 2 of pool a" in reason.text and "limit 3 of red in pool b" in reason.text
