@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import time
@@ -21,16 +22,14 @@ def start(*argv: str) -> Child:
     return Child(command(argv, os.environ))
 
 
-def alive(marker: str) -> list[str]:
-    """Processes whose command line holds `marker`."""
+def alive(sleeper: str) -> list[int]:
+    """Processes that are exactly this `sleep N`, not those that have it in their arguments."""
+    wanted = sleeper.replace(" ", "\0").encode() + b"\0"
     found = []
     for each in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            line = each.read_bytes().replace(b"\0", b" ").decode(errors="replace")
-        except OSError:
-            continue
-        if marker in line:
-            found.append(line)
+        with contextlib.suppress(OSError):
+            if each.read_bytes() == wanted:
+                found.append(int(each.parent.name))
     return found
 
 

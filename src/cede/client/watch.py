@@ -9,7 +9,7 @@ from cede.client import clock
 from cede.client.child import Child
 from cede.client.client import Client
 from cede.client.errors import CedeClientError
-from cede.client.http import Json
+from cede.client.http import API, Json, segment
 from cede.client.lease import Lease
 from cede.model import bounds
 
@@ -18,6 +18,8 @@ Notify = Callable[[str, str], None]
 TICK = 0.2
 # What the Ctrl-C of a library's caller gives the work; `cede run` passes signals on and waits.
 INTERRUPT_GRACE = 5.0
+# Asking for the pool's grace must not use it up: well below the server's margin for partings.
+GRACE_TIMEOUT = 2.0
 
 
 class Watch:
@@ -39,17 +41,14 @@ class Watch:
         self._passed_on = 0
         self._notify = notify
         self._client = client
-        self._kill_at: float | None = None
 
     def until_over(self) -> int:
         while (exit_code := self._child.wait(TICK)) is None:
             self._pass_signals_on()
             if self._lease is not None:
                 self._mind(self._lease)
-            if self._kill_at is not None and clock.now() >= self._kill_at:
-                self._notify("killed", "it did not stop in time")
-                self._child.kill()
-                self._kill_at = None
+        if self.told and exit_code == -signal.SIGKILL:
+            self._notify("killed", "it did not stop in time")
         return exit_code
 
     def guarded(self) -> int:
@@ -82,9 +81,9 @@ class Watch:
             self.told = True
             self._child.signal(signal.SIGTERM)
             self._notify("preempting", reason_of(lease.request))
-            self._kill_at = clock.now() + self._grace(lease.request)
             # From now on this is the bound, and the keeper holds it without us.
-            self._child.lease(self._kill_at)
+            told_at = clock.now()
+            self._child.lease(told_at + self._grace(lease.request))
         elif self._nearly_over(lease) and not self.lost:
             self.lost = True
             self._notify("lost", "no renewal reached the server, and the lease is nearly over")
@@ -101,7 +100,9 @@ class Watch:
         default = bounds.GRACE_DEFAULT / 1000
         pool = (request.get("allocation") or request).get("pool")
         try:
-            return float(self._client.pools.get(str(pool))["settings"].get("grace", default))
+            path = f"{API}/pools/{segment(str(pool))}"
+            found = self._client.http.call("GET", path, timeout=GRACE_TIMEOUT, attempts=1)
+            return float(found["settings"]["grace"])
         except (CedeClientError, KeyError, TypeError, ValueError):
             return default
 
