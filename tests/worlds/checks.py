@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from cede.engine import audit
 from cede.engine.explain import waiting_reason
 from cede.engine.state import State
-from cede.model.amounts import Amounts, total
+from cede.model.amounts import UNBOUNDED_WHEN_ABSENT, Amounts, total
 from cede.model.lifecycle import AllocationState
 from cede.model.policy import Policy
 from cede.model.request import Request
@@ -52,7 +52,7 @@ def own_room_ok(state: State, request: Request, policy: Policy) -> bool:
     held = [each for each in audit.holdings_in_order(state, policy) if each[0][2] != request.id]
     used = total(amounts for _, amounts in held)
     confined = total(amounts for place, amounts in held if not place[0])
-    for key, amount in request.amounts.items():
+    for key, amount in pool.metered(request.amounts).items():
         if used.get(key, 0) + amount > policy.limit.get(key, pool.capacity.get(key, 0)):
             return False
         if not request.preemptible and confined.get(key, 0) + amount > policy.reserved.get(key, 0):
@@ -79,7 +79,12 @@ def promised(state: State, pool_id: str) -> dict[str, int]:
 
 
 def within(demand: Amounts, used: Amounts, capacity: Amounts) -> bool:
-    return all(used.get(k, 0) + v <= capacity.get(k, 0) for k, v in demand.items() if v)
+    """Whether a demand fits beside what is used; keys that may be unbounded count if capped."""
+    return all(
+        used.get(key, 0) + amount <= capacity.get(key, 0)
+        for key, amount in demand.items()
+        if amount and (key in capacity or key not in UNBOUNDED_WHEN_ABSENT)
+    )
 
 
 def check_taking(state: State, waiter: Request, policy: Policy, victims: list[str]) -> None:

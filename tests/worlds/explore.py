@@ -104,6 +104,7 @@ class Search:
                 subject=Subject("team", ask.team),
                 amounts=ask.amounts,
                 preemptible=ask.preemptible,
+                walltime=ask.walltime,
                 retry=Retry(preemptions=Preemptions.FREE),
                 lease=None,
             )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
@@ -19,6 +19,7 @@ class Ask:
     team: str
     amounts: dict[str, int]
     preemptible: bool
+    walltime: int | None = None
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,8 @@ def draw(seed: int) -> World:
         for policy in _policies(rng, name, capacity, teams)
     ]
     asks = [_ask(rng, number, teams, pools) for number in range(rng.choice([3, 4, 5, 6, 7]))]
+    if rng.random() < 0.25:  # with walltimes a blocked head may have capacity withheld for it
+        asks = [replace(ask, walltime=rng.choice([None, 1_000, 9_000])) for ask in asks]
     settings: dict[str, Any] = {"precedence": rng.choice(["rights_first"] * 3 + ["rank_first"])}
     if rng.random() < 0.3:
         settings["bypass_max"] = rng.choice([0, 1])

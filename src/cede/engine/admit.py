@@ -14,6 +14,7 @@ from cede.model.policy import Policy
 from cede.model.pool import Pool
 from cede.model.reason import Code, Reason
 from cede.model.request import Request
+from cede.model.subject import Subject
 
 if TYPE_CHECKING:
     from cede.engine.state import State
@@ -41,28 +42,28 @@ def refusals(pool: Pool, policy: Policy, amounts: Amounts, preemptible: bool) ->
     return found
 
 
-def candidates(state: State, request: Request) -> list[Policy]:
+def candidates(state: State, subject: Subject, pool_id: str | None) -> list[Policy]:
     """The policies a request could use at all: its subject's, in the pool it names if any."""
-    policies = state.policies_of(request.subject)
-    if request.pool_id is None:
+    policies = state.policies_of(subject)
+    if pool_id is None:
         return policies
-    return [policy for policy in policies if policy.pool_id == request.pool_id]
+    return [policy for policy in policies if policy.pool_id == pool_id]
 
 
 def eligible_policies(state: State, request: Request) -> tuple[Policy, ...]:
     """Where a request may queue, by policy priority."""
     return tuple(
         policy
-        for policy in candidates(state, request)
+        for policy in candidates(state, request.subject, request.pool_id)
         if not refusals(state.pools[policy.pool_id], policy, request.amounts, request.preemptible)
     )
 
 
 def rejection(state: State, request: Request, code: Code = Code.NO_ELIGIBLE_POOL) -> Reason:
     """Why no pool can ever grant this: every refusal; a single one stands for itself."""
-    policies = candidates(state, request)
+    policies = candidates(state, request.subject, request.pool_id)
     if not policies:
-        return no_policy(state, request)
+        return no_policy(state, request.subject, request.pool_id)
     reasons = [
         reason
         for policy in policies
@@ -76,11 +77,7 @@ def rejection(state: State, request: Request, code: Code = Code.NO_ELIGIBLE_POOL
     return Reason(code, {"key": first["key"], "pools": [reason.to_dict() for reason in reasons]})
 
 
-def no_policy(state: State, request: Request) -> Reason:
-    pool = "any pool" if request.pool_id is None else f"pool {state.pools[request.pool_id].name}"
-    detail = {
-        "subject": str(request.subject),
-        "name": request.subject.name,
-        "type": request.subject.type,
-    }
+def no_policy(state: State, subject: Subject, pool_id: str | None) -> Reason:
+    pool = "any pool" if pool_id is None else f"pool {state.pools[pool_id].name}"
+    detail = {"subject": str(subject), "name": subject.name, "type": subject.type}
     return Reason(Code.NO_POLICY, {**detail, "pool": pool})

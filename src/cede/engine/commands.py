@@ -50,11 +50,12 @@ class Untracked:
 def submit(state: State, submission: Submission, now: int) -> Request | Untracked:
     """Queue a request, or reject it at once with every pool's reason (L8)."""
     state.now = now
+    subject = submission.subject
+    if not candidates(state, subject, submission.pool_id):
+        if submission.unpooled == "refuse" or submission.pool_id is not None:
+            raise Refused(no_policy(state, subject, submission.pool_id))
+        return Untracked(Reason(Code.UNTRACKED, {"subject": str(subject)}))
     request = _request(state, submission, now)
-    if not candidates(state, request):
-        if submission.unpooled == "refuse" or request.pool_id is not None:
-            raise Refused(no_policy(state, request))
-        return Untracked(Reason(Code.UNTRACKED, {"subject": str(request.subject)}))
     state.put(request)
     if state.places(request.id):
         state.emit("submitted", request_id=request.id, resources=dict(request.amounts))

@@ -109,7 +109,7 @@ class _Pool:
         self.besides = besides
         self.streams = streams(self.books)
         self.fitting = Front(self.streams, self._room, besides)
-        self.owners = Front(_owed_streams(self.books), lambda _: free_now(self.books))
+        self.owners = self._owners()
         self._in_order: Front | None = None
 
     def fill(self) -> None:
@@ -120,10 +120,16 @@ class _Pool:
             self._backfill()
 
     def _best(self) -> Candidate | None:
+        if self.books.earmarks and self.owners.peek() is None:
+            self.owners = self._owners()  # a grant may have moved an owner to other rights
         found = [
             each for each in (self.fitting.peek(), self.owners.peek(), self._withheld_one()) if each
         ]
         return min(found, key=lambda each: each.order, default=None)
+
+    def _owners(self) -> Front:
+        """Those who were promised their capacity: they start as soon as it is there."""
+        return Front(_owed_streams(self.books), lambda _: free_now(self.books))
 
     def _room(self, stream: Stream) -> Room | None:
         """What a waiter of this stream may take now: its policy's, physically free, and not
@@ -200,7 +206,9 @@ class _Pool:
     def _backfill(self) -> None:
         """Short work may use what is withheld, if its walltime proves that it is gone in time."""
         for head_id in list(self.books.withheld):
-            head = next(each for each in self.streams if head_id in each.lane)
+            head = next((each for each in self.streams if head_id in each.lane), None)
+            if head is None:  # it waits elsewhere, or not yet
+                continue
             age = (*self.state.requests[head_id].age, head_id)
             first = Candidate(order(head.standing, age), head, age)
             for stream in self.streams:

@@ -73,13 +73,18 @@ def _running(state: State, allocation: Allocation) -> dict[str, Any]:
         started_at=seconds(allocation.started_at),
         index=allocation.index,
         state=shown.get(allocation.state, "lost" if allocation.state == "lost" else "running"),
-        # A beneficiary that has ended is not in the snapshot, so nothing may name it.
-        **{"for": allocation.taken_for if allocation.taken_for in state.requests else None},
+        **{"for": _named(state, allocation.taken_for)},
         cancelled=request.cancelled or None,
         deadline=seconds(allocation.deadline),
         told=allocation.told or None,
         lease_until=seconds(allocation.lease_until),
     )
+
+
+def _named(state: State, request_id: str | None) -> str | None:
+    """A request by its id, unless it has ended: then it is not in the snapshot."""
+    request = None if request_id is None else state.requests.get(request_id)
+    return None if request is None or request.ended else request.id
 
 
 def _waiting(state: State, request: Request) -> dict[str, Any]:

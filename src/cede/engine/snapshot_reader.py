@@ -192,6 +192,9 @@ class _Reader:
     def finish(self) -> State:
         """Put everything in its place: indexes are ranks, so that only their order matters."""
         self.holders.sort(key=lambda each: each[0])
+        if all(given is not None for _, given, _, _ in self.holders):
+            # A promise is older than the grant it became, so instants alone do not tell the order.
+            self.holders.sort(key=lambda each: each[1] or 0)
         order: list[tuple[int | None, Allocation | None, tuple[str, str, str] | None]] = [
             (given, allocation, None) for _, given, allocation, _ in self.holders
         ]

@@ -330,7 +330,7 @@ class State:
                 )
             )
             self.dirty[request.earmark.pool_id] = None
-        if request.withhold_until:
+        if request.withhold_until and request.id not in self.delayed:
             for policy in places:
                 self.books[policy.pool_id].withheld[request.id] = policy.id
         age = (request.submitted_at, request.index, request.id)
