@@ -111,6 +111,22 @@ def test_a_step_returns_what_its_function_returns_from_a_child(pools: Client) ->
     assert values == [3 * each for each in range(100_000)]
 
 
+def test_what_was_printed_before_is_not_printed_twice(
+    pools: Client, capfd: pytest.CaptureFixture
+) -> None:
+    @step
+    def talk() -> None:
+        print("inside")
+
+    @pipeline(dynamic=True, orchestrator="red", client=pools)
+    def flow() -> None:
+        print("before")
+        talk()
+
+    flow()
+    assert capfd.readouterr().out.split() == ["before", "inside"]
+
+
 def test_the_functions_own_exception_comes_back(pools: Client) -> None:
     @step
     def broken() -> None:

@@ -37,6 +37,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
 }
 
 
+# Set by the group, read when its command has failed and no context is left.
+_state = {"debug": False}
+
+
 class LazyGroup(click.Group):
     """A group whose commands are imported when they are called."""
 
@@ -79,7 +83,8 @@ class LazyGroup(click.Group):
 def cli(ctx: click.Context, server: str | None, token_file: Path | None, debug: bool) -> None:
     """Share GPUs between teams: who may hold what, lent while idle, taken back without losing
     work."""
-    ctx.obj = {"server": server, "token_file": token_file, "debug": debug}
+    ctx.obj = {"server": server, "token_file": token_file}
+    _state["debug"] = debug
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -105,14 +110,14 @@ def _explain(error: BaseException) -> int:
     if isinstance(error, click.Abort):
         click.echo("not done", err=True)
         return exit_codes.ERROR
-    if "--debug" in sys.argv[1:]:
+    if _state["debug"]:
         import traceback
 
         traceback.print_exception(error)
     if isinstance(error, click.ClickException):
         error.show()
         return error.exit_code
-    if not isinstance(error, _expected()) and "--debug" not in sys.argv[1:]:
+    if not isinstance(error, _expected()) and not _state["debug"]:
         click.echo(f"error: {type(error).__name__}: {error} (see --debug)", err=True)
         return exit_codes.ERROR
     line = f"error: {getattr(error, 'message', None) or error}"

@@ -37,7 +37,7 @@ def print_rows(
 
 
 def print_one(thing: Row, fields: Sequence[str], output: str) -> None:
-    """One thing: its chosen fields one below the other, or all of it for programs."""
+    """One thing: those of its chosen fields that say something, or all of it for programs."""
     if output == "json":
         print_json(thing)
     elif output == "yaml":
@@ -47,7 +47,8 @@ def print_one(thing: Row, fields: Sequence[str], output: str) -> None:
     else:
         width = max(len(field) for field in fields)
         for field in fields:
-            click.echo(f"{field.replace('_', ' '):<{width}}  {cell(thing.get(field))}".rstrip())
+            if text := cell(thing.get(field)):
+                click.echo(f"{field.replace('_', ' '):<{width}}  {text}")
 
 
 def print_json(value: Any) -> None:
@@ -86,7 +87,7 @@ def _print_table(rows: list[Row], columns: Sequence[str]) -> None:
     if not console.is_terminal:
         console = Console(file=sys.stdout, highlight=False, width=WIDTH_WITHOUT_TERMINAL)
     unicode = (console.encoding or "").lower().startswith("utf")
-    table = Table(box=box.SIMPLE_HEAD if unicode else box.ASCII2, pad_edge=False)
+    table = Table(box=box.SIMPLE_HEAD if unicode else box.ASCII2, pad_edge=False, show_edge=False)
     for column in columns:
         # Ids are for copying: never folded, never cut.
         table.add_column(column, no_wrap=column == "id", overflow="fold")

@@ -134,7 +134,9 @@ def _described(found: dict[str, Any]) -> dict[str, Any]:
     labels = found.get("labels") or {}
     reason = found.get("reason") or {}
     named = {name: labels.get(name) for name in ("pipeline", "run", "step")}
-    return {**found, **named, "reason": reason.get("text"), "fix": reason.get("fix")}
+    pool = found.get("pool") or (found.get("allocation") or {}).get("pool")
+    shown = {"pool": pool, "reason": reason.get("text"), "fix": reason.get("fix")}
+    return {**found, **named, **shown}
 
 
 def _label_filters(labels: tuple[str, ...]) -> dict[str, str]:

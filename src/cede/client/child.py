@@ -6,6 +6,8 @@ import contextlib
 import os
 import select
 import signal
+import sys
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import NoReturn
 
@@ -23,7 +25,7 @@ class Child:
         self._status, status_write = os.pipe()
         parent_ends.update((self._control, self._status))
         us = os.getpid()
-        self.pid = os.fork()
+        self.pid = _fork()
         if self.pid == 0:
             for each in parent_ends:
                 _close(each)
@@ -93,6 +95,20 @@ def command(argv: Sequence[str], environment: Mapping[str, str]) -> Callable[[],
             os._exit(NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_EXECUTABLE)
 
     return run
+
+
+def _fork() -> int:
+    """Fork with nothing waiting in our buffers, or the child would write it a second time.
+
+    Python warns of forks beside other threads. The keeper takes none of their locks; a function
+    that runs as a step sees what any fork sees, which the reference says.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):
+            stream.flush()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return os.fork()
 
 
 def _close(descriptor: int) -> None:

@@ -125,6 +125,9 @@ class Http:
                     raise self._unreachable(error) from None
             else:
                 self._note_index(response)
+                if method == "DELETE" and attempt > 1 and response.status_code == 404:
+                    # The try whose answer was lost did it.
+                    return httpx2.Response(204)
                 if response.status_code not in (429, 502, 503, 504) or attempt == last:
                     return response
             self._sleep(self._pause(attempt, response))

@@ -17,6 +17,7 @@ import os
 import select
 import signal
 import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
@@ -140,7 +141,10 @@ class _Keeper:
 
 
 def _start(work: Callable[[], NoReturn], keeper: int) -> int:
-    pid = os.fork()
+    with warnings.catch_warnings():
+        # After a fork there is one thread, but Python counts those of the process before it.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        pid = os.fork()
     if pid:
         return pid
     try:

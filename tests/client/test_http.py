@@ -1,0 +1,137 @@
+"""Faults between client and server that a healthy server does not show: lost answers, busy
+answers."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+
+from cede import Client, Invalid, NotFound, Rejected, ServerUnreachable, Unauthorized
+from cede.client.config import Connection
+from cede.client.http import Http, problem
+
+# What the faulty server does with one call: hang up, or answer with status, headers and body.
+Answer = tuple[int, dict[str, str], object] | None
+
+
+class Faulty:
+    """Answers as told, in order, and remembers what it was asked."""
+
+    def __init__(self) -> None:
+        self.answers: list[Answer] = []
+        self.asked: list[tuple[str, str, dict[str, str]]] = []
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def handle_any(self) -> None:
+                self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                outer.asked.append((self.command, self.path, dict(self.headers)))
+                answer = outer.answers.pop(0)
+                if answer is None:
+                    self.close_connection = True
+                    return
+                status, headers, body = answer
+                content = b"" if body is None else json.dumps(body).encode()
+                self.send_response(status)
+                for name, value in {**headers, "Content-Length": str(len(content))}.items():
+                    self.send_header(name, value)
+                self.end_headers()
+                self.wfile.write(content)
+
+            do_GET = do_POST = do_DELETE = handle_any
+
+            def log_message(self, *_: object) -> None: ...
+
+        self.server = HTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+
+@pytest.fixture
+def faulty() -> Iterator[Faulty]:
+    faulty = Faulty()
+    yield faulty
+    faulty.server.shutdown()
+    faulty.server.server_close()
+
+
+@pytest.fixture
+def pauses() -> list[float]:
+    return []
+
+
+@pytest.fixture
+def client(faulty: Faulty, pauses: list[float]) -> Iterator[Client]:
+    url = f"http://127.0.0.1:{faulty.server.server_port}"
+    with Client(http=Http(Connection(url, "secret"), sleep=pauses.append)) as client:
+        yield client
+
+
+BUSY: Answer = (503, {"Retry-After": "7"}, {"status": 503, "detail": "later"})
+
+
+def test_a_post_is_repeated_under_one_key(
+    client: Client, faulty: Faulty, pauses: list[float]
+) -> None:
+    faulty.answers = [None, BUSY, (201, {}, {"id": "r"})]
+    assert client.requests.create({})["id"] == "r"
+    keys = [headers["Idempotency-Key"] for _, _, headers in faulty.asked]
+    assert len(keys) == 3 and len(set(keys)) == 1
+    assert pauses[1] == 7 and pauses[0] < 1
+    faulty.answers = [(201, {}, {"id": "s"})]
+    client.requests.create({})
+    assert faulty.asked[-1][2]["Idempotency-Key"] != keys[0]
+
+
+def test_it_gives_up_and_says_what_the_server_said(client: Client, faulty: Faulty) -> None:
+    faulty.answers = [BUSY] * 4
+    with pytest.raises(ServerUnreachable, match="later"):
+        client.pools.get("a")
+    assert len(faulty.asked) == 4
+
+
+def test_the_highest_index_is_sent_back(client: Client, faulty: Faulty) -> None:
+    faulty.answers = [(200, {"Cede-Index": each}, {}) for each in ("5", "3", "x")]
+    for _ in range(3):
+        client.pools.get("a")
+    seen = [headers.get("Cede-Index-Seen") for _, _, headers in faulty.asked]
+    assert seen == [None, "5", "5"]
+
+
+def test_a_deletion_whose_answer_was_lost_is_done(client: Client, faulty: Faulty) -> None:
+    gone: Answer = (404, {}, {"status": 404, "detail": "no pool 'a'"})
+    faulty.answers = [None, gone]
+    client.pools.delete("a")
+    faulty.answers = [gone]
+    with pytest.raises(NotFound):
+        client.pools.delete("a")
+
+
+def test_names_are_one_path_segment(client: Client, faulty: Faulty) -> None:
+    faulty.answers = [(200, {}, {})]
+    client.pools.get("../tokens?x=1")
+    assert faulty.asked[0][1] == "/api/v1/pools/..%2Ftokens%3Fx%3D1"
+
+
+def test_a_redirect_is_not_followed(client: Client, faulty: Faulty) -> None:
+    faulty.answers = [(302, {"Location": "http://127.0.0.1:1/"}, {})]
+    with pytest.raises(Exception, match="not cede's"):
+        client.pools.get("a")
+    assert len(faulty.asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "kind", "code"),
+    [
+        (401, {"type": "urn:cede:problem:unauthenticated"}, Unauthorized, "unauthenticated"),
+        (422, {"type": "urn:cede:problem:invalid", "field": "name"}, Invalid, "invalid"),
+        (422, {"reason": {"code": "no_policy", "text": "t", "fix": "f"}}, Rejected, "no_policy"),
+    ],
+)
+def test_problems_become_types(status: int, body: dict, kind: type, code: str) -> None:
+    error = problem(status, body)
+    assert isinstance(error, kind)
+    assert (error.code, error.status, error.field) == (code, status, body.get("field", ""))
