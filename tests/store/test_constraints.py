@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Connection, create_engine, delete, event, insert, text, update
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import IntegrityError, InternalError
 
 from cede.model.lifecycle import AllocationState
 from cede.store import AuditNote, Store, rows, schema
@@ -132,17 +132,23 @@ def connected(database_url: str) -> Any:
     return engine
 
 
-@pytest.mark.parametrize("what", BROKEN)
-def test_refuses(what: str, filled: Store, database_url: str) -> None:
+def test_each_broken_row_is_refused(filled: Store, database_url: str) -> None:
     engine = connected(database_url)
     with engine.connect() as connection:
-        refused_by_the_database(connection, BROKEN[what]())
+        taken = [what for what, broken in BROKEN.items() if not refuses(connection, broken())]
     engine.dispose()
+    assert taken == []
 
 
-def refused_by_the_database(connection: Connection, statement: Any) -> None:
-    with pytest.raises(DBAPIError), connection.begin():
+def refuses(connection: Connection, statement: Any) -> bool:
+    transaction = connection.begin()
+    try:
         connection.execute(statement)
+    except (IntegrityError, InternalError):  # a constraint, or a trigger of PostgreSQL's
+        return True
+    finally:
+        transaction.rollback()
+    return False
 
 
 def test_takes_what_is_sound(filled: Store, database_url: str) -> None:
@@ -163,5 +169,5 @@ def test_events_are_not_truncated_either(filled: Store, database_url: str) -> No
         pytest.skip("SQLite knows no TRUNCATE; DELETE is refused above")
     engine = connected(database_url)
     with engine.connect() as connection:
-        refused_by_the_database(connection, text("TRUNCATE events"))
+        assert refuses(connection, text("TRUNCATE events"))
     engine.dispose()

@@ -84,10 +84,7 @@ def policy_from(row: Sequence[Any]) -> Policy:
 
 
 def request_row(request: Request, latest: Allocation | None) -> Row:
-    """`latest` is the request's newest allocation if it changes in this batch.
-
-    Else the row keeps what it has.
-    """
+    """`latest` is the newest allocation that this batch brings, if it brings one."""
     earmark = request.earmark
     return (
         request.id,

@@ -8,6 +8,7 @@ commit there cheap.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import Any
 
 from sqlalchemy import (
@@ -39,7 +40,6 @@ class Writes:
         table: Table,
         *,
         fixed: Sequence[str] = (),
-        keep: Sequence[str] = (),
         skip: Sequence[str] = (),
     ) -> None:
         self.columns = [each for each in table.columns if each.name not in skip]
@@ -48,9 +48,10 @@ class Writes:
         self.changing = [
             each for each in self.columns if not each.primary_key and each.name not in fixed
         ]
-        self._keep = frozenset(keep)
         self._table = table
-        self._order = [self.columns.index(each) for each in (*self.changing, *self.keys)]
+        # SQLite's parameters are positional: what is set, then the key.
+        places = [self.columns.index(each) for each in (*self.changing, *self.keys)]
+        self._in_order = itemgetter(*places)
         self._sqlite = {
             "insert": self._compiled(insert(table), [each.name for each in self.columns]),
             "update": self._compiled(
@@ -82,7 +83,7 @@ class Writes:
         if not rows:
             return
         if connection.dialect.name == "sqlite":
-            ordered = [tuple(row[place] for place in self._order) for row in rows]
+            ordered = list(map(self._in_order, rows))
             result = connection.exec_driver_sql(self._sqlite["update"], ordered)
         else:
             result = self._execute(connection, "update", self.columns, rows)
@@ -106,13 +107,9 @@ class Writes:
         return connection.execute(self._postgresql[what], arrays)
 
     def _update(self, values: dict[str, Any]) -> Any:
-        new = {each.name: self._new(each, values[each.name]) for each in self.changing}
+        new = {each.name: values[each.name] for each in self.changing}
         matches = and_(*(key == values[key.name] for key in self.keys))
         return update(self._table).where(matches).values(new)
-
-    def _new(self, target: Any, value: Any) -> Any:
-        """A column to `keep` takes a new value only where the row brings one."""
-        return func.coalesce(value, target) if target.name in self._keep else value
 
     def _compiled(self, statement: Any, names: list[str] | None) -> str:
         compiled = statement.compile(dialect=sqlite.dialect(), column_keys=names)
@@ -145,13 +142,16 @@ class Writes:
 POOLS = Writes(schema.pools)
 POLICIES = Writes(schema.policies)
 # What a request is known and listed by never changes; leaving it out leaves its indexes alone.
-REQUESTS = Writes(
-    schema.requests,
-    fixed=("at_index", "submitted_at", "subject_type", "subject_name", "created"),
-    keep=("granted_pool_id", "granted_attempt"),
-    skip=("one",),
-)
-ALLOCATIONS = Writes(schema.allocations, fixed=("pool_id", "policy_id", "at_index", "allocated_at"))
+_IDENTITY = ("at_index", "submitted_at", "subject_type", "subject_name", "created")
+_GRANTED = ("granted_pool_id", "granted_attempt")
+# Most updates bring no new allocation: then the pair that live allocations refer to is left alone
+# too, and the database need not look for them.
+REQUESTS = Writes(schema.requests, fixed=(*_IDENTITY, *_GRANTED), skip=("one",))
+REQUESTS_GRANTED = Writes(schema.requests, fixed=_IDENTITY, skip=("one",))
+# The same for an allocation that goes on, against one that has ended and lets go of its request.
+_GRANT = ("pool_id", "policy_id", "at_index", "allocated_at")
+ALLOCATIONS = Writes(schema.allocations, fixed=(*_GRANT, "live"))
+ALLOCATIONS_ENDED = Writes(schema.allocations, fixed=_GRANT)
 EVENTS = Writes(schema.events)
 TOKENS = Writes(schema.tokens)
 ANSWERS = Writes(schema.idempotency)

@@ -228,13 +228,17 @@ def _write_changes(connection: Connection, changes: Changes) -> None:
     # What ended lets go of its request first: the next allocation may be in another pool.
     allocations = changes.allocations
     ended = [rows.allocation_row(each) for each in allocations.updated if not each.live]
-    write.ALLOCATIONS.update(connection, ended)
+    write.ALLOCATIONS_ENDED.update(connection, ended)
     latest = _latest(allocations.inserted)
     requests = changes.requests
     inserted = [rows.request_row(each, latest.get(each.id)) for each in requests.inserted]
-    updated = [rows.request_row(each, latest.get(each.id)) for each in requests.updated]
+    granted = [
+        rows.request_row(each, latest[each.id]) for each in requests.updated if each.id in latest
+    ]
+    others = [rows.request_row(each, None) for each in requests.updated if each.id not in latest]
     write.REQUESTS.insert(connection, inserted)
-    write.REQUESTS.update(connection, updated)
+    write.REQUESTS_GRANTED.update(connection, granted)
+    write.REQUESTS.update(connection, others)
     write.ALLOCATIONS.insert(
         connection, [rows.allocation_row(each) for each in allocations.inserted]
     )
