@@ -323,7 +323,8 @@ def _only_grow_on_sqlite() -> None:
 def _only_grow_on_postgresql() -> None:
     op.execute(
         "CREATE FUNCTION cede_append_only() RETURNS trigger LANGUAGE plpgsql AS "
-        "'BEGIN RAISE EXCEPTION ''% is append-only'', TG_TABLE_NAME; END'"
+        "'BEGIN RAISE EXCEPTION ''% is append-only'', TG_TABLE_NAME "
+        "USING ERRCODE = ''integrity_constraint_violation''; END'"
     )
     for statement in (
         "CREATE TRIGGER events_keep BEFORE UPDATE OR DELETE OR TRUNCATE ON events "
