@@ -1,0 +1,187 @@
+"""Every rule of the audit fires: a state is broken on purpose, and the audit names what broke.
+
+A checker that never fired proves nothing. What is broken here cannot be broken through commands, so
+entities and sums are changed behind the state's back.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from cede.engine import audit
+from cede.engine.state import State
+from cede.model.lifecycle import AllocationState, RequestStatus
+from cede.model.request import Earmark
+from tests.scenario import tell
+
+STORY = """
+    pool gpus 8
+    team red  reserved 2 limit 8 priority 10
+    team blue reserved 4 limit 4 priority 10
+    red submits f of 2 fixed  -> running f
+    red submits r1..r3 of 2   -> running r1 r2 r3
+    blue submits b of 2       -> stopping r3, earmark b
+    red submits w of 2        -> waiting w
+"""
+
+
+def _allocation(name: str, **changes: object) -> Callable[[State], None]:
+    def act(state: State) -> None:
+        state._replace_allocation(  # the state's own door, without its checks
+            state.allocations[name],
+            replace(state.allocations[name], **changes),  # type: ignore[arg-type]
+        )
+
+    return act
+
+
+def _request(name: str, **changes: object) -> Callable[[State], None]:
+    def act(state: State) -> None:
+        state._replace_request(
+            state.requests[name],
+            replace(state.requests[name], **changes),  # type: ignore[arg-type]
+        )
+
+    return act
+
+
+def _second_allocation(state: State) -> None:
+    copy = replace(state.allocations["r1.1"], id="r1.2", index=99, amounts={})
+    state._replace_allocation(None, copy)
+
+
+def _orphan(state: State) -> None:
+    state._replace_allocation(
+        None, replace(state.allocations["r1.1"], id="x.1", request_id="x", amounts={})
+    )
+
+
+def _pool(**changes: object) -> Callable[[State], None]:
+    def act(state: State) -> None:
+        state._edit("pools", "gpus", state.pools["gpus"], replace(state.pools["gpus"], **changes))  # type: ignore[arg-type]
+
+    return act
+
+
+def _policy(name: str, **changes: object) -> Callable[[State], None]:
+    def act(state: State) -> None:
+        old = state.policies[name]
+        state._edit("policies", name, old, replace(old, **changes))  # type: ignore[arg-type]
+
+    return act
+
+
+def _negative_reserve(state: State) -> None:
+    state.policies["gpus/blue"] = replace(state.policies["gpus/blue"], reserved={"gpu": -1})
+
+
+def _sum(which: str) -> Callable[[State], None]:
+    def act(state: State) -> None:
+        getattr(state.books["gpus"], which)["gpu"] += 1
+
+    return act
+
+
+def _takeable(state: State) -> None:
+    for amounts in state.books["gpus"].tiers.values():
+        amounts["gpu"] = amounts.get("gpu", 0) + 1
+
+
+def _rights(state: State) -> None:
+    rights = state.books["gpus"]._rights
+    rights["f.1"] = 1 - rights["f.1"]
+
+
+def _forgotten_holding(state: State) -> None:
+    del state.books["gpus"].holdings["f.1"]
+
+
+def _left_its_lane(state: State) -> None:
+    request = state.requests["w"]
+    lane = state.books["gpus"].lanes["gpus/red", True]
+    lane.remove((request.submitted_at, request.index, request.id))
+
+
+def _in_a_lane_twice(state: State) -> None:
+    request = state.requests["b"]
+    age = (request.submitted_at, request.index, request.id)
+    state.books["gpus"].wait("gpus/blue", True, age, {"gpu": 2})
+
+
+# What is done to the state, and what the audit must say.
+FIRES: dict[str, tuple[Callable[[State], None], str]] = {
+    "two live allocations": (_second_allocation, "S9 request r1 has 2 live allocations"),
+    "an allocation of nobody": (_orphan, "S9 allocation x.1 is live, its request is not holding"),
+    "a live allocation of a waiter": (
+        _request("r1", status=RequestStatus.QUEUED), "its request is not holding"),
+    "another attempt": (_allocation("r1.1", attempt=2), "S9 allocation r1.1 is not of attempt 1"),
+    "half a demand": (_allocation("r1.1", amounts={"gpu": 1}), "S10 allocation r1.1 does not hold"),
+    "a holder without capacity": (
+        _allocation("r1.1", state=AllocationState.ENDED), "S9 request r1 is allocated and holds"),
+    "a holder that owns an earmark": (
+        _request("r1", earmark=Earmark("gpus", "gpus/red", 5)), "S28 request r1 is allocated"),
+    "reserved above the limit": (
+        _policy("gpus/blue", limit={"gpu": 1}), "S4 policy blue reserves 4 gpu"),
+    "a reserve of a key the pool lacks": (
+        _policy("gpus/blue", reserved={"licence": 1}), "S4 policy blue reserves 1 licence"),
+    "a negative reserve": (_negative_reserve, "S4 policy blue reserves -1 gpu"),
+    "more reserved than there is": (
+        _policy("gpus/red", reserved={"gpu": 6}), "S4 pool gpus has 10 gpu reserved of 8"),
+    "more held than there is": (_pool(capacity={"gpu": 6}), "S1 pool gpus: 8 gpu held of 6"),
+    "more promised than there is": (
+        _allocation("r3.1", state=AllocationState.GRANTED), "S28 pool gpus: 10 gpu promised of 8"),
+    "more held than the limit": (
+        _policy("gpus/red", limit={"gpu": 4}), "S2 limit of policy red: 8 gpu held of 4"),
+    "more non-preemptible than reserved": (
+        _policy("gpus/red", reserved={"gpu": 1}), "S5 reserved of policy red: 2 gpu held of 1"),
+    "a wrong sum of what is live": (_sum("live"), "S21 pool gpus: live is"),
+    "a wrong sum of what is leaving": (_sum("leaving"), "S21 pool gpus: leaving is"),
+    "a wrong sum of what may be taken": (_takeable, "S21 pool gpus: takeable is"),
+    "wrong rights": (_rights, "S21 pool gpus: rights of f.1 are not True"),
+    "a holding the books forgot": (_forgotten_holding, "S21 pool gpus: rights of f.1"),
+    "a waiter outside its lane": (_left_its_lane, "S21 pool gpus: request w is not in its lane"),
+    "an owner that queues as well": (_in_a_lane_twice, "S21 pool gpus: request b is not in its"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("breaks", "said"), FIRES.values(), ids=FIRES)
+def test_the_audit_names_what_broke(breaks: Callable[[State], None], said: str) -> None:
+    state = tell(STORY).state
+    assert audit.check(state) == []
+    breaks(state)
+    found = audit.check(state)
+    assert any(said in each for each in found), found
+
+
+def test_a_policy_in_no_pool_is_found() -> None:
+    """The rest of the audit cannot look at such a policy, so its rule is asked alone."""
+    state = tell(STORY).state
+    lost = replace(state.policies["gpus/red"], id="lost", name="lost", pool_id="nowhere")
+    state.policies["lost"] = lost
+    assert [*audit._configuration(state)] == ["S4 policy lost is in no pool"]
+
+
+def test_every_rule_has_a_breakage() -> None:
+    source = inspect.getsource(audit)
+    rules = re.findall(r'yield f"(?:\{code\}|(S\d+))', source)
+    said = [said for _, said in FIRES.values()]
+    for number in {each for each in rules if each} | {"S2", "S5"}:
+        assert any(each.startswith(f"{number} ") for each in said), number
+    assert len(re.findall(r"\byield f", source)) <= len(FIRES)
+
+
+def test_a_lowered_bound_is_no_breakage_until_something_is_granted() -> None:
+    """The exception of S1, S2 and S5: running work stays when an operator lowers a bound."""
+    tell("""
+        pool gpus 8
+        team red reserved 4 limit 8
+        red submits f of 4 fixed     -> running f
+        red submits r of 4           -> running r
+        edit red reserved 1 limit 3
+        edit pool gpus 3
+    """)
