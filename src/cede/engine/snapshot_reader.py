@@ -102,7 +102,7 @@ class _Reader:
                 description=fields.get("description", ""),
             )
         self.pools[pool.name] = pool.id
-        if fields.get("shrunk"):
+        if _flag(fields, path, "shrunk"):
             self.shrunk.add(pool.id)
 
     def policy(self, path: str, entry: object) -> None:
@@ -126,15 +126,16 @@ class _Reader:
         allocated_at = _timed(fields, path, "allocated_at", self.now)
         request = self._request(path, fields, position, allocated_at)
         policy = self._policy_in(path, request, self._pool_id(path, fields))
-        state = _STATES.get(fields.get("state", "running"))
+        state = _STATES.get(str(fields.get("state", "running")))
         if state is None:
             raise SnapshotError(f"{path}.state", f"must be one of {', '.join(_STATES)}")
+        cancelled = _flag(fields, path, "cancelled")
         taken_for = fields.get("for")
         if taken_for is not None and str(taken_for) not in known:
             raise SnapshotError(f"{path}.for", f"no request {taken_for!r}")
         leaving = state is AllocationState.STOPPING or fields.get("deadline") is not None
         reason = None
-        if leaving and fields.get("cancelled"):
+        if leaving and cancelled:
             reason = Reason(Code.CANCELLED, {"actor": "an operator"})
         elif leaving:
             names = {"pool": policy.pool_id, "policy": policy.name, "beneficiary": taken_for}
@@ -154,7 +155,7 @@ class _Reader:
             walltime=request.walltime,
             lease_until=_timed(fields, path, "lease_until", None),
             deadline=_timed(fields, path, "deadline", None),
-            told=bool(fields.get("told", False)),
+            told=_flag(fields, path, "told"),
             taken_for=None if taken_for is None else str(taken_for),
             reason=reason,
         )
@@ -295,7 +296,8 @@ def _at(path: str) -> Any:
     try:
         yield
     except Invalid as error:
-        raise SnapshotError(f"{path}.{error.field}", error.problem) from None
+        where = f"{path}.{error.field}" if path else error.field
+        raise SnapshotError(where, error.problem) from None
     except SnapshotError:
         raise
     except CedeError as error:
@@ -313,7 +315,7 @@ def _map(value: object, path: str, known: Iterable[str]) -> Entry:
 
 
 def _entries(top: Entry, which: str) -> list[tuple[str, Any]]:
-    value = top.get(which) or []
+    value = [] if top.get(which) is None else top[which]
     if not isinstance(value, list):
         raise SnapshotError(which, "must be a list")
     return [(f"{which}[{position}]", entry) for position, entry in enumerate(value)]
@@ -331,6 +333,13 @@ def _count(fields: Entry, path: str, name: str, default: Any) -> Any:
         return default
     with _at(path):
         return parse_amount(fields[name], name)
+
+
+def _flag(fields: Entry, path: str, name: str) -> bool:
+    value = fields.get(name, False)
+    if not isinstance(value, bool):
+        raise SnapshotError(f"{path}.{name}", f"must be true or false, not {value!r:.80}")
+    return value
 
 
 def _duration(fields: Entry, name: str) -> int | None:
