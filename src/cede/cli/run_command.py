@@ -61,6 +61,8 @@ def run(
             on_wait=line.waits,
             notify=line.happened,
             wait_timeout=wait_timeout,
+            # The place in the queue is worth its price only where somebody watches.
+            whole_story=sys.stderr.isatty(),
         )
         _pass_signals_to(runner)
         try:

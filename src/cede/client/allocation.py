@@ -16,7 +16,7 @@ from cede.client.client import Client
 from cede.client.errors import CedeClientError, Conflict, LeaseLost, NotFound, ending
 from cede.client.http import Json
 from cede.client.lease import Lease
-from cede.client.waiting import HOLDING, WAITING, wait_for_grant
+from cede.client.waiting import HOLDING, WAITING, give_up, wait_for_grant
 
 
 class Allocation:
@@ -87,7 +87,7 @@ class Allocation:
                 timeout=self._wait_timeout,
             )
         except KeyboardInterrupt:
-            self._client.requests.cancel(self.id)
+            give_up(self._client, self.request)
             raise
         self._lease = Lease(
             self._client, self.request, sent_at=self._sent_at, on_preempting=self._on_preempting

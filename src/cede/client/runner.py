@@ -28,7 +28,7 @@ from cede.client.errors import (
 )
 from cede.client.http import Json
 from cede.client.lease import Lease
-from cede.client.waiting import HOLDING, WAITING, Waited, wait_for_grant
+from cede.client.waiting import HOLDING, WAITING, Waited, give_up, wait_for_grant
 from cede.client.watch import Notify, Watch, reason_of
 
 Work = Callable[[], NoReturn]
@@ -67,12 +67,14 @@ class Runner:
         on_wait: Callable[[Json], None] | None = None,
         notify: Notify | None = None,
         wait_timeout: float | None = None,
+        whole_story: bool = False,
     ) -> None:
         self._client = client
         self._body = body
         self._on_wait = on_wait
         self._notify = notify or (lambda kind, text: None)
         self._wait_timeout = wait_timeout
+        self._whole_story = whole_story
         self._signals: list[int] = []
         self._interrupted = threading.Event()
 
@@ -111,12 +113,13 @@ class Runner:
                 on_wait=self._on_wait,
                 timeout=self._wait_timeout,
                 interrupted=self._interrupted,
+                whole_story=self._whole_story,
             )
         except KeyboardInterrupt:
-            self._client.requests.cancel(request["id"])
+            give_up(self._client, request)
             raise
         if self._signals:
-            self._client.requests.cancel(request["id"])
+            give_up(self._client, request)
             raise Interrupted(self._signals[0])
         return waited
 
@@ -155,12 +158,12 @@ class Runner:
         try:
             exit_code = watch.guarded()
         except BaseException:
-            self._give_up(lease)
+            give_up(self._client, lease.request)
             raise
         finally:
             lease.stop()
         if self._signals:
-            self._give_up(lease)
+            give_up(self._client, lease.request)
             raise Interrupted(self._signals[0])
         after = self._give_back(lease, watch, exit_code)
         return Ended(exit_code, after.request, watch.told, after.sent_at)
@@ -202,17 +205,6 @@ class Runner:
             f"the lease of request {request['id']} was lost, and its work was killed",
             fix="check the network between this machine and the server, or ask for a longer lease",
         )
-
-    def _give_up(self, lease: Lease) -> None:
-        """We were told to end: the request ends too, and the units go back now, not with the
-        lease."""
-        request = lease.request
-        # If the server does not hear us, the lease ends by itself.
-        with contextlib.suppress(CedeClientError):
-            self._client.requests.cancel(request["id"])
-            self._client.requests.release(
-                request["id"], outcome="stopped", attempt=int(request["attempt"])
-            )
 
     def _environment(self, request: Json) -> dict[str, str]:
         return {

@@ -6,6 +6,7 @@ itself.
 
 from __future__ import annotations
 
+import contextlib
 import random
 import threading
 from collections.abc import Callable, Mapping
@@ -13,7 +14,7 @@ from typing import Any, NamedTuple
 
 from cede.client import clock
 from cede.client.client import Client
-from cede.client.errors import ServerUnreachable, WaitTimeout, ending
+from cede.client.errors import CedeClientError, ServerUnreachable, WaitTimeout, ending
 from cede.client.http import Json
 
 FIRST = 1.0
@@ -53,28 +54,30 @@ def wait_for_grant(
     on_wait: Callable[[Json], None] | None = None,
     timeout: float | None = None,
     interrupted: threading.Event | None = None,
+    whole_story: bool = True,
 ) -> Waited:
     """The request once it is allocated. Ends otherwise raise their typed error.
 
-    `interrupted` ends the wait early: the request comes back as it is, still waiting.
+    `interrupted` ends the wait early: the request comes back as it is, still waiting. Without
+    `whole_story` the caller is told the reason only, which costs the server much less.
     """
     stop = interrupted or threading.Event()
     back_off = BackOff()
-    give_up = None if timeout is None else clock.now() + timeout
+    latest = None if timeout is None else clock.now() + timeout
     told = ""
     while request["status"] in WAITING:
-        why = _why(client, request, on_wait)
+        why = _why(client, request, on_wait, whole_story)
         # A changed reason means that something moves: ask soon again.
         if why != told:
             told = why
             back_off.reset()
-        if give_up is not None and clock.now() >= give_up:
-            client.requests.cancel(request["id"])
+        if latest is not None and clock.now() >= latest:
+            give_up(client, request)
             raise WaitTimeout(
                 f"request {request['id']} was not granted within {timeout:g} seconds: {why}",
                 reason=request.get("reason"),
             )
-        if stop.wait(_bounded(back_off.pause(), request, give_up)):
+        if stop.wait(_bounded(back_off.pause(), request, latest)):
             return Waited(request, sent_at)
         asked_at = clock.now()
         try:
@@ -89,22 +92,34 @@ def wait_for_grant(
     return Waited(request, sent_at)
 
 
-def _bounded(pause: float, request: Mapping[str, Any], give_up: float | None) -> float:
+def give_up(client: Client, request: Json) -> None:
+    """End a request of ours: a waiter at once, a holder with its units given back."""
+    # If the server does not hear us, the lease ends by itself.
+    with contextlib.suppress(CedeClientError):
+        after = client.requests.cancel(request["id"])
+        if after["status"] in HOLDING:
+            client.requests.release(after["id"], outcome="stopped", attempt=int(after["attempt"]))
+
+
+def _bounded(pause: float, request: Mapping[str, Any], latest: float | None) -> float:
     """Never longer than a third of the lease, nor much beyond the caller's patience."""
     lease = request.get("lease")
     if isinstance(lease, int | float):
         pause = min(pause, lease / 3)
-    if give_up is not None:
-        pause = min(pause, max(give_up - clock.now(), 0.05))
+    if latest is not None:
+        pause = min(pause, max(latest - clock.now(), 0.05))
     return pause
 
 
-def _why(client: Client, request: Json, on_wait: Callable[[Json], None] | None) -> str:
+def _why(
+    client: Client, request: Json, on_wait: Callable[[Json], None] | None, whole_story: bool
+) -> str:
     """Tell the caller why it waits; an answer that does not come is no reason to stop waiting."""
     if on_wait is None:
         return str((request.get("reason") or {}).get("text", ""))
     try:
-        why = client.requests.why(request["id"])
+        ask = client.requests.why if whole_story else client.requests.get
+        why = ask(request["id"])
     except ServerUnreachable as error:
         why = {"text": error.message}
     on_wait(why)
