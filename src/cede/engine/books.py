@@ -42,6 +42,7 @@ class Books:
         self.owed_sums: dict[tuple[int, str], dict[str, int]] = {}
         self._below: dict[Standing, dict[str, int]] = {}  # answers given, as long as they hold
         self._from: dict[Standing, dict[str, int]] = {}
+        self.version = 0  # moves with every change, so that an answer can be known to hold still
         self.fresh = True  # just opened: what an edit may have broken is not yet checked
         self.tiers: dict[tuple[int, str], dict[str, int]] = {}  # (rights, policy): takeable sums
         self.takeable: dict[str, SortedList[Place]] = {}
@@ -55,6 +56,7 @@ class Books:
     # Holdings ---------------------------------------------------------------------------------
 
     def hold(self, holding: Holding) -> None:
+        self.version += 1
         self.holdings[holding.id] = holding
         add_to(self.used[holding.policy_id], holding.amounts)
         if not holding.preemptible:
@@ -69,6 +71,7 @@ class Books:
         self._fills[holding.policy_id].add(holding)
 
     def let_go(self, holding_id: str) -> None:
+        self.version += 1
         holding = self.holdings[holding_id]
         self._fills[holding.policy_id].remove(holding)
         self._unlist(holding)
@@ -139,12 +142,14 @@ class Books:
     def wait(
         self, policy_id: str, preemptible: bool, age: tuple[int, int, str], demand: Amounts
     ) -> None:
+        self.version += 1
         lane = self.lanes.get((policy_id, preemptible))
         if lane is None:
             lane = self.lanes[policy_id, preemptible] = Lane()
         lane.add(age, demand)
 
     def stop_waiting(self, policy_id: str, preemptible: bool, age: tuple[int, int, str]) -> None:
+        self.version += 1
         # An empty lane stays: a pass that holds it must see whoever comes back.
         self.lanes[policy_id, preemptible].remove(age)
 

@@ -44,5 +44,15 @@ def _round(state: State, plan: Plan) -> None:
 
 
 def _dirty(state: State) -> list[str]:
-    """The pools to look at, in an order that everybody agrees on."""
-    return sorted(state.dirty, key=lambda pool_id: state.pools[pool_id].name)
+    """The pools to look at, in an order that everybody agrees on.
+
+    What happens in one pool may send its waiters to their other pools, so those are looked at too.
+    """
+    pools = dict(state.dirty)
+    if state.several:
+        for pool_id in state.dirty:
+            books = state.books[pool_id]
+            for policy_id, _ in books.lanes:
+                subject = books.policies[policy_id].subject
+                pools.update((each.pool_id, None) for each in state.policies_of(subject))
+    return sorted(pools, key=lambda pool_id: state.pools[pool_id].name)

@@ -43,8 +43,12 @@ def share_room(books: Books, policy_id: str, preemptible: bool) -> Room | None:
     """
     policy = books.policies[policy_id]
     held = books.used[policy_id] if preemptible else books.confined[policy_id]
-    room = {key: policy.reserved.get(key, 0) - held.get(key, 0) for key in books.counting}
-    return None if any(left < 0 for left in room.values()) else room
+    room = {}
+    for key in books.counting:
+        left = room[key] = policy.reserved.get(key, 0) - held.get(key, 0)
+        if left < 0:
+            return None
+    return room
 
 
 def rights_if_granted(books: Books, policy_id: str, demand: Amounts, preemptible: bool) -> int:

@@ -74,21 +74,24 @@ class Front:
 
     def __init__(
         self,
+        books: Books,
         among: list[Stream],
         room_of: Callable[[Stream], Room | None],
         besides: Container[str] = (),
     ) -> None:
+        self._books = books
         self._room_of = room_of
         self._besides = besides
-        self._heap: list[tuple[Order, int, Stream]] = []
+        self._heap: list[tuple[Order, int, Stream, int]] = []  # the last: version it was found at
         for number, stream in enumerate(among):
             self._push(number, stream, BEGINNING)
 
     def peek(self) -> Candidate | None:
         while self._heap:
-            found, number, stream = self._heap[0]
+            found, number, stream, version = self._heap[0]
             age = found[2]
-            if self._still(stream, age):
+            same = version == self._books.version and age[2] not in self._besides
+            if same or self._still(stream, age):
                 return Candidate(found, stream, age)
             heapq.heappop(self._heap)
             self._push(number, stream, age)
@@ -96,7 +99,7 @@ class Front:
 
     def skip(self) -> None:
         """Pass over the waiter that `peek` showed."""
-        found, number, stream = heapq.heappop(self._heap)
+        found, number, stream, _ = heapq.heappop(self._heap)
         self._push(number, stream, found[2])
 
     def _push(self, number: int, stream: Stream, after: Age) -> None:
@@ -104,7 +107,8 @@ class Front:
             return
         age = stream.lane.first(room, after, self._besides)
         if age is not None:
-            heapq.heappush(self._heap, (order(stream.standing, age), number, stream))
+            found = order(stream.standing, age)
+            heapq.heappush(self._heap, (found, number, stream, self._books.version))
 
     def _still(self, stream: Stream, age: Age) -> bool:
         if age[2] not in stream.lane or age[2] in self._besides:

@@ -108,7 +108,7 @@ class _Pool:
         self.books = state.books[pool_id]
         self.besides = besides
         self.streams = streams(self.books)
-        self.fitting = Front(self.streams, self._room, besides)
+        self.fitting = Front(self.books, self.streams, self._room, besides)
         self.owners = self._owners()
         self._in_order: Front | None = None
 
@@ -129,7 +129,7 @@ class _Pool:
 
     def _owners(self) -> Front:
         """Those who were promised their capacity: they start as soon as it is there."""
-        return Front(_owed_streams(self.books), lambda _: free_now(self.books))
+        return Front(self.books, _owed_streams(self.books), lambda _: free_now(self.books))
 
     def _room(self, stream: Stream) -> Room | None:
         """What a waiter of this stream may take now: its policy's, physically free, and not
@@ -138,9 +138,11 @@ class _Pool:
         room = stream.own_room(self.books)
         if room is None:
             return None
-        free, promisable = free_now(self.books), free_to_promise(self.books, stream.standing)
-        for key in free:
-            room[key] = min(room[key], free[key], promisable[key])
+        for key, left in free_now(self.books).items():
+            room[key] = min(room[key], left)
+        if self.books.earmarks:  # without any, more may be promised than is free now
+            for key, left in free_to_promise(self.books, stream.standing).items():
+                room[key] = min(room[key], left)
         return without_withheld(self.state, self.books, stream, room)
 
     def _withheld_one(self) -> Candidate | None:
@@ -164,9 +166,11 @@ class _Pool:
 
     def _may_pass(self, best: Candidate) -> bool:
         """Whether a fitting waiter may start now although a head before it is blocked (L4)."""
+        if self._is_first(best):
+            return True
         if self._in_order is None:
             self._in_order = Front(
-                self.streams, lambda each: each.own_room(self.books), self.besides
+                self.books, self.streams, lambda each: each.own_room(self.books), self.besides
             )
         head = self._in_order.peek()
         if head is None or head.order >= best.order or not self._in_the_way(head, best):
@@ -184,6 +188,14 @@ class _Pool:
         self.state.put(replace(waiter, withhold_until=until))
         self.state.emit("withheld", request_id=waiter.id, pool_id=self.books.pool.id)
         return False
+
+    def _is_first(self, best: Candidate) -> bool:
+        """Whether nobody at all stands before it: the common case, and cheap to see."""
+        lane = best.stream.lane
+        return best.age == lane.oldest and all(
+            each.standing < best.stream.standing or each.lane is lane or not len(each.lane)
+            for each in self.streams
+        )
 
     def _in_the_way(self, head: Candidate, best: Candidate) -> bool:
         free = free_now(self.books)
@@ -220,7 +232,7 @@ class _Pool:
             promise = free_to_promise(self.books, each.standing)
             return own and smallest((own, free_now(self.books), promise))
 
-        front = Front([stream], room, self.besides)
+        front = Front(self.books, [stream], room, self.besides)
         for _ in range(_BACKFILL_LOOK):
             best = front.peek()
             if best is None:

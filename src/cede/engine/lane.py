@@ -51,6 +51,10 @@ class Lane:
     def __iter__(self) -> Iterator[str]:
         return (age[2] for chunk in self._chunks for age in chunk.ages)
 
+    @property
+    def oldest(self) -> Age | None:
+        return self._chunks[0].ages[0] if self._chunks else None
+
     def demand(self, request_id: str) -> Amounts:
         return self._demands[request_id]
 

@@ -60,10 +60,11 @@ class Taking:
     def in_pool(self, pool_id: str) -> None:
         books = self.state.books[pool_id]
         covered = _Covered(self.state, self.sure)
-        front = Front(streams(books), lambda stream: self._reach(books, stream), covered)
+        front = Front(books, streams(books), lambda stream: self._reach(books, stream), covered)
         while (candidate := front.peek()) is not None:
             waiter = self.state.requests[candidate.request_id]
-            if not any(self._take(waiter, policy) for policy in self.state.places(waiter.id)):
+            took = any(self._take(waiter, policy) for policy in self.state.places(waiter.id))
+            if not took or waiter.id in self.sure:
                 front.skip()
 
     def _reach(self, books: Books, stream: Stream) -> Room | None:
