@@ -53,7 +53,7 @@ class StepRetryConfig:
         return cls(**value)
 
     def body(self) -> Json:
-        # ZenML writes a back-off of 0 for "none", which is a factor of 1.
+        # A back-off of 0 is often written for "none", which is a factor of 1.
         return {
             "max_retries": self.max_retries,
             "delay": self.delay,
