@@ -1,0 +1,107 @@
+"""Why a waiter waits, and what would change it: tried on the engine, not guessed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cede.engine.explain import why
+from tests.scenario import tell
+
+FULL = """
+    pool gpus 8
+    team red  reserved 4 limit 8 priority 10
+    team blue reserved 2 limit 4 priority 10
+    red submits r1 of 4 walltime 100s -> running r1
+    red submits r2 of 4               -> running r2
+"""
+
+
+def told(text: str, name: str) -> dict[str, Any]:
+    story = tell(FULL + text)
+    return why(story.state, name, story.now)
+
+
+def test_it_says_who_holds_what_is_missing_and_until_when() -> None:
+    answer = told("red submits w of 2 -> waiting w", "w")
+    pool = answer["pools"][0]
+    holders = {each["request"]: each for each in pool["holders"]}
+    assert holders["r1"]["ends_in"] == 100 and holders["r2"]["ends_in"] is None
+    assert holders["r1"]["in_share"] and not holders["r2"]["in_share"]
+    assert (pool["place"], pool["in_share"], pool["earliest_start"]) == (1, False, 100)
+
+
+def test_a_change_of_size_or_reserve_is_offered_where_it_would_help() -> None:
+    answer = told("blue submits b of 3 -> waiting b (partial_headroom)", "b")
+    found = {each["change"]: each for each in answer["pools"][0]["changes"]}
+    assert found["reserve"]["to"]["gpu"] == 3 and found["reserve"]["then"] == "promised"
+    assert found["holder_ends"]["then"] == "starts"
+    assert "limit" not in found
+
+
+def test_a_higher_limit_is_offered_to_who_is_at_its_limit() -> None:
+    answer = told(
+        """
+        r2 done
+        blue submits b1 of 4 -> running b1
+        r1 done
+        blue submits b2 of 2 -> waiting b2 (own_limit)
+        """,
+        "b2",
+    )
+    found = {each["change"]: each for each in answer["pools"][0]["changes"]}
+    assert found["limit"] == {
+        "change": "limit", "policy": "blue", "to": {"gpu": 6}, "then": "starts",
+    }  # fmt: skip
+    assert found["holder_ends"]["request"] == "b1"
+
+
+def test_a_place_in_the_queue_is_counted_in_the_one_order() -> None:
+    story = tell(
+        FULL
+        + """
+        red submits w1..w2 of 2 -> waiting w1 w2
+        edit pool gpus reclaim_min_run 1000s
+        blue submits b of 2     -> waiting b (min_run)
+        """
+    )
+    places = {
+        name: why(story.state, name, story.now)["pools"][0]["place"] for name in ("b", "w1", "w2")
+    }
+    assert places == {"b": 1, "w1": 2, "w2": 3}
+
+
+def test_each_pool_has_its_own_reason() -> None:
+    story = tell("""
+        pool east 2
+        team red in east limit 2 priority 10
+        team blue in east limit 2 priority 10
+        pool west 4
+        team red in west limit 2 priority 20
+        red submits w of 2 in west   -> running w
+        blue submits e of 2          -> running e
+        red submits r of 2           -> waiting r (own_limit)
+    """)
+    answer = why(story.state, "r", story.now)
+    assert [(each["pool"], each["reason"]["code"]) for each in answer["pools"]] == [
+        ("west", "own_limit"),
+        ("east", "protected"),
+    ]
+
+
+def test_a_victim_is_told_for_whom_and_a_waiter_why_it_was_stopped() -> None:
+    story = tell(FULL + "blue submits b of 2 -> stopping r2, earmark b")
+    answer = why(story.state, "r2", story.now)
+    assert (answer["taken_for"], answer["reason"]["code"]) == ("b", "reclaim")
+    story = tell(
+        """
+        pool gpus 2
+        team red limit 2
+        team blue reserved 2 limit 2
+        red submits r of 2 retries 1 -> running r
+        blue submits b of 2          -> stopping r, earmark b
+        r stops                      -> running b, waiting r
+        """
+    )
+    answer = why(story.state, "r", story.now)
+    assert answer["last_stopped"]["code"] == "reclaim"
+    assert (answer["attempt"], answer["preempted_count"]) == (2, 1)
