@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from cede.engine import audit
+from cede.engine.edits import update_policy, update_pool
 from cede.engine.state import State
 from cede.model.errors import Conflict
 from cede.server.tx import Tx
@@ -267,3 +269,18 @@ def test_listeners_hear_of_every_commit_after_it(database_url: str) -> None:
         until(lambda: heard, "the word")
         assert all(index == head for index, head in heard)
         assert heard[-1][0] == writer.index
+
+
+def test_a_pool_that_was_made_smaller_than_its_use_survives_a_restart(database_url: str) -> None:
+    def shrink(tx: Tx) -> None:
+        (pool,) = tx.state.pools.values()
+        (policy,) = tx.state.policies.values()
+        update_policy(tx.state, policy.id, reserved={"gpu": 1}, limit={"gpu": 1})
+        update_pool(tx.state, pool.id, capacity={"gpu": 1})
+
+    with running(database_url) as (_, writer):
+        writer.execute(make_pool()).result(PATIENCE)
+        writer.execute(ask_for(8)).result(PATIENCE)
+        writer.execute(shrink).result(PATIENCE)
+    with running(database_url) as (_, writer):  # an unsound state would be refused here
+        assert writer.query(lambda state, now: audit.check(state)).result(PATIENCE) == []

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
@@ -157,4 +158,25 @@ def test_a_migration_that_fails_leaves_nothing(
     engine.dispose()
     store.migrate()
     assert store.take_over() == 1
+    store.close()
+
+
+def test_a_pool_of_the_first_revision_counts_as_edited_just_now(database_url: str) -> None:
+    """What it holds above a capacity that was lowered is then forgiven, as it was before."""
+    engine = engine_of(database_url)
+    with engine.begin() as connection:
+        config = Config()
+        folder = Path(migrate.__file__).parent / "migrations"
+        config.set_main_option("script_location", str(folder))
+        config.attributes["connection"] = connection
+        command.upgrade(config, "0001")
+        columns = "id, epoch, holder, lease_until, head, instant, boot_id, boottime, secret"
+        connection.execute(text(f"INSERT INTO meta ({columns}) VALUES (1,1,'',0,7,0,'',0,'')"))
+        columns = "id, name, capacity, preset, settings, description, created"
+        values = "'p', 'gpus', '{\"gpu\":8}', 'quota', '{\"precedence\":\"rights_first\"}', '', ''"
+        connection.exec_driver_sql(f"INSERT INTO pools ({columns}) VALUES ({values})")
+    engine.dispose()
+    store = Store(database_url)
+    store.migrate()
+    assert store.get_pool("gpus").pool.edited == 7
     store.close()

@@ -50,6 +50,7 @@ pools = st.builds(
     ),
     description=texts,
     created=texts,
+    edited=numbers,
 )
 policies = st.builds(
     Policy,
@@ -61,6 +62,7 @@ policies = st.builds(
     limit=amounts,
     name=texts,
     created=texts,
+    edited=numbers,
 )
 requests = st.builds(
     Request,
@@ -168,16 +170,18 @@ def test_through_the_database(database_url: str) -> None:
     count = itertools.count()
 
     @settings(max_examples=60, suppress_health_check=list(HealthCheck))
-    @given(requests, allocations(), pools)
-    def keeps(request: Request, allocation: Allocation, pool: Pool) -> None:
+    @given(requests, allocations(), pools, policies)
+    def keeps(request: Request, allocation: Allocation, pool: Pool, policy: Policy) -> None:
         number = next(count)
         request = replace(request, id=f"{number} {request.id}", index=number)
         id_ = allocation_id(request.id, allocation.attempt)
         allocation = replace(allocation, id=id_, request_id=request.id)
         pool = replace(pool, id=f"{number} {pool.id}", name=f"{number} {pool.name}")
-        store.commit(batch(number, changes([pool, request, allocation])))
+        policy = replace(policy, id=f"{number} {policy.id}", pool_id=pool.id)
+        store.commit(batch(number, changes([pool, policy, request, allocation])))
         assert store.get_requests([request.id]) == {request.id: (request, allocation)}
         assert store.get_pool(pool.id).pool == pool
+        assert store.get_policy(policy.id).policy == policy
 
     keeps()
     store.close()

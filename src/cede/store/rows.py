@@ -53,14 +53,16 @@ def pool_row(pool: Pool) -> Row:
         encode(shown),
         pool.description,
         pool.created,
+        pool.edited,
     )
 
 
 def pool_from(row: Sequence[Any]) -> Pool:
-    id_, name, capacity, preset, settings, description, created = row
+    id_, name, capacity, preset, settings, description, created, edited = row
     given = decode(settings)
     given["precedence"] = Precedence(given["precedence"])
-    return Pool(id_, name, decode(capacity), preset, Settings(**given), description, created)
+    amounts = decode(capacity)
+    return Pool(id_, name, amounts, preset, Settings(**given), description, created, edited)
 
 
 def policy_row(policy: Policy) -> Row:
@@ -74,13 +76,14 @@ def policy_row(policy: Policy) -> Row:
         encode(dict(policy.limit)),
         policy.name,
         policy.created,
+        policy.edited,
     )
 
 
 def policy_from(row: Sequence[Any]) -> Policy:
-    id_, pool_id, subject_type, subject_name, priority, reserved, limit, name, created = row
+    id_, pool_id, subject_type, subject_name, priority, reserved, limit, name, *when = row
     subject = Subject(subject_type, subject_name)
-    return Policy(id_, pool_id, subject, priority, decode(reserved), decode(limit), name, created)
+    return Policy(id_, pool_id, subject, priority, decode(reserved), decode(limit), name, *when)
 
 
 def request_row(request: Request, latest: Allocation | None) -> Row:

@@ -89,6 +89,7 @@ pools = Table(
     Column("settings", Text, nullable=False),
     Column("description", Text, nullable=False),
     Column("created", Text, nullable=False),
+    Column("edited", NUMBER, nullable=False, server_default=text("0")),
     UniqueConstraint("name"),
 )
 
@@ -104,6 +105,7 @@ policies = Table(
     Column("limits", Text, nullable=False),
     Column("name", Text, nullable=False),
     Column("created", Text, nullable=False),
+    Column("edited", NUMBER, nullable=False, server_default=text("0")),
     UniqueConstraint("pool_id", "subject_type", "subject_name"),
     CheckConstraint(one_of("subject_type", SUBJECT_TYPES), "subject_type"),
 )
