@@ -58,7 +58,7 @@ def submit(state: State, submission: Submission, now: int) -> Request | Untracke
     request = _request(state, submission, now)
     state.put(request)
     if state.places(request.id):
-        state.emit("submitted", request_id=request.id, resources=dict(request.amounts))
+        state.emit("submitted", request_id=request.id)
         return request
     reason = rejection(state, request)
     return endings.finish(state, request, RequestStatus.REJECTED, reason)

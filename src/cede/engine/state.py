@@ -93,7 +93,7 @@ class State:
         self.several = 0  # waiters with a place in more than one pool
         self._places: dict[str, tuple[Policy, ...]] = {}
         self._by_subject: dict[Subject, dict[str, None]] = {}
-        self._policies_of: dict[Subject, dict[str, Policy]] = {}
+        self._policies_of: dict[Subject, list[Policy]] = {}  # as asked for; edits forget it
         self._allocations_of: dict[str, dict[str, None]] = {}
         self._came_up: list[Key] = []  # timers that came up since the last drain
         self._log: list[tuple[str, str, Entity | None]] = []
@@ -107,8 +107,13 @@ class State:
 
     def policies_of(self, subject: Subject) -> list[Policy]:
         """A subject's policies, by priority, then by name of their pool."""
-        policies = self._policies_of.get(subject, {}).values()
-        return sorted(policies, key=lambda each: (-each.priority, self.pools[each.pool_id].name))
+        found = self._policies_of.get(subject)
+        if found is None:
+            found = [each for each in self.policies.values() if each.subject == subject]
+            found.sort(key=lambda each: (-each.priority, self.pools[each.pool_id].name))
+            if found:  # nobody makes us remember the names of strangers
+                self._policies_of[subject] = found
+        return found
 
     def allocation_of(self, request_id: str) -> Allocation | None:
         """The live allocation of a request, if it has one."""
@@ -280,11 +285,7 @@ class State:
             del entities[entity_id]
         else:
             entities[entity_id] = new
-        if table == "policies":
-            of_subject = self._policies_of.setdefault(either.subject, {})
-            of_subject.pop(entity_id, None)
-            if new is not None:
-                of_subject[entity_id] = new
+        self._policies_of.clear()
         self._open_books(pool_id)
         for request in waiters:
             self._index_request(request)

@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
+import orjson
+
 from cede.engine.state import Event
 from cede.model.allocation import Allocation, allocation_id
 from cede.model.lifecycle import AllocationState, RequestStatus
@@ -26,9 +28,12 @@ from cede.store.values import AuditEntry, AuditNote, Remembered
 
 Row = tuple[Any, ...]
 
-# Made once: `json.dumps` with options builds a new encoder on every call.
-encode: Callable[[Any], str] = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
-decode = json.loads
+decode = orjson.loads
+
+
+def encode(value: Any) -> str:
+    return orjson.dumps(value).decode()
+
 
 # The hash of the audit chain is over this form, so it must not change.
 canonical: Callable[[Any], str] = json.JSONEncoder(
