@@ -23,8 +23,8 @@ from cede.client.errors import (
 )
 from cede.client.http import Json
 
-# With no lease there is nothing to keep, but the notice to stop still travels in these answers.
-INTERVAL_WITHOUT_LEASE = 20.0
+# The notice to stop travels in these answers, so a holder asks this often, whatever its lease.
+INTERVAL_MOST = 10.0
 # After a lost answer: soon enough for several tries inside the shortest lease.
 RETRY_MOST = 2.0
 
@@ -56,7 +56,7 @@ class Lease:
 
     @property
     def interval(self) -> float:
-        return INTERVAL_WITHOUT_LEASE if self.seconds is None else self.seconds / 3
+        return INTERVAL_MOST if self.seconds is None else min(self.seconds / 3, INTERVAL_MOST)
 
     @property
     def ends_at(self) -> float | None:
