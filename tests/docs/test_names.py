@@ -1,0 +1,59 @@
+"""What coverage, invariants and differences name as their proof is there."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.docs import names
+from tests.docs.names import ROOT
+
+DOCS = ROOT / "docs"
+COVERAGE = ("coverage.md", "coverage-001.md", "coverage-002.md")
+
+
+@pytest.mark.parametrize("page", [*COVERAGE, "invariants.md", "explanation/differences.md"])
+def test_everything_named_is_there(page: str) -> None:
+    assert names.missing((DOCS / page).read_text()) == []
+
+
+@pytest.mark.parametrize("page", COVERAGE)
+def test_every_statement_names_its_proof(page: str) -> None:
+    rows = names.rows((DOCS / page).read_text(), r"00\d-\d+")
+    assert len(rows) >= 45
+    for number, _statement, proof in rows:
+        assert any(names.is_there(each) for each in names.named(proof)), number
+
+
+def test_statements_are_numbered_without_gap() -> None:
+    for page, document in zip(COVERAGE, ("000", "001", "002"), strict=True):
+        numbers = [row[0] for row in names.rows((DOCS / page).read_text(), r"00\d-\d+")]
+        assert numbers == [f"{document}-{n}" for n in range(1, len(numbers) + 1)]
+        count = re.search(rf"\| {document} \| (\d+) \|", (DOCS / "coverage.md").read_text())
+        assert count and int(count[1]) == len(numbers)
+
+
+def test_a_bounded_statement_is_named_as_such() -> None:
+    text = (DOCS / "coverage.md").read_text()
+    bounded = [row[0] for row in names.rows(text, r"000-\d+") if "**Bounded**" in row[2]]
+    assert bounded == re.findall(r"^- (000-\d+),", text, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "tests/docs/test_names.py::test_that_is_not_there",
+        "tests/nowhere.py::test_everything_named_is_there",
+        "victims/a_story_nobody_told",
+        "example 99",
+    ],
+)
+def test_a_name_that_leads_nowhere_is_found(name: str) -> None:
+    assert names.missing(f"see `{name}`") == [name]
+
+
+def test_names_that_lead_somewhere_are_not_reported() -> None:
+    assert names.missing("`cede/up`, `tests/docs/test_names.py`, `victims`, `example`") == []
+    here = "`tests/docs/test_names.py::test_statements_are_numbered_without_gap`"
+    assert names.missing(f"{here}, `documented/b_in_share_is_protected`, `example 07`") == []
