@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
+import httpx2
 import pytest
 
 from cede import Client, Invalid, NotFound, Rejected, ServerUnreachable, Unauthorized
@@ -135,3 +136,15 @@ def test_problems_become_types(status: int, body: dict, kind: type, code: str) -
     error = problem(status, body)
     assert isinstance(error, kind)
     assert (error.code, error.status, error.field) == (code, status, body.get("field", ""))
+
+
+def test_certificates_are_checked_wherever_there_are_any(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: dict[str, bool] = {}
+
+    def client(*, base_url: str, verify: bool, **_: object) -> None:
+        asked[base_url] = verify
+
+    monkeypatch.setattr(httpx2, "Client", client)
+    for server in ("http://127.0.0.1:8080", "https://cede.example", "HTTPS://cede.example"):
+        Http(Connection(server, "token"))
+    assert list(asked.values()) == [False, True, True]
