@@ -223,8 +223,10 @@ class Requests(_Group):
         path = f"{API}/requests/{segment(request)}"
         return self._http.call("DELETE", path) is None
 
-    def why(self, request: str) -> Json:
-        return _object(self._http.call("GET", f"{API}/requests/{segment(request)}/why"))
+    def why(self, request: str, *, changes: bool = True) -> Json:
+        """`changes`: also try out what would start it now, which costs the server some work."""
+        path = f"{API}/requests/{segment(request)}/why"
+        return _object(self._http.call("GET", path, params={"changes": str(changes).lower()}))
 
 
 class Tokens(_Group):

@@ -118,8 +118,12 @@ def _why(
     if on_wait is None:
         return str((request.get("reason") or {}).get("text", ""))
     try:
-        ask = client.requests.why if whole_story else client.requests.get
-        why = ask(request["id"])
+        requests = client.requests
+        why = (
+            requests.why(request["id"], changes=False)
+            if whole_story
+            else requests.get(request["id"])
+        )
     except ServerUnreachable as error:
         why = {"text": error.message}
     on_wait(why)

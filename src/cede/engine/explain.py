@@ -157,8 +157,11 @@ def _names(books: Books, policy: Policy, key: str, demand: Amounts) -> dict[str,
 # The whole story ------------------------------------------------------------------------------
 
 
-def why(state: State, request_id: str, now: int) -> dict[str, Any]:
-    """Everything there is to say about a request that has not ended."""
+def why(state: State, request_id: str, now: int, *, tried: bool = True) -> dict[str, Any]:
+    """Everything there is to say about a request that has not ended.
+
+    Without `tried` no changes are tried out, which is what costs: for whoever asks often.
+    """
     state.now = now
     request = state.requests[request_id]
     allocation = state.allocation_of(request_id)
@@ -175,11 +178,13 @@ def why(state: State, request_id: str, now: int) -> dict[str, Any]:
     story["reason"] = waiting_reason(state, request).to_public()
     if request.reason is not None:
         story["last_stopped"] = request.reason.to_public()
-    story["pools"] = [_pool_story(state, request, policy) for policy in state.places(request_id)]
+    story["pools"] = [
+        _pool_story(state, request, policy, tried) for policy in state.places(request_id)
+    ]
     return story
 
 
-def _pool_story(state: State, request: Request, policy: Policy) -> dict[str, Any]:
+def _pool_story(state: State, request: Request, policy: Policy, tried: bool) -> dict[str, Any]:
     books = state.books[policy.pool_id]
     demand = books.pool.metered(request.amounts)
     start = earliest_start(state, policy.pool_id, demand)
@@ -190,7 +195,7 @@ def _pool_story(state: State, request: Request, policy: Policy) -> dict[str, Any
         "place": _place(state, books, request, policy),
         "bypassed": request.bypassed,
         "holders": _holders(state, books, demand),
-        "changes": list(changes(state, books, request, policy, demand)),
+        "changes": list(changes(state, books, request, policy, demand)) if tried else None,
         "earliest_start": None if start is None else seconds(max(start - state.now, 0)),
     }
 

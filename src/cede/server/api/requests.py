@@ -206,8 +206,11 @@ async def cancel(id: RequestRef, call: ThisCall) -> Response:
     return answer((await show(call, [found], explain=False))[0])
 
 
+Tried = Annotated[bool, Query(description="Also try out which changes would start it now.")]
+
+
 @router.get("/requests/{id}/why", responses={200: ok(Anything, examples.WHY)})
-async def why(id: RequestRef, call: ThisCall) -> Response:
+async def why(id: RequestRef, call: ThisCall, changes: Tried = True) -> Response:
     """Why a request waits, what blocks it, and what would change the answer; computed now."""
     request_id = (await _find(call, id)).request.id
     caller = call.caller
@@ -215,7 +218,7 @@ async def why(id: RequestRef, call: ThisCall) -> Response:
     def read(state: State, now: int) -> Json | None:
         if request_id not in state.requests:
             return None
-        story = engine_explain.why(state, request_id, now)
+        story = engine_explain.why(state, request_id, now, tried=changes)
         if caller.bound is None:
             return story
         known = (state.requests.get(each) for each in set(redact.ids_in(story)))
