@@ -64,6 +64,7 @@ class Level(ABC):
     @abstractmethod
     def snapshot(self) -> Json: ...
 
+    @abstractmethod
     def close(self) -> None:
         """Let go of the connection."""
 

@@ -117,7 +117,9 @@ class Story:
         done = [each for each in plan["passes"][0]["decisions"] if each["do"] != "wait"]
         _same("what is still to be done", done, [])
         _same("at rest", plan["at_rest"], True)
-        _same("stopping", [n for n, each in self.seen.items() if _condition(each) == "stopping"], [])
+        _same(
+            "stopping", [n for n, each in self.seen.items() if _condition(each) == "stopping"], []
+        )
 
 
 def _condition(request: Json) -> str:
