@@ -75,6 +75,15 @@ def test_every_bound_is_on_its_page() -> None:
     names = [name for name in vars(bounds) if name.isupper()]
     assert len(names) > 30
     assert [name for name in names if f"`{name}`" not in page("bounds.md")] == []
+    for cells in rows(page("bounds.md"), r"`[A-Z_]+`"):
+        value = getattr(bounds, cells[0].strip("`"))
+        assert any(shown in cells[1] for shown in _shown(value)), cells
+
+
+def _shown(value: int) -> list[str]:
+    """A bound as its page may write it: a number, or a time or a size in some unit."""
+    units = {" s": 1_000, " hour": bounds.HOUR, " days": 24 * bounds.HOUR, " MiB": 1024**2}
+    return [f"{value:,}", *(f"{value // unit:,}{name}" for name, unit in units.items())]
 
 
 @pytest.mark.system
@@ -127,14 +136,17 @@ def test_every_command_is_on_its_page() -> None:
             assert re.search(own, text) or re.search(rf"{short} [^`]*\b{rest}\b", text), path
 
 
-def test_every_option_of_run_is_on_its_page() -> None:
-    run = dict(_commands(cli, ""))["run"]
+def test_every_option_is_on_its_page() -> None:
     text = page("cli.md")
-    for option in run.params:
-        if isinstance(option, click.Option) and option.name not in ("help", "preemptible"):
-            longest = max(option.opts, key=len)
-            assert f"`{longest}" in text or f" {longest}" in text, longest
-    assert "--non-preemptible" in text
+    missing = {
+        f"{path} {longest}"
+        for path, command in _commands(cli, "")
+        for option in command.params
+        if isinstance(option, click.Option) and option.name != "help"
+        for longest in (max(option.opts, key=len), *option.secondary_opts)
+        if not re.search(rf"(?<![\w-]){longest}(?![\w-])", text)
+    }
+    assert missing == set()
 
 
 def test_every_exit_code_is_on_its_page() -> None:
