@@ -17,7 +17,7 @@ from cede.model.lifecycle import AllocationState, RequestStatus
 from cede.model.policy import Policy
 from cede.model.pool import Pool
 from cede.model.reason import Code, Reason
-from cede.model.request import Earmark, OnSilence, Preemptions, Request, Retry
+from cede.model.request import Earmark, OnSilence, Preemptions, Request, Retry, Withhold
 from cede.model.settings import Precedence, Settings
 from cede.model.subject import SUBJECT_TYPES, Subject
 from cede.model.token import Role, Token
@@ -81,7 +81,7 @@ requests = st.builds(
     retry=st.builds(Retry, small, numbers, small, st.sampled_from(Preemptions)),
     not_before=numbers,
     bypassed=small,
-    withhold_until=numbers,
+    withhold=st.none() | st.builds(Withhold, names, numbers),
     earmark=st.none() | st.builds(Earmark, names, names, numbers),
     walltime=maybe_number,
     lease=maybe_number,

@@ -139,7 +139,7 @@ def _claims(state: State, pool_id: str) -> bool:
     capacity = state.pools[pool_id].capacity
     used = total([staying(state, pool_id), promised(state, pool_id)])
     return any(
-        r.withhold_until or (r.earmark is None and within(r.amounts, used, capacity))
+        r.withhold or (r.earmark is None and within(r.amounts, used, capacity))
         for r in state.waiting()
     )
 
@@ -175,7 +175,7 @@ def _check_idle(state: State, request: Request, policy: Policy) -> None:
     if not own_room_ok(state, request, policy):
         return
     used = total([staying(state, pool.id), promised(state, pool.id)])
-    withheld = any(r.withhold_until for r in state.waiting() if r.id != request.id)
+    withheld = any(r.withhold for r in state.waiting() if r.id != request.id)
     fits_promise = within(request.amounts, used, pool.capacity)
     if (
         fits_promise

@@ -164,7 +164,7 @@ def _canon(state: State, arrived: int, lost: bool) -> Canon:
         for r in state.waiting()
         if r.earmark is not None
     ]
-    waiting = [(r.id, r.bypassed, bool(r.withhold_until)) for r in state.waiting()]
+    waiting = [(r.id, r.bypassed, r.withhold is not None) for r in state.waiting()]
     return (arrived, lost, tuple(each[1:] for each in sorted(places)), tuple(sorted(waiting)))
 
 

@@ -26,7 +26,7 @@ def finish(state: State, request: Request, status: RequestStatus, reason: Reason
     if allocation is not None:
         end_allocation(state, allocation)
     ended = replace(
-        request, status=status, reason=reason, earmark=None, withhold_until=0, lease_until=None
+        request, status=status, reason=reason, earmark=None, withhold=None, lease_until=None
     )
     state.put(ended)
     state.emit(
@@ -62,7 +62,8 @@ def failed(
     """
     if request.cancelled:
         return finish(state, request, RequestStatus.CANCELLED, request.reason)
-    reason = Reason(Code.WORK_FAILED, {"exit_code": exit_code})
+    shown = "unknown" if exit_code is None else exit_code
+    reason = Reason(Code.WORK_FAILED, {"exit_code": shown})
     if request.retry.max_retries == 0:
         return finish(state, request, RequestStatus.FAILED, reason)
     return _retry(state, request, allocation, True, reason)
@@ -110,8 +111,8 @@ def _expire_request(state: State, request: Request) -> bool:
     if leased and lease_over(request.lease_until or 0, request.lease) <= state.now:
         finish(state, request, RequestStatus.CANCELLED, _silent(request))
         return True
-    if request.withhold_until and request.withhold_until <= state.now:
-        state.put(replace(request, withhold_until=0, bypassed=0))
+    if request.withhold is not None and request.withhold.until <= state.now:
+        state.put(replace(request, withhold=None, bypassed=0))
         return True
     return False
 

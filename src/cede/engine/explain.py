@@ -37,11 +37,9 @@ _HOLDERS_SHOWN = 20
 
 
 def waiting_reason(state: State, request: Request) -> Reason:
-    """The reason in the pool this request prefers most, or the one that promised it capacity."""
-    policies = state.places(request.id)
-    if request.earmark is not None:
-        policies = tuple(p for p in policies if p.pool_id == request.earmark.pool_id) or policies
-    return reason_in(state, request, policies[0])
+    """The reason in the pool where capacity is on its way for it, else in the one it prefers."""
+    reasons = [reason_in(state, request, policy) for policy in state.places(request.id)]
+    return next((each for each in reasons if each.code is Code.ON_ITS_WAY), reasons[0])
 
 
 def reason_in(state: State, request: Request, policy: Policy) -> Reason:

@@ -21,7 +21,7 @@ from cede.engine.state import State
 from cede.model.allocation import Allocation, allocation_id
 from cede.model.lifecycle import RequestStatus
 from cede.model.plan import Decision, Grant, Plan
-from cede.model.request import Request
+from cede.model.request import Request, Withhold
 
 # How many waiters of a stream are tried for a place beside a withheld head in one pass.
 _BACKFILL_LOOK = 64
@@ -176,7 +176,7 @@ class _Pool:
         if head is None or head.order >= best.order or not self._in_the_way(head, best):
             return True
         waiter = self.state.requests[head.request_id]
-        if waiter.withhold_until or self._ends_in_time(head, best):
+        if waiter.withhold is not None or self._ends_in_time(head, best):
             return True
         if waiter.bypassed < self.books.pool.settings.bypass_max:
             self.state.put(replace(waiter, bypassed=waiter.bypassed + 1))
@@ -185,7 +185,7 @@ class _Pool:
         if self.books.withheld or earliest_start(self.state, self.books.pool.id, demand) is None:
             return True  # nothing bounds its start: withholding could leave capacity idle for ever
         until = self.state.now + self.books.pool.settings.withhold_max
-        self.state.put(replace(waiter, withhold_until=until))
+        self.state.put(replace(waiter, withhold=Withhold(self.books.pool.id, until)))
         self.state.emit("withheld", request_id=waiter.id, pool_id=self.books.pool.id)
         return False
 
@@ -310,6 +310,6 @@ def _holding(request: Request) -> Request:
         reason=None,
         earmark=None,
         bypassed=0,
-        withhold_until=0,
+        withhold=None,
         lease_until=None,
     )

@@ -8,7 +8,7 @@ holding and their victims as still there. Nobody is stopped unless the beneficia
 from __future__ import annotations
 
 from collections.abc import Container
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from cede.engine.books import Books
 from cede.engine.earmarks import settle
@@ -48,6 +48,22 @@ class _Covered:
         return self._state.requests[str(request_id)].earmark is not None
 
 
+@dataclass(frozen=True, slots=True)
+class _Offer:
+    """One pool's side of a taking. `short` is what the waiter misses of what could be promised."""
+
+    books: Books
+    policy: Policy
+    demand: Amounts
+    rights: int
+    short: Amounts
+
+    @property
+    def contested(self) -> bool:
+        """Whether what suffices is promised already, to someone of lower standing."""
+        return not fits(plus(self.books.promised(), self.demand), self.books.pool.capacity)
+
+
 class Taking:
     """All the taking of one round. `claimed` is what earlier waiters wait for, on its way."""
 
@@ -63,8 +79,7 @@ class Taking:
         front = Front(books, streams(books), lambda stream: self._reach(books, stream), covered)
         while (candidate := front.peek()) is not None:
             waiter = self.state.requests[candidate.request_id]
-            took = any(self._take(waiter, policy) for policy in self.state.places(waiter.id))
-            if not took or waiter.id in self.sure:
+            if not self._serve(waiter) or waiter.id in self.sure:
                 front.skip()
 
     def _reach(self, books: Books, stream: Stream) -> Room | None:
@@ -89,43 +104,49 @@ class Taking:
             room[key] -= amount
         return without_withheld(self.state, books, stream, room, own)
 
-    def _take(self, waiter: Request, policy: Policy) -> bool:
-        """Promise a waiter its demand in one pool, stopping whom it must; whether anything was
-        decided.
-        """
+    def _offer(self, waiter: Request, policy: Policy) -> _Offer | None:
+        """What one of its pools could do for a waiter; None where its own bounds stop it."""
         books = self.state.books[policy.pool_id]
         lane = books.lanes.get((policy.id, waiter.preemptible))
         if lane is None or waiter.id not in lane:
-            return False
+            return None
         demand = lane.demand(waiter.id)
         if not fits(demand, own_room(books, policy.id, waiter.preemptible)):
-            return False
+            return None
         rights = rights_if_granted(books, policy.id, demand, waiter.preemptible)
         stream = Stream(
             lane, policy.id, waiter.preemptible, rights, books.standing(policy.id, rights)
         )
         room = self._promisable(books, stream, (waiter.id,))
         short = {key: amount - room[key] for key, amount in demand.items() if amount > room[key]}
-        if not short:
-            return self._wait_or_contest(books, waiter, policy, demand)
-        victims = find_victims(self.state, books, waiter, policy.id, rights, short)
-        if victims is None:
-            return False
-        self._preempt(books, waiter, policy, victims, rights)
-        return True
+        return _Offer(books, policy, demand, rights, short)
 
-    def _wait_or_contest(
-        self, books: Books, waiter: Request, policy: Policy, demand: Amounts
-    ) -> bool:
-        """Capacity on its way suffices: wait for it, or take the promise from someone of lower
-        standing.
+    def _serve(self, waiter: Request) -> bool:
+        """Promise a waiter its demand in one of its pools; whether anything was decided.
+
+        Where what is on its way suffices nobody need be stopped, so that is asked of all first.
         """
-        if not fits(plus(books.promised(), demand), books.pool.capacity):
-            self._earmark(books, waiter, policy)
-            return True
-        add_to(self.claimed.setdefault(books.pool.id, {}), demand)
-        self.sure.add(waiter.id)
-        return True
+        places = self.state.places(waiter.id)
+        offers = [each for policy in places if (each := self._offer(waiter, policy)) is not None]
+        for offer in offers:
+            if not offer.short and not offer.contested:
+                add_to(self.claimed.setdefault(offer.books.pool.id, {}), offer.demand)
+                self.sure.add(waiter.id)
+                return True
+        return any(self._take(waiter, offer) for offer in offers)
+
+    def _take(self, waiter: Request, offer: _Offer) -> bool:
+        """Stop whom it must, or win the promise of someone of lower standing; whether it could."""
+        victims: list[Holding] | None = []
+        if offer.short:
+            victims = find_victims(
+                self.state, offer.books, waiter, offer.policy.id, offer.rights, offer.short
+            )
+        if victims:
+            self._preempt(offer.books, waiter, offer.policy, victims, offer.rights)
+        elif victims is not None:
+            self._earmark(offer.books, waiter, offer.policy)
+        return victims is not None
 
     def _preempt(
         self, books: Books, waiter: Request, policy: Policy, victims: list[Holding], rights: int
@@ -149,7 +170,7 @@ class Taking:
     def _earmark(self, books: Books, waiter: Request, policy: Policy) -> None:
         earmark = Earmark(books.pool.id, policy.id, self.state.next_index())
         # What is promised need not be withheld as well.
-        self.state.put(replace(waiter, earmark=earmark, withhold_until=0))
+        self.state.put(replace(waiter, earmark=earmark, withhold=None))
         self.state.emit("earmarked", request_id=waiter.id, pool_id=books.pool.id)
         settle(self.state, books)
         self.plan.again = True  # what was freed may be more than was needed

@@ -88,7 +88,7 @@ def _named(state: State, request_id: str | None) -> str | None:
 
 
 def _waiting(state: State, request: Request) -> dict[str, Any]:
-    earmark = request.earmark
+    earmark, withhold = request.earmark, request.withhold
     return _full(
         **_common(request),
         pool=None if request.pool_id is None else state.pools[request.pool_id].name,
@@ -99,7 +99,8 @@ def _waiting(state: State, request: Request) -> dict[str, Any]:
             "index": earmark.index,
         },
         bypassed=request.bypassed or None,
-        withhold_until=seconds(request.withhold_until or None),
+        withhold=withhold
+        and {"pool": state.pools[withhold.pool_id].name, "until": seconds(withhold.until)},
         not_before=seconds(request.not_before or None),
         lease_until=seconds(request.lease_until),
     )

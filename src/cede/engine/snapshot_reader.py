@@ -19,7 +19,7 @@ from cede.model.errors import CedeError, Invalid
 from cede.model.lifecycle import AllocationState, RequestStatus
 from cede.model.policy import Policy
 from cede.model.reason import Code, Reason
-from cede.model.request import Earmark, OnSilence, Preemptions, Request, Retry
+from cede.model.request import Earmark, OnSilence, Preemptions, Request, Retry, Withhold
 from cede.model.resources import ResourceSettings
 from cede.model.settings import parse_duration, parse_instant
 from cede.model.subject import Subject, parse_name
@@ -48,7 +48,7 @@ _RUNNING = _COMMON | {
     *("request", "allocated_at", "started_at", "index", "state", "for", "cancelled", "deadline"),
     *("told", "nodes"),
 }
-_WAITING = _COMMON | {"earmark", "bypassed", "withhold_until", "not_before"}
+_WAITING = _COMMON | {"earmark", "bypassed", "withhold", "not_before"}
 _STATES = {
     "running": AllocationState.RUNNING,
     "preempting": AllocationState.STOPPING,
@@ -182,7 +182,7 @@ class _Reader:
                 request,
                 pool_id=pool_id,
                 bypassed=_count(fields, path, "bypassed", 0),
-                withhold_until=_timed(fields, path, "withhold_until", 0),
+                withhold=self._withhold(f"{path}.withhold", fields.get("withhold")),
                 not_before=_timed(fields, path, "not_before", 0),
                 lease_until=_timed(fields, path, "lease_until", None),
             ),
@@ -273,6 +273,12 @@ class _Reader:
             raise SnapshotError(f"{path}.amounts", "an earmark covers its owner's whole demand")
         given = _count(fields, path, "index", None)
         self.earmarks.append((given, request.id, policy.pool_id, policy.id))
+
+    def _withhold(self, path: str, entry: object) -> Withhold | None:
+        if entry is None:
+            return None
+        fields = _map(entry, path, {"pool", "until"})
+        return Withhold(self._pool_id(path, fields), _timed(fields, path, "until", self.now))
 
     def _pool_id(self, path: str, fields: Entry) -> str:
         name = fields.get("pool")

@@ -331,9 +331,10 @@ class State:
                 )
             )
             self.dirty[request.earmark.pool_id] = None
-        if request.withhold_until and request.id not in self.delayed:
+        if request.withhold is not None and request.id not in self.delayed:
             for policy in places:
-                self.books[policy.pool_id].withheld[request.id] = policy.id
+                if policy.pool_id == request.withhold.pool_id:
+                    self.books[policy.pool_id].withheld[request.id] = policy.id
         age = (request.submitted_at, request.index, request.id)
         for policy in places if request.id not in self.delayed else ():
             if request.earmark is None or request.earmark.pool_id != policy.pool_id:
@@ -411,7 +412,7 @@ class State:
 
     def _request_due(self, request: Request) -> int | None:
         """When a request changes by itself: its delay, withholding or waiting lease ends."""
-        instants = [request.withhold_until] if request.withhold_until else []
+        instants = [] if request.withhold is None else [request.withhold.until]
         if request.waiting:
             if request.id in self.delayed:
                 instants.append(request.not_before)

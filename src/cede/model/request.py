@@ -52,6 +52,14 @@ class Earmark:
 
 
 @dataclass(frozen=True, slots=True)
+class Withhold:
+    """Free capacity of one pool kept from others until then, for a head that was passed often."""
+
+    pool_id: str
+    until: int
+
+
+@dataclass(frozen=True, slots=True)
 class Request:
     """Instants are milliseconds on the server's one clock. `index` orders equal submit times."""
 
@@ -70,7 +78,7 @@ class Request:
     retry: Retry = field(default_factory=Retry)
     not_before: int = 0
     bypassed: int = 0
-    withhold_until: int = 0
+    withhold: Withhold | None = None
     earmark: Earmark | None = None
     walltime: int | None = None
     lease: int | None = bounds.LEASE_DEFAULT

@@ -152,7 +152,7 @@ def _shape(state: State) -> tuple[Any, ...]:
             each.id,
             (each.earmark and each.earmark.pool_id) or "",
             each.not_before,
-            bool(each.withhold_until),
+            each.withhold is not None,
         )
         for each in state.waiting()
     )

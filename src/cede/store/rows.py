@@ -20,7 +20,7 @@ from cede.model.lifecycle import AllocationState, RequestStatus
 from cede.model.policy import Policy
 from cede.model.pool import Pool
 from cede.model.reason import Reason
-from cede.model.request import Earmark, OnSilence, Preemptions, Request, Retry
+from cede.model.request import Earmark, OnSilence, Preemptions, Request, Retry, Withhold
 from cede.model.settings import Precedence, Settings
 from cede.model.subject import Subject
 from cede.model.token import Role, Token
@@ -93,7 +93,7 @@ def policy_from(row: Sequence[Any]) -> Policy:
 
 def request_row(request: Request, latest: Allocation | None) -> Row:
     """`latest` is the newest allocation that this batch brings, if it brings one."""
-    earmark = request.earmark
+    earmark, withhold = request.earmark, request.withhold
     return (
         request.id,
         request.index,
@@ -114,7 +114,7 @@ def request_row(request: Request, latest: Allocation | None) -> Row:
         _retry(request.retry),
         request.not_before,
         request.bypassed,
-        request.withhold_until,
+        encode((withhold.pool_id, withhold.until)) if withhold else None,
         encode((earmark.pool_id, earmark.policy_id, earmark.index)) if earmark else None,
         request.walltime,
         request.lease,
@@ -129,7 +129,7 @@ def request_from(row: Sequence[Any]) -> Request:
     (
         id_, index, submitted_at, subject_type, subject_name, created, status, preemptible, pool_id,
         _, _, amounts, reason, attempt, retries_used, preempted_count, retry, not_before, bypassed,
-        withhold_until, earmark, walltime, lease, lease_until, on_silence, labels, owner,
+        withhold, earmark, walltime, lease, lease_until, on_silence, labels, owner,
     ) = row  # fmt: skip
     return Request(
         id=id_,
@@ -147,7 +147,7 @@ def request_from(row: Sequence[Any]) -> Request:
         retry=_retry_from(retry),
         not_before=not_before,
         bypassed=bypassed,
-        withhold_until=withhold_until,
+        withhold=Withhold(*decode(withhold)) if withhold else None,
         earmark=Earmark(*decode(earmark)) if earmark else None,
         walltime=walltime,
         lease=lease,

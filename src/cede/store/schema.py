@@ -136,7 +136,7 @@ requests = Table(
     Column("retry", Text),
     Column("not_before", NUMBER, nullable=False),
     Column("bypassed", Integer, nullable=False),
-    Column("withhold_until", NUMBER, nullable=False),
+    Column("withhold", Text),
     Column("earmark", Text),
     Column("walltime", NUMBER),
     Column("lease", NUMBER),
@@ -153,7 +153,7 @@ requests = Table(
     CheckConstraint("(granted_pool_id IS NULL) = (granted_attempt IS NULL)", "granted"),
     not_negative(
         "at_index", "submitted_at", "retries_used", "preempted_count", "not_before", "bypassed",
-        "withhold_until", "walltime", "lease", "lease_until",
+        "walltime", "lease", "lease_until",
     ),
     sqlite_with_rowid=False,
 )  # fmt: skip

@@ -25,7 +25,7 @@ STATUSES = (
 STATES = ("granted", "starting", "running", "checkpointing", "stopping", "lost", "ended")
 REQUEST_NUMBERS = (
     "at_index", "submitted_at", "retries_used", "preempted_count", "not_before", "bypassed",
-    "withhold_until", "walltime", "lease", "lease_until",
+    "walltime", "lease", "lease_until",
 )  # fmt: skip
 ALLOCATION_NUMBERS = (
     "task", "at_index", "allocated_at", "started_at", "walltime", "lease_until", "deadline",
@@ -133,7 +133,7 @@ def _requests() -> None:
         sa.Column("retry", sa.Text(), nullable=True),
         sa.Column("not_before", NUMBER, nullable=False),
         sa.Column("bypassed", sa.Integer(), nullable=False),
-        sa.Column("withhold_until", NUMBER, nullable=False),
+        sa.Column("withhold", sa.Text(), nullable=True),
         sa.Column("earmark", sa.Text(), nullable=True),
         sa.Column("walltime", NUMBER, nullable=True),
         sa.Column("lease", NUMBER, nullable=True),
