@@ -27,11 +27,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cede.engine import audit, commands, edits
+from cede.engine.changes import Event
 from cede.engine.decide import decide
 from cede.engine.explain import why
 from cede.engine.snapshot import dump
 from cede.engine.snapshot_reader import load
-from cede.engine.state import Event, State
+from cede.engine.state import State
 from cede.model.errors import CedeError, Conflict, Invalid
 from cede.model.lifecycle import AllocationState
 from cede.model.request import OnSilence, Preemptions, Request, Retry

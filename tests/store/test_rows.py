@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cede.engine.state import Event
+from cede.engine.changes import Event
 from cede.model.allocation import Allocation, allocation_id
 from cede.model.bounds import AMOUNT_MAX
 from cede.model.lifecycle import AllocationState, RequestStatus

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from dataclasses import dataclass
+from typing import Any
 
 from cede.engine.admit import eligible_policies
 from cede.engine.books import Books
+from cede.engine.changes import Changes, Event
 from cede.engine.share import Holding
 from cede.engine.timers import Key, Timers
 from cede.model import bounds
@@ -24,45 +25,7 @@ from cede.model.pool import Pool
 from cede.model.request import Request
 from cede.model.subject import Subject
 
-T = TypeVar("T")
 Entity = Pool | Policy | Request | Allocation
-
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    """Something that happened, at its place in the journal."""
-
-    index: int
-    at: int
-    kind: str
-    request_id: str | None
-    pool_id: str | None
-    data: dict[str, Any]
-
-
-@dataclass(slots=True)
-class Rows(Generic[T]):
-    inserted: list[T] = field(default_factory=list)
-    updated: list[T] = field(default_factory=list)
-    deleted: list[str] = field(default_factory=list)
-
-
-@dataclass(slots=True)
-class Changes:
-    """What one transaction must write."""
-
-    pools: Rows[Pool] = field(default_factory=Rows)
-    policies: Rows[Policy] = field(default_factory=Rows)
-    requests: Rows[Request] = field(default_factory=Rows)
-    allocations: Rows[Allocation] = field(default_factory=Rows)
-    events: list[Event] = field(default_factory=list)
-
-    @property
-    def empty(self) -> bool:
-        tables = (self.pools, self.policies, self.requests, self.allocations)
-        return not self.events and not any(
-            rows.inserted or rows.updated or rows.deleted for rows in tables
-        )
 
 
 @dataclass(frozen=True, slots=True)

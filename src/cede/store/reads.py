@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, Engine, and_, false, or_, select
 
-from cede.engine.state import Event
+from cede.engine.changes import Event
 from cede.model import bounds
 from cede.model.errors import Invalid
 from cede.model.subject import Subject

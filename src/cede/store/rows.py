@@ -14,7 +14,7 @@ from typing import Any
 
 import orjson
 
-from cede.engine.state import Event
+from cede.engine.changes import Event
 from cede.model.allocation import Allocation, allocation_id
 from cede.model.lifecycle import AllocationState, RequestStatus
 from cede.model.policy import Policy

@@ -17,7 +17,8 @@ from threading import Event
 from sqlalchemy import Connection, and_, delete, select, text, tuple_, update
 from sqlalchemy.exc import SQLAlchemyError
 
-from cede.engine.state import Changes, Entity, State
+from cede.engine.changes import Changes
+from cede.engine.state import Entity, State
 from cede.model.allocation import Allocation
 from cede.model.lifecycle import TERMINAL
 from cede.model.token import Token

@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, generate_la
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from cede.engine.state import Event
+from cede.engine.changes import Event
 from cede.model import bounds
 from cede.model.reason import Code
 from cede.store import PoolView, Store

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from dataclasses import fields
 from typing import Any
 
+from cede.engine.changes import Event
 from cede.engine.commands import Submission
-from cede.engine.state import Event, State
+from cede.engine.state import State
 from cede.model.allocation import Allocation, allocation_id
 from cede.model.amounts import Amounts
 from cede.model.policy import Policy

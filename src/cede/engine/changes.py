@@ -1,0 +1,50 @@
+"""What one transaction must write, and the events that tell it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from cede.model.allocation import Allocation
+from cede.model.policy import Policy
+from cede.model.pool import Pool
+from cede.model.request import Request
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened, at its place in the journal."""
+
+    index: int
+    at: int
+    kind: str
+    request_id: str | None
+    pool_id: str | None
+    data: dict[str, Any]
+
+
+@dataclass(slots=True)
+class Rows(Generic[T]):
+    inserted: list[T] = field(default_factory=list)
+    updated: list[T] = field(default_factory=list)
+    deleted: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Changes:
+    """What one transaction must write."""
+
+    pools: Rows[Pool] = field(default_factory=Rows)
+    policies: Rows[Policy] = field(default_factory=Rows)
+    requests: Rows[Request] = field(default_factory=Rows)
+    allocations: Rows[Allocation] = field(default_factory=Rows)
+    events: list[Event] = field(default_factory=list)
+
+    @property
+    def empty(self) -> bool:
+        tables = (self.pools, self.policies, self.requests, self.allocations)
+        return not self.events and not any(
+            rows.inserted or rows.updated or rows.deleted for rows in tables
+        )
