@@ -9,7 +9,7 @@ release looks at a handful of chunk heads, however many wait.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterable, Iterator
 
 from cede.model.amounts import Amounts, within
 
@@ -36,10 +36,11 @@ class _Chunk:
 class Lane:
     """Waiters in submit order, with a search for the first that fits."""
 
-    __slots__ = ("_chunks", "_demands")
+    __slots__ = ("_chunks", "_demands", "_least")
 
     def __init__(self) -> None:
         self._chunks: list[_Chunk] = []
+        self._least: dict[str, int] = {}  # a lower bound for everybody
         self._demands: dict[str, Amounts] = {}
 
     def __len__(self) -> int:
@@ -62,7 +63,9 @@ class Lane:
         self._demands[age[2]] = demand
         if not self._chunks:
             self._chunks.append(_Chunk([age]))
+            self._least = dict(demand)
             return
+        _lower(self._least, demand)
         place = self._place(age)
         chunk = self._chunks[place]
         insort(chunk.ages, age)
@@ -72,9 +75,7 @@ class Lane:
             del chunk.ages[half:]
             chunk.stale = True
         elif not chunk.stale:
-            least = chunk.least
-            for key in least:
-                least[key] = min(least[key], demand.get(key, 0))
+            _lower(chunk.least, demand)
 
     def remove(self, age: Age) -> None:
         del self._demands[age[2]]
@@ -91,7 +92,7 @@ class Lane:
         self, room: Amounts, after: Age = BEGINNING, besides: Container[str] = ()
     ) -> Age | None:
         """The oldest waiter after `after`, not in `besides`, whose demand is within `room`."""
-        if not self._chunks:
+        if not self._chunks or not within(self._least, room):
             return None
         demands = self._demands
         start = self._place(after) if after is not BEGINNING else 0
@@ -109,6 +110,8 @@ class Lane:
                     return age
             if chunk.loose:  # a fruitless look has cost as much as making the bound exact
                 self._refresh(chunk)
+        if start == 0:  # everybody was looked at, so every chunk's bound is known
+            self._least = _least_of(chunk.least for chunk in self._chunks)
         return None
 
     def _place(self, age: Age) -> int:
@@ -123,12 +126,21 @@ class Lane:
         return low
 
     def _refresh(self, chunk: _Chunk) -> None:
-        demands = iter(self._demands[age[2]] for age in chunk.ages)
-        least = dict(next(demands))
-        for demand in demands:
-            for key in least:
-                amount = demand.get(key, 0)
-                if amount < least[key]:
-                    least[key] = amount
-        chunk.least = least
+        chunk.least = _least_of(self._demands[age[2]] for age in chunk.ages)
         chunk.stale = chunk.loose = False
+
+
+def _least_of(many: Iterable[Amounts]) -> dict[str, int]:
+    """The least amount of every key that all of these have."""
+    each = iter(many)
+    least = dict(next(each))
+    for amounts in each:
+        _lower(least, amounts)
+    return least
+
+
+def _lower(least: dict[str, int], amounts: Amounts) -> None:
+    for key, amount in least.items():
+        other = amounts.get(key, 0)
+        if other < amount:
+            least[key] = other
