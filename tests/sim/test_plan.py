@@ -185,3 +185,27 @@ def test_nothing_else_is_raised() -> None:
     for given in (None, [], "x", 5):
         with pytest.raises(SnapshotError):
             run(given)
+
+
+def test_victims_are_called_by_the_name_of_their_holding() -> None:
+    """A holding may have a name of its own beside its request's."""
+    snapshot = {
+        "now": 0,
+        "pools": [{"name": "p", "capacity": {"gpu": 2}}],
+        "policies": [
+            {"pool": "p", "component": "red"},
+            {"pool": "p", "component": "blue", "reserved": {"gpu": 2}},
+        ],
+        "running": [
+            {
+                "id": "held",
+                "request": "asked",
+                "component": "red",
+                "pool": "p",
+                "resources": {"gpu": 2},
+            }
+        ],
+        "requests": [{"id": "b", "component": "blue", "resources": {"gpu": 2}}],
+    }
+    first = run(snapshot)["passes"][0]["decisions"][0]
+    assert (first["do"], first["victims"]) == ("preempt", ["held"])

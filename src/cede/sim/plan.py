@@ -26,11 +26,22 @@ def run(snapshot: object, until_rest: bool = False, horizon: object = None) -> d
     """Plan a snapshot. The answer is plain data, the same as `cede plan --json` prints."""
     state = load(snapshot)
     last = state.now + (0 if horizon is None else parse_duration(horizon, "horizon"))
-    return _until_rest(state, last) if until_rest else _one_pass(state)
+    names = _names(state, snapshot)
+    return _until_rest(state, last, names) if until_rest else _one_pass(state, names)
 
 
-def _one_pass(state: State) -> dict[str, Any]:
-    shown = [_pass(state)]
+# What a holding is called in the snapshot, where that is not its request's name.
+Names = dict[str, str]
+
+
+def _names(state: State, snapshot: Any) -> Names:
+    held = [each for each in snapshot.get("running") or () if "request" in each]
+    found = ((state.allocation_of(str(each["request"])), str(each.get("id"))) for each in held)
+    return {allocation.id: name for allocation, name in found if allocation is not None}
+
+
+def _one_pass(state: State, names: Names) -> dict[str, Any]:
+    shown = [_pass(state, names)]
     plan = decide_at_rest(state)
     return _result(shown, at_rest=plan is None, next_timer=state.timers.next())
 
@@ -42,12 +53,12 @@ def decide_at_rest(state: State) -> Plan | None:
     return plan if plan.changed else None
 
 
-def _until_rest(state: State, horizon: int) -> dict[str, Any]:
+def _until_rest(state: State, horizon: int, names: Names) -> dict[str, Any]:
     passes: list[dict[str, Any]] = []
     seen = {_shape(state)}
     while len(passes) < bounds.PASSES_MAX:
         before = state.mark()
-        shown = _pass(state)
+        shown = _pass(state, names)
         stopped = _stop_victims(state)
         if not passes or state.mark() != before:
             passes.append(shown)
@@ -78,11 +89,11 @@ def _result(
     }
 
 
-def _pass(state: State) -> dict[str, Any]:
+def _pass(state: State, names: Names) -> dict[str, Any]:
     rejected = _reject(state)
     plan = decide(state, state.now)
     decisions = [*rejected, *plan.decisions]
-    shown = [_decision(state, each) for each in decisions]
+    shown = [_decision(state, each, names) for each in decisions]
     shown += [
         {"do": "wait", "request": request.id, "reason": waiting_reason(state, request).to_dict()}
         for request in sorted(state.waiting(), key=lambda each: each.age)
@@ -100,7 +111,9 @@ def _reject(state: State) -> list[Rejection]:
     return rejections
 
 
-def _decision(state: State, decision: Grant | Preemption | Rejection) -> dict[str, Any]:
+def _decision(
+    state: State, decision: Grant | Preemption | Rejection, names: Names
+) -> dict[str, Any]:
     if isinstance(decision, Grant):
         pool = state.pools[decision.pool_id].name
         grant = {"do": "grant", "request": decision.request_id, "pool": pool, "nodes": []}
@@ -109,7 +122,9 @@ def _decision(state: State, decision: Grant | Preemption | Rejection) -> dict[st
         return {
             "do": "preempt",
             "beneficiary": decision.beneficiary_id,
-            "victims": [state.allocations[each].request_id for each in decision.victims],
+            "victims": [
+                names.get(each, state.allocations[each].request_id) for each in decision.victims
+            ],
             "pool": state.pools[decision.pool_id].name,
             "cost": decision.cost,
             "reason": decision.reason.to_dict(),
