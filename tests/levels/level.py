@@ -215,8 +215,8 @@ class OnCommandLine(Level):
         self.runner = CliRunner(env={"CEDE_SERVER": server.url, "CEDE_TOKEN": server.token})
         self.client: Client = server.client()
 
-    def cede(self, *arguments: object) -> str:
-        result = self.runner.invoke(cli, [str(each) for each in arguments])
+    def cede(self, *arguments: object, input: str | None = None) -> str:
+        result = self.runner.invoke(cli, [str(each) for each in arguments], input=input)
         assert result.exit_code == 0, (arguments, result.output, result.exception)
         return str(result.stdout)
 
