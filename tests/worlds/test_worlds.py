@@ -16,6 +16,8 @@ FOUND = {
     253: "an earmark that died left capacity idle until the next change",
     279: "an earmark that died in one pool left its owner unserved in another",
     101163: "a waiter that lost what was on its way in one pool was not served in its other",
+    1005732: "capacity was withheld for a head that was promised capacity elsewhere",
+    1010975: "an owner that started in another pool left its promised capacity idle",
     1025: "victims freed more than was needed and nobody looked again",
     1721: "an owner that fitted at once did not start in the same pass",
     7562: "a kept promise lost its place in the share and preemption went in a circle",

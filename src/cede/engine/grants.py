@@ -46,6 +46,19 @@ def grant_all(state: State, plan: Plan, pool_ids: list[str]) -> None:
         plan.again = again
 
 
+class Covered:
+    """Waiters that need nothing more: those who were promised capacity somewhere, and `besides`."""
+
+    def __init__(self, state: State, besides: Container[str]) -> None:
+        self._state = state
+        self._besides = besides
+
+    def __contains__(self, request_id: object) -> bool:
+        if request_id in self._besides:
+            return True
+        return self._state.requests[str(request_id)].earmark is not None
+
+
 class _Pool:
     """Granting in one pool, in one pass."""
 
@@ -119,7 +132,10 @@ class _Pool:
             return True
         if self._in_order is None:
             self._in_order = Front(
-                self.books, self.streams, lambda each: each.own_room(self.books), self.besides
+                self.books,
+                self.streams,
+                lambda each: each.own_room(self.books),
+                Covered(self.state, self.besides),
             )
         head = self._in_order.peek()
         if head is None or head.order >= best.order or not self._in_the_way(head, best):
@@ -248,6 +264,9 @@ def grant(state: State, plan: Plan, books: Books, candidate: Candidate) -> None:
     state.put(allocation)
     state.emit("granted", request_id=request.id, pool_id=books.pool.id, attempt=request.attempt)
     plan.decisions.append(Grant(request.id, books.pool.id, allocation.id, earmarked))
+    elsewhere = [each for each in (request.earmark, request.withhold) if each is not None]
+    if any(each.pool_id != books.pool.id for each in elsewhere):
+        plan.again = True  # what was kept for it in another pool is free for others now
     if settle(state, books):  # a grant of higher standing may cut into earmarks below it
         plan.again = True
 

@@ -14,7 +14,7 @@ from cede.engine.books import Books
 from cede.engine.earmarks import settle
 from cede.engine.fit import Room, fits, free_to_promise, own_room, rights_if_granted
 from cede.engine.front import Front, Stream, streams
-from cede.engine.grants import without_withheld
+from cede.engine.grants import Covered, without_withheld
 from cede.engine.share import Holding
 from cede.engine.standing import IN_SHARE
 from cede.engine.state import State
@@ -33,19 +33,6 @@ def preempt_all(state: State, plan: Plan, pool_ids: list[str]) -> None:
     taking = Taking(state, plan)
     for pool_id in pool_ids:
         taking.in_pool(pool_id)
-
-
-class _Covered:
-    """Waiters that need no taking: they own an earmark, or what is on its way suffices."""
-
-    def __init__(self, state: State, sure: set[str]) -> None:
-        self._state = state
-        self._sure = sure
-
-    def __contains__(self, request_id: object) -> bool:
-        if request_id in self._sure:
-            return True
-        return self._state.requests[str(request_id)].earmark is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +62,7 @@ class Taking:
 
     def in_pool(self, pool_id: str) -> None:
         books = self.state.books[pool_id]
-        covered = _Covered(self.state, self.sure)
+        covered = Covered(self.state, self.sure)
         front = Front(books, streams(books), lambda stream: self._reach(books, stream), covered)
         while (candidate := front.peek()) is not None:
             waiter = self.state.requests[candidate.request_id]
