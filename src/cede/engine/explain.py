@@ -57,7 +57,7 @@ def reason_in(state: State, request: Request, policy: Policy) -> Reason:
 
 
 def _on_its_way(state: State, books: Books, request: Request) -> Reason:
-    leaving = [h for h in books.holdings.values() if h.leaving]
+    leaving = [h for h in books.holdings.values() if h.leaving] if books.leaving else []
     mine = [h for h in leaving if state.allocations[h.id].taken_for == request.id]
     victims = [state.allocations[h.id].request_id for h in mine or leaving]
     return Reason(
@@ -114,23 +114,40 @@ def _taking_reason(
     state: State, books: Books, policy: Policy, rights: int, key: str, names: dict[str, Any]
 ) -> Reason:
     """Why no holder may be stopped: the nearest rule that stands in the way."""
-    holders = [h for h in books.holdings.values() if h.takeable and key in h.amounts]
-    holders = [h for h in holders if h.policy_id != policy.id]
-    bound = books.standing(policy.id, rights)
-    below = [h for h in holders if books.standing_of(h.id) < bound]
-    young = [h for h in below if protected(state, h, books.rights(h.id), rights)]
-    if young:
-        first = min(state.allocations[h.id].allocated_at for h in young)
+    young = _young(state, books, policy, rights, key)
+    if young is not None:
         settings = books.pool.settings
         whole = max(settings.min_run, settings.reclaim_min_run)
-        return Reason(Code.MIN_RUN, {**names, "seconds": seconds(whole), "since": seconds(first)})
+        return Reason(Code.MIN_RUN, {**names, "seconds": seconds(whole), "since": seconds(young)})
+    others = [
+        level
+        for (level, policy_id), amounts in books.tiers.items()
+        if policy_id != policy.id and key in amounts
+    ]
     headroom = _headroom(books, policy, key)
-    if rights == BORROWED and headroom > 0 and any(books.rights(h.id) == BORROWED for h in holders):
+    if rights == BORROWED and headroom > 0 and BORROWED in others:
         return Reason(
             Code.PARTIAL_HEADROOM,
             {**names, "headroom": headroom, "missing": max(names["requested"] - headroom, 0)},
         )
-    return Reason(Code.PROTECTED if holders else Code.NO_CAPACITY, names)
+    return Reason(Code.PROTECTED if others else Code.NO_CAPACITY, names)
+
+
+def _young(state: State, books: Books, policy: Policy, rights: int, key: str) -> int | None:
+    """When the first holder was granted that only its first seconds protect from this waiter."""
+    settings = books.pool.settings
+    if not settings.min_run and not settings.reclaim_min_run:
+        return None
+    bound = books.standing(policy.id, rights)
+    holders = [h for h in books.holdings.values() if h.takeable and key in h.amounts]
+    young = [
+        state.allocations[h.id].allocated_at
+        for h in holders
+        if h.policy_id != policy.id
+        and books.standing_of(h.id) < bound
+        and protected(state, h, books.rights(h.id), rights)
+    ]
+    return min(young, default=None)
 
 
 def _headroom(books: Books, policy: Policy, key: str) -> int:
