@@ -7,7 +7,7 @@ help: ## Say what each target does
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 up: setup ## Run a server on this machine
-	@exec $(BIN)/cede up
+	@exec $(BIN)/cede up --data .cede
 
 test: dev system-packages lint ## Run everything: the checks, then all tests
 	@$(BIN)/pytest -q

@@ -34,6 +34,8 @@ def test_pools_grants_preemptions_and_answers(server: Server) -> None:
     assert found["cede_grant_latency_seconds_count", ("gpus",)] == 1
     assert found["cede_preemptions_total", ("red", "gpus", "reclaim")] == 1
     assert found["cede_http_requests_total", ("POST", f"{API}/requests", "201")] == 2
+    assert found["cede_pass_seconds_count", ()] == found["cede_commit_seconds_count", ()] >= 5
+    assert found["cede_commit_seconds_sum", ()] > 0
     path = f"{API}/requests/{victim['id']}/release"
     made(server["red"].post(path, json={"outcome": "done"}))
     again = scrape(server)

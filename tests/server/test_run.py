@@ -96,6 +96,14 @@ def test_it_serves_and_stops_cleanly(tmp_path: Path, number: signal.Signals) -> 
     with serving(tmp_path / "data") as server:
         assert server.call("GET", f"/api/v1/requests/{made['id']}")["status"] == "allocated"
         assert server.said("administrator token") is None
+        assert not any("token" in line for line in server.lines)
+
+
+def test_the_page_is_opened_by_a_link_that_is_shown_once(tmp_path: Path) -> None:
+    with serving(tmp_path / "data") as server:
+        url = server.url
+        secret = yaml.safe_load((tmp_path / "data" / "client.yaml").read_text())["token"]
+        assert any(line.endswith(f" {url}/#token={secret}") for line in server.lines)
 
 
 def test_an_open_stream_does_not_keep_it_from_stopping(tmp_path: Path) -> None:

@@ -284,3 +284,34 @@ def test_a_pool_that_was_made_smaller_than_its_use_survives_a_restart(database_u
         writer.execute(shrink).result(PATIENCE)
     with running(database_url) as (_, writer):  # an unsound state would be refused here
         assert writer.query(lambda state, now: audit.check(state)).result(PATIENCE) == []
+
+
+def test_a_large_state_is_counted_again_only_when_nobody_calls(
+    database_url: str, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr("cede.server.writer.AUDIT_BUSY_MAX", 0)
+    monkeypatch.setattr("cede.server.writer.AUDIT_QUIET", 500)
+    audits: list[int] = []
+    with running(database_url) as (_, writer):
+        writer.execute(make_pool()).result(PATIENCE)
+        writer.execute(ask_for(1)).result(PATIENCE)
+        monkeypatch.setattr(
+            "cede.server.writer.audit.check", lambda state: audits.append(state.now) or []
+        )
+        writer._next_audit = 0
+        called = writer.query(lambda state, now: now).result(PATIENCE)
+        assert not audits
+        until(lambda: audits, "the audit")
+        assert writer.query(lambda state, now: now).result(PATIENCE) >= called + 500
+
+
+def test_how_long_deciding_and_writing_took_is_told_of_every_transaction(
+    database_url: str,
+) -> None:
+    told: list[tuple[float, float]] = []
+    with running(database_url) as (_, writer):
+        writer.on_turn = lambda deciding, writing: told.append((deciding, writing))
+        writer.execute(make_pool()).result(PATIENCE)
+        writer.execute(ask_for(1)).result(PATIENCE)
+    assert len(told) == 2
+    assert all(deciding > 0 and writing > 0 for deciding, writing in told)

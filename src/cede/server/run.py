@@ -147,6 +147,8 @@ def _welcome(url: str, made: FirstStart | None) -> None:
         _say(f"first start: pool local is this machine ({what}), all of it for {made.subject}")
         _say(f"administrator token, shown once: {made.secret}")
         _say(f"it is also in {made.client_file}, for the command line on this machine")
+        # After the #, so that no browser sends it anywhere.
+        _say(f"the page, open to whoever has this link: {url}/#token={made.secret}")
     _say(f"cede is serving on {url}")
 
 

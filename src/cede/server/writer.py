@@ -13,6 +13,7 @@ import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+from time import perf_counter
 from typing import Any, TypeVar
 
 import structlog
@@ -40,6 +41,10 @@ R = TypeVar("R")
 # More than this in one transaction would make the first of them wait for the last.
 BATCH_MAX = 1_000
 AUDIT_EVERY = bounds.MINUTE
+# Counting more than this many again takes long enough for callers to notice, so it waits for a
+# second in which nobody calls. A server that never has one goes without until its next start.
+AUDIT_BUSY_MAX = 20_000
+AUDIT_QUIET = bounds.SECOND
 # The anchor may lag this far behind: one sync per so many milliseconds is too little to notice.
 WITNESS_EVERY = 100
 _FORGET_EVERY = bounds.HOUR
@@ -79,6 +84,8 @@ class Writer:
         # What the last audit found; while there is any, nothing is granted.
         self.trouble: list[str] = []
         self.listeners: list[Callable[[int], None]] = []  # told the new index after each commit
+        # Told the seconds that deciding and writing took, for each transaction, on our thread.
+        self.on_turn: Callable[[float, float], None] = lambda deciding, writing: None
         self._store = store
         self._state = loaded.state
         self._clock = Clock(loaded.moment)
@@ -88,6 +95,7 @@ class Writer:
         now = self._clock.now()
         self._next_timer: int | None = now  # the first pass looks at what was loaded
         self._next_audit = now + AUDIT_EVERY
+        self._called = now
         self._next_witness = now
         self._next_forget = now
         self._renewed = now
@@ -177,7 +185,7 @@ class Writer:
 
     def _patience(self) -> float:
         """Seconds until something is due by itself."""
-        due = [self._next_audit]
+        due = [self._audit_due()]
         if self._next_timer is not None:
             due.append(self._next_timer)
         if not self._store.sqlite:
@@ -189,6 +197,8 @@ class Writer:
     def _turn(self, jobs: list[Job]) -> None:
         """One transaction: commands, pass, commit, answers."""
         now = self._clock.now()
+        if jobs:
+            self._called = now
         commands = [job for job in jobs if not job.query]
         for job in jobs:
             if job.query:
@@ -203,7 +213,9 @@ class Writer:
         expected = self._state.index
         self._state.now = now
         done, repeated = self._apply(commands, tx)
+        began = perf_counter()
         self._pass(now)
+        decided = perf_counter()
         answers = [each for job in done if (each := _answer(job, tx, now)) is not None]
         changes = self._state.drain()
         batch = Batch(
@@ -220,9 +232,11 @@ class Writer:
             batch.forget_answers_before = max(0, now - bounds.IDEMPOTENCY_LIFE)
             self._next_forget = now + _FORGET_EVERY
         if not changes.empty or tx.notes or tx.tokens or tx.deleted_requests or answers:
+            writing = perf_counter()
             self._store.commit(batch)
             self._renewed = now
             self.index = batch.index
+            self.on_turn(decided - began, perf_counter() - writing)
         for job, first in repeated:
             job.result, job.error = first.result, first.error
         resolve(commands)
@@ -295,7 +309,7 @@ class Writer:
 
     def _look_after(self, now: int) -> None:
         """What is done now and then, whoever asks."""
-        if now >= self._next_audit:
+        if now >= self._audit_due():
             self._next_audit = now + AUDIT_EVERY
             was, self.trouble = self.trouble, audit.check(self._state)
             if was and not self.trouble:
@@ -309,6 +323,13 @@ class Writer:
             self._store.witness()
             self._witnessed = self.index
             self._next_witness = now + WITNESS_EVERY
+
+    def _audit_due(self) -> int:
+        """When to count everything again; an unsound state is looked at whoever calls."""
+        state = self._state
+        if self.trouble or len(state.requests) + len(state.allocations) <= AUDIT_BUSY_MAX:
+            return self._next_audit
+        return max(self._next_audit, self._called + AUDIT_QUIET)
 
     def _finish(self) -> None:
         """Leave the clock where it is, so that time spent stopped counts from now."""

@@ -47,6 +47,7 @@ def create_app(store: Store, writer: Writer, config: Config) -> FastAPI:
         monotonic=clock.monotonic,
     )
     writer.listeners.append(lambda index: context.pulse.beat())
+    writer.on_turn = context.metrics.observe_turn
     app = FastAPI(
         title="cede",
         version=__version__,

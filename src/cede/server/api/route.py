@@ -5,9 +5,11 @@ It is the class of every route, so that no handler can forget a step or do them 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+import structlog
 from fastapi.routing import APIRoute
 from starlette.requests import Request
 from starlette.responses import Response
@@ -25,6 +27,11 @@ GUESS_COST = 20
 LABEL_PREFIX = "label."
 # In a route's `openapi_extra`: it takes `label.NAME=VALUE` parameters.
 LABEL_FILTERS = "x-label-filters"
+INDEX_SEEN = "Cede-Index-Seen"
+
+_INDEX = re.compile(r"[0-9]{1,18}")
+_SAFE = ("GET", "HEAD")
+_log = structlog.get_logger("cede.api")
 
 
 class StrictRequest(Request):
@@ -56,6 +63,7 @@ class CedeRoute(APIRoute):
             context: Context = request.app.state.cede
             permission = _permission(request.method, self.path)
             caller = await _authenticate(context, request, permission)
+            _check_not_rolled_back(context, request, caller)
             _check_query(request, known, takes_labels)
             strict = StrictRequest(request.scope, request.receive)
             if takes_body:
@@ -96,6 +104,29 @@ async def _authenticate(
         detail = "this shows what everybody does; the token is bound to some subjects"
         raise Problem(403, "forbidden", detail)
     return caller
+
+
+def _check_not_rolled_back(context: Context, request: Request, caller: Caller | None) -> None:
+    """S25: nothing is changed for a caller that has seen a later index than ours.
+
+    Only that call is refused: whatever a caller says it has seen must not stop the others.
+    """
+    given = request.headers.getlist(INDEX_SEEN)
+    if not given or caller is None or request.method in _SAFE:
+        return
+    if len(given) > 1 or not _INDEX.fullmatch(given[0]):
+        detail = f"{INDEX_SEEN}: must be one index, as in Cede-Index"
+        raise Problem(422, "invalid", detail, field=INDEX_SEEN)
+    seen, ours = int(given[0]), context.writer.index
+    if seen > ours:
+        _log.error("a caller has seen a later index", caller=caller.name, seen=seen, index=ours)
+        raise Problem(
+            409,
+            "rollback_detected",
+            f"you have seen index {seen} and this server is at {ours}: its database was replaced "
+            "by an older copy, or this is another server; restore the newer copy, or connect anew "
+            "to accept the loss",
+        )
 
 
 def _check_query(request: Request, known: set[str], takes_labels: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from importlib.resources import files
 
@@ -26,10 +27,25 @@ _TEXT = {"text/plain": {"schema": {"type": "string"}, "example": 'cede_grants_to
 
 @router.get("/healthz", responses={200: ok(HealthOut, {"status": "ok", "writer": True})})
 async def healthz(call: ThisCall) -> Response:
-    """Whether this server takes commands. Needs no token and tells nothing else."""
-    if not call.context.writer.alive:
+    """Whether this server takes commands and grants. Needs no token and tells nothing else."""
+    writer = call.context.writer
+    if not writer.alive:
         raise unavailable("not_writing", "this server takes no commands")
+    if trouble := writer.trouble:
+        broken = sorted({_what_is_broken(each) for each in trouble})
+        raise unavailable(
+            "unsound",
+            f"the state is unsound ({', '.join(broken)}): what runs goes on and nothing is granted "
+            "until it adds up again; the server's log has the details",
+            60,
+        )
     return answer({"status": "ok", "writer": True})
+
+
+def _what_is_broken(problem: str) -> str:
+    """The invariant's id only: whoever asks without a token may learn nobody's names (C4)."""
+    found = re.match(r"[A-Z][0-9]+\b", problem)
+    return found[0] if found else "the pass failed"
 
 
 @router.get(
