@@ -63,7 +63,8 @@ class CedeRoute(APIRoute):
             context: Context = request.app.state.cede
             permission = _permission(request.method, self.path)
             caller = await _authenticate(context, request, permission)
-            _check_not_rolled_back(context, request, caller)
+            if caller is not None and not permission.renewal and request.method not in _SAFE:
+                _check_not_rolled_back(context, request, caller)
             _check_query(request, known, takes_labels)
             strict = StrictRequest(request.scope, request.receive)
             if takes_body:
@@ -106,13 +107,14 @@ async def _authenticate(
     return caller
 
 
-def _check_not_rolled_back(context: Context, request: Request, caller: Caller | None) -> None:
+def _check_not_rolled_back(context: Context, request: Request, caller: Caller) -> None:
     """S25: nothing is changed for a caller that has seen a later index than ours.
 
-    Only that call is refused: whatever a caller says it has seen must not stop the others.
+    Only that call is refused: whatever a caller says it has seen must not stop the others. Renewals
+    pass: they keep what is held, and work must not end because its server was restored.
     """
     given = request.headers.getlist(INDEX_SEEN)
-    if not given or caller is None or request.method in _SAFE:
+    if not given:
         return
     if len(given) > 1 or not _INDEX.fullmatch(given[0]):
         detail = f"{INDEX_SEEN}: must be one index, as in Cede-Index"
