@@ -15,7 +15,6 @@ from cede.engine.fit import (
     fits,
     free_now,
     free_to_promise,
-    own_room,
     rights_if_granted,
 )
 from cede.engine.forecast import earliest_start, end_bound
@@ -71,16 +70,27 @@ def _on_its_way(state: State, books: Books, request: Request) -> Reason:
 
 
 def _own_bound(books: Books, policy: Policy, request: Request, demand: Amounts) -> Reason | None:
-    """What stops a waiter by itself: its own limit, or its own reserve."""
-    for preemptible, code in ((True, Code.OWN_LIMIT), (False, Code.OWN_RESERVED)):
-        if not preemptible and request.preemptible:
+    """What stops a waiter by itself: its own limit, or its own reserve.
+
+    A limit that is not below capacity is none: then it is the pool that is full.
+    """
+    capacity = books.pool.capacity
+    limits = {key: most for key, most in policy.limit.items() if most < capacity.get(key, 0)}
+    reserves = {} if request.preemptible else {key: policy.reserved.get(key, 0) for key in capacity}
+    for code, bounds, held in (
+        (Code.OWN_LIMIT, limits, books.used[policy.id]),
+        (Code.OWN_RESERVED, reserves, books.confined[policy.id]),
+    ):
+        room = {key: most - held.get(key, 0) for key, most in bounds.items()}
+        key = _tightest({each: demand[each] for each in demand if each in room}, room)
+        if key is None:
             continue
-        key = _tightest(demand, own_room(books, policy.id, preemptible))
-        if key is not None:
-            bound = policy.limit_of if preemptible else policy.reserved_of
-            held = (books.used if preemptible else books.confined)[policy.id].get(key, 0)
-            detail = {"held": held, "bound": bound(key, books.pool), "enough": held + demand[key]}
-            return Reason(code, {**_names(books, policy, key, demand), **detail})
+        enough = held.get(key, 0) + demand[key]
+        raised = {Code.OWN_LIMIT: f", or its limit be raised to {enough}"}
+        or_raise = raised.get(code, f", or {enough} {key} be reserved")
+        detail: dict[str, Any] = {"held": held.get(key, 0), "bound": bounds[key]}
+        detail |= {"enough": enough, "or_raise": or_raise if enough <= capacity[key] else ""}
+        return Reason(code, {**_names(books, policy, key, demand), **detail})
     return None
 
 
@@ -202,7 +212,7 @@ def why(state: State, request_id: str, now: int, *, tried: bool = True) -> dict[
 def _pool_story(state: State, request: Request, policy: Policy, tried: bool) -> dict[str, Any]:
     books = state.books[policy.pool_id]
     demand = books.pool.metered(request.amounts)
-    start = earliest_start(state, policy.pool_id, demand)
+    start = earliest_start(state, policy.pool_id, demand, request.id)
     return {
         "pool": books.pool.name,
         "reason": reason_in(state, request, policy).to_public(),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cede.engine.fit import fits, free_now
-from cede.engine.state import State, lease_over
+from cede.engine.state import State
 from cede.model.allocation import Allocation
 from cede.model.amounts import Amounts, add_to
 from cede.model.lifecycle import AllocationState
@@ -21,18 +21,19 @@ def end_bound(state: State, allocation: Allocation) -> int | None:
     return min(ends, default=None)
 
 
-def lease_bound(state: State, allocation: Allocation) -> int | None:
-    """When its units return if its holder falls silent now."""
-    request = state.requests.get(allocation.request_id)
-    if allocation.lease_until is None or request is None:
-        return None
-    return lease_over(allocation.lease_until, request.lease)
+def earliest_start(
+    state: State, pool_id: str, demand: Amounts, owner_id: str | None = None
+) -> int | None:
+    """When the bounded holders alone have made room; None when an unbounded one is needed.
 
-
-def earliest_start(state: State, pool_id: str, demand: Amounts) -> int | None:
-    """When the bounded holders alone have made room; None when an unbounded one is needed."""
+    What is promised to others is not coming to this one; what is promised to `owner_id` itself is.
+    """
     books = state.books[pool_id]
     room = free_now(books)
+    for key, amount in books.earmarked.items():
+        room[key] -= amount
+    if owner_id in books.earmarks:
+        add_to(room, books.earmarks[owner_id].amounts)
     if fits(demand, room):
         return state.now
     ends = sorted(

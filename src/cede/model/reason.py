@@ -75,12 +75,12 @@ SENTENCES: dict[Code, tuple[str, str]] = {
     Code.OWN_LIMIT: (
         "{policy} holds {held} of its limit of {bound} {key} in pool {pool}; {requested} more do "
         "not fit",
-        "one of its own holders must end, or its limit be raised to {enough}",
+        "one of its own holders must end{or_raise}",
     ),
     Code.OWN_RESERVED: (
         "{policy} already has {held} of its reserved {bound} {key} in pool {pool} under "
         "non-preemptible work; {requested} more do not fit",
-        "one of its own non-preemptible holders must end, or {enough} {key} be reserved",
+        "one of its own non-preemptible holders must end{or_raise}",
     ),
     Code.NO_CAPACITY: (
         "pool {pool} has {free} of {bound} {key} free, {requested} are needed, and no holder may "
@@ -107,7 +107,7 @@ SENTENCES: dict[Code, tuple[str, str]] = {
     ),
     Code.ON_ITS_WAY: (
         "{amounts} are being freed for this in pool {pool}",
-        "nothing: it starts when {victims} have stopped",
+        "nothing: it starts once {victims} stopped",
     ),
     Code.MIN_RUN: (
         "holders that could be stopped in pool {pool} are still inside their first {seconds} "
