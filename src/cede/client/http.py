@@ -8,7 +8,9 @@ header and nowhere else: not in errors, not in `repr`.
 from __future__ import annotations
 
 import json
+import os
 import random
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -50,6 +52,18 @@ _STATUS_ERRORS: dict[int, type[errors.CedeClientError]] = {
 }
 
 
+def _trusted(server: str) -> ssl.SSLContext | bool:
+    """Whose certificates to believe: the system's, or those in `SSL_CERT_FILE`, loopback or not.
+
+    Reading them takes longer than most commands; plain HTTP has no use for them, and redirects to
+    elsewhere are not followed.
+    """
+    if server.startswith("http:"):
+        return False
+    given = os.environ.get("SSL_CERT_FILE")
+    return ssl.create_default_context(cafile=given) if given else True
+
+
 class Http:
     """Safe to share between threads; keeps the highest index seen, so that one reads what one
     wrote."""
@@ -74,9 +88,7 @@ class Http:
             timeout=timeout,
             # A proxy from the environment cannot reach this machine's own loopback.
             trust_env=urlsplit(connection.server).hostname not in _LOOPBACK,
-            # Reading the certificates takes longer than most commands; plain HTTP has no use for
-            # them, and redirects to elsewhere are not followed.
-            verify=not connection.server.startswith("http:"),
+            verify=_trusted(connection.server),
             headers={
                 "Authorization": f"Bearer {connection.token}",
                 "Accept": "application/json",
