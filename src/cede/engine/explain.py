@@ -86,10 +86,13 @@ def _own_bound(books: Books, policy: Policy, request: Request, demand: Amounts) 
         if key is None:
             continue
         enough = held.get(key, 0) + demand[key]
-        raised = {Code.OWN_LIMIT: f", or its limit be raised to {enough}"}
-        or_raise = raised.get(code, f", or {enough} {key} be reserved")
+        remedy = f"its limit be raised to {enough}"
+        if code is Code.OWN_RESERVED:
+            remedy = f"{enough} {key} be reserved"
+        if enough > capacity[key]:
+            remedy = "it ask for less"
         detail: dict[str, Any] = {"held": held.get(key, 0), "bound": bounds[key]}
-        detail |= {"enough": enough, "or_raise": or_raise if enough <= capacity[key] else ""}
+        detail |= {"enough": enough, "remedy": remedy}
         return Reason(code, {**_names(books, policy, key, demand), **detail})
     return None
 

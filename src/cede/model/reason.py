@@ -75,12 +75,12 @@ SENTENCES: dict[Code, tuple[str, str]] = {
     Code.OWN_LIMIT: (
         "{policy} holds {held} of its limit of {bound} {key} in pool {pool}; {requested} more do "
         "not fit",
-        "one of its own holders must end{or_raise}",
+        "one of its own holders must end, or {remedy}",
     ),
     Code.OWN_RESERVED: (
         "{policy} already has {held} of its reserved {bound} {key} in pool {pool} under "
         "non-preemptible work; {requested} more do not fit",
-        "one of its own non-preemptible holders must end{or_raise}",
+        "one of its own non-preemptible holders must end, or {remedy}",
     ),
     Code.NO_CAPACITY: (
         "pool {pool} has {free} of {bound} {key} free, {requested} are needed, and no holder may "
