@@ -279,17 +279,19 @@ def play(database: Database, examples: int, steps: int) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)  # a failing history takes minutes to shorten, and is worth it
 def test_histories_on_sqlite() -> None:
     @contextmanager
     def database() -> Any:
         with tempfile.TemporaryDirectory() as folder:
             yield f"sqlite:///{Path(folder) / 'cede.db'}"
 
-    play(database, examples=25, steps=30)
+    play(database, examples=20, steps=30)
 
 
 @pytest.mark.slow
 @pytest.mark.postgres
+@pytest.mark.timeout(900)
 def test_histories_on_postgresql(postgres_url: str) -> None:
     @contextmanager
     def database() -> Any:
