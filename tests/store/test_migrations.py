@@ -13,10 +13,12 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Engine, MetaData, create_engine, inspect, text
+from sqlalchemy import Engine, MetaData, column, create_engine, inspect, text
+from sqlalchemy import table as sql_table
 from sqlalchemy.schema import CreateTable
 
-from cede.store import Store, WrongDatabase, connect, migrate, schema
+from cede.store import Store, WrongDatabase, connect, migrate, rows, schema, statements
+from tests.store import samples
 from tests.store.samples import batch
 
 
@@ -170,11 +172,13 @@ def test_a_pool_of_the_first_revision_counts_as_edited_just_now(database_url: st
         config.set_main_option("script_location", str(folder))
         config.attributes["connection"] = connection
         command.upgrade(config, "0001")
-        columns = "id, epoch, holder, lease_until, head, instant, boot_id, boottime, secret"
-        connection.execute(text(f"INSERT INTO meta ({columns}) VALUES (1,1,'',0,7,0,'',0,'')"))
-        columns = "id, name, capacity, preset, settings, description, created"
-        values = "'p', 'gpus', '{\"gpu\":8}', 'quota', '{\"precedence\":\"rights_first\"}', '', ''"
-        connection.exec_driver_sql(f"INSERT INTO pools ({columns}) VALUES ({values})")
+        meta = {"id": 1, "epoch": 1, "head": 7, "lease_until": 0, "instant": 0, "boottime": 0}
+        meta |= {"holder": "", "boot_id": "", "secret": ""}
+        connection.execute(schema.meta.insert().values(meta))
+        pool = dict(zip(statements.POOLS.columns, rows.pool_row(samples.pool()), strict=True))
+        old = {each.name: value for each, value in pool.items() if each.name != "edited"}
+        older = sql_table("pools", *(column(name) for name in old))
+        connection.execute(older.insert().values(old))
     engine.dispose()
     store = Store(database_url)
     store.migrate()

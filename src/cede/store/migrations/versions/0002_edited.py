@@ -20,8 +20,10 @@ NUMBER = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
 
 def upgrade() -> None:
-    for table in ("pools", "policies"):
+    meta = sa.table("meta", sa.column("head"))
+    for name in ("pools", "policies"):
         column = sa.Column("edited", NUMBER, nullable=False, server_default=sa.text("0"))
-        op.add_column(table, column)
+        op.add_column(name, column)
         # Nobody wrote it down, so what is held now is taken to be older than the last edit.
-        op.execute(f"UPDATE {table} SET edited = (SELECT head FROM meta)")
+        edited = sa.table(name, sa.column("edited"))
+        op.execute(edited.update().values(edited=sa.select(meta.c.head).scalar_subquery()))
