@@ -8,6 +8,8 @@ import pytest
 
 from cede.client.config import read_token, resolve
 from cede.client.errors import NotConfigured
+from cede.server.boot import CLIENT_FILE
+from cede.server.config import default_data
 
 
 @pytest.fixture(autouse=True)
@@ -37,6 +39,12 @@ def test_files_are_read_in_the_documented_order(clean_home: Path) -> None:
     named = write(clean_home / "named.yaml", "http://named:1")
     assert resolve(environ={"CEDE_CONFIG": str(named)}).server == "http://named:1"
     assert home.exists()
+
+
+def test_client_and_server_agree_where_the_file_is(clean_home: Path) -> None:
+    for environ in ({}, {"XDG_DATA_HOME": str(clean_home / "data")}):
+        write(default_data(environ) / CLIENT_FILE, "http://left-by-the-server:1")
+        assert resolve(environ=environ).server == "http://left-by-the-server:1"
 
 
 def test_a_token_from_the_environment_is_not_sent_to_a_server_from_a_file(clean_home: Path) -> None:
