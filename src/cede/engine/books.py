@@ -46,7 +46,6 @@ class Books:
         self.fresh = True  # just opened: what an edit may have broken is not yet checked
         self.tiers: dict[tuple[int, str], dict[str, int]] = {}  # (rights, policy): takeable sums
         self.takeable: dict[str, SortedList[Place]] = {}
-        self.own: dict[str, SortedList[Place]] = {pid: SortedList() for pid in policies}
         self._rights: dict[str, int] = {}
         self._fills = {
             pid: Fill(policy.reserved, self.counting, self._set_rights)
@@ -115,7 +114,6 @@ class Books:
         place = self._victim_place(holding)
         for key in holding.amounts:
             self.takeable.setdefault(key, SortedList()).add(place)
-        self.own[holding.policy_id].add(place)
         add_to(self.tiers.setdefault((rights, holding.policy_id), {}), holding.amounts)
 
     def _unlist(self, holding: Holding) -> None:
@@ -130,7 +128,6 @@ class Books:
         place = self._victim_place(holding)
         for key in holding.amounts:
             self.takeable[key].remove(place)
-        self.own[holding.policy_id].remove(place)
         take_from(self.tiers[place[0], holding.policy_id], holding.amounts)
 
     def _victim_place(self, holding: Holding) -> Place:

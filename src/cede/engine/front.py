@@ -11,6 +11,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Container
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from cede.engine.books import Books
 from cede.engine.fit import Room, fits, own_room, share_room
@@ -58,8 +59,7 @@ def streams(books: Books) -> list[Stream]:
     ]
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(NamedTuple):
     order: Order
     stream: Stream
     age: Age

@@ -15,7 +15,7 @@ from sortedcontainers import SortedList
 from cede.engine.books import Books, Place
 from cede.engine.patience import protected
 from cede.engine.share import Holding
-from cede.engine.standing import BORROWED, IN_SHARE, Standing, standing
+from cede.engine.standing import BORROWED, IN_SHARE, standing
 from cede.engine.state import State
 from cede.model.amounts import Amounts
 from cede.model.reason import Code
@@ -59,26 +59,29 @@ def _legal(
     borrowed; equals never take from each other otherwise.
     """
     bound = books.standing(policy_id, rights)
-    for level in (BORROWED, IN_SHARE):
-        for place in _others(books, level, bound, short):
-            holding = books.holdings[place[3]]
-            if holding.policy_id != policy_id and not protected(state, holding, level, rights):
-                yield holding
-        if not waiter.preemptible:
-            for place in _level(books.own[policy_id], level):
-                holding = books.holdings[place[3]]
-                if not protected(state, holding, level, rights):
-                    yield holding
-
-
-def _others(books: Books, level: int, bound: Standing, short: Amounts) -> Iterator[Place]:
-    """Places of one level of rights below `bound`: a prefix of every key's list, merged."""
     precedence = books.pool.settings.precedence
-    lists = [_level(books.takeable[key], level) for key in short if key in books.takeable]
+    for level in (BORROWED, IN_SHARE):
+        mine = []
+        for place in _places(books, level, short):
+            holding = books.holdings[place[3]]
+            if protected(state, holding, level, rights):
+                continue
+            if holding.policy_id == policy_id:
+                mine.append(holding)
+            elif standing(level, place[1], precedence) < bound:
+                yield holding
+            elif waiter.preemptible:
+                break  # ranks only rise from here, and it may take nothing of its own
+        if not waiter.preemptible:
+            yield from mine
+
+
+def _places(books: Books, level: int, short: Amounts) -> Iterator[Place]:
+    """Holders of a missing key, of one level of rights, in order and each once."""
     last: Place | None = None
-    for place in merge(*lists):
-        if standing(level, place[1], precedence) >= bound:
-            return
+    for place in merge(
+        *(_level(books.takeable[key], level) for key in short if key in books.takeable)
+    ):
         if place != last:
             last = place
             yield place
