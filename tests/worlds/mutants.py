@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from unittest.mock import patch
 
 from cede.engine import preempt, victims
-from cede.engine.books import Books, Place
+from cede.engine.books import Books
+from cede.engine.share import Holding
 from cede.engine.standing import BORROWED, IN_SHARE, Standing
 from cede.engine.state import State
 from cede.model.amounts import Amounts, add_to
@@ -30,24 +31,27 @@ def no_earmark() -> Iterator[None]:
 def two_orders() -> Iterator[None]:
     """The literal rules: reclaim ignores priority, and priority ignores reservations."""
 
-    def legal(books: Books, level: int, rank: int, bound: Standing) -> bool:
-        rights, mine = bound
+    def literal(rank: int, level: int, mine: int, rights: int) -> bool:
         return rank < mine or (rights == IN_SHARE and level == BORROWED)
 
-    def others(books: Books, level: int, bound: Standing, short: Amounts) -> Iterator[Place]:
-        places = {place for key in short for place in books.takeable.get(key, ())}
-        for place in sorted(places):
-            if place[0] == level and legal(books, level, place[1], bound):
-                yield place
+    def legal(
+        state: State, books: Books, waiter: Request, policy_id: str, rights: int, short: Amounts
+    ) -> Iterator[Holding]:
+        mine = books.policies[policy_id].priority
+        for place in sorted({each for key in short for each in books.takeable.get(key, ())}):
+            holding = books.holdings[place[3]]
+            if holding.policy_id != policy_id and literal(place[1], place[0], mine, rights):
+                yield holding
 
     def below(books: Books, bound: Standing) -> dict[str, int]:
+        rights, mine = bound
         result: dict[str, int] = {}
-        for (rights, policy_id), amounts in books.tiers.items():
-            if legal(books, rights, books.policies[policy_id].priority, bound):
+        for (level, policy_id), amounts in books.tiers.items():
+            if literal(books.policies[policy_id].priority, level, mine, rights):
                 add_to(result, amounts)
         return result
 
-    with patch.object(victims, "_others", others), patch.object(Books, "takeable_below", below):
+    with patch.object(victims, "_legal", legal), patch.object(Books, "takeable_below", below):
         yield
 
 
