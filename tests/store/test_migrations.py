@@ -8,17 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Engine, MetaData, column, create_engine, inspect, text
-from sqlalchemy import table as sql_table
+from sqlalchemy import Engine, MetaData, create_engine, inspect, text
 from sqlalchemy.schema import CreateTable
 
-from cede.store import Store, WrongDatabase, connect, migrate, rows, schema, statements
-from tests.store import samples
+from cede.store import Store, WrongDatabase, connect, migrate, schema
 from tests.store.samples import batch
 
 
@@ -160,27 +157,4 @@ def test_a_migration_that_fails_leaves_nothing(
     engine.dispose()
     store.migrate()
     assert store.take_over() == 1
-    store.close()
-
-
-def test_a_pool_of_the_first_revision_counts_as_edited_just_now(database_url: str) -> None:
-    """What it holds above a capacity that was lowered is then forgiven, as it was before."""
-    engine = engine_of(database_url)
-    with engine.begin() as connection:
-        config = Config()
-        folder = Path(migrate.__file__).parent / "migrations"
-        config.set_main_option("script_location", str(folder))
-        config.attributes["connection"] = connection
-        command.upgrade(config, "0001")
-        meta = {"id": 1, "epoch": 1, "head": 7, "lease_until": 0, "instant": 0, "boottime": 0}
-        meta |= {"holder": "", "boot_id": "", "secret": ""}
-        connection.execute(schema.meta.insert().values(meta))
-        pool = dict(zip(statements.POOLS.columns, rows.pool_row(samples.pool()), strict=True))
-        old = {each.name: value for each, value in pool.items() if each.name != "edited"}
-        older = sql_table("pools", *(column(name) for name in old))
-        connection.execute(older.insert().values(old))
-    engine.dispose()
-    store = Store(database_url)
-    store.migrate()
-    assert store.get_pool("gpus").pool.edited == 7
     store.close()

@@ -82,6 +82,7 @@ def _pools() -> None:
         sa.Column("settings", sa.Text(), nullable=False),
         sa.Column("description", sa.Text(), nullable=False),
         sa.Column("created", sa.Text(), nullable=False),
+        sa.Column("edited", NUMBER, server_default=sa.text("0"), nullable=False),
         sa.PrimaryKeyConstraint("id", name="pk_pools"),
         sa.UniqueConstraint("name", name="uq_pools_name"),
     )
@@ -99,6 +100,7 @@ def _policies() -> None:
         sa.Column("limits", sa.Text(), nullable=False),
         sa.Column("name", sa.Text(), nullable=False),
         sa.Column("created", sa.Text(), nullable=False),
+        sa.Column("edited", NUMBER, server_default=sa.text("0"), nullable=False),
         _one_of("subject_type", "orchestrator", "step_operator", "team", "user"),
         sa.ForeignKeyConstraint(["pool_id"], ["pools.id"], name="fk_policies_pools"),
         sa.PrimaryKeyConstraint("id", name="pk_policies"),
