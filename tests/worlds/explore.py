@@ -26,8 +26,6 @@ Canon = tuple[Any, ...]
 # (what happens, to whom, whether the world is left alone meanwhile)
 Event = tuple[str, str, bool]
 
-sys.setrecursionlimit(20_000)
-
 
 @dataclass
 class Search:
@@ -47,6 +45,8 @@ class Search:
         """
         self.judge = judge
         state = self.world.state()
+        usual = sys.getrecursionlimit()
+        sys.setrecursionlimit(20_000)  # a path through a world is as deep as it is long
         try:
             with checked_takings() if judge else nullcontext():
                 _settle(state)
@@ -55,6 +55,8 @@ class Search:
             raise Broken(
                 f"world {self.world.seed}: {broken}\n  " + "\n  ".join(self.story)
             ) from None
+        finally:
+            sys.setrecursionlimit(usual)
         self._find_circle()
         return len(self.seen)
 
