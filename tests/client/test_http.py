@@ -4,6 +4,7 @@ answers."""
 from __future__ import annotations
 
 import json
+import ssl
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -145,7 +146,11 @@ def test_certificates_are_checked_wherever_there_are_any(monkeypatch: pytest.Mon
         asked[base_url] = verify
 
     monkeypatch.setattr(httpx2, "Client", client)
-    monkeypatch.delenv("SSL_CERT_FILE", raising=False)  # it has a test of its own
+    monkeypatch.delenv("SSL_CERT_FILE", raising=False)
     for server in ("http://127.0.0.1:8080", "https://cede.example", "HTTPS://cede.example"):
         Http(Connection(server, "token"))
     assert list(asked.values()) == [False, True, True]
+    monkeypatch.setenv("SSL_CERT_FILE", "ours.pem")
+    monkeypatch.setattr(ssl, "create_default_context", lambda cafile: f"checked by {cafile}")
+    Http(Connection("https://cede.example", "token"))
+    assert asked["https://cede.example"] == "checked by ours.pem"
