@@ -14,8 +14,6 @@ from cede.model.errors import Invalid, quoted
 
 Amounts = Mapping[str, int]
 
-NOTHING: Amounts = {}
-
 # Document 002: a pool without a row for one of these does not limit it; any other missing row is
 # zero.
 UNBOUNDED_WHEN_ABSENT = frozenset({"mcpu", "memory_mb", "step_run"})

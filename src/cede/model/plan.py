@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from cede.model.reason import Reason
 
@@ -43,6 +42,3 @@ class Plan:
     changed: bool = False
     again: bool = False  # another pass is due at once
     next_timer: int | None = None
-
-    def of(self, kind: type[Any]) -> list[Any]:
-        return [each for each in self.decisions if isinstance(each, kind)]
