@@ -2,11 +2,37 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
 
 from cede.model.amounts import Amounts
 from cede.model.lifecycle import LEAVING, AllocationState
+from cede.model.parting import Parting
 from cede.model.reason import Reason
+from cede.model.shape import Footprint
+
+
+class Phase(StrEnum):
+    """What a member's agent last said of it."""
+
+    ASSIGNED = "assigned"
+    STARTED = "started"
+    ENDED = "ended"
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One task of an allocation, on its node. `exit_code` is 128 + n for signal n."""
+
+    task: int
+    node_id: str
+    devices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    phase: Phase = Phase.ASSIGNED
+    saved: str = ""  # the checkpoint it wrote last
+    exit_code: int | None = None
+    cause: str = ""  # how it ended, in its agent's word
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +57,8 @@ class Allocation:
     taken_for: str | None = None  # the beneficiary
     reason: Reason | None = None  # the rule under which it was taken
     ended_at: int | None = None
+    members: tuple[Member, ...] = ()  # one per task, in a pool of nodes
+    parting: Parting | None = None  # where its farewell has come to
 
     @property
     def live(self) -> bool:
@@ -41,11 +69,25 @@ class Allocation:
         return self.state in LEAVING
 
     @property
+    def each(self) -> Amounts:
+        """What one of its members holds."""
+        return {key: amount // len(self.members) for key, amount in self.amounts.items()}
+
+    @property
+    def footprint(self) -> Footprint:
+        return footprint(each.node_id for each in self.members)
+
+    @property
     def ends_at(self) -> int | None:
         """The latest instant at which its walltime lets it run; None when nothing bounds it."""
         if self.walltime is None:
             return None
         return (self.allocated_at if self.started_at is None else self.started_at) + self.walltime
+
+
+def footprint(node_ids: Iterable[str]) -> Footprint:
+    """How many tasks sit on which node."""
+    return tuple(Counter(node_ids).items())
 
 
 def allocation_id(request_id: str, attempt: int) -> str:

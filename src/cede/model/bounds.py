@@ -49,6 +49,32 @@ LEASE_MAX = 24 * HOUR
 LEASE_DRIFT_DIVISOR = 100
 LEASE_MARGIN = 500
 
+# A heartbeat every ten seconds: three missed ones are noticed within half a minute, and ten thousand
+# nodes are a thousand calls a second.
+HEARTBEAT_DEFAULT = 10 * SECOND
+HEARTBEAT_MIN = 100
+HEARTBEAT_MAX = 10 * MINUTE
+# From the end of a lease until the last process is certainly gone.
+KILL_GRACE = 5 * SECOND
+# Devices and tasks are listed in one row each; more than this is not one machine or one job.
+DEVICES_MAX = 1024
+TASKS_MAX = 4096
+# Independent tasks are requests of their own, and one commit.
+PARTS_MAX = 500
+# What Linux takes at most for one argument list and environment is 2 MiB; half of it is ours to
+# fill.
+ARGV_BYTES_MAX = 512 * 1024
+ENV_MAX = 1000
+PATH_LENGTH_MAX = 4096
+# A machine that cannot start so many attempts in a row takes no more until somebody looks.
+NODE_FAILURES_MAX = 5
+# Work that outlived so many machines is more likely to be what breaks them.
+LOST_MAX = 10
+
+# Document 004's times for a checkpoint, and for putting it off.
+CHECKPOINT_TIMEOUT_DEFAULT = 10 * MINUTE
+DEFERRAL_DEFAULT = 5 * MINUTE
+
 # Document 004's grace between SIGTERM and SIGKILL.
 GRACE_DEFAULT = 30 * SECOND
 # After the grace a holder still has to report; then its units return without it.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from cede.model.amounts import UNBOUNDED_WHEN_ABSENT, Amounts
@@ -18,6 +19,7 @@ class Pool:
     description: str = ""
     created: str = ""
     edited: int = 0  # the place in the journal of its last edit of amounts
+    nodes: Mapping[str, str] | None = None  # labels of its nodes, whose sum its capacity is
 
     def bounds_key(self, key: str) -> bool:
         """Whether this pool limits `key` at all."""

@@ -9,8 +9,11 @@ from enum import StrEnum
 from cede.model import bounds
 from cede.model.amounts import Amounts
 from cede.model.lifecycle import TERMINAL, WAITING, RequestStatus
+from cede.model.parting import Farewell, Saved
 from cede.model.reason import Code, Reason
+from cede.model.shape import Footprint, Shape
 from cede.model.subject import Subject
+from cede.model.work import Work
 
 
 class Preemptions(StrEnum):
@@ -44,19 +47,29 @@ class Retry:
 
 @dataclass(frozen=True, slots=True)
 class Earmark:
-    """Capacity promised to one waiter: its whole demand in one pool, at the place of its commit."""
+    """Capacity promised to one waiter: its whole demand in one pool, at the place of its commit; in
+    a pool of nodes on these nodes.
+    """
 
     pool_id: str
     policy_id: str
     index: int
+    footprint: Footprint = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Withhold:
-    """Free capacity of one pool kept from others until then, for a head that was passed often."""
+    """Free capacity of one pool kept from others until then, for a head that was passed often; in a
+    pool of nodes on these nodes.
+    """
 
     pool_id: str
     until: int
+    footprint: Footprint = ()
+
+
+# Shared by all who ask for nothing: most requests.
+PLAIN = Farewell()
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +97,12 @@ class Request:
     lease: int | None = bounds.LEASE_DEFAULT
     lease_until: int | None = None
     on_silence: OnSilence = OnSilence.STOP
+    shape: Shape | None = None  # None: one task, on any node
+    work: Work | None = None  # what agents run; without it a client holds the units
+    farewell: Farewell = PLAIN
+    saved: Saved | None = None  # where its next attempt goes on
+    lost_count: int = 0  # attempts that a machine ended
+    part_of: str | None = None  # the first of the independent tasks it was submitted with
     labels: Mapping[str, str] = field(default_factory=dict)
     owner: str = ""
     created: str = ""
@@ -100,6 +119,10 @@ class Request:
     def cancelled(self) -> bool:
         """Whether somebody asked for its end, also while its holder is still stopping."""
         return self.reason is not None and self.reason.code is Code.CANCELLED
+
+    @property
+    def tasks(self) -> int:
+        return 1 if self.shape is None else self.shape.tasks
 
     @property
     def age(self) -> tuple[int, int]:

@@ -1,0 +1,129 @@
+"""A node: one machine, what it has, and whether work may be put on it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from cede.model import bounds
+from cede.model.amounts import Amounts, parse_amounts
+from cede.model.errors import Invalid
+
+
+class NodeState(StrEnum):
+    """Only a ready node takes new work; what runs on the others goes on as far as it can."""
+
+    READY = "ready"
+    DEGRADED = "degraded"
+    DOWN = "down"
+    DRAINING = "draining"
+    DRAINED = "drained"
+
+
+class Out(StrEnum):
+    """What an operator asked for; it outlasts the node's own absences."""
+
+    NO = "no"
+    DRAIN = "drain"
+    DISABLE = "disable"
+
+
+_S = NodeState
+
+NODE_MOVES: dict[NodeState, frozenset[NodeState]] = {
+    _S.READY: frozenset({_S.DEGRADED, _S.DOWN, _S.DRAINING, _S.DRAINED}),
+    _S.DEGRADED: frozenset({_S.READY, _S.DOWN, _S.DRAINING, _S.DRAINED}),
+    _S.DOWN: frozenset({_S.READY, _S.DRAINING, _S.DRAINED}),
+    _S.DRAINING: frozenset({_S.DRAINED, _S.DOWN}),
+    _S.DRAINED: frozenset({_S.READY, _S.DRAINING, _S.DOWN}),
+}
+
+# In heartbeat periods: silent for so long is degraded; its lease; silent for so long is down. A
+# node that is down has therefore stopped whatever must stop with its lease.
+SILENT_AFTER = 3
+LEASE = 6
+DOWN_AFTER = 9
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A key with devices has exactly as many of them as its amount. `heartbeat` is its period."""
+
+    id: str
+    name: str
+    amounts: Amounts
+    devices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
+    group: str = ""
+    fingerprint: str = ""
+    pool_id: str | None = None
+    state: NodeState = NodeState.READY
+    out: Out = Out.NO
+    reason: str = ""  # why it is not ready, for people
+    heartbeat: int = bounds.HEARTBEAT_DEFAULT
+    boot: str = ""
+    failures: int = 0  # attempts in a row that it could not start
+    created: str = ""
+
+    @property
+    def usable(self) -> bool:
+        return self.state is NodeState.READY
+
+    @property
+    def lease(self) -> int:
+        return LEASE * self.heartbeat
+
+
+_LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-/]{0,62}")
+_DEVICE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:\-]{0,127}")
+
+
+def parse_labels(value: object, field: str) -> dict[str, str]:
+    """Labels of a node, a selector of a pool, or what a request asks of its nodes."""
+    if not isinstance(value, Mapping):
+        raise Invalid(field, "must be a map from label to text, such as {gpu_type: a100}")
+    if len(value) > bounds.LABELS_MAX:
+        raise Invalid(field, f"has {len(value)} labels; at most {bounds.LABELS_MAX}")
+    for name, text in value.items():
+        if not isinstance(name, str) or not _LABEL.fullmatch(name):
+            raise Invalid(field, f"{str(name)[:80]!r} is not a label: letters, digits or _ . - /")
+        if not isinstance(text, str) or len(text) > bounds.LABEL_LENGTH_MAX:
+            most = bounds.LABEL_LENGTH_MAX
+            raise Invalid(f"{field}.{name}", f"must be text of at most {most} characters")
+        if not text.isprintable():
+            raise Invalid(f"{field}.{name}", "must be printable")
+    return dict(value)
+
+
+def parse_devices(value: object, amounts: Amounts, field: str) -> dict[str, tuple[str, ...]]:
+    """Names of devices by key: as many as the amount, no name twice."""
+    if not isinstance(value, Mapping):
+        raise Invalid(field, 'must be a map from key to device names, such as {gpu: ["0", "1"]}')
+    found: dict[str, tuple[str, ...]] = {}
+    for key, names in value.items():
+        at = f"{field}.{key}"
+        if key not in amounts:
+            raise Invalid(at, "names devices of a key that the node has no amount of")
+        if not isinstance(names, list | tuple) or not all(
+            isinstance(each, str) and _DEVICE.fullmatch(each) for each in names
+        ):
+            raise Invalid(at, "must be a list of device names: letters, digits or _ . : -")
+        if len(set(names)) != len(names):
+            raise Invalid(at, "names a device twice")
+        if len(names) != amounts[key]:
+            raise Invalid(at, f"names {len(names)} devices; the node's amount is {amounts[key]}")
+        if len(names) > bounds.DEVICES_MAX:
+            raise Invalid(at, f"names {len(names)} devices; at most {bounds.DEVICES_MAX}")
+        found[key] = tuple(names)
+    return found
+
+
+def parse_node_amounts(value: object, field: str = "amounts") -> dict[str, int]:
+    return parse_amounts(value, field, least=1, empty=False)
+
+
+def matches(labels: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
+    """Whether every wanted label is there with that value."""
+    return all(labels.get(name) == text for name, text in wanted.items())

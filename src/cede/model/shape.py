@@ -1,0 +1,71 @@
+"""How a demand must sit on nodes: alike tasks, each whole on one node."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple
+
+from cede.model import bounds
+from cede.model.amounts import Amounts
+from cede.model.errors import Invalid, quoted
+
+
+class Topology(StrEnum):
+    """Which topology groups the tasks should be in: as few as can be, as many, or whichever."""
+
+    ANY = "any"
+    TIGHT = "tight"
+    SPREAD = "spread"
+
+
+class Form(NamedTuple):
+    """A shape as a value that can be compared: waiters of one form fit in the same places."""
+
+    amounts: tuple[tuple[str, int], ...]
+    tasks: int
+    per_node: int
+    labels: tuple[tuple[str, str], ...]
+    fingerprint: str
+    topology: Topology
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """`amounts` is what one task needs; `per_node` bounds the tasks on one node."""
+
+    amounts: Amounts
+    tasks: int = 1
+    per_node: int | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+    fingerprint: str = ""
+    topology: Topology = Topology.ANY
+
+    def form(self, metered: Amounts) -> Form:
+        """This shape in a pool that counts only these amounts of a task."""
+        return Form(
+            tuple(sorted(metered.items())),
+            self.tasks,
+            self.tasks if self.per_node is None else self.per_node,
+            tuple(sorted(self.labels.items())),
+            self.fingerprint,
+            self.topology,
+        )
+
+
+# Node and how many tasks of a demand sit on it.
+Footprint = tuple[tuple[str, int], ...]
+
+
+def parse_count(value: object, field: str, most: int = bounds.TASKS_MAX) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
+        raise Invalid(field, f"must be an integer from 1 to {most}, not {quoted(value)}")
+    return value
+
+
+def parse_topology(value: object, field: str = "topology") -> Topology:
+    try:
+        return Topology(value)  # type: ignore[arg-type]
+    except ValueError:
+        raise Invalid(field, f"must be {', '.join(Topology)}, not {value!r:.80}") from None
