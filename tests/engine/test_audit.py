@@ -103,14 +103,14 @@ def _forgotten_holding(state: State) -> None:
 
 def _left_its_lane(state: State) -> None:
     request = state.requests["w"]
-    lane = state.books["gpus"].lanes["gpus/red", True]
+    lane = state.books["gpus"].lanes["gpus/red", True, None]
     lane.remove((request.submitted_at, request.index, request.id))
 
 
 def _in_a_lane_twice(state: State) -> None:
     request = state.requests["b"]
     age = (request.submitted_at, request.index, request.id)
-    state.books["gpus"].wait("gpus/blue", True, age, {"gpu": 2})
+    state.books["gpus"].wait(("gpus/blue", True, None), age, {"gpu": 2})
 
 
 # What is done to the state, and what the audit must say.

@@ -9,12 +9,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cede.engine import commands, endings, preempt
-from cede.engine.books import Books
 from cede.engine.decide import decide
 from cede.engine.share import Holding
 from cede.engine.state import State
 from cede.model.lifecycle import AllocationState
-from cede.model.policy import Policy
 from cede.model.request import Preemptions, Request, Retry
 from cede.model.subject import Subject
 
@@ -179,14 +177,12 @@ class checked_takings:
 
         def judged(
             taking: preempt.Taking,
-            books: Books,
             waiter: Request,
-            policy: Policy,
+            offer: preempt.Offer,
             victims: list[Holding],
-            rights: int,
         ) -> None:
-            check_taking(taking.state, waiter, policy, [each.id for each in victims])
-            real(taking, books, waiter, policy, victims, rights)
+            check_taking(taking.state, waiter, offer.policy, [each.id for each in victims])
+            real(taking, waiter, offer, victims)
 
         preempt.Taking._preempt = judged  # type: ignore[method-assign]
 

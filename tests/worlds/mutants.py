@@ -12,7 +12,6 @@ from cede.engine.share import Holding
 from cede.engine.standing import BORROWED, IN_SHARE, Standing
 from cede.engine.state import State
 from cede.model.amounts import Amounts, add_to
-from cede.model.policy import Policy
 from cede.model.request import Request
 
 
@@ -20,7 +19,7 @@ from cede.model.request import Request
 def no_earmark() -> Iterator[None]:
     """Victims are stopped, and what they free is promised to nobody."""
 
-    def forget(taking: preempt.Taking, books: Books, waiter: Request, policy: Policy) -> None:
+    def forget(taking: preempt.Taking, books: Books, waiter: Request, *_: object) -> None:
         taking.sure.add(waiter.id)
 
     with patch.object(preempt.Taking, "_earmark", forget):

@@ -174,7 +174,7 @@ def _books(state: State, pool: Pool) -> Iterator[str]:
     for request in state.waiting():
         for policy in state.places(request.id):
             if policy.pool_id == pool.id:
-                lane = books.lanes.get((policy.id, request.preemptible))
+                lane = books.lanes.get(books.lane_of(policy.id, request))
                 queued = lane is not None and request.id in lane
                 owns = request.earmark is not None and request.earmark.pool_id == pool.id
                 if queued == (owns or request.id in state.delayed):

@@ -11,12 +11,19 @@ from __future__ import annotations
 
 from sortedcontainers import SortedList
 
-from cede.engine.lane import Lane
+from cede.engine.ground import Ground
+from cede.engine.lane import Age, Lane
 from cede.engine.share import Fill, Holding
 from cede.engine.standing import Standing, standing
 from cede.model.amounts import Amounts, add_to, take_from
 from cede.model.policy import Policy
 from cede.model.pool import Pool
+from cede.model.request import Request
+from cede.model.shape import Form, Shape
+
+# Waiters of one policy, preemptible or not, and in a pool of nodes of one form: what does not fit
+# for one of them fits for none.
+LaneKey = tuple[str, bool, Form | None]
 
 # (rights, rank, minus index, id): the order in which holders are considered as victims.
 Place = tuple[int, int, int, str]
@@ -25,8 +32,11 @@ Place = tuple[int, int, int, str]
 class Books:
     """One pool's holdings, waiters and sums."""
 
-    def __init__(self, pool: Pool, policies: dict[str, Policy]) -> None:
+    def __init__(
+        self, pool: Pool, policies: dict[str, Policy], ground: Ground | None = None
+    ) -> None:
         self.pool = pool
+        self.ground = ground
         self.policies = policies
         self.counting = counting_keys(pool, policies)
         self.live: dict[str, int] = {}
@@ -37,7 +47,7 @@ class Books:
         self.holdings: dict[str, Holding] = {}
         self.earmarks: dict[str, Holding] = {}
         self.withheld: dict[str, str] = {}  # waiters for whom free capacity is withheld: policy
-        self.lanes: dict[tuple[str, bool], Lane] = {}
+        self.lanes: dict[LaneKey, Lane] = {}
         self.owed: dict[tuple[str, int], Lane] = {}  # (policy, rights): owners of earmarks
         self.owed_sums: dict[tuple[int, str], dict[str, int]] = {}
         self._below: dict[Standing, dict[str, int]] = {}  # answers given, as long as they hold
@@ -57,6 +67,8 @@ class Books:
     def hold(self, holding: Holding) -> None:
         self.version += 1
         self.holdings[holding.id] = holding
+        if self.ground is not None:
+            self.ground.hold(holding)
         add_to(self.used[holding.policy_id], holding.amounts)
         if not holding.preemptible:
             add_to(self.confined[holding.policy_id], holding.amounts)
@@ -72,6 +84,8 @@ class Books:
     def let_go(self, holding_id: str) -> None:
         self.version += 1
         holding = self.holdings[holding_id]
+        if self.ground is not None:
+            self.ground.let_go(holding)
         self._fills[holding.policy_id].remove(holding)
         self._unlist(holding)
         del self._rights[holding_id]
@@ -136,19 +150,27 @@ class Books:
 
     # Waiters ----------------------------------------------------------------------------------
 
-    def wait(
-        self, policy_id: str, preemptible: bool, age: tuple[int, int, str], demand: Amounts
-    ) -> None:
+    def lane_of(self, policy_id: str, request: Request) -> LaneKey:
+        return (policy_id, request.preemptible, self.form(request))
+
+    def form(self, request: Request) -> Form | None:
+        """How a request must sit on this pool's nodes; None in a pool without any."""
+        if self.ground is None:
+            return None
+        shape = request.shape or Shape(request.amounts)
+        return shape.form(self.pool.metered(shape.amounts))
+
+    def wait(self, key: LaneKey, age: Age, demand: Amounts) -> None:
         self.version += 1
-        lane = self.lanes.get((policy_id, preemptible))
+        lane = self.lanes.get(key)
         if lane is None:
-            lane = self.lanes[policy_id, preemptible] = Lane()
+            lane = self.lanes[key] = Lane()
         lane.add(age, demand)
 
-    def stop_waiting(self, policy_id: str, preemptible: bool, age: tuple[int, int, str]) -> None:
+    def stop_waiting(self, key: LaneKey, age: Age) -> None:
         self.version += 1
         # An empty lane stays: a pass that holds it must see whoever comes back.
-        self.lanes[policy_id, preemptible].remove(age)
+        self.lanes[key].remove(age)
 
     # Sums -------------------------------------------------------------------------------------
 

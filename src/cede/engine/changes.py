@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from cede.model.allocation import Allocation
+from cede.model.node import Node
 from cede.model.policy import Policy
 from cede.model.pool import Pool
 from cede.model.request import Request
@@ -37,6 +38,7 @@ class Changes:
     """What one transaction must write."""
 
     pools: Rows[Pool] = field(default_factory=Rows)
+    nodes: Rows[Node] = field(default_factory=Rows)
     policies: Rows[Policy] = field(default_factory=Rows)
     requests: Rows[Request] = field(default_factory=Rows)
     allocations: Rows[Allocation] = field(default_factory=Rows)
@@ -44,7 +46,7 @@ class Changes:
 
     @property
     def empty(self) -> bool:
-        tables = (self.pools, self.policies, self.requests, self.allocations)
+        tables = (self.pools, self.nodes, self.policies, self.requests, self.allocations)
         return not self.events and not any(
             rows.inserted or rows.updated or rows.deleted for rows in tables
         )

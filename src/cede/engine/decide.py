@@ -52,7 +52,7 @@ def _dirty(state: State) -> list[str]:
     if state.several:
         for pool_id in state.dirty:
             books = state.books[pool_id]
-            for policy_id, _ in books.lanes:
+            for policy_id, _, _ in books.lanes:
                 subject = books.policies[policy_id].subject
                 pools.update((each.pool_id, None) for each in state.policies_of(subject))
     return sorted(pools, key=lambda pool_id: state.pools[pool_id].name)

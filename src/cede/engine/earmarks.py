@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from cede.engine.books import Books
 from cede.engine.fit import fits, own_room
+from cede.engine.share import Holding
 from cede.engine.state import State
 from cede.model.allocation import Allocation
 from cede.model.amounts import plus
@@ -36,15 +37,26 @@ def settle(state: State, books: Books) -> bool:
     go.
     """
     died = False
-    while books.earmarks and (over := _overpromised(books)):
+    while books.earmarks and (broken := _broken(books)):
         _, _, owner_id = min(
-            (books.standing_of(each), -holding.index, each)
-            for each, holding in books.earmarks.items()
-            if over & holding.amounts.keys()
+            (books.standing_of(each.id), -each.index, each.id) for each in broken
         )
         drop(state, owner_id)
         died = True
     return died
+
+
+def _broken(books: Books) -> list[Holding]:
+    """The earmarks of which one must go: on a node that is overpromised or out of service, or of a
+    key that is overpromised.
+    """
+    ground = books.ground
+    if ground is None:
+        over = _overpromised(books)
+        return [each for each in books.earmarks.values() if over & each.amounts.keys()]
+    for node_id in ground.broken:
+        return [held for held, _ in ground.spots[node_id].holdings.values() if held.earmark]
+    return []
 
 
 def _overpromised(books: Books) -> set[str]:
@@ -83,12 +95,24 @@ def let_victims_go(state: State) -> bool:
 
     went_on = False
     for victim in sorted(victims, key=worth):
-        books = state.books[victim.pool_id]
-        after = plus(books.promised(), books.holdings[victim.id].amounts)
-        if fits(after, books.pool.capacity):
+        if _has_room_again(state.books[victim.pool_id], victim):
             _go_on(state, victim)
             went_on = True
     return went_on
+
+
+def _has_room_again(books: Books, victim: Allocation) -> bool:
+    """Whether nobody was promised what a victim holds."""
+    holding = books.holdings[victim.id]
+    ground = books.ground
+    if ground is None:
+        return fits(plus(books.promised(), holding.amounts), books.pool.capacity)
+    need = ground.room(holding.each)
+    return all(
+        tasks * amount <= left
+        for node_id, tasks in holding.footprint
+        for amount, left in zip(need, ground.spots[node_id].promise[0], strict=True)
+    )
 
 
 def _go_on(state: State, victim: Allocation) -> None:

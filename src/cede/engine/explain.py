@@ -215,7 +215,7 @@ def why(state: State, request_id: str, now: int, *, tried: bool = True) -> dict[
 def _pool_story(state: State, request: Request, policy: Policy, tried: bool) -> dict[str, Any]:
     books = state.books[policy.pool_id]
     demand = books.pool.metered(request.amounts)
-    start = earliest_start(state, policy.pool_id, demand, request.id)
+    start = earliest_start(state, books, request)
     return {
         "pool": books.pool.name,
         "reason": reason_in(state, request, policy).to_public(),
@@ -224,7 +224,7 @@ def _pool_story(state: State, request: Request, policy: Policy, tried: bool) -> 
         "bypassed": request.bypassed,
         "holders": _holders(state, books, demand),
         "changes": list(changes(state, books, request, policy, demand)) if tried else None,
-        "earliest_start": None if start is None else seconds(max(start - state.now, 0)),
+        "earliest_start": None if start is None else seconds(max(start.at - state.now, 0)),
     }
 
 
@@ -235,7 +235,7 @@ def _place(state: State, books: Books, request: Request, policy: Policy) -> int 
     demand = books.pool.metered(request.amounts)
     mine = _order(books, request, policy.id, demand)
     before = 0
-    for (policy_id, _), lane in books.lanes.items():
+    for (policy_id, _, _), lane in books.lanes.items():
         for other_id in lane:
             other = state.requests[other_id]
             before += _order(books, other, policy_id, lane.demand(other_id)) < mine

@@ -5,7 +5,8 @@ A room is an upper bound per key; a demand fits if it is within every room that 
 `own_room` is what the waiter's own policy still allows, `free_room` what the pool has. Keys a pool
 does not count are in no room and so never in the way. A room may be negative after an operator
 lowered something: then nothing that needs the key fits, and everything else still does (the
-exception of S1, S2 and S5).
+exception of S1, S2 and S5). In a pool of nodes a demand must also be placed: `placement.place` says
+where.
 """
 
 from __future__ import annotations
@@ -57,13 +58,18 @@ def rights_if_granted(books: Books, policy_id: str, demand: Amounts, preemptible
 
 
 def free_now(books: Books) -> Room:
-    """What is physically free."""
+    """What is physically free; in a pool of nodes, on those that take work."""
+    if books.ground is not None:
+        return {key: books.ground.free.get(key, 0) for key in books.pool.capacity}
     return {key: total - books.live.get(key, 0) for key, total in books.pool.capacity.items()}
 
 
 def free_to_promise(books: Books, bound: Standing) -> Room:
     """What nobody holds who stays, and nobody of this standing or above was promised."""
     promised = books.earmarked_from(bound) if books.earmarks else {}
+    if books.ground is not None:
+        unheld = books.ground.unheld
+        return {key: unheld.get(key, 0) - promised.get(key, 0) for key in books.pool.capacity}
     return {
         key: total - books.live.get(key, 0) + books.leaving.get(key, 0) - promised.get(key, 0)
         for key, total in books.pool.capacity.items()

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+from cede.engine.books import Books
 from cede.engine.fit import fits, free_now
+from cede.engine.placement import place
+from cede.engine.site import site
+from cede.engine.standing import LOWEST
 from cede.engine.state import State
 from cede.model.allocation import Allocation
-from cede.model.amounts import Amounts, add_to
+from cede.model.amounts import add_to
 from cede.model.lifecycle import AllocationState
+from cede.model.request import Request
+from cede.model.shape import Footprint
 
 
 def end_bound(state: State, allocation: Allocation) -> int | None:
@@ -21,29 +29,63 @@ def end_bound(state: State, allocation: Allocation) -> int | None:
     return min(ends, default=None)
 
 
-def earliest_start(
-    state: State, pool_id: str, demand: Amounts, owner_id: str | None = None
-) -> int | None:
+@dataclass(frozen=True, slots=True)
+class Start:
+    """When a demand would fit at the latest and, in a pool of nodes, where."""
+
+    at: int
+    footprint: Footprint = ()
+
+
+def earliest_start(state: State, books: Books, request: Request) -> Start | None:
     """When the bounded holders alone have made room; None when an unbounded one is needed.
 
-    What is promised to others is not coming to this one; what is promised to `owner_id` itself is.
+    What is promised to others is not coming to this one; what is promised to itself is.
     """
-    books = state.books[pool_id]
-    room = free_now(books)
-    for key, amount in books.earmarked.items():
-        room[key] -= amount
-    if owner_id in books.earmarks:
-        add_to(room, books.earmarks[owner_id].amounts)
-    if fits(demand, room):
-        return state.now
     ends = sorted(
         (end, holding_id)
         for holding_id, holding in books.holdings.items()
         if not holding.earmark
         and (end := end_bound(state, state.allocations[holding_id])) is not None
     )
+    if books.ground is not None:
+        return _start_on_nodes(state, books, request, ends)
+    demand = books.pool.metered(request.amounts)
+    room = free_now(books)
+    for key, amount in books.earmarked.items():
+        room[key] -= amount
+    if request.id in books.earmarks:
+        add_to(room, books.earmarks[request.id].amounts)
+    if fits(demand, room):
+        return Start(state.now)
     for end, holding_id in ends:
         add_to(room, books.holdings[holding_id].amounts)
         if fits(demand, room):
-            return max(end, state.now)
+            return Start(max(end, state.now))
     return None
+
+
+def _start_on_nodes(
+    state: State, books: Books, request: Request, ends: list[tuple[int, str]]
+) -> Start | None:
+    """The fewest ends after which it can be placed: more ends never make less room."""
+    form = books.form(request)
+    assert form is not None
+
+    def after(count: int) -> Footprint | None:
+        gone = [holding_id for _, holding_id in ends[:count]]
+        view = site(state, books, LOWEST, promise=False, own=(request.id,), gone=gone)
+        return place(view, form)
+
+    if after(len(ends)) is None:
+        return None
+    low, high = 0, len(ends)
+    while low < high:
+        middle = (low + high) // 2
+        if after(middle) is None:
+            low = middle + 1
+        else:
+            high = middle
+    footprint = after(low)
+    assert footprint is not None
+    return Start(max(ends[low - 1][0], state.now) if low else state.now, footprint)

@@ -17,6 +17,7 @@ from cede.engine.books import Books
 from cede.engine.fit import Room, fits, own_room, share_room
 from cede.engine.lane import BEGINNING, Age, Lane
 from cede.engine.standing import BORROWED, IN_SHARE, Standing
+from cede.model.shape import Form
 
 # Sorts as the queue does: highest standing, then oldest.
 Order = tuple[int, int, Age]
@@ -35,6 +36,7 @@ class Stream:
     preemptible: bool
     rights: int
     standing: Standing
+    form: Form | None = None  # in a pool of nodes, of all its waiters
 
     def own_room(self, books: Books) -> Room | None:
         """What the waiters' own policy allows at this level; None when nothing."""
@@ -52,8 +54,8 @@ class Stream:
 def streams(books: Books) -> list[Stream]:
     """Every stream of a pool. Non-preemptible work never borrows, so it has one level only."""
     return [
-        Stream(lane, policy_id, preemptible, rights, books.standing(policy_id, rights))
-        for (policy_id, preemptible), lane in books.lanes.items()
+        Stream(lane, policy_id, preemptible, rights, books.standing(policy_id, rights), form)
+        for (policy_id, preemptible, form), lane in books.lanes.items()
         if len(lane)
         for rights in ((IN_SHARE, BORROWED) if preemptible else (IN_SHARE,))
     ]
@@ -101,6 +103,10 @@ class Front:
         """Pass over the waiter that `peek` showed."""
         found, number, stream, _ = heapq.heappop(self._heap)
         self._push(number, stream, found[2])
+
+    def skip_stream(self) -> None:
+        """Pass over everybody in the stream of the waiter that `peek` showed."""
+        heapq.heappop(self._heap)
 
     def _push(self, number: int, stream: Stream, after: Age) -> None:
         if not len(stream.lane) or (room := self._room_of(stream)) is None:

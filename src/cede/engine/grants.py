@@ -17,12 +17,15 @@ from cede.engine.earmarks import settle
 from cede.engine.fit import Room, fits, free_now, free_to_promise, smallest
 from cede.engine.forecast import earliest_start
 from cede.engine.front import Candidate, Front, Stream, order, streams
+from cede.engine.placement import place
 from cede.engine.proposals import Proposals
+from cede.engine.site import members, site
 from cede.engine.state import State
-from cede.model.allocation import Allocation, allocation_id
+from cede.model.allocation import Allocation, Member, allocation_id
 from cede.model.lifecycle import RequestStatus
 from cede.model.plan import Grant, Plan
 from cede.model.request import Request, Withhold
+from cede.model.shape import Footprint
 
 # How many waiters of a stream are tried for a place beside a withheld head in one pass.
 _BACKFILL_LOOK = 64
@@ -89,8 +92,10 @@ class _Pool:
         ]
         return min(found, key=lambda each: each.order, default=None)
 
-    def _owners(self) -> Front:
+    def _owners(self) -> Front | Owners:
         """Those who were promised their capacity: they start as soon as it is there."""
+        if self.books.ground is not None:
+            return Owners(self.state, self.books)
         return Front(self.books, _owed_streams(self.books), lambda _: free_now(self.books))
 
     def _room(self, stream: Stream) -> Room | None:
@@ -102,10 +107,18 @@ class _Pool:
             return None
         for key, left in free_now(self.books).items():
             room[key] = min(room[key], left)
+        if stream.form is not None:
+            return room if self._where(stream) else None
         if self.books.earmarks:  # without any, more may be promised than is free now
             for key, left in free_to_promise(self.books, stream.standing).items():
                 room[key] = min(room[key], left)
         return without_withheld(self.state, self.books, stream, room)
+
+    def _where(self, stream: Stream, own: Container[str] = ()) -> Footprint | None:
+        """Where the next waiter of a stream would sit, in a pool of nodes."""
+        assert stream.form is not None
+        view = site(self.state, self.books, stream.standing, promise=False, own=own)
+        return place(view, stream.form)
 
     def _withheld_one(self) -> Candidate | None:
         """The head for whom capacity is withheld, when it fits: its own withholding is not in its
@@ -119,6 +132,8 @@ class _Pool:
                 own = stream.own_room(self.books)
                 promise = free_to_promise(self.books, stream.standing)
                 demand = stream.lane.demand(request_id)
+                if stream.form is not None and not self._where(stream, (request_id,)):
+                    continue
                 if own is not None and fits(demand, smallest((own, free_now(self.books), promise))):
                     age = (*request.age, request_id)
                     return Candidate(order(stream.standing, age), stream, age)
@@ -146,11 +161,12 @@ class _Pool:
         if waiter.bypassed < self.books.pool.settings.bypass_max:
             self.state.put(replace(waiter, bypassed=waiter.bypassed + 1))
             return True
-        demand = head.stream.lane.demand(head.request_id)
-        if self.books.withheld or earliest_start(self.state, self.books.pool.id, demand) is None:
+        start = earliest_start(self.state, self.books, waiter)
+        if self.books.withheld or start is None:
             return True  # nothing bounds its start: withholding could leave capacity idle for ever
         until = self.state.now + self.books.pool.settings.withhold_max
-        self.state.put(replace(waiter, withhold=Withhold(self.books.pool.id, until)))
+        withhold = Withhold(self.books.pool.id, until, start.footprint)
+        self.state.put(replace(waiter, withhold=withhold))
         self.state.emit("withheld", request_id=waiter.id, pool_id=self.books.pool.id)
         return False
 
@@ -166,6 +182,8 @@ class _Pool:
         free = free_now(self.books)
         wanted = head.stream.lane.demand(head.request_id)
         taken = best.stream.lane.demand(best.request_id)
+        if fits(wanted, free):  # enough in all, only not in one place
+            return any(key in taken for key in wanted)
         return any(
             key in taken and amount > free.get(key, amount) for key, amount in wanted.items()
         )
@@ -175,10 +193,8 @@ class _Pool:
         walltime = self.state.requests[best.request_id].walltime
         if walltime is None:
             return False
-        start = earliest_start(
-            self.state, self.books.pool.id, head.stream.lane.demand(head.request_id)
-        )
-        return start is not None and self.state.now + walltime <= start
+        start = earliest_start(self.state, self.books, self.state.requests[head.request_id])
+        return start is not None and self.state.now + walltime <= start.at
 
     def _backfill(self) -> None:
         """Short work may use what is withheld, if its walltime proves that it is gone in time."""
@@ -195,6 +211,8 @@ class _Pool:
         def room(each: Stream) -> Room | None:
             own = each.own_room(self.books)
             promise = free_to_promise(self.books, each.standing)
+            if each.form is not None and not self._where(each, (head.request_id,)):
+                return None
             return own and smallest((own, free_now(self.books), promise))
 
         front = Front(self.books, [stream], room, self.besides)
@@ -203,7 +221,7 @@ class _Pool:
             if best is None:
                 return
             if best.request_id != head.request_id and self._ends_in_time(head, best):
-                grant(self.state, self.plan, self.books, best)
+                grant(self.state, self.plan, self.books, best, beside=head.request_id)
             else:
                 front.skip()
 
@@ -211,9 +229,12 @@ class _Pool:
 def without_withheld(
     state: State, books: Books, stream: Stream, room: Room, besides: Container[str] = ()
 ) -> Room:
-    """A room less what is withheld for heads of this standing or above, except `besides`."""
+    """A room less what is withheld for heads of this standing or above, except `besides`.
+
+    In a pool of nodes what is withheld is on nodes, and their rooms are less by it.
+    """
     for request_id, policy_id in books.withheld.items():
-        if request_id in besides:
+        if request_id in besides or books.ground is not None:
             continue
         head = state.requests[request_id]
         rights = max(
@@ -239,8 +260,39 @@ def _owed_streams(books: Books) -> list[Stream]:
     ]
 
 
-def grant(state: State, plan: Plan, books: Books, candidate: Candidate) -> None:
-    """Turn a waiter into a holder. S1, law 2: the fit is asked once more, of the same function."""
+class Owners:
+    """The owners of earmarks in a pool of nodes, in order, whose own nodes are free."""
+
+    def __init__(self, state: State, books: Books) -> None:
+        self._books = books
+        self._heap: list[Candidate] = []
+        for stream in _owed_streams(books):
+            for owner_id in stream.lane:
+                if self._can_start(owner_id):
+                    age = (*state.requests[owner_id].age, owner_id)
+                    self._heap.append(Candidate(order(stream.standing, age), stream, age))
+        self._heap.sort(key=lambda each: each.order, reverse=True)
+
+    def peek(self) -> Candidate | None:
+        while self._heap:
+            if self._can_start(self._heap[-1].request_id):
+                return self._heap[-1]
+            self._heap.pop()
+        return None
+
+    def _can_start(self, owner_id: str) -> bool:
+        mark = self._books.earmarks.get(owner_id)
+        ground = self._books.ground
+        return mark is not None and ground is not None and ground.has(mark.footprint, mark.each)
+
+
+def grant(
+    state: State, plan: Plan, books: Books, candidate: Candidate, beside: str | None = None
+) -> None:
+    """Turn a waiter into a holder. S1, law 2: the fit is asked once more, of the same function.
+
+    What is withheld for `beside` is not in its way: it is gone before that one starts.
+    """
     request = state.requests[candidate.request_id]
     policy_id = candidate.stream.policy_id
     demand = books.pool.metered(request.amounts)
@@ -259,6 +311,7 @@ def grant(state: State, plan: Plan, books: Books, candidate: Candidate) -> None:
         allocated_at=state.now,
         walltime=request.walltime,
         lease_until=None if request.lease is None else state.now + request.lease,
+        members=_members(state, books, request, candidate, beside),
     )
     state.put(_holding(request))
     state.put(allocation)
@@ -269,6 +322,25 @@ def grant(state: State, plan: Plan, books: Books, candidate: Candidate) -> None:
         plan.again = True  # what was kept for it in another pool is free for others now
     if settle(state, books):  # a grant of higher standing may cut into earmarks below it
         plan.again = True
+
+
+def _members(
+    state: State, books: Books, request: Request, candidate: Candidate, beside: str | None
+) -> tuple[Member, ...]:
+    """Where a demand sits, in a pool of nodes: on the nodes it was promised, or the best ones."""
+    form = books.form(request)
+    if form is None:
+        return ()
+    mark = books.earmarks.get(request.id)
+    footprint: Footprint | None
+    if mark is not None and books.ground is not None:
+        footprint = mark.footprint if books.ground.has(mark.footprint, mark.each) else None
+    else:
+        own = {request.id, *((beside,) if beside is not None else ())}
+        view = site(state, books, candidate.stream.standing, promise=False, own=own)
+        footprint = place(view, form)
+    assert footprint is not None, request
+    return tuple(members(state, books, footprint, dict(form.amounts)))
 
 
 def _holding(request: Request) -> Request:

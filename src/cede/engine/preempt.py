@@ -15,7 +15,9 @@ from cede.engine.earmarks import settle
 from cede.engine.fit import Room, fits, free_to_promise, own_room, rights_if_granted
 from cede.engine.front import Front, Stream, streams
 from cede.engine.grants import Covered, without_withheld
+from cede.engine.placement import place
 from cede.engine.share import Holding
+from cede.engine.site import site
 from cede.engine.standing import IN_SHARE
 from cede.engine.state import State
 from cede.engine.victims import find_victims, rule
@@ -26,6 +28,7 @@ from cede.model.plan import Plan, Preemption
 from cede.model.policy import Policy
 from cede.model.reason import Code, Reason
 from cede.model.request import Earmark, Request
+from cede.model.shape import Footprint, Form
 
 
 def preempt_all(state: State, plan: Plan, pool_ids: list[str]) -> None:
@@ -36,7 +39,7 @@ def preempt_all(state: State, plan: Plan, pool_ids: list[str]) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Offer:
+class Offer:
     """One pool's side of a taking. `short` is what the waiter misses of what could be promised."""
 
     books: Books
@@ -44,6 +47,8 @@ class _Offer:
     demand: Amounts
     rights: int
     short: Amounts
+    form: Form | None = None
+    footprint: Footprint | None = None  # in a pool of nodes: where what could be promised is
 
     @property
     def contested(self) -> bool:
@@ -66,7 +71,10 @@ class Taking:
         front = Front(books, streams(books), lambda stream: self._reach(books, stream), covered)
         while (candidate := front.peek()) is not None:
             waiter = self.state.requests[candidate.request_id]
-            if not self._serve(waiter) or waiter.id in self.sure:
+            served = self._serve(waiter)
+            if not served and books.ground is not None:
+                front.skip_stream()  # what does not fit for one of a form fits for none
+            elif not served or waiter.id in self.sure:
                 front.skip()
 
     def _reach(self, books: Books, stream: Stream) -> Room | None:
@@ -91,10 +99,11 @@ class Taking:
             room[key] -= amount
         return without_withheld(self.state, books, stream, room, own)
 
-    def _offer(self, waiter: Request, policy: Policy) -> _Offer | None:
+    def _offer(self, waiter: Request, policy: Policy) -> Offer | None:
         """What one of its pools could do for a waiter; None where its own bounds stop it."""
         books = self.state.books[policy.pool_id]
-        lane = books.lanes.get((policy.id, waiter.preemptible))
+        key = books.lane_of(policy.id, waiter)
+        lane = books.lanes.get(key)
         if lane is None or waiter.id not in lane:
             return None
         demand = lane.demand(waiter.id)
@@ -104,9 +113,12 @@ class Taking:
         stream = Stream(
             lane, policy.id, waiter.preemptible, rights, books.standing(policy.id, rights)
         )
+        if (form := key[2]) is not None:
+            view = site(self.state, books, stream.standing, promise=True, own=(waiter.id,))
+            return Offer(books, policy, demand, rights, demand, form, place(view, form))
         room = self._promisable(books, stream, (waiter.id,))
         short = {key: amount - room[key] for key, amount in demand.items() if amount > room[key]}
-        return _Offer(books, policy, demand, rights, short)
+        return Offer(books, policy, demand, rights, short)
 
     def _serve(self, waiter: Request) -> bool:
         """Promise a waiter its demand in one of its pools; whether anything was decided.
@@ -116,28 +128,37 @@ class Taking:
         places = self.state.places(waiter.id)
         offers = [each for policy in places if (each := self._offer(waiter, policy)) is not None]
         for offer in offers:
+            if offer.footprint is not None:  # on its way: promised at once, since nodes have names
+                self._earmark(offer.books, waiter, offer.policy, offer.footprint)
+                return True
             if not offer.short and not offer.contested:
                 add_to(self.claimed.setdefault(offer.books.pool.id, {}), offer.demand)
                 self.sure.add(waiter.id)
                 return True
         return any(self._take(waiter, offer) for offer in offers)
 
-    def _take(self, waiter: Request, offer: _Offer) -> bool:
+    def _take(self, waiter: Request, offer: Offer) -> bool:
         """Stop whom it must, or win the promise of someone of lower standing; whether it could."""
         victims: list[Holding] | None = []
         if offer.short:
             victims = find_victims(
-                self.state, offer.books, waiter, offer.policy.id, offer.rights, offer.short
+                self.state,
+                offer.books,
+                waiter,
+                offer.policy.id,
+                offer.rights,
+                offer.short,
+                offer.form,
             )
         if victims:
-            self._preempt(offer.books, waiter, offer.policy, victims, offer.rights)
+            self._preempt(waiter, offer, victims)
         elif victims is not None:
             self._earmark(offer.books, waiter, offer.policy)
         return victims is not None
 
-    def _preempt(
-        self, books: Books, waiter: Request, policy: Policy, victims: list[Holding], rights: int
-    ) -> None:
+    def _preempt(self, waiter: Request, offer: Offer, victims: list[Holding]) -> None:
+        books, policy, rights = offer.books, offer.policy, offer.rights
+        bound = books.standing(policy.id, rights)
         reasons = [
             _stop_reason(self.state, books, waiter, policy, each, rights) for each in victims
         ]
@@ -152,10 +173,17 @@ class Taking:
                 cost=len(victims),
             )
         )
-        self._earmark(books, waiter, policy)
+        footprint: Footprint | None = ()
+        if offer.form is not None:  # the victims are on their way out, so it can be promised now
+            view = site(self.state, books, bound, promise=True, own=(waiter.id,))
+            footprint = place(view, offer.form)
+        assert footprint is not None, "the victims free enough"
+        self._earmark(books, waiter, policy, footprint)
 
-    def _earmark(self, books: Books, waiter: Request, policy: Policy) -> None:
-        earmark = Earmark(books.pool.id, policy.id, self.state.next_index())
+    def _earmark(
+        self, books: Books, waiter: Request, policy: Policy, footprint: Footprint = ()
+    ) -> None:
+        earmark = Earmark(books.pool.id, policy.id, self.state.next_index(), footprint)
         # What is promised need not be withheld as well.
         self.state.put(replace(waiter, earmark=earmark, withhold=None))
         self.state.emit("earmarked", request_id=waiter.id, pool_id=books.pool.id)

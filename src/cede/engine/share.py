@@ -9,13 +9,16 @@ two sorted lists and one sum, and moving it costs as many steps as holdings cros
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sortedcontainers import SortedList
 
 from cede.engine.lane import Age
 from cede.engine.standing import BORROWED, IN_SHARE
 from cede.model.amounts import Amounts
+from cede.model.shape import Footprint
+
+NOTHING: Amounts = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +34,8 @@ class Holding:
     leaving: bool = False  # on its way out: its capacity may be promised
     takeable: bool = False  # could be a victim
     age: Age | None = None  # of an earmark's owner
+    footprint: Footprint = ()  # in a pool of nodes: where it sits
+    each: Amounts = field(default_factory=lambda: NOTHING)  # and what one task takes there
 
     @property
     def place(self) -> tuple[bool, int, str]:

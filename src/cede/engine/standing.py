@@ -16,6 +16,8 @@ IN_SHARE = 1
 # A place in the one order. Compares as a tuple; equal standings never take from each other.
 Standing = tuple[int, int]
 
+LOWEST: Standing = (-(1 << 62), -(1 << 62))  # below everybody: may cut into nothing
+
 
 def standing(rights: int, rank: int, precedence: Precedence) -> Standing:
     if precedence is Precedence.RIGHTS_FIRST:

@@ -15,17 +15,19 @@ from typing import Any
 from cede.engine.admit import eligible_policies
 from cede.engine.books import Books
 from cede.engine.changes import Changes, Event
+from cede.engine.ground import Ground
 from cede.engine.share import Holding
 from cede.engine.timers import Key, Timers
 from cede.model import bounds
 from cede.model.allocation import Allocation
 from cede.model.lifecycle import ALLOCATION_MOVES, REQUEST_MOVES, AllocationState
+from cede.model.node import DOWN_AFTER, NODE_MOVES, SILENT_AFTER, Node, NodeState
 from cede.model.policy import Policy
 from cede.model.pool import Pool
 from cede.model.request import Request
 from cede.model.subject import Subject
 
-Entity = Pool | Policy | Request | Allocation
+Entity = Pool | Node | Policy | Request | Allocation
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +42,15 @@ class State:
 
     def __init__(self) -> None:
         self.pools: dict[str, Pool] = {}
+        self.nodes: dict[str, Node] = {}
         self.policies: dict[str, Policy] = {}
         self.requests: dict[str, Request] = {}
         self.allocations: dict[str, Allocation] = {}
         self.books: dict[str, Books] = {}
+        self.grounds: dict[str, Ground] = {}
+        self.beats: dict[str, int] = {}  # when each node was last heard of; never written down
+        self.order_versions: dict[str, int] = {}  # moves when what a node should do may have changed
+        self.draining: dict[str, None] = {}
         self.now = 0
         self.passed = 0  # the instant up to which timers have been looked at
         self.index = 0
@@ -83,6 +90,15 @@ class State:
         for allocation_id in self._allocations_of.get(request_id, ()):
             return self.allocations[allocation_id]
         return None
+
+    def on_node(self, node: Node) -> list[Allocation]:
+        """The live allocations with a member on a node."""
+        if node.pool_id is None:
+            return []
+        spot = self.grounds[node.pool_id].spots[node.id]
+        return [
+            self.allocations[each] for each, (held, _) in spot.holdings.items() if not held.earmark
+        ]
 
     def waiting(self) -> Iterable[Request]:
         return (request for request in self.requests.values() if request.waiting)
@@ -167,9 +183,9 @@ class State:
         return changes
 
     def load(self, entities: Iterable[Entity], *, index: int, now: int) -> None:
-        """Fill an empty state: pools, then policies, requests, allocations."""
+        """Fill an empty state: pools, then nodes, policies, requests, allocations."""
         self.now = self.passed = now
-        self.index = index
+        self.index = index  # every node counts as heard of now: it was promised no more than that
         for entity in entities:
             self._replace(_table(entity), entity.id, None, entity)
         self._log.clear()
@@ -200,6 +216,8 @@ class State:
             self._replace_request(old, new)  # type: ignore[arg-type]
         elif table == "allocations":
             self._replace_allocation(old, new)  # type: ignore[arg-type]
+        elif table == "nodes":
+            self._replace_node(old, new)  # type: ignore[arg-type]
         else:
             self._edit(table, entity_id, old, new)
 
@@ -224,8 +242,42 @@ class State:
         elif old is not None:
             del self.allocations[old.id]
 
+    def _replace_node(self, old: Node | None, new: Node | None) -> None:
+        """A change of state moves one node; what it has or where it belongs concerns every
+        waiter.
+        """
+        if old is None or new is None or _place_of(old) != _place_of(new):
+            either = new or old
+            assert either is not None
+            self._edit("nodes", either.id, old, new)
+        else:
+            self.nodes[new.id] = new
+            if new.pool_id is not None:
+                self.grounds[new.pool_id].put(new)
+                self.books[new.pool_id].version += 1
+                self.dirty[new.pool_id] = None
+        self.draining.pop(old.id if old is not None else "", None)
+        if new is not None:
+            self.beats.setdefault(new.id, self.now)
+            if new.state is NodeState.DRAINING:
+                self.draining[new.id] = None
+            self._bump(new.id)
+            self.timers.schedule(("node", new.id), self._node_due(new))
+
+    def _put_on_ground(self, old: Node | None, new: Node | None) -> None:
+        if old is not None and old.pool_id in self.grounds:
+            if new is None or new.pool_id != old.pool_id:
+                self.grounds[old.pool_id].drop(old.id)
+        if new is not None and new.pool_id is not None:
+            self.grounds[new.pool_id].put(new)
+
+    def _bump(self, node_id: str) -> None:
+        self.order_versions[node_id] = self.order_versions.get(node_id, self.index) + 1
+
     def _edit(self, table: str, entity_id: str, old: Any, new: Any) -> None:
-        """Change a pool or a policy: rare, so everybody it may concern is simply indexed again."""
+        """Change a pool, a policy or what a node has: rare, so everybody it may concern is simply
+        indexed again.
+        """
         either = new if new is not None else old
         pool_id = either.id if table == "pools" else either.pool_id
         concerned = {
@@ -246,7 +298,10 @@ class State:
         else:
             entities[entity_id] = new
         self._policies_of.clear()
-        self._open_books(pool_id)
+        if table == "nodes":
+            self._put_on_ground(old, new)
+        if pool_id is not None:
+            self._open_books(pool_id)
         for request in waiters:
             self._index_request(request)
 
@@ -256,11 +311,17 @@ class State:
         pool = self.pools.get(pool_id)
         if pool is None:
             self.dirty.pop(pool_id, None)
+            self.grounds.pop(pool_id, None)
             return
+        ground = None if pool.nodes is None else self.grounds.setdefault(pool_id, Ground())
         policies = {pid: each for pid, each in self.policies.items() if each.pool_id == pool_id}
-        self.books[pool_id] = Books(pool, policies)
+        self.books[pool_id] = Books(pool, policies, ground)
         self.dirty[pool_id] = None
-        for holding in () if old is None else tuple(old.holdings.values()):
+        holdings = () if old is None else tuple(old.holdings.values())
+        if ground is not None:
+            for holding in holdings:
+                ground.let_go(holding)
+        for holding in holdings:
             if not holding.earmark and holding.policy_id in policies:
                 self._hold(self.allocations[holding.id])
 
@@ -279,6 +340,7 @@ class State:
         self.several += len(places) > 1
         if request.earmark is not None and request.earmark.pool_id in self.books:
             books = self.books[request.earmark.pool_id]
+            form = books.form(request)
             books.hold(
                 Holding(
                     id=request.id,
@@ -288,6 +350,8 @@ class State:
                     index=request.earmark.index,
                     earmark=True,
                     age=(request.submitted_at, request.index, request.id),
+                    footprint=request.earmark.footprint,
+                    each={} if form is None else dict(form.amounts),
                 )
             )
             self.dirty[request.earmark.pool_id] = None
@@ -299,7 +363,8 @@ class State:
         for policy in places if request.id not in self.delayed else ():
             if request.earmark is None or request.earmark.pool_id != policy.pool_id:
                 books = self.books[policy.pool_id]
-                books.wait(policy.id, request.preemptible, age, books.pool.metered(request.amounts))
+                demand = books.pool.metered(request.amounts)
+                books.wait(books.lane_of(policy.id, request), age, demand)
                 self.dirty[policy.pool_id] = None
 
     def _unindex_request(self, request: Request) -> None:
@@ -314,10 +379,11 @@ class State:
             self.dirty[request.earmark.pool_id] = None
         age = (request.submitted_at, request.index, request.id)
         for policy in places:
-            self.books[policy.pool_id].withheld.pop(request.id, None)
-            lane = self.books[policy.pool_id].lanes.get((policy.id, request.preemptible))
-            if lane is not None and request.id in lane:
-                self.books[policy.pool_id].stop_waiting(policy.id, request.preemptible, age)
+            books = self.books[policy.pool_id]
+            books.withheld.pop(request.id, None)
+            key = books.lane_of(policy.id, request)
+            if key in books.lanes and request.id in books.lanes[key]:
+                books.stop_waiting(key, age)
                 self.dirty[policy.pool_id] = None
 
     def _eligible(self, request: Request) -> tuple[Policy, ...]:
@@ -337,17 +403,24 @@ class State:
                 takeable=allocation.preemptible
                 and not allocation.leaving
                 and state is not AllocationState.LOST,
+                footprint=allocation.footprint,
+                each=books.pool.metered(allocation.each) if allocation.members else {},
             )
         )
         self.dirty[allocation.pool_id] = None
+        for member in allocation.members:
+            self._bump(member.node_id)
         self._allocations_of.setdefault(allocation.request_id, {})[allocation.id] = None
-        if allocation.leaving and not allocation.told and allocation.taken_for is not None:
+        if _may_go_on(allocation):
+            assert allocation.taken_for is not None
             self.untold.setdefault(allocation.taken_for, {})[allocation.id] = None
         self.timers.schedule(("allocation", allocation.id), self._allocation_due(allocation))
 
     def _release(self, allocation: Allocation) -> None:
         self.books[allocation.pool_id].let_go(allocation.id)
         self.dirty[allocation.pool_id] = None
+        for member in allocation.members:
+            self._bump(member.node_id)
         of_request = self._allocations_of[allocation.request_id]
         del of_request[allocation.id]
         if not of_request:
@@ -365,10 +438,22 @@ class State:
         if kind == "request":
             request = self.requests.get(entity_id)
             return None if request is None or request.ended else self._request_due(request)
+        if kind == "node":
+            node = self.nodes.get(entity_id)
+            return None if node is None else self._node_due(node)
         allocation = self.allocations.get(entity_id)
         return (
             None if allocation is None or not allocation.live else self._allocation_due(allocation)
         )
+
+    def _node_due(self, node: Node) -> int | None:
+        """When a node that stays silent becomes degraded, or down."""
+        heard = self.beats.get(node.id, self.now)
+        if node.state is NodeState.DOWN:
+            return gone_at(node, heard) if self.on_node(node) else None
+        if node.state is NodeState.READY:
+            return heard + SILENT_AFTER * node.heartbeat
+        return gone_at(node, heard)
 
     def _request_due(self, request: Request) -> int | None:
         """When a request changes by itself: its delay, withholding or waiting lease ends."""
@@ -406,12 +491,31 @@ def lease_over(lease_until: int, lease: int | None) -> int:
     return lease_until + (lease or 0) // bounds.LEASE_DRIFT_DIVISOR + bounds.LEASE_MARGIN
 
 
+def gone_at(node: Node, heard: int) -> int:
+    """When a silent node is down: not before whatever must stop with its lease has stopped (S14)."""
+    kept = lease_over(heard + node.lease, node.lease) + bounds.KILL_GRACE
+    return max(heard + DOWN_AFTER * node.heartbeat, kept)
+
+
+def _place_of(node: Node) -> tuple[Any, ...]:
+    """What of a node concerns who may wait where."""
+    return (node.pool_id, node.amounts, node.labels, node.fingerprint, node.devices)
+
+
+def _may_go_on(allocation: Allocation) -> bool:
+    """Whether a victim could still be let go on: it was not told to stop, at most to save."""
+    if not allocation.leaving or allocation.taken_for is None:
+        return False
+    return not allocation.told or allocation.state is AllocationState.CHECKPOINTING
+
+
 def _table(entity: Entity) -> str:
     return _TABLES[type(entity)]
 
 
 _TABLES: dict[type[Any], str] = {
     Pool: "pools",
+    Node: "nodes",
     Policy: "policies",
     Request: "requests",
     Allocation: "allocations",
@@ -430,3 +534,5 @@ def check_move(old: Any, new: Any) -> None:
         assert new.status in REQUEST_MOVES[old.status], (old.status, new.status)
     if type(new) is Allocation and old.state is not new.state:
         assert new.state in ALLOCATION_MOVES[old.state], (old.state, new.state)
+    if type(new) is Node and old.state is not new.state:
+        assert new.state in NODE_MOVES[old.state], (old.state, new.state)

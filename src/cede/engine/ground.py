@@ -1,0 +1,167 @@
+"""The nodes of one pool, indexed by what is free on them.
+
+As in the books, two things matter of every node: what is free *now*, and what is free *to promise*,
+which counts holders on their way out as gone and earmarks as there (law 4). Usable nodes stand in
+one sorted list for each, the scarce key first, so that the first node from the smallest that fits
+is the best fit and whole nodes stay free. A change moves only the nodes it touches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable
+
+from sortedcontainers import SortedList
+
+from cede.engine.share import Holding
+from cede.model.amounts import Amounts
+from cede.model.node import Node
+from cede.model.shape import Form
+
+Room = tuple[int, ...]  # by key, in the ground's own order of keys
+Entry = tuple[Room, str]  # a node's room and its id
+
+
+class Spot:
+    """One node and what is on it."""
+
+    __slots__ = ("free", "holdings", "node", "now", "promise", "unheld")
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self.holdings: dict[str, tuple[Holding, int]] = {}  # by id: with how many tasks
+        self.free: Room = ()  # what nobody holds
+        self.unheld: Room = ()  # what nobody holds who stays
+        self.now: Entry = ((), node.id)
+        self.promise: Entry = ((), node.id)
+
+
+class Ground:
+    """`free` and `unheld` are sums over usable nodes: what nobody holds, and what nobody holds who
+    stays. `broken` are the nodes on which a promise no longer holds.
+    """
+
+    def __init__(self) -> None:
+        self.keys: tuple[str, ...] = ()
+        self.spots: dict[str, Spot] = {}
+        self.now: SortedList[Entry] = SortedList()
+        self.promise: SortedList[Entry] = SortedList()
+        self.free: dict[str, int] = {}
+        self.unheld: dict[str, int] = {}
+        self.broken: dict[str, None] = {}
+        self.ever: dict[Form, bool] = {}  # whether a form could ever be placed, once asked
+
+    # Nodes ------------------------------------------------------------------------------------
+
+    def put(self, node: Node) -> None:
+        if not set(node.amounts) <= set(self.keys):
+            self._add_keys(node)
+        spot = self.spots.get(node.id)
+        self.ever.clear()
+        if spot is None:
+            spot = self.spots[node.id] = Spot(node)
+        else:
+            self._unlist(spot)
+            spot.node = node
+        self._list(spot)
+
+    def drop(self, node_id: str) -> None:
+        spot = self.spots.pop(node_id)
+        assert not spot.holdings, "a node is dropped only when nothing is on it"
+        self._unlist(spot)
+        self.broken.pop(node_id, None)
+        self.ever.clear()
+
+    def _add_keys(self, node: Node) -> None:
+        """Keys with devices come first: they are what is scarce."""
+        known = {*self.keys, *node.amounts}
+        devices = {
+            key for each in (node, *(s.node for s in self.spots.values())) for key in each.devices
+        }
+        for spot in self.spots.values():
+            self._unlist(spot)
+        self.keys = tuple(sorted(known, key=lambda key: (key not in devices, key)))
+        for spot in self.spots.values():
+            self._list(spot)
+
+    # Holdings ---------------------------------------------------------------------------------
+
+    def hold(self, holding: Holding) -> None:
+        for node_id, tasks in holding.footprint:
+            spot = self.spots[node_id]
+            self._unlist(spot)
+            spot.holdings[holding.id] = (holding, tasks)
+            self._list(spot)
+
+    def let_go(self, holding: Holding) -> None:
+        for node_id, _ in holding.footprint:
+            spot = self.spots[node_id]
+            self._unlist(spot)
+            del spot.holdings[holding.id]
+            self._list(spot)
+
+    def _list(self, spot: Spot) -> None:
+        spot.free, spot.unheld, promise = self.rooms(spot)
+        node_id = spot.node.id
+        spot.now, spot.promise = (tuple(map(min, spot.free, promise)), node_id), (promise, node_id)
+        if spot.node.usable:
+            self.now.add(spot.now)
+            self.promise.add(spot.promise)
+            self._sum(spot, 1)
+        if self._is_broken(spot, promise):
+            self.broken[node_id] = None
+        else:
+            self.broken.pop(node_id, None)
+
+    def _unlist(self, spot: Spot) -> None:
+        if spot.node.usable:
+            self.now.remove(spot.now)
+            self.promise.remove(spot.promise)
+            self._sum(spot, -1)
+
+    def _sum(self, spot: Spot, sign: int) -> None:
+        for key, free, unheld in zip(self.keys, spot.free, spot.unheld, strict=True):
+            self.free[key] = self.free.get(key, 0) + sign * free
+            self.unheld[key] = self.unheld.get(key, 0) + sign * unheld
+
+    def _is_broken(self, spot: Spot, promise: Room) -> bool:
+        """Whether more is held to stay and promised than there is, or than is in service."""
+        if spot.node.usable and all(left >= 0 for left in promise):
+            return False
+        return any(holding.earmark for holding, _ in spot.holdings.values())
+
+    def rooms(self, spot: Spot, without: Container[str] = ()) -> tuple[Room, Room, Room]:
+        """What nobody holds on a node, what nobody holds who stays, and that less what is promised;
+        as if the holdings `without` were gone.
+        """
+        amounts, keys = spot.node.amounts, self.keys
+        free = [amounts.get(key, 0) for key in keys]
+        unheld, promise = list(free), list(free)
+        for holding, tasks in spot.holdings.values():
+            if holding.id in without:
+                continue
+            for at, key in enumerate(keys):
+                amount = holding.each.get(key, 0) * tasks
+                if not holding.earmark:
+                    free[at] -= amount
+                if not holding.leaving:
+                    promise[at] -= amount
+                    if not holding.earmark:
+                        unheld[at] -= amount
+        return tuple(free), tuple(unheld), tuple(promise)
+
+    # Reading ----------------------------------------------------------------------------------
+
+    def room(self, amounts: Amounts) -> Room:
+        """Amounts in the ground's own order of keys."""
+        return tuple(amounts.get(key, 0) for key in self.keys)
+
+    def has(self, footprint: Iterable[tuple[str, int]], each: Amounts) -> bool:
+        """Whether these tasks physically fit on these nodes now."""
+        need = self.room(each)
+        for node_id, tasks in footprint:
+            spot = self.spots.get(node_id)
+            if spot is None or not spot.node.usable:
+                return False
+            if any(tasks * amount > left for amount, left in zip(need, spot.free, strict=True)):
+                return False
+        return True

@@ -1,0 +1,168 @@
+"""Which nodes: where the tasks of a demand would sit, or that they do not fit.
+
+All tasks of a demand are alike, so a node has room for a whole number of them, and a demand fits
+exactly if those numbers add up to its tasks. Granting, promising, taking and explaining all ask
+`place` (law 2). Topology is a wish, not a bound: `tight` takes as few groups as can be, `spread` as
+many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from heapq import merge
+
+from sortedcontainers import SortedList
+
+from cede.engine.ground import Entry, Ground, Room
+from cede.model.node import Node
+from cede.model.shape import Footprint, Form, Topology
+
+_MANY = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """One of a ground's two lists, with the rooms of a few nodes read differently."""
+
+    ground: Ground
+    entries: SortedList[Entry]
+    instead: Mapping[str, Room] = field(default_factory=dict)
+
+    def nodes(self, least: Room) -> Iterator[Entry]:
+        """Nodes from the smallest room on that could hold `least`, the best fit first."""
+        instead = sorted((room, node_id) for node_id, room in self.instead.items())
+        start = (least[:1], "") if least else None
+        listed: Iterable[Entry] = self.entries.irange(start)
+        if instead:
+            listed = (each for each in listed if each[1] not in self.instead)
+            listed = merge(listed, instead)
+        for entry in listed:
+            for left, amount in zip(entry[0], least, strict=True):
+                if left < amount:
+                    break
+            else:
+                yield entry
+
+
+def slots(room: Room, need: Room, most: int) -> int:
+    """How many tasks a room holds."""
+    for left, amount in zip(room, need, strict=True):
+        if amount:
+            most = min(most, left // amount)
+    return max(most, 0)
+
+
+def suits(node: Node, form: Form) -> bool:
+    """Whether a node is one of those the demand asks for, whatever is free on it."""
+    if form.fingerprint and node.fingerprint != form.fingerprint:
+        return False
+    labels = node.labels
+    return all(labels.get(name) == text for name, text in form.labels)
+
+
+def need_of(ground: Ground, form: Form) -> Room | None:
+    """What one task needs; None when no node has a key of it."""
+    amounts = dict(form.amounts)
+    return ground.room(amounts) if all(key in ground.keys for key in amounts) else None
+
+
+def place(view: View, form: Form) -> Footprint | None:
+    """Where the tasks go: nodes and numbers of tasks; None when they do not fit."""
+    need = need_of(view.ground, form)
+    if need is None:
+        return None
+    if form.topology is Topology.ANY or form.tasks == 1:
+        return _fill(_fitting(view, form, need), form.tasks)
+    groups: dict[str, list[tuple[str, int]]] = {}
+    for node_id, count in _fitting(view, form, need):
+        groups.setdefault(view.ground.spots[node_id].node.group, []).append((node_id, count))
+    if form.topology is Topology.TIGHT:
+        return _tight(groups, form.tasks)
+    return _spread(groups, form.tasks)
+
+
+def _fitting(view: View, form: Form, need: Room) -> Iterator[tuple[str, int]]:
+    """Nodes that suit, with how many tasks each holds, the best fit first."""
+    spots = view.ground.spots
+    anywhere = not form.fingerprint and not form.labels
+    for room, node_id in view.nodes(need):
+        if anywhere or suits(spots[node_id].node, form):
+            yield node_id, slots(room, need, form.per_node)
+
+
+def _fill(nodes: Iterable[tuple[str, int]], tasks: int) -> Footprint | None:
+    taken: list[tuple[str, int]] = []
+    for node_id, count in nodes:
+        here = min(count, tasks)
+        taken.append((node_id, here))
+        tasks -= here
+        if not tasks:
+            return tuple(taken)
+    return None
+
+
+def _tight(groups: dict[str, list[tuple[str, int]]], tasks: int) -> Footprint | None:
+    """The smallest group that holds all; else the largest groups, until they do."""
+    sizes = {name: sum(count for _, count in nodes) for name, nodes in groups.items()}
+    enough = [name for name, size in sizes.items() if size >= tasks]
+    if enough:
+        return _fill(groups[min(enough, key=lambda name: (sizes[name], name))], tasks)
+    ordered = sorted(groups, key=lambda name: (-sizes[name], name))
+    return _fill((node for name in ordered for node in groups[name]), tasks)
+
+
+def _spread(groups: dict[str, list[tuple[str, int]]], tasks: int) -> Footprint | None:
+    """One task to each group in turn, for as long as it has room."""
+    left = {name: [list(node) for node in groups[name]] for name in sorted(groups)}
+    taken: dict[str, int] = {}
+    while tasks:
+        open_groups = [nodes for nodes in left.values() if nodes]
+        if not open_groups:
+            return None
+        for nodes in open_groups[:tasks]:
+            node_id, count = nodes[0]
+            assert isinstance(node_id, str) and isinstance(count, int)
+            taken[node_id] = taken.get(node_id, 0) + 1
+            tasks -= 1
+            if count == 1:
+                nodes.pop(0)
+            else:
+                nodes[0][1] = count - 1
+    return tuple(taken.items())
+
+
+def possible(ground: Ground, form: Form) -> bool:
+    """Whether the registered nodes could ever hold this, whoever holds them now and whatever their
+    state.
+    """
+    known = ground.ever.get(form)
+    if known is None:
+        known = ground.ever[form] = _possible(ground, form)
+    return known
+
+
+def _possible(ground: Ground, form: Form) -> bool:
+    need = need_of(ground, form)
+    if need is None:
+        return False
+    tasks = 0
+    for spot in ground.spots.values():
+        if suits(spot.node, form):
+            tasks += slots(ground.room(spot.node.amounts), need, form.per_node)
+            if tasks >= form.tasks:
+                return True
+    return False
+
+
+def places_for(view: View, form: Form) -> int:
+    """How many tasks would find a place, at most as many as there are."""
+    need = need_of(view.ground, form)
+    if need is None:
+        return 0
+    found = 0
+    for _, count in _fitting(view, form, need):
+        found += count
+        if found >= form.tasks:
+            return form.tasks
+    return found

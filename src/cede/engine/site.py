@@ -1,0 +1,114 @@
+"""The nodes of a pool as one waiter may see them: by its standing, and with some holders away.
+
+What is promised to somebody of lower standing is not in a waiter's way, nor what is promised to
+itself; what is withheld for a head of its standing or above is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Iterator
+
+from cede.engine.books import Books
+from cede.engine.fit import rights_if_granted
+from cede.engine.ground import Ground, Room
+from cede.engine.placement import View
+from cede.engine.standing import Standing
+from cede.engine.state import State
+from cede.model.allocation import Member
+from cede.model.shape import Footprint
+
+
+def site(
+    state: State,
+    books: Books,
+    bound: Standing,
+    *,
+    promise: bool,
+    own: Container[str] = (),
+    gone: Iterable[str] = (),
+) -> View:
+    """What is free for a waiter of standing `bound`, now or to promise, without the holders `gone`."""
+    ground = books.ground
+    assert ground is not None
+    without = {*gone, *_below(books, bound, own)}
+    touched: dict[str, None] = {}
+    for holding_id in without:
+        touched.update((node_id, None) for node_id, _ in books.holdings[holding_id].footprint)
+    kept = list(_withheld(state, books, bound, own))
+    touched.update((node_id, None) for node_id, _ in kept)
+    instead = {
+        node_id: _room(ground, node_id, without, promise)
+        for node_id in touched
+        if ground.spots[node_id].node.usable
+    }
+    for node_id, room in kept:
+        if node_id in instead:
+            instead[node_id] = tuple(
+                left - amount for left, amount in zip(instead[node_id], room, strict=True)
+            )
+    return View(ground, ground.promise if promise else ground.now, instead)
+
+
+def _room(ground: Ground, node_id: str, without: Container[str], promise: bool) -> Room:
+    free, _, promisable = ground.rooms(ground.spots[node_id], without)
+    return promisable if promise else tuple(map(min, free, promisable))
+
+
+def _below(books: Books, bound: Standing, own: Container[str]) -> Iterator[str]:
+    """Owners of earmarks that are not in the way."""
+    for (policy_id, rights), lane in books.owed.items():
+        below = len(lane) and books.standing(policy_id, rights) < bound
+        for owner_id in lane:
+            if below or owner_id in own:
+                yield owner_id
+
+
+def _withheld(
+    state: State, books: Books, bound: Standing, own: Container[str]
+) -> Iterator[tuple[str, Room]]:
+    """What is kept on which node for heads that are in the way."""
+    assert books.ground is not None
+    for head_id, policy_id in books.withheld.items():
+        head = state.requests[head_id]
+        if head_id in own or head.withhold is None:
+            continue
+        demand = books.pool.metered(head.amounts)
+        rights = rights_if_granted(books, policy_id, demand, head.preemptible)
+        if books.standing(policy_id, rights) < bound:
+            continue
+        form = books.form(head)
+        assert form is not None
+        need = books.ground.room(dict(form.amounts))
+        for node_id, tasks in head.withhold.footprint:
+            if node_id in books.ground.spots:
+                yield node_id, tuple(tasks * amount for amount in need)
+
+
+def members(state: State, books: Books, footprint: Footprint, amounts: dict[str, int]) -> list[Member]:
+    """Tasks with their nodes and, of each key that has any, the first free devices (S3)."""
+    assert books.ground is not None
+    found: list[Member] = []
+    for node_id, tasks in footprint:
+        spot = books.ground.spots[node_id]
+        taken = {
+            (key, device)
+            for holding_id, (held, _) in spot.holdings.items()
+            if not held.earmark
+            for each in state.allocations[holding_id].members
+            if each.node_id == node_id
+            for key, devices in each.devices.items()
+            for device in devices
+        }
+        left = {
+            key: [each for each in names if (key, each) not in taken]
+            for key, names in spot.node.devices.items()
+        }
+        for _ in range(tasks):
+            devices = {}
+            for key, names in left.items():
+                if amount := amounts.get(key, 0):
+                    assert len(names) >= amount, (node_id, key, names)
+                    devices[key] = tuple(names[:amount])
+                    del names[:amount]
+            found.append(Member(len(found), node_id, devices))
+    return found
