@@ -17,6 +17,8 @@ FORBIDDEN = {
     "cede.model.pool": "cede.engine.fit",
     "cede.engine.fit": "cede.store.journal",
     "cede.engine.share": "cede.launch.local",
+    "cede.checkpoint.loop": "cede.model.pool",
+    "cede.talk.hint": "cede.engine.fit",
     "cede.store.journal": "cede.server.app",
     "cede.server.app": "cede.client.api",
     "cede.client.api": "cede.engine.fit",
@@ -29,6 +31,7 @@ FORBIDDEN = {
 }
 
 ALLOWED = {
+    "cede.talk.poll": "cede.checkpoint.verify",
     "cede.engine.explain": "cede.model.pool",
     "cede.store.schema": "cede.engine.explain",
     "cede.server.routes": "cede.store.schema",

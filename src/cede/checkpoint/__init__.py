@@ -1,0 +1,112 @@
+"""Makes work resumable: a few lines in a loop, with or without cede around it.
+
+    import cede.checkpoint as checkpoint
+
+    model = load(path) if (path := checkpoint.resume_from()) else Model()
+    for step in checkpoint.steps(1000, every=50):
+        train(model, step)
+        if checkpoint.should_save():
+            with checkpoint.saving() as directory:
+                model.write(directory / "model")
+
+Under cede, `should_save` is also true as soon as cede asks for a checkpoint. Anywhere else nobody
+asks, and checkpoints are in `./checkpoints` or where CEDE_CHECKPOINT_DIR says.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+from cede.checkpoint.line import survive_signal
+from cede.checkpoint.manifest import NotACheckpoint, Saved
+from cede.checkpoint.session import Session
+
+__all__ = [
+    "EXIT_SAVED",
+    "NotACheckpoint",
+    "Saved",
+    "defer",
+    "progress",
+    "resume_from",
+    "saved",
+    "saving",
+    "should_save",
+    "steps",
+    "stopping",
+]
+
+# How work ends that leaves early because it was asked to and has saved itself; EX_TEMPFAIL.
+EXIT_SAVED = 75
+
+_session: Session | None = None
+_making = threading.Lock()
+
+
+def _get() -> Session:
+    """Made by the first call: what imports this module in a child process must serve nothing."""
+    global _session
+    with _making:
+        if _session is None:
+            _session = Session()
+        return _session
+
+
+def resume_from() -> Path | None:
+    """The directory of the checkpoint to go on from, verified; None at a first start."""
+    resumed = _get().resumed()
+    return resumed.path if resumed else None
+
+
+def steps(
+    total: int | None, *, every: int | None = None, seconds: float | None = None
+) -> Iterator[int]:
+    """The steps that are still to do, of 0 to `total` - 1 (None: without end).
+
+    Save every so many steps or seconds. The last step is always one to save after.
+    """
+    if every is not None and every < 1:
+        raise ValueError(f"every: {every} is less than 1")
+    return _get().steps(total, every, seconds)
+
+
+def should_save() -> bool:
+    """Whether to save now: the interval is over, or cede asks for it."""
+    return _get().should_save()
+
+
+def saving(labels: Mapping[str, str] | None = None) -> AbstractContextManager[Path]:
+    """A directory to write into: after the block a checkpoint, after an exception nothing."""
+    return _get().saving(labels)
+
+
+def saved(path: str | os.PathLike[str], labels: Mapping[str, str] | None = None) -> None:
+    """Make a checkpoint of a file or folder that is written already; it is copied."""
+    _get().saved(Path(path), labels)
+
+
+def stopping() -> bool:
+    """Whether cede asked for a checkpoint and has it: going on is of no use, unless withdrawn.
+
+    Go on anyway, and cede stops you; or leave, with `sys.exit(checkpoint.EXIT_SAVED)`.
+    """
+    return _get().stopping()
+
+
+def defer(seconds: float, why: str) -> bool:
+    """Ask for time before saving. False if nothing is asked of us. cede grants what it can."""
+    return _get().defer(seconds, why)
+
+
+def progress(fraction: float, estimate: float | None = None) -> None:
+    """Say how far the save is, from 0 to 1, and how many seconds it still needs.
+
+    Whoever says nothing is taken for hanging when the time is over, and gets no more of it.
+    """
+    _get().progress(fraction, estimate)
+
+
+survive_signal(os.environ)

@@ -1,0 +1,9 @@
+"""The clock that an application and its host share: seconds since boot, also while asleep."""
+
+from __future__ import annotations
+
+import time
+
+
+def now() -> float:
+    return time.clock_gettime(time.CLOCK_BOOTTIME)

@@ -1,0 +1,1 @@
+"""What scripts/protocol writes. Edit checkpoint.proto instead."""

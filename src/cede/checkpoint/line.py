@@ -1,0 +1,89 @@
+"""The application's end of a conversation: what is asked of us, and how we answer."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from types import FrameType
+from typing import Protocol as Interface
+
+from cede.checkpoint import files
+from cede.checkpoint.flag import Mapped
+from cede.checkpoint.words import Answer, Hint, Protocol
+
+CHECKPOINT_DIR = "CEDE_CHECKPOINT_DIR"
+CHECKPOINT_PROTOCOL = "CEDE_CHECKPOINT_PROTOCOL"
+RESUME_FROM = "CEDE_RESUME_FROM"
+TALK_DIR = "CEDE_TALK_DIR"
+SIGNAL = signal.SIGUSR1
+
+
+class Line(Interface):
+    def hint(self) -> Hint | None:
+        """The latest hint, also when it was withdrawn."""
+
+    def tell(self, answer: Answer) -> None:
+        """Replace our answer."""
+
+
+class NoLine:
+    """Outside cede nobody asks."""
+
+    def hint(self) -> Hint | None:
+        return None
+
+    def tell(self, answer: Answer) -> None:
+        pass
+
+
+class SignalLine:
+    """The signal wakes us; what is asked stands in a file.
+
+    So a hint is not lost when the signal came before our handler, or went to somebody else's.
+    """
+
+    def __init__(self, talk: Path) -> None:
+        self._talk = os.open(talk, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+    def hint(self) -> Hint | None:
+        read = files.read_hint(self._talk)
+        return read[0] if read else None
+
+    def tell(self, answer: Answer) -> None:
+        files.write_answer(self._talk, answer)
+
+
+def open_line(environment: Mapping[str, str]) -> Line:
+    if not environment.get(TALK_DIR):
+        return NoLine()
+    talk = Path(environment[TALK_DIR])
+    protocol = Protocol(environment.get(CHECKPOINT_PROTOCOL, Protocol.SIGNAL))
+    if protocol is Protocol.SHM:
+        return Mapped(talk / "flag")
+    if protocol is Protocol.GRPC:
+        from cede.checkpoint.grpc_line import GrpcLine
+
+        return GrpcLine(talk)
+    return SignalLine(talk)
+
+
+def survive_signal(environment: Mapping[str, str]) -> None:
+    """Have a handler for the hint's signal, which would end us by default.
+
+    A handler that is there already is called as before, and one that is not Python's stays alone.
+    """
+    if environment.get(CHECKPOINT_PROTOCOL) != Protocol.SIGNAL or not environment.get(TALK_DIR):
+        return
+    before = signal.getsignal(SIGNAL)
+    if before is None:
+        return
+
+    def handler(number: int, frame: FrameType | None) -> None:
+        if callable(before):
+            before(number, frame)
+
+    with suppress(ValueError):  # not the main thread; whoever started us has the signal ignored
+        signal.signal(SIGNAL, handler)

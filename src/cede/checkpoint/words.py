@@ -1,0 +1,82 @@
+"""What a host asks and what an application answers, whatever carries it.
+
+Both are states and not messages: the latest one says everything that still matters, so a reader
+that was away, or was restarted, has missed nothing. Values from the other side are made harmless
+here, by `Answer.sane`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from enum import IntEnum, StrEnum
+
+WHY_LENGTH_MAX = 200
+# A year: longer estimates and deferrals are mistakes.
+SECONDS_MAX = 366 * 24 * 3600.0
+NUMBER_MAX = 2**63 - 1
+
+
+class Protocol(StrEnum):
+    SIGNAL = "signal"
+    SHM = "shm"
+    GRPC = "grpc"
+
+
+class Status(IntEnum):
+    NONE = 0
+    ANSWERED = 1
+    SAVING = 2
+    SAVED = 3
+    FAILED = 4
+    DEFERRED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Hint:
+    """Save yourself. `deadline` is an instant of `clock.now`."""
+
+    number: int
+    deadline: float
+    withdrawn: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """How far the application is with the hint of this number.
+
+    `deferrals` counts how often it has asked for time, and `defer_seconds` is what it asked for
+    last, so that a deferral is not lost when progress follows at once, and not counted twice.
+    """
+
+    number: int
+    status: Status = Status.ANSWERED
+    fraction: float | None = None
+    estimate: float | None = None
+    deferrals: int = 0
+    defer_seconds: float = 0.0
+    why: str = ""
+    saved: str = ""
+
+    def sane(self) -> Answer:
+        return replace(
+            self,
+            fraction=_between(self.fraction, 1.0),
+            estimate=_between(self.estimate, SECONDS_MAX),
+            defer_seconds=_between(self.defer_seconds, SECONDS_MAX) or 0.0,
+            why=plain(self.why),
+            saved=plain(self.saved),
+        )
+
+
+def plain(text: str, most: int = WHY_LENGTH_MAX) -> str:
+    """Somebody else's text as one short line without anything that steers a terminal."""
+    line = " ".join(text[: most * 4].split())
+    return "".join(each for each in line if each.isprintable())[:most]
+
+
+def _between(value: float | None, most: float) -> float | None:
+    """A number from 0 to `most`, or nothing if it is none."""
+    if value is None or math.isnan(value) or value < 0:
+        return None
+    return min(value, most)

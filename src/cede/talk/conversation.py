@@ -1,0 +1,169 @@
+"""One conversation with one application: hints go out, what is heard comes back.
+
+Used by an agent for what it keeps and by `cede run` for its child. It keeps no clock of the parting
+and stops nobody. Its state is in the talk directory: a host that was restarted opens the same two
+directories, hears again what still matters, and reports nothing that it did not verify itself.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from cede.checkpoint import clock, files
+from cede.checkpoint.line import CHECKPOINT_DIR, CHECKPOINT_PROTOCOL, TALK_DIR
+from cede.checkpoint.manifest import Saved as Verified
+from cede.checkpoint.manifest import is_id
+from cede.checkpoint.words import Answer, Hint, Protocol, Status, plain
+from cede.talk.heard import Answered, Deferral, Heard, Progress, Saved, SaveFailed
+from cede.talk.lines import FlagLine, Line, SignalLine
+from cede.talk.verifier import Verifier
+
+_TALK_FILES = ("app.sock", "flag", files.ANSWER, files.HINT)
+_FAILED = "it says that it saved itself, and there is no checkpoint"
+
+
+class Conversation:
+    def __init__(
+        self,
+        talk_directory: Path,
+        checkpoint_directory: Path,
+        protocol: Protocol | str,
+        send_signal: Callable[[int], None],
+    ) -> None:
+        self._talk_directory = talk_directory.absolute()
+        self._checkpoint_directory = checkpoint_directory.absolute()
+        self._protocol = Protocol(protocol)
+        self._send_signal = send_signal
+        self._verifier = Verifier(self._checkpoint_directory)
+        self._hint: Hint | None = None
+        self._before: frozenset[str] | None = None  # what was there when the hint was given
+        self._last: Answer | None = None
+        self._trouble: SaveFailed | None = None
+        self._talk = -1
+        self._line: Line | None = None
+
+    def environment(self) -> dict[str, str]:
+        """What the application must find in its environment. CEDE_RESUME_FROM is the caller's."""
+        return {
+            CHECKPOINT_DIR: str(self._checkpoint_directory),
+            CHECKPOINT_PROTOCOL: str(self._protocol),
+            TALK_DIR: str(self._talk_directory),
+        }
+
+    def open(self, *, fresh: bool = False) -> None:
+        """Make what is missing and go on with what was asked before.
+
+        `fresh`, for a new attempt in old directories: nothing that an earlier one said counts.
+        """
+        self._talk_directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._checkpoint_directory.mkdir(parents=True, exist_ok=True)
+        self._talk = os.open(self._talk_directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        for name in _TALK_FILES if fresh else ():
+            with suppress(FileNotFoundError):
+                os.unlink(name, dir_fd=self._talk)
+        self._line = self._open_line()
+        if (read := files.read_hint(self._talk)) is None:
+            return
+        self._hint, more = read
+        before = more.get("before")
+        self._before = frozenset(filter(is_id, before)) if isinstance(before, list) else None
+        # Killed between writing and sending, we cannot know: asked twice is better than not at all.
+        was_sent = more.get("sent") is True and self._protocol is not Protocol.GRPC
+        self._ask(self._hint, first=not was_sent)
+
+    def hint(self, number: int, seconds_left: float) -> None:
+        """Ask for a checkpoint. The same number again changes the deadline only."""
+        hint = Hint(number, clock.now() + seconds_left)
+        is_first = self._hint is None or self._hint.number != number
+        if is_first:
+            self._verifier.look(clock.now(), at_once=True, before=None)
+            self._before = self._verifier.seen()
+            self._last = None
+        elif self._hint is not None and self._hint.withdrawn:
+            return  # withdrawn for good: whoever asks again takes the next number
+        self._ask(hint, first=is_first)
+
+    def go_on(self) -> None:
+        """Withdraw the hint, if there is one."""
+        if self._hint is not None and not self._hint.withdrawn:
+            self._ask(Hint(self._hint.number, self._hint.deadline, withdrawn=True), first=True)
+
+    def poll(self, now: float) -> list[Heard]:
+        """What is new since the last call; never waits. `now` is any clock that does not jump."""
+        heard: list[Heard] = [self._trouble] if self._trouble else []
+        self._trouble = None
+        answer = self._answer()
+        if answer is not None:
+            heard += self._news(answer)
+        says_saved = answer is not None and answer.status is Status.SAVED and answer != self._last
+        self._verifier.look(now, at_once=says_saved, before=self._before)
+        if says_saved and self._hint and self._verifier.seen() <= (self._before or frozenset()):
+            heard.append(SaveFailed(self._hint.number, _FAILED))
+        self._last = answer or self._last
+        for id, verdict in self._verifier.verdicts():
+            number = self._number_of(id)
+            if isinstance(verdict, Verified):
+                heard.append(Saved(number, verdict))
+            else:
+                heard.append(SaveFailed(number, f"{id}: {plain(verdict.reason)}"))
+        return heard
+
+    def close(self) -> None:
+        """Stop listening; the application and its files stay as they are."""
+        self._verifier.close()
+        if self._line is not None:
+            self._line.close()
+            os.close(self._talk)
+            self._line = None
+
+    def _open_line(self) -> Line:
+        if self._protocol is Protocol.SHM:
+            return FlagLine(self._talk)
+        if self._protocol is Protocol.GRPC:
+            from cede.talk.grpc_call import GrpcLine
+
+            return GrpcLine(self._talk)
+        return SignalLine(self._talk, self._send_signal)
+
+    def _ask(self, hint: Hint, *, first: bool) -> None:
+        assert self._line is not None, "open() comes first"
+        self._hint = hint
+        before = sorted(self._before or ())
+        # What the application did to its directory is its own loss, and no reason for us to fail.
+        try:
+            files.write_hint(self._talk, hint, before=before, sent=not first)
+            self._line.ask(hint, first=first)
+            if first:
+                files.write_hint(self._talk, hint, before=before, sent=True)
+        except OSError as error:
+            self._trouble = SaveFailed(hint.number, f"it cannot be asked: {error.strerror}")
+
+    def _answer(self) -> Answer | None:
+        """The answer to the hint that stands; what is said about others is of no interest."""
+        assert self._line is not None, "open() comes first"
+        if self._hint is None or self._hint.withdrawn:
+            return None
+        answer = self._line.answer()
+        return answer if answer is not None and answer.number == self._hint.number else None
+
+    def _news(self, answer: Answer) -> Iterator[Heard]:
+        last = self._last
+        if last is None:
+            yield Answered(answer.number)
+        if answer.deferrals > (last.deferrals if last else 0):
+            yield Deferral(answer.number, answer.deferrals, answer.defer_seconds, answer.why)
+        was = (last.fraction, last.estimate) if last else (None, None)
+        if (answer.fraction, answer.estimate) != was:
+            yield Progress(answer.number, answer.fraction, answer.estimate)
+        was_failed = last is not None and last.status is Status.FAILED
+        if answer.status is Status.FAILED and not was_failed:
+            yield SaveFailed(answer.number, answer.why or "it says that it could not save itself")
+
+    def _number_of(self, id: str) -> int | None:
+        """The hint that a checkpoint answers: the one that stands, if it came after it."""
+        if self._hint is None or self._hint.withdrawn or id in (self._before or ()):
+            return None
+        return self._hint.number

@@ -1,0 +1,106 @@
+"""Looks at each manifest in a checkpoint directory once, in a thread: hashing may take minutes."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import suppress
+from pathlib import Path
+
+from cede.checkpoint import manifest, shelf
+from cede.checkpoint.manifest import SUFFIX, NotACheckpoint, Saved
+
+# Renaming may leave a directory's time as it was, if it comes in the same tick as our look.
+_LOOK_SECONDS = 1.0
+_Stamp = tuple[int, int, int]
+
+
+class _Stopped(Exception):
+    pass
+
+
+class Verifier:
+    """`look` never waits; `verdicts` are what the thread has found out since they were last taken.
+
+    Of what lies there from the beginning only the newest that holds is of use, so that a restart
+    does not hash everything again. What appears later is always judged, whatever its id.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._lock = threading.Lock()
+        self._seen: dict[str, _Stamp] = {}
+        self._waiting: list[str] = []
+        self._superseded: set[str] = set()
+        self._verdicts: list[tuple[str, Saved | NotACheckpoint]] = []
+        self._thread: threading.Thread | None = None
+        self._stopped = False
+        self._looked_at = float("-inf")
+        self._changed_at = 0
+
+    def look(self, now: float, *, at_once: bool = False, before: frozenset[str] | None) -> None:
+        """See what is new. `before`: what is older than the hint, if there is one."""
+        try:
+            changed_at = self._directory.stat().st_mtime_ns
+            is_due = now - self._looked_at >= _LOOK_SECONDS or changed_at != self._changed_at
+            if not (is_due or at_once):
+                return
+            found = self._stamps()
+        except OSError:
+            return  # whoever removed the directory has no checkpoints
+        is_first = self._looked_at == float("-inf")
+        self._looked_at, self._changed_at = now, changed_at
+        fresh = [id for id in found if self._seen.get(id) != found[id]]
+        with self._lock:
+            self._seen = found
+            old = {id for id in fresh if is_first and (before is None or id in before)}
+            self._superseded |= old
+            self._waiting = sorted({*self._waiting, *fresh}, key=shelf.age)
+            if self._waiting and self._thread is None:
+                self._thread = threading.Thread(target=self._work, daemon=True)
+                self._thread.start()
+
+    def seen(self) -> frozenset[str]:
+        return frozenset(self._seen)
+
+    def verdicts(self) -> list[tuple[str, Saved | NotACheckpoint]]:
+        with self._lock:
+            taken, self._verdicts = self._verdicts, []
+            return taken
+
+    def close(self) -> None:
+        self._stopped = True
+
+    def _stamps(self) -> dict[str, _Stamp]:
+        """Every id with what tells that its manifest was replaced."""
+        stamps = {}
+        for id in shelf.newest(self._directory):
+            with suppress(OSError):  # being cleaned away at this moment
+                found = (self._directory / (id + SUFFIX)).lstat()
+                stamps[id] = (found.st_ino, found.st_mtime_ns, found.st_size)
+        return stamps
+
+    def _work(self) -> None:
+        while (id := self._next()) is not None:
+            verdict: Saved | NotACheckpoint
+            try:
+                verdict = manifest.verify(self._directory, id, self._on_progress)
+            except NotACheckpoint as error:
+                verdict = error
+            except _Stopped:
+                return
+            with self._lock:
+                self._verdicts.append((id, verdict))
+                if isinstance(verdict, Saved) and id in self._superseded:
+                    self._waiting = [each for each in self._waiting if each not in self._superseded]
+
+    def _next(self) -> str | None:
+        """The newest first: it is the one that somebody may be waiting for."""
+        with self._lock:
+            if not self._waiting or self._stopped:
+                self._thread = None
+                return None
+            return self._waiting.pop()
+
+    def _on_progress(self, done: int, total: int) -> None:
+        if self._stopped:
+            raise _Stopped

@@ -1,0 +1,130 @@
+"""A host for one real program: a conversation, and the process it is about."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import TypeVar
+
+from cede.checkpoint.words import Protocol
+from cede.talk.conversation import Conversation
+from cede.talk.heard import Heard, Saved
+
+PROGRAMS = Path(__file__).parent / "programs"
+PATIENCE = 20.0
+T = TypeVar("T")
+
+
+def wait_for(look: Callable[[], T | None], what: str = "it") -> T:
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
+        if found := look():
+            return found
+        time.sleep(0.01)
+    raise AssertionError(f"waited {PATIENCE} s for {what}")
+
+
+class Host:
+    """Starts programs in one place, one after the other, as an agent would attempt after attempt."""
+
+    def __init__(self, folder: Path, protocol: str) -> None:
+        self.folder = folder
+        self.talk = folder / "talk"
+        self.checkpoints = folder / "checkpoints"
+        self.protocol = Protocol(protocol)
+        self.process: subprocess.Popen[str] | None = None
+        self.heard: list[Heard] = []
+        self.conversation = self._converse()
+        self.conversation.open()
+
+    def _converse(self) -> Conversation:
+        return Conversation(self.talk, self.checkpoints, self.protocol, self._signal)
+
+    def _signal(self, number: int) -> None:
+        assert self.process is not None
+        os.killpg(self.process.pid, number)
+
+    def run(self, *command: str | Path, resume: Path | None = None, ready: str = "ready") -> None:
+        environment = {**os.environ, **self.conversation.environment()}
+        if resume is not None:
+            environment["CEDE_RESUME_FROM"] = str(resume)
+        self.output = self.folder / "output"
+        with self.output.open("w") as stream:
+            self.process = subprocess.Popen(
+                [str(each) for each in command],
+                env=environment,
+                cwd=self.folder,
+                stdout=stream,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                preexec_fn=_ignore_hints,
+                text=True,
+            )
+        wait_for(lambda: ready in self.said() or self.process.poll() is not None, "its start")
+
+    def run_program(self, name: str, *arguments: str, resume: Path | None = None) -> None:
+        self.run(sys.executable, PROGRAMS / name, *arguments, resume=resume)
+
+    def said(self) -> str:
+        return self.output.read_text()
+
+    def listen(self, kind: type[T]) -> T:
+        """Poll until something of this kind is heard. Everything heard is in `heard`."""
+
+        def look() -> T | None:
+            news = self.conversation.poll(time.monotonic())
+            self.heard += news
+            return next((each for each in news if isinstance(each, kind)), None)
+
+        try:
+            return wait_for(look, kind.__name__)
+        except AssertionError as error:
+            raise AssertionError(f"{error}; heard {self.heard}; it said:\n{self.said()}") from None
+
+    def listen_for_answer(self, number: int) -> Saved:
+        """The checkpoint that answers the hint, whatever older ones are heard of."""
+        while (saved := self.listen(Saved)).number != number:
+            assert saved.number is None
+        return saved
+
+    def listen_for(self, seconds: float) -> list[Heard]:
+        """What is heard within a time in which nothing should be."""
+        end = time.monotonic() + seconds
+        start = len(self.heard)
+        while time.monotonic() < end:
+            self.heard += self.conversation.poll(time.monotonic())
+            time.sleep(0.01)
+        return self.heard[start:]
+
+    def restart(self) -> None:
+        """The host dies and comes back; the program has noticed nothing."""
+        self.conversation.close()
+        self.conversation = self._converse()
+        self.conversation.open()
+
+    def kill(self) -> None:
+        if self.process is not None:
+            with suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+
+    def next_attempt(self) -> None:
+        self.kill()
+        self.conversation.close()
+        self.conversation = self._converse()
+        self.conversation.open(fresh=True)
+
+    def close(self) -> None:
+        self.kill()
+        self.conversation.close()
+
+
+def _ignore_hints() -> None:
+    """As whoever starts work does: until the program has a handler, a hint must not kill it."""
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)

@@ -1,0 +1,49 @@
+"""A program that counts, and behaves in the way that its argument names when it is asked to save."""
+
+import sys
+import time
+from pathlib import Path
+
+import cede.checkpoint as checkpoint
+
+how = sys.argv[1]
+interval = int(sys.argv[2]) if len(sys.argv) > 2 else None
+resume = checkpoint.resume_from()
+number = int((resume / "number").read_text()) if resume else 0
+tries = 0
+checkpoint.should_save()  # opens the line
+print(f"ready at {number}", flush=True)
+
+
+def wait_for(name: str) -> None:
+    while not Path(name).exists():
+        checkpoint.progress(0.25, estimate=3.0)
+        time.sleep(0.01)
+
+
+def save() -> None:
+    global tries
+    tries += 1
+    if how == "late" and tries == 1:
+        checkpoint.defer(0.2, "in the \x1b[31mmiddle\n of\u202e something " + "x" * 10_000)
+        return
+    with checkpoint.saving() as directory:
+        (directory / "number").write_text(str(number))
+        if how == "slow":
+            wait_for("go")
+        if how == "clumsy" and tries == 1:
+            raise OSError("no space left")
+
+
+for _ in checkpoint.steps(None, every=interval):
+    number += 1
+    time.sleep(0.005)
+    if how != "silent" and checkpoint.should_save():
+        try:
+            save()
+        except OSError as error:
+            print(error, flush=True)
+    if checkpoint.stopping():
+        print("stopping", flush=True)
+    elif how == "slow":
+        print("not stopping", flush=True)
