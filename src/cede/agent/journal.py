@@ -1,0 +1,170 @@
+"""The agent's journal: a line for every order taken up, on disk before anything starts.
+
+A line is a checksum and JSON. A last line that is torn was never acted on, and is cut off. Damage
+anywhere else means that the disk lost something it had promised to keep: the agent says where and
+does not start, because what it no longer knows of may be running.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import zlib
+from collections.abc import Iterable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from cede.agent.values import Do, Entry, Key, Kind, Order, Over, Removed, Report, Taken
+
+# A journal is written anew when it is longer than this and at least half of it is past.
+COMPACT_BYTES = 1 << 20
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+class JournalDamaged(Exception):
+    """A line that was on disk is not what was written."""
+
+
+class JournalFull(Exception):
+    """There is no room for a line; nothing of it was kept."""
+
+
+class Journal:
+    """Open it once per agent; whoever holds the agent's lock is its only writer."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.entries, good = _read(path)
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        os.ftruncate(self._file, good)
+        os.fsync(self._file)
+        _sync_folder(path)
+        self._end = good
+
+    @property
+    def size(self) -> int:
+        return self._end
+
+    def append(self, entry: Entry) -> None:
+        """Returns when the entry is on disk. Any other failure than a full disk ends the agent:
+        after a failed fsync nobody knows what the disk has.
+        """
+        line = _line(entry)
+        try:
+            _write_all(self._file, line, self._end)
+            os.fsync(self._file)
+        except OSError as error:
+            if error.errno not in _FULL:
+                raise
+            os.ftruncate(self._file, self._end)
+            raise JournalFull(os.strerror(error.errno)) from None
+        self._end += len(line)
+
+    def rewrite(self, entries: Iterable[Entry]) -> None:
+        """The same without what is past: whole in place of the old one, or not at all."""
+        part = self._path.with_name(f".{self._path.name}.new")
+        file = os.open(part, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        try:
+            text = b"".join(_line(each) for each in entries)
+            _write_all(file, text, 0)
+            os.fsync(file)
+            part.replace(self._path)
+            _sync_folder(self._path)
+        except OSError as error:
+            os.close(file)
+            if error.errno not in _FULL:
+                raise
+            part.unlink(missing_ok=True)
+            raise JournalFull(os.strerror(error.errno)) from None
+        os.close(self._file)
+        self._file, self._end = file, len(text)
+
+    def close(self) -> None:
+        os.close(self._file)
+
+
+def _read(path: Path) -> tuple[tuple[Entry, ...], int]:
+    """What is on disk, and where its last whole line ends."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return (), 0
+    entries: list[Entry] = []
+    at = 0
+    lines = data.split(b"\n")
+    for number, line in enumerate(lines[:-1], 1):
+        entry = _entry(line)
+        if entry is None:
+            # Blocks of a torn line that never reached the disk read as zeros; a changed bit does
+            # not, and whoever wrote that line may have acted on it.
+            if b"\0" in line and not any(lines[number:]):
+                break
+            raise JournalDamaged(
+                f"{path} is damaged in line {number} of {len(lines) - 1}; look at what runs on "
+                "this machine, then move the file away to start without it"
+            )
+        entries.append(entry)
+        at += len(line) + 1
+    return tuple(entries), at
+
+
+def _line(entry: Entry) -> bytes:
+    text = json.dumps(_json(entry), separators=(",", ":"), sort_keys=True).encode()
+    return b"%08x %s\n" % (zlib.crc32(text), text)
+
+
+def _entry(line: bytes) -> Entry | None:
+    """The entry of a line; None when the line is not what was written."""
+    checksum, _, text = line.partition(b" ")
+    if checksum != b"%08x" % zlib.crc32(text):
+        return None
+    data = json.loads(text)
+    match data["kind"]:
+        case "taken":
+            return Taken(_order(data))
+        case "over":
+            return Over(_report(data))
+        case "removed":
+            return Removed(Key(*data["key"]))
+    raise JournalDamaged(f"an entry of the unknown kind {data['kind']!r}: is this agent too old?")
+
+
+def _json(entry: Entry) -> dict[str, Any]:
+    match entry:
+        case Taken(order):
+            return {"kind": "taken", **asdict(order), "devices": sorted(order.devices)}
+        case Over(report):
+            return {**asdict(report), "end": report.kind, "kind": "over"}
+        case Removed(key):
+            return {"kind": "removed", "key": list(key)}
+
+
+def _order(data: dict[str, Any]) -> Order:
+    fields = {name: value for name, value in data.items() if name != "kind"}
+    fields |= {
+        "key": Key(*data["key"]),
+        "do": Do(data["do"]),
+        "devices": frozenset(data["devices"]),
+    }
+    return Order(**fields)
+
+
+def _report(data: dict[str, Any]) -> Report:
+    fields = {name: value for name, value in data.items() if name != "end"}
+    return Report(**fields | {"key": Key(*data["key"]), "kind": Kind(data["end"])})
+
+
+def _write_all(file: int, data: bytes, at: int) -> None:
+    while data:
+        written = os.pwrite(file, data, at)
+        data, at = data[written:], at + written
+
+
+def _sync_folder(path: Path) -> None:
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

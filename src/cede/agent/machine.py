@@ -1,0 +1,439 @@
+"""What an agent does next: events in, instructions out; no clock, no disk, no network.
+
+It promises, whatever is lost, repeated or reordered and wherever the agent dies:
+a task of an allocation is launched at most once, and never before its journal entry is on disk;
+what was taken up is either started or refused, never both (K5);
+an answer of an older writer, or an older answer of this one, changes nothing that runs (S12);
+what runs and is in no order is stopped; a report is repeated until it is acknowledged;
+two live tasks never have the same device (S3);
+nothing is launched when the lease is over (S14).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from cede.agent.values import (
+    FINAL,
+    INFRASTRUCTURE,
+    Do,
+    Ended,
+    Entry,
+    Event,
+    Forget,
+    Found,
+    GoOn,
+    Heard,
+    Hint,
+    Instruction,
+    Journal,
+    JournalFailed,
+    Journalled,
+    KeepCheckpoint,
+    Key,
+    Kind,
+    Launch,
+    LaunchFailed,
+    Order,
+    Orders,
+    Over,
+    Remember,
+    Removed,
+    Report,
+    Restarted,
+    Send,
+    SetDeadline,
+    Started,
+    Stop,
+    Taken,
+    Tick,
+    key_of,
+)
+
+# Ended tasks whose output is still there to be read, and which are known not to be started again.
+RETAINED = 200
+# A keeper that has not ended its work so long after its deadline is stuck itself.
+WATCHDOG = 2.0
+
+# An application is told of another deadline; what an answer takes to arrive is not one.
+HINT_MOVED = 2.0
+
+
+class Phase(StrEnum):
+    TAKEN = "taken"  # its entry is on its way to the disk
+    NOTED = "noted"  # on disk; nothing was started
+    LAUNCHED = "launched"  # a keeper exists, or will
+    RUNNING = "running"
+    REFUSING = "refusing"  # its refusal is on its way to the disk
+    ENDED = "ended"  # reported, or about to be
+    LEAVING = "leaving"  # its last entry is on its way to the disk
+
+
+ALIVE = (Phase.LAUNCHED, Phase.RUNNING)
+
+
+@dataclass(slots=True)
+class Job:
+    """One task on this node. `order` is the newest one; `wanted` is whether there still is one."""
+
+    order: Order
+    phase: Phase = Phase.TAKEN
+    wanted: bool = True
+    stopping: bool = False
+    hint: int | None = 0  # None: our predecessor may have asked
+    hint_until: float = 0.0
+    kept: str = ""
+    why: str = ""  # why it is refused
+    final: Report | None = None
+
+
+class Machine:
+    """Handle events with `handle`; `outbox` is what the next heartbeat must carry."""
+
+    def __init__(self, *, retained: int = RETAINED) -> None:
+        self.epoch = 0
+        self.version = 0
+        self.lease_until = 0.0
+        self.jobs: dict[Key, Job] = {}
+        self.over: dict[Key, Report] = {}  # oldest first
+        self.outbox: dict[str, Report] = {}
+        self.journal_is_full = ""
+        self._retained = retained
+        self._number = 0
+        self._told_at: dict[Key, int] = {}  # version at which the end was last told
+        self._out: list[Instruction] = []
+        self._now = 0.0
+
+    def handle(self, event: Event, now: float) -> list[Instruction]:
+        """The one way in. The instructions must be carried out in order, and before long: `now` is
+        the clock as it was read for this event (S14).
+        """
+        self._out = []
+        self._now = now
+        self._dispatch(event)
+        self._launch_what_can_be()
+        return self._out
+
+    def _dispatch(self, event: Event) -> None:
+        match event:
+            case Orders():
+                self._on_orders(event)
+            case Journalled():
+                self._on_journalled(event)
+            case JournalFailed():
+                self._on_journal_failed(event)
+            case LaunchFailed():
+                self._on_launch_failed(event)
+            case Started():
+                self._on_started(event)
+            case Ended():
+                self._on_ended(event)
+            case Heard():
+                self._on_heard(event)
+            case Tick():
+                self._on_tick()
+            case Restarted():
+                self._on_restarted(event)
+
+    # Orders
+
+    def _on_orders(self, event: Orders) -> None:
+        if event.epoch < self.epoch:
+            return  # S12: a deposed writer's; it grants no lease either
+        for report_id in event.acknowledged:
+            self.outbox.pop(report_id, None)
+        self._renew(event.sent_at + event.lease)
+        if (event.epoch, event.version) < (self.epoch, self.version):
+            return  # an older answer that was late
+        if event.epoch > self.epoch:
+            self.epoch = event.epoch
+            self._out.append(Remember(event.epoch))
+        self.version = event.version
+        self.journal_is_full = ""  # the disk may have room again: one try per answer
+        named = {order.key: order for order in event.orders}
+        for key, job in list(self.jobs.items()):
+            if key not in named:
+                self._drop(key, job)
+        for key, order in named.items():
+            self._obey(key, order)
+
+    def _renew(self, until: float) -> None:
+        if until <= self.lease_until:
+            return
+        self.lease_until = until
+        for key, job in self.jobs.items():
+            if job.phase in ALIVE:
+                self._out.append(SetDeadline(key, self._deadline(job)))
+
+    def _deadline(self, job: Job) -> float | None:
+        return None if job.order.keeps_in_silence else self.lease_until
+
+    def _obey(self, key: Key, order: Order) -> None:
+        if key in self.over:
+            self._tell_again(self.over[key])
+            return
+        job = self.jobs.get(key)
+        if job is None:
+            self._take_up(key, order)
+            return
+        job.wanted = True
+        # What to run was fixed when it was taken up; later orders say only how it goes on.
+        job.order = replace(order, body=job.order.body, devices=job.order.devices)
+        if order.keep and order.keep != job.kept:
+            job.kept = order.keep
+            self._out.append(KeepCheckpoint(key, order.keep))
+        if job.phase is Phase.NOTED and order.do is not Do.RUN:
+            self._refuse(key, job, "it was asked to part before it was started")
+        elif job.phase is Phase.RUNNING:
+            self._converse(key, job)
+        elif job.phase is Phase.LAUNCHED and order.do is Do.STOP:
+            self._stop(key, job)
+
+    def _take_up(self, key: Key, order: Order) -> None:
+        job = self.jobs[key] = Job(order)
+        if order.do is Do.RUN:
+            self._out.append(Journal(Taken(order)))
+        else:
+            # Not to be started, and it must stay so: the refusal is an entry of its own.
+            self._refuse(key, job, "it was never started here")
+
+    def _converse(self, key: Key, job: Job) -> None:
+        """A running job that is asked to save, to go on, or to stop."""
+        order = job.order
+        if job.stopping:
+            return  # a stop that has begun ends
+        if order.do is Do.STOP:
+            self._stop(key, job)
+        elif order.do is Do.HINT:
+            self._hint(key, job, order)
+        elif order.do is Do.RUN and job.hint != 0:
+            job.hint = 0
+            self._out.append(GoOn(key))
+
+    def _hint(self, key: Key, job: Job, order: Order) -> None:
+        until = self._now + order.seconds_left
+        is_new = order.hint > (job.hint or 0)
+        was_moved = order.hint == job.hint and abs(until - job.hint_until) > HINT_MOVED
+        if is_new or was_moved:
+            job.hint, job.hint_until = order.hint, until
+            self._out.append(Hint(key, order.hint, order.seconds_left))
+
+    def _stop(self, key: Key, job: Job, grace: float | None = None) -> None:
+        if not job.stopping:
+            job.stopping = True
+            self._out.append(Stop(key, job.order.grace if grace is None else grace))
+
+    def _drop(self, key: Key, job: Job) -> None:
+        """Its allocation ended without us."""
+        job.wanted = False
+        if job.phase in ALIVE:
+            self._stop(key, job)
+        elif job.phase is Phase.NOTED:
+            self._refuse(key, job, "its allocation ended before it was started")
+        else:
+            self._let_go(key, job)
+
+    # The journal
+
+    def _on_journalled(self, event: Journalled) -> None:
+        self.journal_is_full = ""
+        key = key_of(event.entry)
+        job = self.jobs.get(key)
+        if isinstance(event.entry, Removed) or job is None:
+            return
+        if isinstance(event.entry, Over):
+            self._over(key, job, event.entry.report)
+        elif job.phase is Phase.TAKEN:
+            job.phase = Phase.NOTED
+            if not job.wanted or job.order.do is not Do.RUN:
+                self._refuse(key, job, "it was asked to part before it was started")
+
+    def _over(self, key: Key, job: Job, report: Report) -> None:
+        """Nothing will run for it again. A refusal is told now, an end has been told."""
+        if job.phase is Phase.REFUSING:
+            job.phase, job.final = Phase.ENDED, report
+            self._report(report)
+        elif job.phase is Phase.LEAVING:
+            self._bury(key, report)
+
+    def _on_journal_failed(self, event: JournalFailed) -> None:
+        self.journal_is_full = event.why
+        job = self.jobs.get(key_of(event.entry))
+        if job is None:
+            return
+        if job.phase is Phase.LEAVING:
+            job.phase = Phase.ENDED  # it stays until there is room to say so
+        elif job.phase in (Phase.TAKEN, Phase.REFUSING):
+            # This process remembers that it refused. One that comes after it might not; then the
+            # server names a new attempt and not this one, and the order is dropped before it runs.
+            job.phase = Phase.ENDED
+            text = job.why or f"the agent cannot write its journal: {event.why}"
+            job.final = self._final(job, Kind.REFUSED, cause=INFRASTRUCTURE, text=text)
+            self._report(job.final)
+
+    def _refuse(self, key: Key, job: Job, why: str) -> None:
+        job.phase, job.why = Phase.REFUSING, why
+        self._out.append(Journal(Over(self._final(job, Kind.REFUSED, text=why))))
+
+    # Keepers
+
+    def _launch_what_can_be(self) -> None:
+        if self._now >= self.lease_until:
+            return  # S14: nobody would stop it in time
+        busy = {device for job in self.jobs.values() if job.phase in ALIVE for device in _of(job)}
+        for job in self.jobs.values():
+            can = job.phase is Phase.NOTED and job.wanted and job.order.do is Do.RUN
+            if can and busy.isdisjoint(_of(job)):
+                busy |= _of(job)
+                job.phase = Phase.LAUNCHED
+                self._out.append(Launch(job.order, self._deadline(job)))
+
+    def _on_launch_failed(self, event: LaunchFailed) -> None:
+        job = self.jobs[event.key]
+        if event.refused:
+            self._refuse(event.key, job, event.why)
+            return
+        self._ended(job, self._final(job, Kind.ENDED, cause=INFRASTRUCTURE, text=event.why))
+
+    def _on_started(self, event: Started) -> None:
+        job = self.jobs.get(event.key)
+        if job is None or job.phase is not Phase.LAUNCHED:
+            return
+        job.phase = Phase.RUNNING
+        self._report(Report(event.key, job.order.attempt, Kind.STARTED))
+        if job.wanted:
+            self._converse(event.key, job)
+
+    def _on_ended(self, event: Ended) -> None:
+        job = self.jobs.get(event.key)
+        # Not alive, and yet: a keeper that our predecessor asked for came too late, and was killed.
+        late = (Phase.NOTED, Phase.REFUSING)
+        if job is not None and (job.phase in ALIVE or job.phase in late):
+            self._ended(job, _ending(event, job.order.attempt))
+
+    def _ended(self, job: Job, final: Report) -> None:
+        job.phase, job.final = Phase.ENDED, final
+        self._report(final)
+
+    def _on_heard(self, event: Heard) -> None:
+        job = self.jobs.get(event.report.key)
+        if job is not None and job.phase is Phase.RUNNING:
+            self._report(event.report)
+
+    def _on_tick(self) -> None:
+        """The keepers watch the lease; this watches the keepers."""
+        # Before the first answer the lease is what the keepers were told by our predecessor.
+        late = 0 < self.lease_until <= self._now - WATCHDOG
+        for key, job in list(self.jobs.items()):
+            if job.phase in ALIVE and late and not job.order.keeps_in_silence:
+                self._stop(key, job, grace=0)
+            elif not job.wanted and not self.journal_is_full:
+                self._let_go(key, job)
+
+    # Reports and leaving
+
+    def _report(self, report: Report) -> None:
+        """Say it until it is acknowledged. Newer progress makes older worthless."""
+        if report.kind is Kind.PROGRESS:
+            stale = [i for i, each in self.outbox.items() if _same_subject(each, report)]
+            for each in stale:
+                del self.outbox[each]
+        self._number += 1
+        self.outbox[f"{report.key.directory}/{report.kind}/{self._number}"] = report
+        if report.kind in FINAL:
+            self._told_at[report.key] = self.version
+        self._out.append(Send())
+
+    def _tell_again(self, report: Report) -> None:
+        """The server asks for something that is over: it may have been restored from a copy."""
+        waiting = any(_same_subject(each, report) for each in self.outbox.values())
+        if not waiting and self._told_at.get(report.key) != self.version:
+            self._report(report)
+
+    def _final(self, job: Job, kind: Kind, *, cause: str = "", text: str = "") -> Report:
+        return Report(job.order.key, job.order.attempt, kind, cause=cause, text=text)
+
+    def _let_go(self, key: Key, job: Job) -> None:
+        """Once it is over, known to be over, and in no order: the journal may say so."""
+        told = not any(each.key == key for each in self.outbox.values())
+        if job.phase is Phase.ENDED and told and job.final is not None:
+            job.phase = Phase.LEAVING
+            self._out.append(Journal(Over(job.final)))
+
+    def _bury(self, key: Key, report: Report) -> None:
+        del self.jobs[key]
+        self.over[key] = report
+        self._forget_the_oldest()
+
+    def _forget_the_oldest(self) -> None:
+        while len(self.over) > self._retained:
+            oldest = next(iter(self.over))
+            del self.over[oldest]
+            self._told_at.pop(oldest, None)
+            # The directory first: an entry without one is harmless, the reverse would be swept
+            # as something that nobody explains.
+            self._out += [Forget(oldest), Journal(Removed(oldest))]
+
+    # Restart
+
+    def _on_restarted(self, event: Restarted) -> None:
+        assert not self.jobs and not self.over, "a machine is restarted before anything else"
+        self.epoch = event.epoch
+        taken: dict[Key, Order] = {}
+        for entry in event.entries:
+            _replay(entry, taken, self.over)
+        self._forget_the_oldest()
+        for key, order in taken.items():
+            self._adopt(key, order, event.found.get(key, Found.NEVER))
+
+    def _adopt(self, key: Key, order: Order, found: Found | Ended) -> None:
+        job = self.jobs[key] = Job(order, Phase.NOTED)
+        if found is Found.ALIVE:
+            # It may be running or about to: its keeper says `started` once more.
+            job.phase, job.hint = Phase.LAUNCHED, None
+        elif isinstance(found, Ended):
+            self._ended(job, _ending(found, order.attempt))
+        else:
+            # No keeper, and no order either until the server has named it again.
+            job.wanted = False
+
+    def entries(self) -> list[Entry]:
+        """A journal that says what this one says, without what is past."""
+        living: list[Entry] = [
+            Taken(job.order)
+            for job in self.jobs.values()
+            if job.phase not in (Phase.TAKEN, Phase.REFUSING)
+            and not (job.final is not None and job.final.kind is Kind.REFUSED)
+        ]
+        refused: list[Entry] = [
+            Over(job.final)
+            for job in self.jobs.values()
+            if job.final is not None and job.final.kind is Kind.REFUSED
+        ]
+        return [*(Over(report) for report in self.over.values()), *refused, *living]
+
+
+def _replay(entry: Entry, taken: dict[Key, Order], over: dict[Key, Report]) -> None:
+    match entry:
+        case Taken(order):
+            taken[order.key] = order
+        case Over(report):
+            taken.pop(report.key, None)
+            over[report.key] = report
+        case Removed(key):
+            over.pop(key, None)
+
+
+def _ending(event: Ended, attempt: int) -> Report:
+    return Report(
+        event.key, attempt, Kind.ENDED, event.exit_code, cause=event.cause, text=event.text
+    )
+
+
+def _of(job: Job) -> frozenset[str]:
+    return job.order.devices
+
+
+def _same_subject(one: Report, other: Report) -> bool:
+    return one.key == other.key and one.kind is other.kind

@@ -1,0 +1,273 @@
+"""What the server orders, what the machine asks its runner to do, and what it tells the server.
+
+Instants are seconds on CLOCK_BOOTTIME, which goes on while the machine sleeps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+
+class Key(NamedTuple):
+    """One task of one allocation: what is started at most once, for ever."""
+
+    allocation: str
+    task: int
+
+    @property
+    def directory(self) -> str:
+        return f"{self.allocation}.{self.task}"
+
+
+class Do(StrEnum):
+    RUN = "run"
+    HINT = "hint"
+    STOP = "stop"
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What the server wants of one task. `body` is for whoever starts it; the machine does not
+    look inside.
+    """
+
+    key: Key
+    attempt: int
+    request: str
+    do: Do
+    devices: frozenset[str] = frozenset()
+    grace: float = 30.0
+    keeps_in_silence: bool = False
+    hint: int = 0
+    seconds_left: float = 0.0
+    keep: str = ""  # the checkpoint that is committed; older ones may go
+    body: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Kind(StrEnum):
+    STARTED = "started"
+    ANSWERED = "answered"
+    PROGRESS = "progress"
+    DEFERRAL = "deferral"
+    SAVED = "saved"
+    SAVE_FAILED = "save_failed"
+    ENDED = "ended"
+    REFUSED = "refused"
+
+
+FINAL = (Kind.ENDED, Kind.REFUSED)
+INFRASTRUCTURE = "infrastructure"
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """One thing the server should know of one task; `exit_code` is 128 + n for signal n."""
+
+    key: Key
+    attempt: int
+    kind: Kind
+    exit_code: int | None = None
+    cause: str = ""
+    checkpoint: str = ""
+    size: int = 0
+    seconds: float = 0.0
+    text: str = ""
+
+
+# Lines of the journal.
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """This node took the order up: it is started, or refused, by this node and once."""
+
+    order: Order
+
+
+@dataclass(frozen=True, slots=True)
+class Over:
+    """Nothing will ever run for this again; the report says how it ended, to whoever asks."""
+
+    report: Report
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """Its directory is gone, and so is the memory of it."""
+
+    key: Key
+
+
+Entry = Taken | Over | Removed
+
+
+def key_of(entry: Entry) -> Key:
+    match entry:
+        case Taken():
+            return entry.order.key
+        case Over():
+            return entry.report.key
+        case Removed():
+            return entry.key
+
+
+# Events: what happened.
+
+
+@dataclass(frozen=True, slots=True)
+class Orders:
+    """An answer to a heartbeat that was sent at `sent_at`: all that this node should have."""
+
+    epoch: int
+    version: int
+    orders: tuple[Order, ...]
+    sent_at: float
+    lease: float
+    acknowledged: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Journalled:
+    """The entry is on disk."""
+
+    entry: Entry
+
+
+@dataclass(frozen=True, slots=True)
+class JournalFailed:
+    """The entry is not on disk and never will be: the disk is full."""
+
+    entry: Entry
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchFailed:
+    """No keeper exists, and none will come of this launch. `refused`: this node will not run it,
+    for a reason that trying again does not change; else the machine lacked something.
+    """
+
+    key: Key
+    why: str
+    refused: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    key: Key
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """Its exit record is on disk, and nothing of it runs."""
+
+    key: Key
+    exit_code: int | None
+    cause: str = ""
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """The application, or what it wrote, said something; the report is ready to be sent."""
+
+    report: Report
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Nothing happened but time."""
+
+
+class Found(StrEnum):
+    """What a keeper's directory says after a restart."""
+
+    NEVER = "never"  # no keeper existed, and none can come any more
+    ALIVE = "alive"
+
+
+@dataclass(frozen=True, slots=True)
+class Restarted:
+    """The journal as it is on disk, and how each task that was taken up stands."""
+
+    entries: tuple[Entry, ...]
+    found: Mapping[Key, Found | Ended]
+    epoch: int = 0
+
+
+Event = (
+    Orders | Journalled | JournalFailed | LaunchFailed | Started | Ended | Heard | Tick | Restarted
+)
+
+
+# Instructions: what the runner must do, in this order.
+
+
+@dataclass(frozen=True, slots=True)
+class Journal:
+    """Write and fsync, then say `Journalled` or `JournalFailed`."""
+
+    entry: Entry
+
+
+@dataclass(frozen=True, slots=True)
+class Remember:
+    """Keep the highest epoch on disk before anything else is done."""
+
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    order: Order
+    deadline: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class SetDeadline:
+    key: Key
+    deadline: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Hint:
+    key: Key
+    number: int
+    seconds_left: float
+
+
+@dataclass(frozen=True, slots=True)
+class GoOn:
+    key: Key
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    key: Key
+    grace: float
+
+
+@dataclass(frozen=True, slots=True)
+class KeepCheckpoint:
+    key: Key
+    checkpoint: str
+
+
+@dataclass(frozen=True, slots=True)
+class Forget:
+    """Remove its directory: nobody will ask for its output any more."""
+
+    key: Key
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """The outbox has something new: do not wait for the next heartbeat."""
+
+
+Instruction = (
+    Journal | Remember | Launch | SetDeadline | Hint | GoOn | Stop | KeepCheckpoint | Forget | Send
+)
