@@ -7,6 +7,7 @@ from typing import Any
 
 from cede.engine.changes import Changes, Event, Rows
 from cede.model.allocation import Allocation, allocation_id
+from cede.model.node import Node
 from cede.model.policy import Policy
 from cede.model.pool import Pool
 from cede.model.request import Request
@@ -22,6 +23,11 @@ BLUE = Subject("team", "blue")
 
 def pool(id: str = "pool-1", name: str = "gpus", **more: Any) -> Pool:
     return Pool(id, name, {"gpu": 8}, "quota", Settings(), **more)
+
+
+def node(id: str = "node-1", name: str = "alpha", **more: Any) -> Node:
+    given: dict[str, Any] = {"amounts": {"gpu": 2}, "devices": {"gpu": ("0", "1")}}
+    return Node(id, name, **(given | {"pool_id": "pool-1"} | more))
 
 
 def policy(id: str = "policy-1", subject: Subject = RED, **more: Any) -> Policy:
@@ -64,6 +70,7 @@ def changes(
     made = Changes(events=list(events))
     tables: dict[type, Rows[Any]] = {
         Pool: made.pools,
+        Node: made.nodes,
         Policy: made.policies,
         Request: made.requests,
         Allocation: made.allocations,

@@ -11,17 +11,21 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cede.engine.changes import Event
-from cede.model.allocation import Allocation, allocation_id
+from cede.model.allocation import Allocation, Member, Phase, allocation_id
 from cede.model.bounds import AMOUNT_MAX
 from cede.model.lifecycle import AllocationState, RequestStatus
+from cede.model.node import Node, NodeState, Out
+from cede.model.parting import Checkpoint, Farewell, Parting, Protocol, Saved
 from cede.model.policy import Policy
 from cede.model.pool import Pool
 from cede.model.reason import Code, Reason
-from cede.model.request import Earmark, OnSilence, Preemptions, Request, Retry, Withhold
+from cede.model.request import PLAIN, Earmark, OnSilence, Preemptions, Request, Retry, Withhold
 from cede.model.settings import Precedence, Settings
+from cede.model.shape import Shape, Topology
 from cede.model.subject import SUBJECT_TYPES, Subject
 from cede.model.token import Role, Token
-from cede.store import rows
+from cede.model.work import Work
+from cede.store import node_rows, rows
 from tests.store.samples import batch, changes, started
 
 # Everything that can come through the door: no NUL and no half of a surrogate pair.
@@ -51,6 +55,64 @@ pools = st.builds(
     description=texts,
     created=texts,
     edited=numbers,
+    nodes=st.none() | st.dictionaries(names, texts, max_size=3),
+)
+node_devices = st.dictionaries(names, st.lists(names, max_size=3).map(tuple), max_size=2)
+footprints = st.lists(st.tuples(names, small), max_size=2).map(tuple)
+nodes = st.builds(
+    Node,
+    id=names,
+    name=names,
+    amounts=amounts,
+    devices=node_devices,
+    labels=st.dictionaries(names, texts, max_size=3),
+    group=texts,
+    fingerprint=texts,
+    pool_id=st.none() | names,
+    state=st.sampled_from(NodeState),
+    out=st.sampled_from(Out),
+    reason=texts,
+    heartbeat=numbers,
+    boot=texts,
+    failures=small,
+    created=texts,
+)
+shapes = st.builds(
+    Shape,
+    amounts=amounts,
+    tasks=small,
+    per_node=st.none() | small,
+    labels=st.dictionaries(names, texts, max_size=2),
+    fingerprint=texts,
+    topology=st.sampled_from(Topology),
+)
+works = st.builds(
+    Work,
+    argv=st.lists(texts, max_size=3).map(tuple),
+    env=st.dictionaries(names, texts, max_size=2),
+    directory=texts,
+    user=texts,
+)
+farewells = st.just(PLAIN) | st.builds(
+    Farewell,
+    st.sampled_from(Checkpoint),
+    st.sampled_from(Protocol),
+    numbers,
+    numbers,
+    st.booleans(),
+)
+members = st.builds(
+    Member,
+    task=small,
+    node_id=names,
+    devices=node_devices,
+    phase=st.sampled_from(Phase),
+    saved=texts,
+    exit_code=st.none() | st.integers(-(2**31), 2**31 - 1),
+    cause=texts,
+)
+partings = st.builds(
+    Parting, small, numbers, numbers, *(st.booleans(),) * 2, numbers, *(st.booleans(),) * 2
 )
 policies = st.builds(
     Policy,
@@ -81,12 +143,18 @@ requests = st.builds(
     retry=st.builds(Retry, small, numbers, small, st.sampled_from(Preemptions)),
     not_before=numbers,
     bypassed=small,
-    withhold=st.none() | st.builds(Withhold, names, numbers),
-    earmark=st.none() | st.builds(Earmark, names, names, numbers),
+    withhold=st.none() | st.builds(Withhold, names, numbers, footprints),
+    earmark=st.none() | st.builds(Earmark, names, names, numbers, footprints),
     walltime=maybe_number,
     lease=maybe_number,
     lease_until=maybe_number,
     on_silence=st.sampled_from(OnSilence),
+    shape=st.none() | shapes,
+    work=st.none() | works,
+    farewell=farewells,
+    saved=st.none() | st.builds(Saved, names, numbers, numbers),
+    lost_count=small,
+    part_of=st.none() | names,
     labels=st.dictionaries(names, texts, max_size=3),
     owner=texts,
     created=texts,
@@ -116,6 +184,8 @@ def allocations(draw: st.DrawFn, request_id: str | None = None) -> Allocation:
         taken_for=draw(st.none() | names),
         reason=draw(reasons),
         ended_at=draw(maybe_number),
+        members=draw(st.lists(members, max_size=2).map(tuple)),
+        parting=draw(st.none() | partings),
     )
 
 
@@ -130,12 +200,18 @@ tokens = st.builds(
     created=texts,
     expires_at_wall=st.none() | texts,
     revoked=st.booleans(),
+    uses=st.none() | small,
 )
 
 
 @given(pools)
 def test_pool(value: Pool) -> None:
     assert rows.pool_from(rows.pool_row(value)) == value
+
+
+@given(nodes)
+def test_node(value: Node) -> None:
+    assert node_rows.node_from(node_rows.node_row(value)) == value
 
 
 @given(policies)
@@ -170,17 +246,22 @@ def test_through_the_database(database_url: str) -> None:
     count = itertools.count()
 
     @settings(max_examples=60, suppress_health_check=list(HealthCheck))
-    @given(requests, allocations(), pools, policies)
-    def keeps(request: Request, allocation: Allocation, pool: Pool, policy: Policy) -> None:
+    @given(requests, allocations(), pools, nodes, policies)
+    def keeps(
+        request: Request, allocation: Allocation, pool: Pool, node: Node, policy: Policy
+    ) -> None:
         number = next(count)
         request = replace(request, id=f"{number} {request.id}", index=number)
         id_ = allocation_id(request.id, allocation.attempt)
-        allocation = replace(allocation, id=id_, request_id=request.id)
+        held = tuple(replace(each, devices={}) for each in allocation.members)
+        allocation = replace(allocation, id=id_, request_id=request.id, members=held)
         pool = replace(pool, id=f"{number} {pool.id}", name=f"{number} {pool.name}")
+        node = replace(node, id=f"{number} {node.id}", name=f"{number} {node.name}", pool_id=None)
         policy = replace(policy, id=f"{number} {policy.id}", pool_id=pool.id)
-        store.commit(batch(number, changes([pool, policy, request, allocation])))
+        store.commit(batch(number, changes([pool, node, policy, request, allocation])))
         assert store.get_requests([request.id]) == {request.id: (request, allocation)}
         assert store.get_pool(pool.id).pool == pool
+        assert store.get_node(node.name) == node
         assert store.get_policy(policy.id).policy == policy
 
     keeps()

@@ -10,8 +10,13 @@ from cede.model.subject import Subject
 
 
 class Role(IntEnum):
-    """What a token may do; each role may do everything that the ones before it may."""
+    """What a token may do. From viewer on, each may do everything that the ones before it may; a
+    machine's roles stand beside them: whoever may more may not do what they do, nor they anything
+    else.
+    """
 
+    NODE = -1  # one node's agent
+    JOIN = 0  # a machine that is about to be a node
     VIEWER = 1
     SUBMITTER = 2
     OPERATOR = 3
@@ -19,6 +24,14 @@ class Role(IntEnum):
 
     def __str__(self) -> str:
         return self.name.lower()
+
+    @property
+    def machine(self) -> bool:
+        return self < Role.VIEWER
+
+    def covers(self, needed: Role) -> bool:
+        """Whether this role may do what asks for that one."""
+        return self is needed or (not needed.machine and self >= needed)
 
     @classmethod
     def parse(cls, value: object, field: str = "role") -> Role:
@@ -29,12 +42,19 @@ class Role(IntEnum):
         raise Invalid(field, f"must be one of {known}, not {value!r:.80}")
 
 
+def node_subject(node_id: str) -> Subject:
+    """Whom a node's token speaks for; nobody else can have this type."""
+    return Subject("node", node_id)
+
+
 @dataclass(frozen=True, slots=True)
 class Token:
     """C3: the secret itself is nowhere in here, only its SHA-256.
 
     `expires_at_wall` is an ISO 8601 label in UTC with a fixed form, so that labels compare as text.
     It is the one thing that wall-clock time ends, and no decision of the engine depends on it.
+    `uses` is how many nodes a join token may still make, where that is bounded. The subject of a
+    node's token is the node; a bounded join token's are the nodes it made.
     """
 
     id: str
@@ -45,3 +65,4 @@ class Token:
     created: str
     expires_at_wall: str | None = None
     revoked: bool = False
+    uses: int | None = None

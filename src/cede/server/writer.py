@@ -28,7 +28,7 @@ from cede.server.clock import Clock
 from cede.server.crash import crash_hook
 from cede.server.queue import Job, Overloaded, Queue, Stopping, resolve
 from cede.server.tx import Tx
-from cede.store import rows
+from cede.store.json_text import decode, encode
 from cede.store.store import Store
 from cede.store.term import RENEW_MILLISECONDS
 from cede.store.values import Batch, Idempotency, Loaded, Remembered
@@ -358,7 +358,7 @@ def _answer(job: Job, tx: Tx, now: int) -> Remembered | None:
             job.result = job.answer(job.result, tx)
         if job.idempotency is None:
             return None
-        return Remembered(job.idempotency, rows.encode(job.result), now)
+        return Remembered(job.idempotency, encode(job.result), now)
     except Exception as error:
         # The command itself stands: it cannot be undone any more without undoing its neighbours.
         _log.exception("an answer could not be made")
@@ -368,7 +368,7 @@ def _answer(job: Job, tx: Tx, now: int) -> Remembered | None:
 
 def _repeat(job: Job, given: Idempotency, known: Remembered) -> None:
     if _same_body(job, given, known.idempotency):
-        job.result = rows.decode(known.response)
+        job.result = decode(known.response)
 
 
 def _same_body(job: Job, given: Idempotency, known: Idempotency | None) -> bool:

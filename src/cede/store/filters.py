@@ -33,6 +33,7 @@ class RequestFilter:
     component_type: str | None = None
     preemptible: bool | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
+    part_of: str | None = None
 
     def key(self) -> dict[str, Any]:
         """What a cursor is bound to."""
@@ -50,6 +51,8 @@ class RequestFilter:
             found.append(_requests.subject_type == self.component_type)
         if self.preemptible is not None:
             found.append(_requests.preemptible.is_(self.preemptible))
+        if self.part_of is not None:
+            found.append(or_(_requests.part_of == self.part_of, _requests.id == self.part_of))
         found += [_has_label(dialect, *label) for label in self.labels.items()]
         if self.pool_id is not None or self.view != ALL:
             found.append(self._in_pool())

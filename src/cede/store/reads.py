@@ -10,14 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, Engine, and_, false, or_, select
+from sqlalchemy import ColumnElement, Connection, Engine, and_, false, func, or_, select
 
 from cede.engine.changes import Event
 from cede.model import bounds
+from cede.model.allocation import Allocation
 from cede.model.errors import Invalid
+from cede.model.node import Node
 from cede.model.subject import Subject
-from cede.model.token import Token
-from cede.store import chain, rows, schema, views
+from cede.model.token import Role, Token, node_subject
+from cede.store import chain, node_rows, rows, schema, views
 from cede.store.cursor import Cursors
 from cede.store.filters import RequestFilter, of_subjects
 from cede.store.statements import REQUESTS
@@ -27,6 +29,7 @@ T = TypeVar("T")
 
 _pools, _policies, _requests = schema.pools.c, schema.policies.c, schema.requests.c
 _allocations, _events, _tokens = schema.allocations.c, schema.events.c, schema.tokens.c
+_nodes = schema.nodes.c
 _REQUEST_WIDTH = len(REQUESTS.columns)
 # The largest code point: every text that starts with a prefix sorts below prefix + this.
 _LAST = "\U0010ffff"
@@ -97,6 +100,40 @@ class Reads:
                 connection, "policies", filters, found, limit, lambda view: view.policy.id
             )
 
+    # Nodes --------------------------------------------------------------------------------------
+
+    def get_node(self, ref: str) -> Node:
+        """By id, by name, or by an unambiguous start of an id."""
+        with self._readers.begin() as connection:
+            node_id = views.resolve(connection, schema.nodes, "node", ref, named=True)
+            row = connection.execute(select(schema.nodes).where(_nodes.id == node_id)).one()
+            return node_rows.node_from(row)
+
+    def list_nodes(
+        self,
+        *,
+        pool_id: str | None = None,
+        cursor: str | None = None,
+        limit: int = bounds.PAGE_DEFAULT,
+    ) -> Page[Node]:
+        """By name."""
+        with self._readers.begin() as connection:
+            where = [self._after(connection, "nodes", pool_id, cursor, _nodes.name)]
+            if pool_id is not None:
+                where.append(_nodes.pool_id == pool_id)
+            statement = select(schema.nodes).where(*where).order_by(_nodes.name)
+            statement = statement.limit(_bounded(limit) + 1)
+            found = [node_rows.node_from(row) for row in connection.execute(statement)]
+            return self._page(connection, "nodes", pool_id, found, limit, lambda node: node.name)
+
+    def node_counts(self) -> dict[tuple[str | None, str], int]:
+        """How many nodes there are by pool and state."""
+        statement = select(_nodes.pool_id, _nodes.state, func.count()).group_by(
+            _nodes.pool_id, _nodes.state
+        )
+        with self._readers.begin() as connection:
+            return {(row[0], row[1]): row[2] for row in connection.execute(statement)}
+
     # Requests -----------------------------------------------------------------------------------
 
     def get_request(self, ref: str, *, subjects: Sequence[Subject] | None = None) -> RequestView:
@@ -114,6 +151,15 @@ class Reads:
         with self._readers.begin() as connection:
             found = connection.execute(views.with_allocation().where(_requests.id.in_(list(ids))))
             return {row[0]: views.request_view(row) for row in found}
+
+    def get_allocation(self, request_id: str, attempt: int) -> Allocation | None:
+        """The allocation of one attempt, live or ended."""
+        statement = select(schema.allocations).where(
+            _allocations.request_id == request_id, _allocations.attempt == attempt
+        )
+        with self._readers.begin() as connection:
+            row = connection.execute(statement).first()
+            return rows.allocation_from(row) if row else None
 
     def list_requests(
         self,
@@ -181,6 +227,16 @@ class Reads:
             token_id = views.resolve(connection, schema.tokens, "token", ref)
             statement = select(schema.tokens).where(_tokens.id == token_id)
             return rows.token_from(connection.execute(statement).one())
+
+    def tokens_of_node(self, node_id: str) -> list[Token]:
+        """The tokens that speak for a node now."""
+        statement = select(schema.tokens).where(
+            _tokens.role == str(Role.NODE),
+            _tokens.subjects == rows.subjects_text((node_subject(node_id),)),
+            _tokens.revoked.is_(False),
+        )
+        with self._readers.begin() as connection:
+            return [rows.token_from(row) for row in connection.execute(statement)]
 
     def list_tokens(
         self, *, cursor: str | None = None, limit: int = bounds.PAGE_DEFAULT

@@ -12,8 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-import orjson
-
 from cede.engine.changes import Event
 from cede.model.allocation import Allocation, allocation_id
 from cede.model.lifecycle import AllocationState, RequestStatus
@@ -24,27 +22,20 @@ from cede.model.request import Earmark, OnSilence, Preemptions, Request, Retry, 
 from cede.model.settings import Precedence, Settings
 from cede.model.subject import Subject
 from cede.model.token import Role, Token
+from cede.store import node_rows
+from cede.store.json_text import decode, encode
+from cede.store.node_rows import Row, footprint_from, with_footprint
 from cede.store.values import AuditEntry, AuditNote, Remembered
-
-Row = tuple[Any, ...]
-
-decode = orjson.loads
-
-
-def encode(value: Any) -> str:
-    return orjson.dumps(value).decode()
-
 
 # The hash of the audit chain is over this form, so it must not change.
 canonical: Callable[[Any], str] = json.JSONEncoder(
     separators=(",", ":"), ensure_ascii=True, sort_keys=True
 ).encode
 
-_TASK = 0  # every request is one task for now; the column is ready for more
 _DEFAULT_RETRY = Retry()
 _STATUS = {str(status): status for status in RequestStatus}
 _STATE = {str(state): state for state in AllocationState}
-_ON_SILENCE = {str(choice): choice for choice in OnSilence}
+_USUAL = OnSilence.STOP
 
 
 def pool_row(pool: Pool) -> Row:
@@ -59,15 +50,18 @@ def pool_row(pool: Pool) -> Row:
         pool.description,
         pool.created,
         pool.edited,
+        None if pool.nodes is None else encode(dict(pool.nodes)),
     )
 
 
 def pool_from(row: Sequence[Any]) -> Pool:
-    id_, name, capacity, preset, settings, description, created, edited = row
+    id_, name, capacity, preset, settings, description, created, edited, nodes = row
     given = decode(settings)
     given["precedence"] = Precedence(given["precedence"])
     amounts = decode(capacity)
-    return Pool(id_, name, amounts, preset, Settings(**given), description, created, edited)
+    selector = None if nodes is None else decode(nodes)
+    made = Settings(**given)
+    return Pool(id_, name, amounts, preset, made, description, created, edited, selector)
 
 
 def policy_row(policy: Policy) -> Row:
@@ -114,14 +108,18 @@ def request_row(request: Request, latest: Allocation | None) -> Row:
         _retry(request.retry),
         request.not_before,
         request.bypassed,
-        encode((withhold.pool_id, withhold.until)) if withhold else None,
-        encode((earmark.pool_id, earmark.policy_id, earmark.index)) if earmark else None,
+        _withhold(withhold) if withhold else None,
+        _earmark(earmark) if earmark else None,
         request.walltime,
         request.lease,
         request.lease_until,
-        request.on_silence.value,
+        None if request.on_silence is _USUAL else request.on_silence.value,
         encode(dict(request.labels)) if request.labels else None,
         request.owner,
+        node_rows.task_text(request),
+        request.part_of,
+        node_rows.saved_text(request.saved),
+        request.lost_count or None,
     )
 
 
@@ -129,8 +127,10 @@ def request_from(row: Sequence[Any]) -> Request:
     (
         id_, index, submitted_at, subject_type, subject_name, created, status, preemptible, pool_id,
         _, _, amounts, reason, attempt, retries_used, preempted_count, retry, not_before, bypassed,
-        withhold, earmark, walltime, lease, lease_until, on_silence, labels, owner,
+        withhold, earmark, walltime, lease, lease_until, on_silence, labels, owner, task, part_of,
+        saved, lost_count,
     ) = row  # fmt: skip
+    shape, work, farewell = node_rows.task_from(task)
     return Request(
         id=id_,
         subject=Subject(subject_type, subject_name),
@@ -147,12 +147,18 @@ def request_from(row: Sequence[Any]) -> Request:
         retry=_retry_from(retry),
         not_before=not_before,
         bypassed=bypassed,
-        withhold=Withhold(*decode(withhold)) if withhold else None,
-        earmark=Earmark(*decode(earmark)) if earmark else None,
+        withhold=_withhold_from(*decode(withhold)) if withhold else None,
+        earmark=_earmark_from(*decode(earmark)) if earmark else None,
         walltime=walltime,
         lease=lease,
         lease_until=lease_until,
-        on_silence=_ON_SILENCE[on_silence],
+        on_silence=OnSilence(on_silence) if on_silence else _USUAL,
+        shape=shape,
+        work=work,
+        farewell=farewell,
+        saved=node_rows.saved_from(saved),
+        lost_count=lost_count or 0,
+        part_of=part_of,
         labels=decode(labels) if labels else {},
         owner=owner,
         created=created,
@@ -165,7 +171,6 @@ def allocation_row(allocation: Allocation) -> Row:
     return (
         allocation.request_id,
         allocation.attempt,
-        _TASK,
         allocation.pool_id,
         allocation.policy_id,
         allocation.index,
@@ -182,13 +187,16 @@ def allocation_row(allocation: Allocation) -> Row:
         allocation.taken_for,
         _reason(allocation.reason),
         allocation.ended_at,
+        node_rows.members_text(allocation.members),
+        node_rows.parting_text(allocation.parting),
     )
 
 
 def allocation_from(row: Sequence[Any]) -> Allocation:
     (
-        request_id, attempt, _, pool_id, policy_id, index, allocated_at, _, state, amounts,
+        request_id, attempt, pool_id, policy_id, index, allocated_at, _, state, amounts,
         preemptible, started_at, walltime, lease_until, deadline, told, taken_for, reason, ended_at,
+        members, parting,
     ) = row  # fmt: skip
     return Allocation(
         id=allocation_id(request_id, attempt),
@@ -209,6 +217,8 @@ def allocation_from(row: Sequence[Any]) -> Allocation:
         taken_for=taken_for,
         reason=_reason_from(reason),
         ended_at=ended_at,
+        members=node_rows.members_from(members),
+        parting=node_rows.parting_from(parting),
     )
 
 
@@ -227,16 +237,21 @@ def token_row(token: Token) -> Row:
         token.id,
         token.name,
         str(token.role),
-        encode([[subject.type, subject.name] for subject in token.subjects]),
+        subjects_text(token.subjects),
         token.hash,
         token.created,
         token.expires_at_wall,
         token.revoked,
+        token.uses,
     )
 
 
+def subjects_text(subjects: Sequence[Subject]) -> str:
+    return encode([[subject.type, subject.name] for subject in subjects])
+
+
 def token_from(row: Sequence[Any]) -> Token:
-    id_, name, role, subjects, hash_, created, expires, revoked = row
+    id_, name, role, subjects, hash_, created, expires, revoked, uses = row
     return Token(
         id=id_,
         name=name,
@@ -246,6 +261,7 @@ def token_from(row: Sequence[Any]) -> Token:
         created=created,
         expires_at_wall=expires,
         revoked=bool(revoked),
+        uses=uses,
     )
 
 
@@ -285,6 +301,22 @@ def _reason(reason: Reason | None) -> str | None:
 
 def _reason_from(text: str | None) -> Reason | None:
     return Reason.from_dict(decode(text)) if text else None
+
+
+def _withhold(withhold: Withhold) -> str:
+    return with_footprint((withhold.pool_id, withhold.until), withhold.footprint)
+
+
+def _withhold_from(pool_id: str, until: int, footprint: Any = ()) -> Withhold:
+    return Withhold(pool_id, until, footprint_from(footprint))
+
+
+def _earmark(earmark: Earmark) -> str:
+    return with_footprint((earmark.pool_id, earmark.policy_id, earmark.index), earmark.footprint)
+
+
+def _earmark_from(pool_id: str, policy_id: str, index: int, footprint: Any = ()) -> Earmark:
+    return Earmark(pool_id, policy_id, index, footprint_from(footprint))
 
 
 def _retry(retry: Retry) -> str | None:

@@ -1,9 +1,9 @@
 """The tables, once for both databases.
 
 What must never be false is said here, where no bug above can get around it: states that exist,
-numbers that are not negative, one live allocation per request and task, all of a request's live
-tasks in one pool (S9), names that are unique, one policy per subject and pool, and journals that
-only grow (S20, S24).
+numbers that are not negative, one live allocation per request and in the pool of its request (S9),
+names that are unique, one policy per subject and pool, a device in one live allocation only (S3),
+and journals that only grow (S20, S24).
 
 What is filtered or ordered by is a column; everything else that is not a number is JSON text, so
 that one grant stays a few hundred bytes. Text sorts by code point on both databases, so pages and
@@ -32,7 +32,9 @@ from sqlalchemy import (
 )
 
 from cede.model.lifecycle import TERMINAL, AllocationState, RequestStatus
+from cede.model.node import NodeState, Out
 from cede.model.subject import SUBJECT_TYPES
+from cede.model.token import Role
 
 metadata = MetaData(
     naming_convention={
@@ -90,7 +92,34 @@ pools = Table(
     Column("description", Text, nullable=False),
     Column("created", Text, nullable=False),
     Column("edited", NUMBER, nullable=False, server_default=text("0")),
+    Column("nodes", Text),
     UniqueConstraint("name"),
+)
+
+# A batch may make a pool and move nodes into it, or take them out of one that it deletes: whether
+# they fit together is looked at when it commits.
+nodes = Table(
+    "nodes",
+    metadata,
+    Column("id", NAME, primary_key=True),
+    Column("name", NAME, nullable=False),
+    Column("pool_id", NAME, ForeignKey("pools.id", deferrable=True, initially="DEFERRED")),
+    Column("state", Text, nullable=False),
+    Column("out", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("amounts", Text, nullable=False),
+    Column("devices", Text, nullable=False),
+    Column("labels", Text, nullable=False),
+    Column("topology_group", Text, nullable=False),
+    Column("fingerprint", Text, nullable=False),
+    Column("heartbeat", NUMBER, nullable=False),
+    Column("boot", Text, nullable=False),
+    Column("failures", Integer, nullable=False),
+    Column("created", Text, nullable=False),
+    UniqueConstraint("name"),
+    CheckConstraint(one_of("state", NodeState), "state"),
+    CheckConstraint(one_of("out", Out), "out"),
+    not_negative("heartbeat", "failures"),
 )
 
 policies = Table(
@@ -113,7 +142,7 @@ Index("ix_policies_subject", policies.c.subject_type, policies.c.subject_name)
 
 # `granted_pool_id` and `granted_attempt` are of the latest allocation. With `one` they are what
 # live allocations refer to: two live allocations of one request in two pools cannot both find their
-# pair.
+# pair. `task` is what a request is about and never changes: its shape, its work and how it parts.
 requests = Table(
     "requests",
     metadata,
@@ -141,9 +170,13 @@ requests = Table(
     Column("walltime", NUMBER),
     Column("lease", NUMBER),
     Column("lease_until", NUMBER),
-    Column("on_silence", Text, nullable=False),
+    Column("on_silence", Text),
     Column("labels", Text),
     Column("owner", Text, nullable=False),
+    Column("task", Text),
+    Column("part_of", NAME),
+    Column("saved", Text),
+    Column("lost_count", Integer),
     Column("one", SmallInteger, nullable=False, server_default=text("1")),
     UniqueConstraint("id", "granted_pool_id", "one", name="uq_requests_granted"),
     CheckConstraint(one_of("status", RequestStatus), "status"),
@@ -153,7 +186,7 @@ requests = Table(
     CheckConstraint("(granted_pool_id IS NULL) = (granted_attempt IS NULL)", "granted"),
     not_negative(
         "at_index", "submitted_at", "retries_used", "preempted_count", "not_before", "bypassed",
-        "walltime", "lease", "lease_until",
+        "walltime", "lease", "lease_until", "lost_count",
     ),
     sqlite_with_rowid=False,
 )  # fmt: skip
@@ -165,6 +198,13 @@ Index(
     sqlite_where=text(ACTIVE),
     postgresql_where=text(ACTIVE),
 )
+Index(
+    "ix_requests_part_of",
+    requests.c.part_of,
+    requests.c.at_index,
+    sqlite_where=text("part_of IS NOT NULL"),
+    postgresql_where=text("part_of IS NOT NULL"),
+)
 
 # Its id is `request_id.attempt`, so it needs no column. `live` is 1 or, once ended, NULL: then
 # nothing refers.
@@ -173,7 +213,6 @@ allocations = Table(
     metadata,
     Column("request_id", NAME, primary_key=True),
     Column("attempt", Integer, primary_key=True),
-    Column("task", Integer, primary_key=True),
     Column("pool_id", NAME, nullable=False),
     Column("policy_id", NAME, nullable=False),
     Column("at_index", NUMBER, nullable=False),
@@ -190,6 +229,8 @@ allocations = Table(
     Column("taken_for", NAME),
     Column("reason", Text),
     Column("ended_at", NUMBER),
+    Column("members", Text),
+    Column("parting", Text),
     ForeignKeyConstraint(
         ["request_id", "pool_id", "live"],
         ["requests.id", "requests.granted_pool_id", "requests.one"],
@@ -200,7 +241,7 @@ allocations = Table(
     CheckConstraint("(live IS NULL) = (state = 'ended')", "live_or_ended"),
     CheckConstraint("attempt >= 1", "attempt"),
     not_negative(
-        "task", "at_index", "allocated_at", "started_at", "walltime", "lease_until", "deadline",
+        "at_index", "allocated_at", "started_at", "walltime", "lease_until", "deadline",
         "ended_at",
     ),
     sqlite_with_rowid=False,
@@ -208,7 +249,6 @@ allocations = Table(
 Index(
     "uq_allocations_live",
     allocations.c.request_id,
-    allocations.c.task,
     unique=True,
     sqlite_where=text("live = 1"),
     postgresql_where=text("live = 1"),
@@ -218,6 +258,19 @@ Index(
     allocations.c.pool_id,
     sqlite_where=text("live = 1"),
     postgresql_where=text("live = 1"),
+)
+
+# Devices of live allocations: assigned with the grant, given back with its end (S3). A node whose
+# devices are held cannot be deleted.
+held_devices = Table(
+    "held_devices",
+    metadata,
+    Column("node_id", NAME, ForeignKey("nodes.id"), primary_key=True),
+    Column("key", NAME, primary_key=True),
+    Column("device", NAME, primary_key=True),
+    Column("request_id", NAME, nullable=False),
+    Column("attempt", Integer, nullable=False),
+    sqlite_with_rowid=False,
 )
 
 events = Table(
@@ -244,8 +297,10 @@ tokens = Table(
     Column("created", Text, nullable=False),
     Column("expires_at_wall", Text),
     Column("revoked", Boolean, nullable=False),
+    Column("uses", Integer),
     UniqueConstraint("hash"),
-    CheckConstraint(one_of("role", ("viewer", "submitter", "operator", "admin")), "role"),
+    CheckConstraint(one_of("role", [str(role) for role in Role]), "role"),
+    not_negative("uses"),
 )
 
 idempotency = Table(

@@ -29,7 +29,7 @@ from sqlalchemy.sql import ColumnElement
 from sqlalchemy.sql.expression import Executable
 
 from cede.store import schema
-from cede.store.rows import Row
+from cede.store.node_rows import Row
 
 
 class Writes:
@@ -140,9 +140,13 @@ class Writes:
 
 
 POOLS = Writes(schema.pools)
+NODES = Writes(schema.nodes)
+HELD_DEVICES = Writes(schema.held_devices)
 POLICIES = Writes(schema.policies)
-# What a request is known and listed by never changes; leaving it out leaves its indexes alone.
-_IDENTITY = ("at_index", "submitted_at", "subject_type", "subject_name", "created")
+# What a request is known by and about never changes; leaving it out leaves its indexes alone.
+_IDENTITY = (
+    "at_index", "submitted_at", "subject_type", "subject_name", "created", "task", "part_of",
+)  # fmt: skip
 _GRANTED = ("granted_pool_id", "granted_attempt")
 # Most updates bring no new allocation: then the pair that live allocations refer to is left alone
 # too, and the database need not look for them.

@@ -22,7 +22,7 @@ from cede.engine.state import Entity, State
 from cede.model.allocation import Allocation
 from cede.model.lifecycle import TERMINAL
 from cede.model.token import Token
-from cede.store import chain, connect, migrate, rows, schema, statements, term
+from cede.store import chain, connect, migrate, node_rows, rows, schema, statements, term
 from cede.store.anchor import Anchor
 from cede.store.errors import Deposed, StaleIndex, StoreError, WrongDatabase
 from cede.store.lock import FileLock
@@ -207,6 +207,8 @@ def _alive(connection: Connection) -> Iterator[Entity]:
     requests, allocations = schema.requests, schema.allocations
     for row in connection.execute(select(schema.pools).order_by(schema.pools.c.id)):
         yield rows.pool_from(row)
+    for row in connection.execute(select(schema.nodes).order_by(schema.nodes.c.id)):
+        yield node_rows.node_from(row)
     for row in connection.execute(select(schema.policies).order_by(schema.policies.c.id)):
         yield rows.policy_from(row)
     active = select(*statements.REQUESTS.columns).where(_ACTIVE).order_by(requests.c.at_index)
@@ -220,16 +222,20 @@ def _alive(connection: Connection) -> Iterator[Entity]:
 def _write_changes(connection: Connection, changes: Changes) -> None:
     """In an order in which every constraint holds after every statement."""
     write = statements
+    allocations, nodes = changes.allocations, changes.nodes
+    ended = [each for each in allocations.updated if not each.live]
+    write.HELD_DEVICES.delete(connection, [row[:3] for row in _held(ended)])
+    write.NODES.delete(connection, [(each,) for each in nodes.deleted])
+    write.NODES.update(connection, [node_rows.node_row(each) for each in nodes.updated])
     write.POLICIES.delete(connection, [(each,) for each in changes.policies.deleted])
     write.POOLS.delete(connection, [(each,) for each in changes.pools.deleted])
     write.POOLS.insert(connection, [rows.pool_row(each) for each in changes.pools.inserted])
     write.POOLS.update(connection, [rows.pool_row(each) for each in changes.pools.updated])
+    write.NODES.insert(connection, [node_rows.node_row(each) for each in nodes.inserted])
     write.POLICIES.insert(connection, [rows.policy_row(each) for each in changes.policies.inserted])
     write.POLICIES.update(connection, [rows.policy_row(each) for each in changes.policies.updated])
     # What ended lets go of its request first: the next allocation may be in another pool.
-    allocations = changes.allocations
-    ended = [rows.allocation_row(each) for each in allocations.updated if not each.live]
-    write.ALLOCATIONS_ENDED.update(connection, ended)
+    write.ALLOCATIONS_ENDED.update(connection, [rows.allocation_row(each) for each in ended])
     latest = _latest(allocations.inserted)
     requests = changes.requests
     inserted = [rows.request_row(each, latest.get(each.id)) for each in requests.inserted]
@@ -243,10 +249,16 @@ def _write_changes(connection: Connection, changes: Changes) -> None:
     write.ALLOCATIONS.insert(
         connection, [rows.allocation_row(each) for each in allocations.inserted]
     )
+    granted_now = [each for each in allocations.inserted if each.live]
+    write.HELD_DEVICES.insert(connection, list(_held(granted_now)))
     live = [rows.allocation_row(each) for each in allocations.updated if each.live]
     write.ALLOCATIONS.update(connection, live)
     write.EVENTS.insert(connection, [rows.event_row(each) for each in changes.events])
     assert not requests.deleted and not allocations.deleted, "what ended stays; see delete_request"
+
+
+def _held(allocations: Iterable[Allocation]) -> Iterator[node_rows.Row]:
+    return (row for each in allocations for row in node_rows.held_rows(each))
 
 
 def _latest(inserted: Iterable[Allocation]) -> dict[str, Allocation]:

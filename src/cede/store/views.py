@@ -17,6 +17,7 @@ from cede.model.amounts import add_to
 from cede.model.errors import Conflict, NotFound
 from cede.model.subject import Subject
 from cede.store import rows, schema
+from cede.store.json_text import decode
 from cede.store.statements import REQUESTS
 from cede.store.values import PolicyView, PoolView, RequestView
 
@@ -65,7 +66,6 @@ def with_allocation() -> Select[Any]:
     latest = and_(
         _allocations.request_id == _requests.id,
         _allocations.attempt == _requests.granted_attempt,
-        _allocations.task == 0,
     )
     return (
         select(*REQUESTS.columns, *schema.allocations.columns)
@@ -136,7 +136,7 @@ def _occupied(
     amounts: dict[str, dict[str, int]] = {}
     counts: dict[str, int] = {}
     for id_, shape, count in connection.execute(statement):
-        times = {key: amount * count for key, amount in rows.decode(shape).items()}
+        times = {key: amount * count for key, amount in decode(shape).items()}
         add_to(amounts.setdefault(id_, {}), times)
         counts[id_] = counts.get(id_, 0) + count
     return amounts, counts
@@ -173,6 +173,6 @@ def _earmarked(connection: Connection) -> dict[str, dict[str, int]]:
     )
     found: dict[str, dict[str, int]] = {}
     for earmark, amounts in connection.execute(statement):
-        pool_id = rows.decode(earmark)[0]
-        add_to(found.setdefault(pool_id, {}), rows.decode(amounts))
+        pool_id = decode(earmark)[0]
+        add_to(found.setdefault(pool_id, {}), decode(amounts))
     return found

@@ -25,10 +25,10 @@ STATUSES = (
 STATES = ("granted", "starting", "running", "checkpointing", "stopping", "lost", "ended")
 REQUEST_NUMBERS = (
     "at_index", "submitted_at", "retries_used", "preempted_count", "not_before", "bypassed",
-    "walltime", "lease", "lease_until",
+    "walltime", "lease", "lease_until", "lost_count",
 )  # fmt: skip
 ALLOCATION_NUMBERS = (
-    "task", "at_index", "allocated_at", "started_at", "walltime", "lease_until", "deadline",
+    "at_index", "allocated_at", "started_at", "walltime", "lease_until", "deadline",
     "ended_at",
 )  # fmt: skip
 ACTIVE = sa.text("status IN ('queued', 'allocated', 'preempting', 'suspended')")
@@ -38,9 +38,11 @@ def upgrade() -> None:
     for create in (
         _meta,
         _pools,
+        _nodes,
         _policies,
         _requests,
         _allocations,
+        _held_devices,
         _events,
         _tokens,
         _idempotency,
@@ -83,8 +85,42 @@ def _pools() -> None:
         sa.Column("description", sa.Text(), nullable=False),
         sa.Column("created", sa.Text(), nullable=False),
         sa.Column("edited", NUMBER, server_default=sa.text("0"), nullable=False),
+        sa.Column("nodes", sa.Text(), nullable=True),
         sa.PrimaryKeyConstraint("id", name="pk_pools"),
         sa.UniqueConstraint("name", name="uq_pools_name"),
+    )
+
+
+def _nodes() -> None:
+    op.create_table(
+        "nodes",
+        sa.Column("id", NAME, nullable=False),
+        sa.Column("name", NAME, nullable=False),
+        sa.Column("pool_id", NAME, nullable=True),
+        sa.Column("state", sa.Text(), nullable=False),
+        sa.Column("out", sa.Text(), nullable=False),
+        sa.Column("reason", sa.Text(), nullable=False),
+        sa.Column("amounts", sa.Text(), nullable=False),
+        sa.Column("devices", sa.Text(), nullable=False),
+        sa.Column("labels", sa.Text(), nullable=False),
+        sa.Column("topology_group", sa.Text(), nullable=False),
+        sa.Column("fingerprint", sa.Text(), nullable=False),
+        sa.Column("heartbeat", NUMBER, nullable=False),
+        sa.Column("boot", sa.Text(), nullable=False),
+        sa.Column("failures", sa.Integer(), nullable=False),
+        sa.Column("created", sa.Text(), nullable=False),
+        _one_of("state", "ready", "degraded", "down", "draining", "drained"),
+        _one_of("out", "no", "drain", "disable"),
+        _not_negative("heartbeat", "failures"),
+        sa.ForeignKeyConstraint(
+            ["pool_id"],
+            ["pools.id"],
+            name="fk_nodes_pools",
+            deferrable=True,
+            initially="DEFERRED",
+        ),
+        sa.PrimaryKeyConstraint("id", name="pk_nodes"),
+        sa.UniqueConstraint("name", name="uq_nodes_name"),
     )
 
 
@@ -140,9 +176,13 @@ def _requests() -> None:
         sa.Column("walltime", NUMBER, nullable=True),
         sa.Column("lease", NUMBER, nullable=True),
         sa.Column("lease_until", NUMBER, nullable=True),
-        sa.Column("on_silence", sa.Text(), nullable=False),
+        sa.Column("on_silence", sa.Text(), nullable=True),
         sa.Column("labels", sa.Text(), nullable=True),
         sa.Column("owner", sa.Text(), nullable=False),
+        sa.Column("task", sa.Text(), nullable=True),
+        sa.Column("part_of", NAME, nullable=True),
+        sa.Column("saved", sa.Text(), nullable=True),
+        sa.Column("lost_count", sa.Integer(), nullable=True),
         sa.Column("one", sa.SmallInteger(), server_default=sa.text("1"), nullable=False),
         _one_of("status", *STATUSES),
         _one_of("subject_type", "orchestrator", "step_operator", "team", "user"),
@@ -161,7 +201,6 @@ def _allocations() -> None:
         "allocations",
         sa.Column("request_id", NAME, nullable=False),
         sa.Column("attempt", sa.Integer(), nullable=False),
-        sa.Column("task", sa.Integer(), nullable=False),
         sa.Column("pool_id", NAME, nullable=False),
         sa.Column("policy_id", NAME, nullable=False),
         sa.Column("at_index", NUMBER, nullable=False),
@@ -178,6 +217,8 @@ def _allocations() -> None:
         sa.Column("taken_for", NAME, nullable=True),
         sa.Column("reason", sa.Text(), nullable=True),
         sa.Column("ended_at", NUMBER, nullable=True),
+        sa.Column("members", sa.Text(), nullable=True),
+        sa.Column("parting", sa.Text(), nullable=True),
         sa.CheckConstraint("(live IS NULL) = (state = 'ended')", name="live_or_ended"),
         _one_of("state", *STATES),
         sa.CheckConstraint("attempt >= 1", name="attempt"),
@@ -188,7 +229,21 @@ def _allocations() -> None:
             ["requests.id", "requests.granted_pool_id", "requests.one"],
             name="fk_allocations_live_in_one_pool",
         ),
-        sa.PrimaryKeyConstraint("request_id", "attempt", "task", name="pk_allocations"),
+        sa.PrimaryKeyConstraint("request_id", "attempt", name="pk_allocations"),
+        sqlite_with_rowid=False,
+    )
+
+
+def _held_devices() -> None:
+    op.create_table(
+        "held_devices",
+        sa.Column("node_id", NAME, nullable=False),
+        sa.Column("key", NAME, nullable=False),
+        sa.Column("device", NAME, nullable=False),
+        sa.Column("request_id", NAME, nullable=False),
+        sa.Column("attempt", sa.Integer(), nullable=False),
+        sa.ForeignKeyConstraint(["node_id"], ["nodes.id"], name="fk_held_devices_nodes"),
+        sa.PrimaryKeyConstraint("node_id", "key", "device", name="pk_held_devices"),
         sqlite_with_rowid=False,
     )
 
@@ -218,7 +273,9 @@ def _tokens() -> None:
         sa.Column("created", sa.Text(), nullable=False),
         sa.Column("expires_at_wall", sa.Text(), nullable=True),
         sa.Column("revoked", sa.Boolean(), nullable=False),
-        _one_of("role", "viewer", "submitter", "operator", "admin"),
+        sa.Column("uses", sa.Integer(), nullable=True),
+        _one_of("role", "node", "join", "viewer", "submitter", "operator", "admin"),
+        _not_negative("uses"),
         sa.PrimaryKeyConstraint("id", name="pk_tokens"),
         sa.UniqueConstraint("hash", name="uq_tokens_hash"),
     )
@@ -275,6 +332,14 @@ def _indexes() -> None:
     )
     op.create_index("uq_requests_at_index", "requests", ["at_index"], unique=True)
     op.create_index(
+        "ix_requests_part_of",
+        "requests",
+        ["part_of", "at_index"],
+        unique=False,
+        sqlite_where=sa.text("part_of IS NOT NULL"),
+        postgresql_where=sa.text("part_of IS NOT NULL"),
+    )
+    op.create_index(
         "ix_allocations_pool",
         "allocations",
         ["pool_id"],
@@ -285,7 +350,7 @@ def _indexes() -> None:
     op.create_index(
         "uq_allocations_live",
         "allocations",
-        ["request_id", "task"],
+        ["request_id"],
         unique=True,
         sqlite_where=sa.text("live = 1"),
         postgresql_where=sa.text("live = 1"),
