@@ -87,6 +87,7 @@ CLOCKS = {
 }  # fmt: skip
 MAY_READ_THE_CLOCK = (
     "src/cede/checkpoint/clock.py",
+    "src/cede/launch/clock.py",
     "src/cede/cli/",
     "src/cede/client/",
     "src/cede/server/clock.py",

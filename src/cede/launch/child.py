@@ -1,0 +1,120 @@
+"""From the keeper's fork to the work's first instruction.
+
+The forked child gets ready, waits until the keeper has written down that it exists, and becomes the
+work. So work without a started.json has never run, and starting it again is safe.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import signal
+from typing import Any, NoReturn
+
+from cede.launch import crash, processes
+from cede.launch.contain import Group
+
+UMASK = 0o022
+# What a wrong command line, a missing program or a wrong directory answers. Anything else (no
+# memory, no descriptors, a broken disk) is the machine's.
+USERS_ERRORS = {
+    errno.ENOENT, errno.EACCES, errno.ENOEXEC, errno.ENOTDIR, errno.EISDIR, errno.E2BIG,
+    errno.ELOOP, errno.ENAMETOOLONG, errno.EINVAL, errno.ETXTBSY, errno.EPERM,
+}  # fmt: skip
+
+
+class Child:
+    """The work as its keeper sees it. `go` lets it run."""
+
+    def __init__(self, spec: dict[str, Any], group: Group) -> None:
+        self.output: dict[str, int] = {}
+        theirs: list[int] = []
+        for stream in ("stdout", "stderr"):
+            self.output[stream], end = os.pipe()
+            theirs.append(end)
+            os.set_blocking(self.output[stream], False)
+        self.failure, failed = os.pipe()
+        os.set_blocking(self.failure, False)
+        ready, self._go = os.pipe()
+        keeper = os.getpid()
+        crash.at("fork_before")
+        self.pid = os.fork()
+        if self.pid == 0:
+            os.close(self._go)
+            _become(spec, group, keeper, theirs, ready, failed)
+        crash.at("fork_after")
+        for each in (*theirs, ready, failed):
+            os.close(each)
+        self.start = processes.start_time(self.pid)
+        self.became_work = False
+
+    def go(self) -> None:
+        # Without a reader it failed to get ready, and `why_not` says why.
+        with contextlib.suppress(BrokenPipeError):
+            os.write(self._go, b"1")
+        os.close(self._go)
+
+    def why_not(self) -> tuple[str, str] | None:
+        """Whose fault and what, if the work could not be started."""
+        try:
+            text = os.read(self.failure, 4096).decode(errors="replace")
+        except BlockingIOError:
+            return None
+        # The exec closed the other end, or the child's death did.
+        self.became_work = not text
+        cause, _, error = text.partition(" ")
+        return (cause, error) if text else None
+
+
+def _become(
+    spec: dict[str, Any], group: Group, keeper: int, output: list[int], ready: int, failed: int
+) -> NoReturn:
+    users = ""  # what of the user's could be wrong by now
+    try:
+        _die_with(keeper)
+        os.setsid()
+        group.enter(os.getpid())
+        _plain_signals()
+        os.umask(UMASK)
+        stdin = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
+        for number, descriptor in enumerate((stdin, *output)):
+            os.dup2(descriptor, number)
+        _drop(spec["user"])
+        processes.prctl(processes.PR_SET_NO_NEW_PRIVS, 1)
+        _die_with(keeper)  # again: a change of user forgets it
+        users = spec["directory"]
+        os.chdir(users)
+        if not os.read(ready, 1):
+            os._exit(1)  # the keeper died before it wrote down that we exist
+        users = spec["argv"][0]
+        os.execvpe(users, spec["argv"], spec["env"])
+    except OSError as error:
+        cause = "start_failed" if users and error.errno in USERS_ERRORS else "infrastructure"
+        text = f"{error.strerror}: {users}" if users else str(error)
+        os.write(failed, f"{cause} {text}".encode(errors="replace"))
+    finally:
+        os._exit(127)
+
+
+def _die_with(keeper: int) -> None:
+    """Without its keeper nobody holds the lease's end, so the work goes too."""
+    processes.prctl(processes.PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != keeper:
+        os._exit(1)
+
+
+def _plain_signals() -> None:
+    """A program expects to start with nothing ignored and nothing blocked."""
+    for number in signal.valid_signals():
+        if number not in (signal.SIGKILL, signal.SIGSTOP):
+            signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
+def _drop(user: dict[str, Any] | None) -> None:
+    if user is None:
+        return
+    os.setgroups(user["groups"])
+    os.setresgid(user["gid"], user["gid"], user["gid"])
+    os.setresuid(user["uid"], user["uid"], user["uid"])

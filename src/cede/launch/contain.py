@@ -1,0 +1,244 @@
+"""A group is every process of one attempt, wherever they fork, setsid or re-parent to.
+
+Three means, best first. *cgroup2*: the kernel kills the group at once (`cgroup.kill`). *freezer*:
+the group of the first hierarchy is frozen, each member killed, and thawed. *subreaper*: whatever
+is orphaned below the keeper becomes its child; each is stopped, then killed, until none is left.
+Limits may be kept by other hierarchies than the one that kills, of either version.
+
+Which of these a machine has is found out by `cede.launch.probe`; here they are used.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import time
+from collections.abc import Callable, Mapping
+from typing import TypedDict
+
+from cede.launch import processes
+from cede.launch.clock import boottime
+
+# How long a removal waits for the kernel to let go of a group that is already empty.
+REMOVE_TIMEOUT = 1.0
+# How long members may take to freeze before they are killed unfrozen.
+FREEZE_TIMEOUT = 0.1
+LEFT_BEHIND_TIMEOUT = 5.0
+MEBIBYTE = 1 << 20
+
+
+class Means(TypedDict):
+    """How groups are made here: who kills, below which directory, and who limits what where."""
+
+    kill: str  # cgroup2 | freezer | subreaper
+    at: str  # the directory of the groups that kill; empty with subreaper
+    limits: Mapping[str, tuple[int, str]]  # pids, memory_mb: version of the hierarchy, directory
+
+
+class Group:
+    """One attempt's processes. What kills is the subclass's; limits and places are here."""
+
+    def __init__(self, means: Means, name: str) -> None:
+        self.home = f"{means['at']}/{name}" if means["at"] else ""
+        self.limiting = {
+            limit: (version, f"{at}/{name}") for limit, (version, at) in means["limits"].items()
+        }
+
+    def make(self, limits: Mapping[str, int]) -> None:
+        """Make the group, empty, with these limits. OSError when this machine cannot."""
+        for limit in limits:
+            if limit not in self.limiting:
+                raise OSError(errno.EOPNOTSUPP, f"this machine cannot limit {limit}")
+        self.limiting = {each: self.limiting[each] for each in limits}
+        for directory in self.directories():
+            os.makedirs(directory, exist_ok=True)
+        # A keeper that died here before us may have left something in it.
+        if not self.kill(timeout=LEFT_BEHIND_TIMEOUT):
+            raise OSError(errno.EBUSY, "what an earlier keeper left in the group does not die")
+        for limit, value in limits.items():
+            _set_limit(limit, value, *self.limiting[limit])
+
+    def directories(self) -> list[str]:
+        homes = [self.home] if self.home else []
+        return [*dict.fromkeys([*homes, *(at for _, at in self.limiting.values())])]
+
+    def enter(self, pid: int) -> None:
+        """Put a process in; what it forks from now on is in the group too."""
+        for directory in self.directories():
+            write(f"{directory}/cgroup.procs", str(pid))
+
+    def members(self) -> list[int]:
+        return [
+            int(pid)
+            for directory, _, _ in os.walk(self.home)
+            for pid in read(f"{directory}/cgroup.procs").split()
+        ]
+
+    def signal(self, number: int) -> None:
+        """Send a signal to every process of the group."""
+        processes.send(number, self.members)
+
+    def empty(self) -> bool:
+        return not self.members()
+
+    def strike(self) -> None:
+        """Kill what is in it now."""
+        raise NotImplementedError
+
+    def kill(self, timeout: float | None = None) -> bool:
+        """Kill until the group is empty; False if it was not within the timeout."""
+        over = None if timeout is None else boottime() + timeout
+        pause = 0.001
+        while not self.empty():
+            self.strike()
+            if self.empty():
+                return True
+            if over is not None and boottime() >= over:
+                return False
+            time.sleep(pause)
+            pause = min(2 * pause, 0.02)
+        return True
+
+    def oom_kills(self) -> int:
+        """How many processes the memory limit has killed."""
+        version, directory = self.limiting.get("memory_mb", (0, ""))
+        name = {1: "memory.oom_control", 2: "memory.events"}.get(version)
+        for line in read(f"{directory}/{name}").splitlines() if name else []:
+            key, _, value = line.partition(" ")
+            if key == "oom_kill":
+                return int(value)
+        return 0
+
+    def remove(self) -> None:
+        """Remove the group, which is empty. Removing it again does nothing."""
+        for top in self.directories():
+            for directory, _, _ in os.walk(top, topdown=False):
+                _remove(directory)
+
+
+class Unified(Group):
+    """cgroup2: one write kills everything, and nothing forks its way out."""
+
+    def empty(self) -> bool:
+        events = read(f"{self.home}/cgroup.events")
+        return "populated 1" not in events
+
+    def strike(self) -> None:
+        try:
+            write(f"{self.home}/cgroup.kill", "1")
+        except FileNotFoundError:
+            return  # removed: then it was empty
+
+
+class Freezer(Group):
+    """The freezer of cgroup v1: frozen processes neither fork nor end, so the list is complete."""
+
+    def strike(self) -> None:
+        state = f"{self.home}/freezer.state"
+        try:
+            write(state, "FROZEN")
+            over = boottime() + FREEZE_TIMEOUT
+            while read(state).strip() == "FREEZING" and boottime() < over:
+                time.sleep(0.001)
+            self.signal(signal.SIGKILL)
+        except FileNotFoundError:
+            return  # removed: then it was empty
+        finally:
+            # They die when they thaw; a group left frozen would keep them for ever.
+            if os.path.exists(state):
+                write(state, "THAWED")
+
+
+class Tree(Group):
+    """No cgroup: `find` lists the members, `none` says for certain that there are none."""
+
+    def __init__(
+        self, means: Means, name: str, find: Callable[[], list[int]], none: Callable[[], bool]
+    ) -> None:
+        super().__init__(means, name)
+        self._find = find
+        self._none = none
+
+    def members(self) -> list[int]:
+        return self._find()
+
+    def empty(self) -> bool:
+        return self._none()
+
+    def strike(self) -> None:
+        # What is stopped forks no more, so the list grows shorter than they can make it longer.
+        seen: set[int] = set()
+        while more := set(self._find()) - seen:
+            self.signal(signal.SIGSTOP)
+            seen |= more
+        self.signal(signal.SIGKILL)
+
+
+def open_group(
+    means: Means, name: str, find: Callable[[], list[int]], none: Callable[[], bool]
+) -> Group:
+    """The group of this name; `find` and `none` serve where no cgroup does."""
+    if means["kill"] == "cgroup2":
+        return Unified(means, name)
+    if means["kill"] == "freezer":
+        return Freezer(means, name)
+    return Tree(means, name, find, none)
+
+
+def group_names(means: Means) -> list[str]:
+    """Every group that exists here, with or without an attempt that knows of it (K6)."""
+    places = {means["at"], *(at for _, at in means["limits"].values())} - {""}
+    found: set[str] = set()
+    for place in places:
+        if os.path.isdir(place):
+            found.update(each.name for each in os.scandir(place) if each.is_dir())
+    return sorted(found)
+
+
+def read(path: str) -> str:
+    """A file of a cgroup; empty when the group is gone."""
+    try:
+        with open(path) as file:
+            return file.read()
+    except OSError as error:
+        # A threaded group inside answers EOPNOTSUPP: its processes are listed above it.
+        if error.errno in (errno.ENOENT, errno.ENODEV, errno.EOPNOTSUPP):
+            return ""
+        raise
+
+
+def write(path: str, text: str) -> None:
+    # One write call: the kernel takes each as an order of its own.
+    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(descriptor, text.encode())
+    finally:
+        os.close(descriptor)
+
+
+def _set_limit(limit: str, value: int, version: int, directory: str) -> None:
+    if limit == "pids":
+        write(f"{directory}/pids.max", str(value))
+        return
+    amount = str(value * MEBIBYTE)
+    names = {1: ("memory.limit_in_bytes", "memory.memsw.limit_in_bytes"), 2: ("memory.max",)}
+    for name in names[version]:
+        # Swap is counted only by kernels that were told to.
+        if name != "memory.memsw.limit_in_bytes" or os.path.exists(f"{directory}/{name}"):
+            write(f"{directory}/{name}", amount)
+    if version == 2 and os.path.exists(f"{directory}/memory.swap.max"):
+        write(f"{directory}/memory.swap.max", "0")
+
+
+def _remove(directory: str) -> None:
+    over = boottime() + REMOVE_TIMEOUT
+    while True:
+        try:
+            return os.rmdir(directory)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            if error.errno != errno.EBUSY or boottime() >= over:
+                raise
+        time.sleep(0.005)

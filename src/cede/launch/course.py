@@ -1,0 +1,75 @@
+"""What is to be done with an attempt, now: wait, ask it to stop, or kill it. Pure.
+
+Whatever begins its end first is the cause. The lease is the one order without a grace.
+"""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+# What the work leaves behind when it ends by itself has so long to obey a SIGTERM.
+LEFTOVERS_GRACE = 2.0
+
+WAIT, ASK, KILL = "wait", "ask", "kill"
+
+
+class Stop(TypedDict):
+    grace: float
+
+
+class Control(TypedDict):
+    """control.json: what the agent wants. `signals` are numbered; each is sent once."""
+
+    deadline: float | None
+    stop: Stop | None
+    signals: list[tuple[int, int]]
+
+
+NOTHING_WANTED: Control = {"deadline": None, "stop": None, "signals": []}
+
+
+class Course:
+    """`cause` is final once the work's first process has ended."""
+
+    def __init__(self, walltime_ends: float | None, walltime_grace: float) -> None:
+        self.cause = "exited"
+        self.until: float | None = None  # when asking is over
+        self._walltime_ends = walltime_ends
+        self._walltime_grace = walltime_grace
+        self._stop_began: float | None = None
+        self._asked = False
+        self._killing = False
+
+    def next(self, now: float, control: Control, running: bool) -> str:
+        """`running`: the work's first process has not ended."""
+        stop = control["stop"]
+        if control["deadline"] is not None and now >= control["deadline"]:
+            self._begin("lease", now, running)
+        if stop is not None:
+            if self._stop_began is None:
+                self._stop_began = now
+            self._begin("stopped", self._stop_began + stop["grace"], running)
+        if self._walltime_ends is not None and now >= self._walltime_ends:
+            self._begin("walltime", self._walltime_ends + self._walltime_grace, running)
+        if not running and self.until is None:
+            self.until = now + LEFTOVERS_GRACE
+        if self.until is None:
+            return WAIT
+        if self._killing or now >= self.until:
+            self._killing = True
+            if running and self.cause == "stopped":
+                self.cause = "killed"
+            return KILL
+        asked, self._asked = self._asked, True
+        return WAIT if asked else ASK
+
+    def wakes_at(self, now: float, control: Control, at_least: float) -> float:
+        """When to decide again, at the latest."""
+        instants = (self.until, control["deadline"], self._walltime_ends)
+        later = [each for each in instants if each is not None and each > now]
+        return min([now + at_least, *later])
+
+    def _begin(self, cause: str, until: float, running: bool) -> None:
+        if running and self.cause == "exited":
+            self.cause = cause
+        self.until = until if self.until is None else min(self.until, until)

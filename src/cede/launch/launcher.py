@@ -1,0 +1,286 @@
+"""The agent's side of a keeper: prepare, launch, adopt, order, ask, and sweep up after one.
+
+Everything goes through the attempt's directory, so an agent that was restarted knows as much as the
+one that launched. Whether a keeper lives is told by its lock on that directory, which the kernel
+gives back whatever it died of; its pid cannot be mistaken for somebody else's.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Self
+
+import cede
+from cede.launch import crash, places, processes
+from cede.launch.clock import boottime
+from cede.launch.contain import Group, open_group
+from cede.launch.course import NOTHING_WANTED, Control
+from cede.launch.keeper import KEPT_ALREADY, TOOK_OVER
+from cede.launch.places import Place
+from cede.launch.probe import Containment
+from cede.launch.spec import Spec
+from cede.model.errors import CedeError, Conflict, Invalid
+
+# A keeper that has not taken over by now is not going to.
+LAUNCH_TIMEOUT = 20.0
+SWEEP_TIMEOUT = 10.0
+# Signals that a keeper may not have read yet; it looks five times a second.
+SIGNALS_KEPT = 32
+
+
+class LaunchFailed(CedeError):
+    """No keeper took over. The machine's fault, not the work's."""
+
+
+class State(StrEnum):
+    UNSTARTED = "unstarted"  # prepared, and never ran: launching is safe
+    STARTING = "starting"
+    RUNNING = "running"
+    ENDED = "ended"
+    LOST = "lost"  # its keeper is gone and left no exit record: sweep
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    state: State
+    started: dict[str, Any] | None
+    exit: dict[str, Any] | None
+
+
+def prepare(
+    attempts: Path, spec: Spec, containment: Containment, deadline: float | None = None
+) -> Path:
+    """Write down what to run, durably. Doing it again changes nothing.
+
+    `deadline` is when the lease is over, in seconds since boot.
+    """
+    directory = attempts / spec.name
+    # The work may look up `talk/` in here, whoever it runs as; it may list nothing.
+    directory.mkdir(mode=0o711, parents=True, exist_ok=True)
+    with Place(directory) as place:
+        written = place.read(places.SPEC)
+        if written is not None:
+            if written != spec.to_json():
+                raise Conflict("prepared", f"{spec.name} was prepared with another spec")
+            return directory
+        place.write(places.CONTROL, {**NOTHING_WANTED, "deadline": deadline})
+        if not place.exists(places.WAKE):
+            os.mkfifo(places.WAKE, 0o600, dir_fd=place.fd)
+        place.write(places.CONTAINMENT, containment.means, sync=True)
+        # Last, because it says that the rest is there.
+        place.write(places.SPEC, spec.to_json(), sync=True)
+    with Place(attempts) as place:
+        os.fsync(place.fd)
+    return directory
+
+
+def launch(directory: Path) -> None:
+    """Start the keeper of a prepared attempt, and return when it has taken over.
+
+    Work that was started before is not started again, whoever did it.
+    """
+    if not sys.platform.startswith("linux"):
+        raise LaunchFailed(f"work is kept on Linux only, and this is {sys.platform}")
+    with Place(directory) as place:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+        with open(place.open(places.KEEPER_LOG, flags), "ab") as log:
+            keeper = subprocess.Popen(
+                [sys.executable, "-m", "cede.launch.keeper", str(directory.absolute())],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=log,
+                cwd="/",
+                env=_keeper_environment(),
+                start_new_session=True,
+            )
+        # Popen's own timeout looks every 50 ms; this wakes when it has happened.
+        pidfd = os.pidfd_open(keeper.pid)
+        try:
+            if not select.select([pidfd], [], [], LAUNCH_TIMEOUT)[0]:
+                keeper.kill()
+        finally:
+            os.close(pidfd)
+        code = keeper.wait()
+        if code not in (TOOK_OVER, KEPT_ALREADY):
+            raise LaunchFailed(f"the keeper ended with code {code}: {_last_words(place)}")
+
+
+def _keeper_environment() -> dict[str, str]:
+    """Ours is not for the keeper: tokens have no business there, nor have markers of attempts."""
+    passed_on = ("LANG", "LC_ALL", "PATH", crash.VARIABLE)
+    kept = {name: os.environ[name] for name in passed_on if name in os.environ}
+    return {**kept, "PYTHONPATH": str(Path(cede.__file__).parents[1]), "PYTHONSAFEPATH": "1"}
+
+
+def _last_words(place: Place) -> str:
+    with open(place.open(places.KEEPER_LOG, os.O_RDONLY), errors="replace") as file:
+        lines = file.read()[-4096:].strip().splitlines()
+    return lines[-1] if lines else "it said nothing"
+
+
+class Kept:
+    """An attempt with its keeper, whoever launched it. Close it, or use it in a `with`."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._place = Place(directory)
+        self._pidfd = _hold_keeper(self._place)
+
+    @classmethod
+    def adopt(cls, directory: Path) -> Self:
+        return cls(directory)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        if self._pidfd is not None:
+            os.close(self._pidfd)
+            self._pidfd = None
+        self._place.close()
+
+    def fileno(self) -> int:
+        """Becomes readable when the keeper has ended, whatever of."""
+        if self._pidfd is None:
+            raise Conflict("not_kept", f"{self.directory.name} has no keeper")
+        return self._pidfd
+
+    def status(self) -> Status:
+        # In this order: a keeper writes before it lets go.
+        holder = self._place.holder()
+        started = self._place.read(places.STARTED)
+        ending = self._place.read(places.EXIT)
+        if ending is not None:
+            return Status(State.ENDED, started, ending)
+        if holder is not None:
+            return Status(State.RUNNING if started else State.STARTING, started, None)
+        return Status(State.LOST if started else State.UNSTARTED, started, None)
+
+    def set_deadline(self, deadline: float | None) -> None:
+        """Until when the work may run, in seconds since boot. The keeper kills it then."""
+        self._want({**self._control(), "deadline": deadline})
+
+    def stop(self, grace: float) -> None:
+        """SIGTERM to all of it, and after the grace SIGKILL. A shorter grace later counts."""
+        if not 0 <= grace < float("inf"):
+            raise Invalid("grace", "must be seconds, 0 or more")
+        self._want({**self._control(), "stop": {"grace": grace}})
+
+    def kill(self) -> None:
+        self.stop(0.0)
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal to the work's process group, once."""
+        control = self._control()
+        sent = control["signals"]
+        order = (sent[-1][0] + 1 if sent else 1, int(signal.Signals(number)))
+        self._want({**control, "signals": [*sent[1 - SIGNALS_KEPT :], order]})
+
+    def _control(self) -> Control:
+        return {**NOTHING_WANTED, **(self._place.read(places.CONTROL) or {})}
+
+    def _want(self, control: Control) -> None:
+        self._place.write(places.CONTROL, control)
+        try:
+            wake = self._place.open(places.WAKE, os.O_WRONLY | os.O_NONBLOCK)
+        except OSError:
+            return  # nobody listens: over, or not yet begun
+        try:
+            os.write(wake, b"1")
+        except BlockingIOError:
+            pass  # full of wake-ups already
+        finally:
+            os.close(wake)
+
+
+def _hold_keeper(place: Place) -> int | None:
+    """A descriptor of the process that has the lock; the second look makes sure that it is it."""
+    while (pid := place.holder()) is not None:
+        held = processes.hold(pid)
+        if held is not None and place.holder() == pid:
+            return held
+        if held is not None:
+            os.close(held)
+    return None
+
+
+def sweep(directory: Path, *, keeper_too: bool = False) -> dict[str, Any]:
+    """Kill what a dead keeper left, and write the exit record that it did not. Returns the record.
+
+    Safe to repeat, and after a crash of its own at any point. A keeper that lives is refused, or,
+    with `keeper_too`, killed first: that is for one which hangs.
+    """
+    with Place(directory) as place:
+        if keeper_too:
+            _kill_keeper(place)
+        _take_over(place, directory.name)
+        spec, means = place.read(places.SPEC), place.read(places.CONTAINMENT)
+        group = _left_group(Spec.from_json(spec), means) if spec and means else None
+        if group is not None and not group.kill(timeout=SWEEP_TIMEOUT):
+            raise Conflict("survivors", f"{directory.name}: {group.members()} do not die")
+        oom = group is not None and group.oom_kills() > 0
+        record = place.read(places.ENDED) or _lost_record(place, oom)
+        place.create(places.EXIT, record)
+        if group is not None:
+            group.remove()
+        ending: dict[str, Any] = place.read(places.EXIT)
+        return ending
+
+
+def _take_over(place: Place, name: str) -> None:
+    """Take the lock, if need be when a keeper that has written its record has tidied up."""
+    over = boottime() + SWEEP_TIMEOUT
+    while not place.lock():
+        if not place.exists(places.EXIT) or boottime() >= over:
+            raise Conflict("kept", f"{name} has a keeper that lives")
+        time.sleep(0.005)
+
+
+def _kill_keeper(place: Place) -> None:
+    held = _hold_keeper(place)
+    if held is None:
+        return
+    try:
+        signal.pidfd_send_signal(held, signal.SIGKILL)
+    except ProcessLookupError:
+        pass  # it was faster
+    finally:
+        os.close(held)
+    over = boottime() + SWEEP_TIMEOUT
+    while place.holder() is not None and boottime() < over:
+        time.sleep(0.005)
+
+
+def _left_group(spec: Spec, means: Any) -> Group:
+    marker = [f"{name}={value}" for name, value in spec.fence.marker.items()]
+
+    def find() -> list[int]:
+        return processes.marked(marker)
+
+    # One look can miss what is forked while it lasts; then its parent was seen, and the next finds
+    # it.
+    return open_group(means, spec.name, find, lambda: not find() and not find())
+
+
+def _lost_record(place: Place, oom: bool) -> dict[str, Any]:
+    started = place.read(places.STARTED)
+    return {
+        "cause": "keeper_lost",
+        "code": None,
+        "signal": None,
+        "oom": oom,
+        "error": "the keeper died and left no exit record",
+        "started_at": started["started_at"] if started else None,
+        "ended_at": boottime(),
+    }

@@ -1,0 +1,158 @@
+"""Where an attempt's files are, and how they are opened.
+
+    ATTEMPTS/ALLOCATION.TASK/
+        spec.json         what to run; written before the keeper starts
+        containment.json  by what means this machine contains it
+        lock              held by the keeper as long as it lives
+        control.json      what the agent wants now
+        wake              FIFO; a byte in it makes the keeper look at control.json at once
+        started.json      keeper and work, written before the work's first instruction
+        ended.json        how the work's first process ended; what it left behind may still run
+        exit.json         how the attempt ended; nothing of it runs any more
+        stdout.log …      and stdout.log.1, stdout.base
+
+C6: every name is one component, opened beneath its directory without following links.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import string
+import struct
+from collections.abc import Callable
+from typing import Any
+
+from cede.model.errors import Invalid
+
+SPEC = "spec.json"
+CONTAINMENT = "containment.json"
+LOCK = "lock"
+CONTROL = "control.json"
+WAKE = "wake"
+STARTED = "started.json"
+ENDED = "ended.json"
+EXIT = "exit.json"
+KEEPER_LOG = "keeper.log"
+
+NAME_MAX = 128
+ALLOWED = frozenset(string.ascii_letters + string.digits + "._-")
+# struct flock: type, whence, start, length, pid.
+FLOCK = "hhqqi4x"
+
+
+def component(field: str, name: object) -> str:
+    """A name that is safe as one component of a path."""
+    if not isinstance(name, str) or not 1 <= len(name) <= NAME_MAX:
+        raise Invalid(field, f"must be a name of 1 to {NAME_MAX} characters")
+    if not ALLOWED.issuperset(name) or name[0] in ".-":
+        raise Invalid(field, "must be letters, digits, '.', '_' and '-', and not begin with . or -")
+    return name
+
+
+def attempt_name(allocation: str, task: int) -> str:
+    """The name of an attempt's directory and of its group."""
+    return component("allocation", f"{allocation}.{task}")
+
+
+class Place:
+    """A directory that is held open. Close it, or use it in a `with`."""
+
+    def __init__(self, path: str | os.PathLike[str], within: int | None = None) -> None:
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+        self.fd = os.open(path, flags, dir_fd=within)
+        self._lock = -1
+
+    def __enter__(self) -> Place:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        for each in (self._lock, self.fd):
+            if each >= 0:
+                os.close(each)
+        self._lock = self.fd = -1
+
+    def open(self, name: str, flags: int, mode: int = 0o600) -> int:
+        flags |= os.O_NOFOLLOW | os.O_CLOEXEC
+        return os.open(component("file", name), flags, mode, dir_fd=self.fd)
+
+    def exists(self, name: str) -> bool:
+        try:
+            os.stat(name, dir_fd=self.fd, follow_symlinks=False)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def rename(self, old: str, new: str) -> None:
+        os.rename(old, new, src_dir_fd=self.fd, dst_dir_fd=self.fd)
+
+    def read(self, name: str) -> Any:
+        """The JSON in a file; None where there is no such file."""
+        try:
+            descriptor = self.open(name, os.O_RDONLY)
+        except FileNotFoundError:
+            return None
+        with open(descriptor, "rb") as file:
+            return json.loads(file.read())
+
+    def write(self, name: str, value: object, *, sync: bool = False) -> None:
+        """Replace a file whole: whoever reads it sees the old or the new."""
+        self.rename(self._new(name, value, sync), name)
+        if sync:
+            os.fsync(self.fd)
+
+    def create(self, name: str, value: object, between: Callable[[], None] | None = None) -> bool:
+        """Write a file that is never written again; False when it is there already. Durable."""
+        new = self._new(name, value, sync=True)
+        if between is not None:
+            between()
+        try:
+            # Unlike a rename, a link never replaces: of two writers one wins.
+            os.link(new, name, src_dir_fd=self.fd, dst_dir_fd=self.fd)
+            created = True
+        except FileExistsError:
+            created = False
+        os.unlink(new, dir_fd=self.fd)
+        os.fsync(self.fd)
+        return created
+
+    def _new(self, name: str, value: object, sync: bool) -> str:
+        new = f"{name}.{os.getpid()}"
+        descriptor = self.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        with open(descriptor, "wb") as file:
+            file.write(json.dumps(value, allow_nan=False).encode())
+            if sync:
+                file.flush()
+                os.fsync(descriptor)
+        return new
+
+    def lock(self) -> bool:
+        """Take the attempt for this process until it ends or closes the place."""
+        self._lock = self.open(LOCK, os.O_RDWR | os.O_CREAT)
+        try:
+            fcntl.lockf(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(self._lock)
+            self._lock = -1
+            if error.errno in (errno.EACCES, errno.EAGAIN):
+                return False
+            raise
+        return True
+
+    def holder(self) -> int | None:
+        """The pid of whoever has the lock; a lock never outlives its process."""
+        try:
+            descriptor = self.open(LOCK, os.O_RDWR)
+        except FileNotFoundError:
+            return None
+        try:
+            asked = struct.pack(FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+            kind, _, _, _, pid = struct.unpack(FLOCK, fcntl.fcntl(descriptor, fcntl.F_GETLK, asked))
+        finally:
+            os.close(descriptor)
+        return None if kind == fcntl.F_UNLCK else pid

@@ -1,0 +1,103 @@
+"""What the kernel says of processes, and signals that never reach a stranger."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+from collections.abc import Callable, Iterable
+
+PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
+PR_SET_NO_NEW_PRIVS = 38
+# Descriptors held at once while signalling; far below every usual limit.
+BATCH = 200
+
+
+def prctl(option: int, value: int) -> None:
+    if ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0):
+        number = ctypes.get_errno()
+        raise OSError(number, f"prctl({option}): {os.strerror(number)}")
+
+
+def start_time(pid: int) -> int | None:
+    """When a process started, in ticks since boot: with the pid, its identity."""
+    fields = _stat(pid)
+    return int(fields[19]) if fields else None
+
+
+def _stat(pid: int | str) -> list[str] | None:
+    """The fields of /proc/PID/stat from the state on; None when there is no such process."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].decode().split()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+
+
+def everybody() -> list[int]:
+    return [int(each) for each in os.listdir("/proc") if each.isdecimal()]
+
+
+def descendants(root: int) -> list[int]:
+    """Everything below `root` that has not ended, in one look at the process table."""
+    children: dict[int, list[int]] = {}
+    for pid in everybody():
+        if fields := _stat(pid):
+            children.setdefault(int(fields[1]), []).append(pid)
+    found: list[int] = []
+    todo = [root]
+    while todo:
+        below = children.get(todo.pop(), [])
+        todo += below
+        found += below
+    return [pid for pid in found if not ended(pid)]
+
+
+def marked(marker: Iterable[str]) -> list[int]:
+    """Processes whose first environment has all of these `NAME=value`, and which have not ended."""
+    wanted = {each.encode() for each in marker}
+    found = []
+    for pid in everybody():
+        try:
+            with open(f"/proc/{pid}/environ", "rb") as file:
+                has = wanted.issubset(file.read().split(b"\0"))
+        except OSError:
+            continue  # gone, or another user's
+        if has and not ended(pid):
+            found.append(pid)
+    return found
+
+
+def ended(pid: int) -> bool:
+    """Whether nothing, or only its exit status, is left of a process."""
+    fields = _stat(pid)
+    return fields is None or fields[0] in "ZX"
+
+
+def send(number: int, members: Callable[[], list[int]]) -> None:
+    """Send a signal to every member.
+
+    Between listing a pid and signalling it, it may have become somebody else's. So the process is
+    held first and looked up again: if it lives, its pid is its own, and the second list is right.
+    """
+    listed = members()
+    for first in range(0, len(listed), BATCH):
+        held = {pid: fd for pid in listed[first : first + BATCH] if (fd := hold(pid)) is not None}
+        try:
+            for pid in held.keys() & set(members()):
+                try:
+                    signal.pidfd_send_signal(held[pid], number)
+                except ProcessLookupError:
+                    continue  # it was faster
+        finally:
+            for fd in held.values():
+                os.close(fd)
+
+
+def hold(pid: int) -> int | None:
+    """A descriptor of a process; None when there is none."""
+    try:
+        return os.pidfd_open(pid)
+    except ProcessLookupError:
+        return None

@@ -1,0 +1,190 @@
+"""How an attempt ends, and that the record says so."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from cede.launch.clock import boottime
+from cede.launch.course import LEFTOVERS_GRACE
+from cede.launch.launcher import Kept, State
+from tests.launch.conftest import Make
+from tests.launch.support import WAIT, survivors, until
+
+pytestmark = pytest.mark.system
+
+
+@pytest.mark.parametrize(
+    ("script", "code", "number"),
+    [("exit 0", 0, None), ("exit 7", 7, None), ("kill -9 $$", None, 9), ("kill -15 $$", None, 15)],
+)
+def test_the_record_has_the_works_own_status(
+    script: str, code: int | None, number: int | None, make: Make
+) -> None:
+    attempt = make("sh", "-c", script)
+    before = boottime()
+    attempt.launch().close()
+    record = attempt.ended()
+    assert (record["cause"], record["code"], record["signal"]) == ("exited", code, number)
+    assert before <= record["started_at"] <= record["ended_at"] <= boottime()
+    assert (record["oom"], record["error"]) == (False, None)
+
+
+def test_whatever_the_work_leaves_behind_is_asked_and_then_killed(make: Make) -> None:
+    polite = "trap 'echo asked; exit' TERM; echo up; while :; do sleep 0.01; done"
+    attempt = make("sh", "-c", f'setsid sh -c "{polite}" & sleep 0.3; setsid sleep 1000 & exit 3')
+    attempt.launch().close()
+    assert attempt.ended()["code"] == 3
+    attempt.assert_nothing_survives()
+    assert attempt.output() == "up\nasked\n"
+
+
+def test_stop_gives_the_whole_group_its_grace(make: Make, tmp_path: Path) -> None:
+    """A shell dies of SIGTERM at once; what it runs may still be saving."""
+    ready = tmp_path / "ready"
+    saving = f"trap 'sleep 0.5; echo saved; exit' TERM; touch {ready}; while :; do sleep 0.01; done"
+    attempt = make("sh", "-c", f'setsid sh -c "{saving}" & wait')
+    with attempt.launch() as kept:
+        until(ready.exists)
+        kept.stop(grace=WAIT)
+        record = attempt.ended()
+    assert (record["cause"], record["signal"]) == ("stopped", signal.SIGTERM)
+    assert attempt.output() == "saved\n"
+
+
+def test_a_stopped_process_is_let_go_on_to_obey(make: Make) -> None:
+    attempt = make("sh", "-c", "trap 'echo bye; exit 5' TERM; kill -STOP $$")
+    with attempt.launch() as kept:
+        pid = attempt.running()["pid"]
+        until(lambda: Path(f"/proc/{pid}/stat").read_text().split()[2] == "T", "the stop")
+        kept.stop(grace=WAIT)
+        record = attempt.ended()
+    assert (record["cause"], record["code"]) == ("stopped", 5)
+    assert attempt.output() == "bye\n"
+
+
+def test_a_shorter_grace_counts_and_a_kill_is_the_shortest(make: Make, tmp_path: Path) -> None:
+    ready = tmp_path / "ready"
+    attempt = make("sh", "-c", f"trap '' TERM; touch {ready}; while :; do sleep 0.01; done")
+    with attempt.launch() as kept:
+        until(ready.exists)
+        kept.stop(grace=1000)
+        kept.kill()
+        assert attempt.ended()["cause"] == "killed"
+
+
+def test_walltime_asks_and_then_kills(make: Make) -> None:
+    script = "trap 'echo asked' TERM; while :; do sleep 0.01; done"
+    attempt = make("sh", "-c", script, walltime=0.5, walltime_grace=0.3)
+    attempt.launch().close()
+    record = attempt.ended()
+    assert (record["cause"], record["signal"]) == ("walltime", signal.SIGKILL)
+    assert 0.8 <= record["ended_at"] - record["started_at"] < 5
+    assert attempt.output() == "asked\n"
+
+
+def test_each_signal_is_sent_once_to_the_process_group(make: Make, tmp_path: Path) -> None:
+    ready = tmp_path / "ready"
+    script = f"trap 'echo hint' USR1; touch {ready}; while :; do sleep 0.01; done"
+    attempt = make("sh", "-c", script)
+    with attempt.launch() as kept:
+        until(ready.exists)
+        kept.send_signal(signal.SIGUSR1)
+        until(lambda: attempt.output() == "hint\n", "the first hint")
+        kept.set_deadline(None)  # control.json changes; the signal in it is old
+        kept.send_signal(signal.SIGUSR1)
+        until(lambda: attempt.output() == "hint\nhint\n", "the second hint")
+        kept.kill()
+        attempt.ended()
+    assert attempt.output() == "hint\nhint\n"
+
+
+def test_the_lease_ends_the_work_without_a_grace(make: Make) -> None:
+    deadline = boottime() + 0.7
+    attempt = make("sh", "-c", "trap '' TERM; sleep 1000", deadline=deadline)
+    attempt.launch().close()
+    record = attempt.ended()
+    assert (record["cause"], record["signal"]) == ("lease", signal.SIGKILL)
+    assert deadline <= record["ended_at"] < deadline + 1
+
+
+def test_a_renewed_lease_lets_it_live_on(make: Make) -> None:
+    attempt = make("sleep", "1.2", deadline=boottime() + 0.7)
+    with attempt.launch() as kept:
+        kept.set_deadline(boottime() + 1000)
+        assert attempt.ended()["code"] == 0
+
+
+AGENT = """
+import sys, time
+from pathlib import Path
+from cede.launch.launcher import Kept, launch
+launch(Path(sys.argv[1]))
+Kept.adopt(Path(sys.argv[1]))
+print(flush=True)
+time.sleep(1000)
+"""
+
+
+@pytest.mark.parametrize("fate", [signal.SIGSTOP, signal.SIGKILL])
+def test_the_lease_is_enforced_whatever_happens_to_the_agent(
+    fate: signal.Signals, make: Make
+) -> None:
+    attempt = make("sleep", "1000", deadline=boottime() + 2.5)
+    agent = subprocess.Popen([sys.executable, "-c", AGENT, attempt.directory], stdout=-1)
+    try:
+        assert agent.stdout is not None
+        agent.stdout.readline()
+        agent.send_signal(fate)
+        until(lambda: survivors(attempt.mark), "the work outliving it")
+        assert attempt.ended()["cause"] == "lease"
+        attempt.assert_nothing_survives()
+    finally:
+        agent.kill()
+        agent.communicate()
+
+
+def test_another_process_adopts(make: Make) -> None:
+    """What one process launched another stops, and learns of by the keeper's end."""
+    attempt = make("sleep", "1000")
+    agent = subprocess.Popen([sys.executable, "-c", AGENT, attempt.directory], stdout=-1)
+    assert agent.stdout is not None
+    agent.stdout.readline()
+    agent.kill()
+    agent.communicate()
+    with Kept.adopt(attempt.directory) as kept:
+        assert kept.status().state is State.RUNNING
+        kept.stop(grace=WAIT)
+        assert until(lambda: _readable(kept), "the keeper's end")
+        ending = kept.status()
+    assert ending.state is State.ENDED
+    assert ending.exit is not None and ending.exit["cause"] == "stopped"
+
+
+def _readable(kept: Kept) -> bool:
+    return bool(select.select([kept], [], [], 0)[0])
+
+
+def test_polite_signals_do_not_end_a_keeper(make: Make) -> None:
+    attempt = make("sleep", "1000")
+    with attempt.launch() as kept:
+        keeper = attempt.running()["keeper"]
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
+            os.kill(keeper, number)
+        kept.stop(grace=WAIT)
+        assert attempt.ended()["cause"] == "stopped"
+
+
+def test_an_end_without_leftovers_waits_for_nothing(make: Make) -> None:
+    attempt = make("true")
+    began = time.monotonic()
+    attempt.launch().close()
+    attempt.ended()
+    assert time.monotonic() - began < LEFTOVERS_GRACE
