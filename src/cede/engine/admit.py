@@ -7,21 +7,57 @@ edits a pool or a policy.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from cede.model.amounts import Amounts
+from cede.engine.placement import possible
+from cede.model.amounts import Amounts, show
 from cede.model.policy import Policy
 from cede.model.pool import Pool
 from cede.model.reason import Code, Reason
 from cede.model.request import Request
+from cede.model.shape import Shape
 from cede.model.subject import Subject
 
 if TYPE_CHECKING:
     from cede.engine.state import State
 
 
-def refusals(pool: Pool, policy: Policy, amounts: Amounts, preemptible: bool) -> list[Reason]:
+def refusals(state: State, policy: Policy, request: Request) -> list[Reason]:
     """Every bound that the whole request breaks in this pool; none when it may queue here."""
+    pool = state.pools[policy.pool_id]
+    return bounds_broken(pool, policy, request.amounts, request.preemptible) or _sits_nowhere(
+        state, pool, request
+    )
+
+
+def _sits_nowhere(state: State, pool: Pool, request: Request) -> list[Reason]:
+    """Whether the pool's nodes could never hold it, or nothing there could start it."""
+    ground = state.grounds.get(pool.id)
+    if ground is None:
+        if request.work is None:
+            return []
+        return [Reason(Code.NO_AGENTS, {"pool": pool.name, "key": "nodes"})]
+    shape = request.shape or Shape(request.amounts)
+    if possible(ground, shape.form(pool.metered(shape.amounts))):
+        return []
+    return [Reason(Code.UNPLACEABLE, {"pool": pool.name, "key": "nodes", **told(shape)})]
+
+
+def told(shape: Shape) -> dict[str, Any]:
+    """A shape in words."""
+    wanted = [f"{name}={text}" for name, text in sorted(shape.labels.items())]
+    if shape.fingerprint:
+        wanted.append(f"fingerprint {shape.fingerprint}")
+    if shape.per_node is not None:
+        wanted.append(f"at most {shape.per_node} to a node")
+    return {
+        "tasks": shape.tasks,
+        "amounts": show(shape.amounts),
+        "wanted": f" ({', '.join(wanted)})" if wanted else "",
+    }
+
+
+def bounds_broken(pool: Pool, policy: Policy, amounts: Amounts, preemptible: bool) -> list[Reason]:
     found = []
     for key, requested in sorted(amounts.items()):
         if not requested or not pool.bounds_key(key):
@@ -55,7 +91,7 @@ def eligible_policies(state: State, request: Request) -> tuple[Policy, ...]:
     return tuple(
         policy
         for policy in candidates(state, request.subject, request.pool_id)
-        if not refusals(state.pools[policy.pool_id], policy, request.amounts, request.preemptible)
+        if not refusals(state, policy, request)
     )
 
 
@@ -64,13 +100,7 @@ def rejection(state: State, request: Request, code: Code = Code.NO_ELIGIBLE_POOL
     policies = candidates(state, request.subject, request.pool_id)
     if not policies:
         return no_policy(state, request.subject, request.pool_id)
-    reasons = [
-        reason
-        for policy in policies
-        for reason in refusals(
-            state.pools[policy.pool_id], policy, request.amounts, request.preemptible
-        )
-    ]
+    reasons = [reason for policy in policies for reason in refusals(state, policy, request)]
     if len(reasons) == 1 and code is Code.NO_ELIGIBLE_POOL:
         return reasons[0]
     first = reasons[0].detail

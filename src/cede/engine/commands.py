@@ -9,16 +9,19 @@ from dataclasses import dataclass, field, replace
 
 from cede.engine import endings
 from cede.engine.admit import candidates, no_policy, rejection
-from cede.engine.preempt import stop
+from cede.engine.farewells import answer, defer, failed_reason, part, save, stop_now
 from cede.engine.state import State
 from cede.model import bounds
 from cede.model.allocation import Allocation
 from cede.model.amounts import Amounts
 from cede.model.errors import Conflict, NotFound, Refused
 from cede.model.lifecycle import AllocationState, RequestStatus
+from cede.model.parting import Farewell
 from cede.model.reason import Code, Reason
-from cede.model.request import OnSilence, Request, Retry
+from cede.model.request import PLAIN, OnSilence, Request, Retry
+from cede.model.shape import Shape
 from cede.model.subject import Subject
+from cede.model.work import Work
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +37,10 @@ class Submission:
     walltime: int | None = None
     lease: int | None = bounds.LEASE_DEFAULT
     on_silence: OnSilence = OnSilence.STOP
+    shape: Shape | None = None
+    work: Work | None = None
+    farewell: Farewell = PLAIN
+    part_of: str | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     owner: str = ""
     created: str = ""
@@ -52,7 +59,8 @@ def submit(state: State, submission: Submission, now: int) -> Request | Untracke
     state.now = now
     subject = submission.subject
     if not candidates(state, subject, submission.pool_id):
-        if submission.unpooled == "refuse" or submission.pool_id is not None:
+        placed = submission.work is not None or submission.shape is not None
+        if placed or submission.unpooled == "refuse" or submission.pool_id is not None:
             raise Refused(no_policy(state, subject, submission.pool_id))
         return Untracked(Reason(Code.UNTRACKED, {"subject": str(subject)}))
     request = _request(state, submission, now)
@@ -78,6 +86,10 @@ def _request(state: State, submission: Submission, now: int) -> Request:
         lease=submission.lease,
         lease_until=None if submission.lease is None else now + submission.lease,
         on_silence=submission.on_silence,
+        shape=submission.shape,
+        work=submission.work,
+        farewell=submission.farewell,
+        part_of=submission.part_of,
         labels=submission.labels,
         owner=submission.owner,
         created=submission.created,
@@ -105,7 +117,7 @@ def renew(
             state.put(replace(request, lease_until=until))
         return state.requests[request_id]
     if request.status is RequestStatus.PREEMPTING:
-        _tell(state, allocation)
+        _tell(state, allocation, until)
         return request
     _renew_holder(state, allocation, until, bool(running))
     return state.requests[request_id]
@@ -122,16 +134,47 @@ def _renew_holder(state: State, allocation: Allocation, until: int | None, runni
         state.put(replace(allocation, state=new, started_at=started, lease_until=until))
 
 
-def _tell(state: State, allocation: Allocation) -> None:
-    """The holder learns that it must stop. One that was lost is on its way again, with a new
-    deadline.
+def _tell(state: State, allocation: Allocation, until: int | None) -> None:
+    """The holder learns that it must stop, or save its work. One that was lost is on its way again,
+    with a new deadline; one that saves keeps its lease meanwhile.
     """
     if allocation.state is AllocationState.LOST:
         grace = state.pools[allocation.pool_id].settings.grace
         deadline = state.now + grace + bounds.PARTING_MARGIN
         state.put(replace(allocation, state=AllocationState.STOPPING, told=True, deadline=deadline))
+    elif allocation.state is AllocationState.CHECKPOINTING:
+        state.put(replace(allocation, told=True, lease_until=until))
     elif not allocation.told:
         state.put(replace(allocation, told=True))
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What work that its client holds says while it is asked to save itself. `seconds` are
+    milliseconds of a deferral."""
+
+    kind: str  # answered, progress, deferral or saved
+    seconds: int = 0
+    text: str = ""
+    checkpoint: str = ""
+    size: int = 0
+
+
+def said(state: State, request_id: str, said: Said, now: int, *, attempt: int) -> Request:
+    """Take in what an application told its client."""
+    state.now = now
+    request = _live_request(state, request_id)
+    _check_fence(request, attempt)
+    allocation = state.allocation_of(request_id)
+    if allocation is None:
+        raise Conflict("not_holding", f"request {request_id} holds nothing")
+    if said.kind == "saved":
+        save(state, allocation, 0, said.checkpoint, said.size)
+    elif said.kind == "deferral":
+        defer(state, allocation, said.seconds, said.text)
+    else:
+        answer(state, allocation)
+    return state.requests[request_id]
 
 
 def release(
@@ -153,6 +196,8 @@ def release(
     allocation = state.allocation_of(request_id)
     if allocation is None:
         return cancel(state, request_id, now, actor="its holder")
+    if request.work is not None:
+        raise Conflict("agents_work", f"request {request_id} is run by agents; cancel it instead")
     if outcome == "done":
         return endings.finish(state, request, RequestStatus.RELEASED, None)
     if outcome == "failed":
@@ -162,7 +207,10 @@ def release(
             "not_preempting",
             f"request {request_id} was not asked to stop; release it with outcome done or failed",
         )
-    return endings.stopped(state, request, allocation)
+    asked = allocation.parting
+    if asked is not None and asked.failed:
+        return endings.failed_for(state, request, allocation, failed_reason(request))
+    return endings.stopped(state, request, allocation, saved=asked is not None and asked.saved)
 
 
 def cancel(state: State, request_id: str, now: int, *, actor: str) -> Request:
@@ -175,9 +223,20 @@ def cancel(state: State, request_id: str, now: int, *, actor: str) -> Request:
         return endings.finish(state, request, RequestStatus.CANCELLED, reason)
     if request.status is RequestStatus.PREEMPTING:
         state.put(replace(request, reason=reason))
+        if allocation.state is AllocationState.CHECKPOINTING:
+            stop_now(state, allocation)  # nothing of it is worth saving any more
     else:
-        stop(state, allocation.id, reason, taken_for=None)
+        part(state, allocation.id, reason, taken_for=None)
     return state.requests[request_id]
+
+
+def parts(state: State, request_id: str) -> list[Request]:
+    """The independent tasks that were submitted together, by the id of the first."""
+    return [
+        each
+        for each in state.requests.values()
+        if request_id in (each.id, each.part_of) and not each.ended
+    ]
 
 
 def _live_request(state: State, request_id: str) -> Request:

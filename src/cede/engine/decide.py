@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from cede.engine.earmarks import drop_dead, let_victims_go
 from cede.engine.endings import expire
+from cede.engine.fleet import settle_drains, silence
 from cede.engine.grants import grant_all
 from cede.engine.preempt import preempt_all
 from cede.engine.state import State
@@ -21,6 +22,9 @@ def decide(state: State, now: int) -> Plan:
     plan = Plan(now)
     due = state.begin_pass(now)
     plan.changed = expire(state, due)  # 1. what is over by itself
+    plan.changed |= any([silence(state, each) for kind, each in due if kind == "node"])
+    if state.draining:
+        plan.changed |= settle_drains(state)
     for _ in range(bounds.ROUNDS_MAX):
         plan.again = False
         _round(state, plan)

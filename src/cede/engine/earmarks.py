@@ -38,9 +38,7 @@ def settle(state: State, books: Books) -> bool:
     """
     died = False
     while books.earmarks and (broken := _broken(books)):
-        _, _, owner_id = min(
-            (books.standing_of(each.id), -each.index, each.id) for each in broken
-        )
+        _, _, owner_id = min((books.standing_of(each.id), -each.index, each.id) for each in broken)
         drop(state, owner_id)
         died = True
     return died

@@ -16,9 +16,10 @@ from cede.engine.presets import DEFAULT
 from cede.engine.presets import preset as preset_settings
 from cede.engine.state import State
 from cede.model import bounds
-from cede.model.amounts import parse_amount, parse_amounts
+from cede.model.amounts import Amounts, parse_amount, parse_amounts, total
 from cede.model.errors import Conflict, Invalid, NotFound
 from cede.model.lifecycle import RequestStatus
+from cede.model.node import Node, matches, parse_labels
 from cede.model.policy import Policy
 from cede.model.pool import Pool
 from cede.model.reason import Code
@@ -30,17 +31,25 @@ def create_pool(
     *,
     id: str,
     name: object,
-    capacity: object,
+    capacity: object = None,
+    nodes: object = None,
     preset: object = DEFAULT,
     settings: object = None,
     description: object = "",
     created: str = "",
 ) -> Pool:
+    """A pool with a declared capacity, or the one that its `nodes` have together."""
     base = preset_settings(preset)
+    if (capacity is None) == (nodes is None):
+        raise Invalid("capacity", "give either capacity or nodes (labels of its nodes)")
+    selector = None if nodes is None else parse_labels(nodes, "nodes")
+    mine = [] if selector is None else _gather(state, selector)
+    declared = {} if capacity is None else parse_amounts(capacity, "capacity", least=1, empty=False)
     pool = Pool(
         id=id,
         name=parse_name(name, "name"),
-        capacity=parse_amounts(capacity, "capacity", least=1, empty=False),
+        capacity=total(each.amounts for each in mine) if selector is not None else declared,
+        nodes=selector,
         preset=str(preset),
         settings=base.override({} if settings is None else settings),
         description=_description(description),
@@ -49,8 +58,29 @@ def create_pool(
     if any(each.name == pool.name for each in state.pools.values()):
         raise Conflict("name_taken", f"a pool named {pool.name} exists already")
     state.put(pool)
+    for node in mine:
+        state.put(replace(node, pool_id=pool.id))
     state.emit("pool_created", pool_id=pool.id, name=pool.name)
     return pool
+
+
+def _gather(state: State, selector: dict[str, str]) -> list[Node]:
+    """The registered nodes that a new pool takes; a node is in one pool."""
+    found = [each for each in state.nodes.values() if matches(each.labels, selector)]
+    for node in found:
+        if node.pool_id is not None:
+            name = state.pools[node.pool_id].name
+            raise Conflict("node_taken", f"node {node.name} is in pool {name} already")
+    return found
+
+
+def set_capacity(state: State, pool: Pool, capacity: Amounts) -> None:
+    """What the nodes of a pool have together has changed."""
+    became = replace(pool, capacity=capacity, edited=state.next_index())
+    _check_pool(state, became)
+    state.put(became)
+    state.emit("pool_updated", pool_id=pool.id, capacity=dict(capacity))
+    _judge_again(state, pool.id)
 
 
 def update_pool(
@@ -63,6 +93,8 @@ def update_pool(
 ) -> Pool:
     """Merge capacity (0 removes a key) and settings into a pool."""
     pool = find_pool(state, pool_id)
+    if capacity is not None and pool.nodes is not None:
+        raise Invalid("capacity", f"pool {pool.name} has what its nodes have; add or delete nodes")
     if capacity is not None:
         merged = {**pool.capacity, **parse_amounts(capacity, "capacity")}
         kept = {key: amount for key, amount in merged.items() if amount}
@@ -87,6 +119,8 @@ def delete_pool(state: State, pool_id: str) -> Pool:
     _check_idle(state, f"pool {pool.name}", pool.id, None)
     for policy in [each for each in state.policies.values() if each.pool_id == pool.id]:
         state.drop(policy)
+    for node in [each for each in state.nodes.values() if each.pool_id == pool.id]:
+        state.put(replace(node, pool_id=None))
     state.drop(pool)
     state.emit("pool_deleted", pool_id=pool.id, name=pool.name)
     return pool
@@ -193,12 +227,12 @@ def _check_pool(state: State, pool: Pool) -> None:
     for policy in policies:
         for which, amounts in (("reserved", policy.reserved), ("limit", policy.limit)):
             for key, amount in amounts.items():
-                total = pool.capacity.get(key, 0)
-                if amount > total or key not in pool.capacity:
+                most = pool.capacity.get(key, 0)
+                if amount > most or key not in pool.capacity:
                     raise Conflict(
                         "policy_would_break",
                         f"{which} of policy {policy.name} is {amount} {key}, more than the new "
-                        f"capacity {total}; change that policy first",
+                        f"capacity {most}; change that policy first",
                     )
     _check_sum(pool, policies)
 
@@ -210,8 +244,8 @@ def _check_policy(state: State, pool: Pool, policy: Policy) -> None:
                 known = ", ".join(sorted(pool.capacity))
                 raise Invalid(f"{which}.{key}", f"pool {pool.name} has no such key; it has {known}")
             if amount > pool.capacity[key]:
-                total = pool.capacity[key]
-                raise Invalid(f"{which}.{key}", f"{amount} exceeds the pool's capacity {total}")
+                most = pool.capacity[key]
+                raise Invalid(f"{which}.{key}", f"{amount} exceeds the pool's capacity {most}")
     for key, amount in policy.reserved.items():
         if amount > policy.limit.get(key, amount):
             raise Invalid(
@@ -223,14 +257,14 @@ def _check_policy(state: State, pool: Pool, policy: Policy) -> None:
 
 
 def _check_sum(pool: Pool, policies: list[Policy]) -> None:
-    for key, total in pool.capacity.items():
+    for key, most in pool.capacity.items():
         reserved = sum(policy.reserved.get(key, 0) for policy in policies)
-        if reserved > total:
+        if reserved > most:
             names = ", ".join(policy.name for policy in policies if policy.reserved.get(key))
             raise Invalid(
                 f"reserved.{key}",
                 f"policies {names} would reserve {reserved} {key} together, more than the capacity "
-                f"{total} of pool {pool.name}",
+                f"{most} of pool {pool.name}",
             )
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from cede.engine.admit import rejection
+from cede.engine.farewells import hint_over
 from cede.engine.state import State, lease_over
 from cede.engine.timers import Key
+from cede.model import bounds
 from cede.model.allocation import Allocation
 from cede.model.lifecycle import AllocationState, RequestStatus
 from cede.model.reason import Code, Reason
@@ -38,9 +40,11 @@ def finish(state: State, request: Request, status: RequestStatus, reason: Reason
     return ended
 
 
-def stopped(state: State, request: Request, allocation: Allocation) -> Request:
+def stopped(
+    state: State, request: Request, allocation: Allocation, *, saved: bool = False
+) -> Request:
     """A preempted holder has stopped: back to the queue with its first submit time, if it may
-    (S18).
+    (S18). One that `saved` its work is suspended there.
     """
     reason = request.reason
     assert reason is not None, request
@@ -51,7 +55,8 @@ def stopped(state: State, request: Request, allocation: Allocation) -> Request:
     if counted and request.retry.max_retries == 0:
         by = {"rule": str(reason.code), **reason.detail}
         return finish(state, request, RequestStatus.PREEMPTED, Reason(Code.PREEMPTED, by))
-    return _retry(state, request, allocation, counted, reason)
+    status = RequestStatus.SUSPENDED if saved else RequestStatus.QUEUED
+    return _retry(state, request, allocation, counted, reason, status)
 
 
 def failed(
@@ -60,17 +65,36 @@ def failed(
     """The work itself failed: another attempt if its retry policy allows and nobody cancelled
     it.
     """
+    shown = "unknown" if exit_code is None else exit_code
+    return failed_for(state, request, allocation, Reason(Code.WORK_FAILED, {"exit_code": shown}))
+
+
+def failed_for(state: State, request: Request, allocation: Allocation, reason: Reason) -> Request:
     if request.cancelled:
         return finish(state, request, RequestStatus.CANCELLED, request.reason)
-    shown = "unknown" if exit_code is None else exit_code
-    reason = Reason(Code.WORK_FAILED, {"exit_code": shown})
     if request.retry.max_retries == 0:
         return finish(state, request, RequestStatus.FAILED, reason)
     return _retry(state, request, allocation, True, reason)
 
 
+def lost(state: State, request: Request, allocation: Allocation, reason: Reason) -> Request:
+    """A machine ended it: another attempt, which uses up none of its own retries (S18)."""
+    if request.cancelled:
+        return finish(state, request, RequestStatus.CANCELLED, request.reason)
+    request = replace(request, lost_count=request.lost_count + 1)
+    if request.lost_count > bounds.LOST_MAX:
+        detail = {"attempt": request.attempt, "cause": reason.text}
+        return finish(state, request, RequestStatus.FAILED, Reason(Code.RETRIES_EXHAUSTED, detail))
+    return _retry(state, request, allocation, False, reason)
+
+
 def _retry(
-    state: State, request: Request, allocation: Allocation, counted: bool, reason: Reason
+    state: State,
+    request: Request,
+    allocation: Allocation,
+    counted: bool,
+    reason: Reason,
+    status: RequestStatus = RequestStatus.QUEUED,
 ) -> Request:
     used = request.retries_used + counted
     if used > request.retry.max_retries:
@@ -80,7 +104,7 @@ def _retry(
     delay = request.retry.delay_before(used) if counted else 0
     again = replace(
         request,
-        status=RequestStatus.QUEUED,
+        status=status,
         reason=reason,
         attempt=request.attempt + 1,
         retries_used=used,
@@ -91,7 +115,8 @@ def _retry(
     if not state.places(again.id):  # an edit made it impossible while it ran (L8)
         gone = rejection(state, again, Code.NO_LONGER_ELIGIBLE)
         return finish(state, again, RequestStatus.REJECTED, gone)
-    state.emit("requeued", request_id=request.id, pool_id=allocation.pool_id, attempt=again.attempt)
+    kind = "suspended" if status is RequestStatus.SUSPENDED else "requeued"
+    state.emit(kind, request_id=request.id, pool_id=allocation.pool_id, attempt=again.attempt)
     return again
 
 
@@ -122,20 +147,26 @@ def _expire_allocation(state: State, allocation: Allocation) -> bool:
         return False
     request = state.requests[allocation.request_id]
     keep = request.lease is None or request.on_silence is OnSilence.KEEP
-    if allocation.leaving:
-        if allocation.deadline is None or allocation.deadline > state.now:
-            return False
-        if keep:
+    asked = allocation.parting
+    if allocation.state is AllocationState.CHECKPOINTING and asked is not None:
+        if asked.until <= state.now:
+            hint_over(state, allocation)
+            return True
+    if allocation.leaving and (allocation.deadline or 0) <= state.now:
+        # An agent says for certain when it has stopped something; nobody else can.
+        if keep or request.work is not None:
             lose(state, allocation)
         else:
             stopped(state, request, allocation)
         return True
-    if allocation.lease_until is None:
+    if allocation.lease_until is None or allocation.state is AllocationState.STOPPING:
         return False
     if lease_over(allocation.lease_until, request.lease) > state.now:
         return False
     if keep:
         lose(state, allocation)
+    elif allocation.leaving:
+        stopped(state, request, allocation)
     else:
         finish(state, request, RequestStatus.FAILED, _silent(request))
     return True

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from cede.engine.admit import told
 from cede.engine.books import Books
 from cede.engine.fit import (
     Room,
@@ -20,15 +21,18 @@ from cede.engine.fit import (
 from cede.engine.forecast import earliest_start, end_bound
 from cede.engine.front import order
 from cede.engine.patience import protected
+from cede.engine.placement import place, places_for, suits
 from cede.engine.share import Holding
-from cede.engine.standing import BORROWED, IN_SHARE
+from cede.engine.site import site
+from cede.engine.standing import BORROWED, IN_SHARE, Standing
 from cede.engine.state import State
 from cede.engine.what_if import changes
-from cede.model.amounts import Amounts, show
+from cede.model.amounts import Amounts, plus, show, total
 from cede.model.policy import Policy
 from cede.model.reason import Code, Reason
 from cede.model.request import Request
 from cede.model.settings import seconds
+from cede.model.shape import Shape
 
 # Counting a place beyond this would make a reader slow down the writer.
 _PLACE_MAX = 10_000
@@ -103,6 +107,8 @@ def _pool_bound(
     rights = rights_if_granted(books, policy.id, demand, request.preemptible)
     bound = books.standing(policy.id, rights)
     free, promisable = free_now(books), free_to_promise(books, bound)
+    if books.ground is not None and (reason := node_reason(state, books, request, bound)):
+        return reason
     if fits(demand, promisable):
         if not fits(demand, free):
             return _on_its_way(state, books, request)
@@ -121,6 +127,34 @@ def _pool_bound(
         owners = [each for each in books.earmarks if books.standing_of(each) >= bound]
         return Reason(Code.EARMARKED, {**names, "owner": ", ".join(owners[:_HOLDERS_SHOWN])})
     return _taking_reason(state, books, policy, rights, key, names)
+
+
+def node_reason(state: State, books: Books, request: Request, bound: Standing) -> Reason | None:
+    """What nodes have to do with it: too little free in one place, or out of service."""
+    form, ground = books.form(request), books.ground
+    assert form is not None and ground is not None
+    shape = told(request.shape or Shape(request.amounts))
+    view = site(state, books, bound, promise=False, own=(request.id,))
+    if place(view, form) is not None:
+        return None
+    out = [
+        spot.node
+        for spot in ground.spots.values()
+        if not spot.node.usable and suits(spot.node, form)
+    ]
+    demand = books.pool.metered(request.amounts)
+    if out and not fits(demand, free_now(books)):
+        idle = total(
+            {key: left for key, left in zip(ground.keys, ground.spots[n.id].free, strict=True)}
+            for n in out
+        )
+        if fits(demand, plus(free_now(books), idle)):
+            names = ", ".join(f"{n.name} ({n.state})" for n in out[:_HOLDERS_SHOWN])
+            return Reason(Code.NODES_OUT, {"pool": books.pool.name, "nodes": names})
+    if not fits(demand, free_to_promise(books, bound)) or not fits(demand, free_now(books)):
+        return None
+    found = places_for(view, form)
+    return Reason(Code.NO_NODE, {"pool": books.pool.name, "found": found, **shape})
 
 
 def _taking_reason(

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from cede.engine.books import Books
 from cede.engine.earmarks import settle
+from cede.engine.farewells import part
 from cede.engine.fit import Room, fits, free_to_promise, own_room, rights_if_granted
 from cede.engine.front import Front, Stream, streams
 from cede.engine.grants import Covered, without_withheld
@@ -21,9 +22,7 @@ from cede.engine.site import site
 from cede.engine.standing import IN_SHARE
 from cede.engine.state import State
 from cede.engine.victims import find_victims, rule
-from cede.model import bounds
 from cede.model.amounts import Amounts, add_to, plus
-from cede.model.lifecycle import AllocationState, RequestStatus
 from cede.model.plan import Plan, Preemption
 from cede.model.policy import Policy
 from cede.model.reason import Code, Reason
@@ -163,7 +162,7 @@ class Taking:
             _stop_reason(self.state, books, waiter, policy, each, rights) for each in victims
         ]
         for victim, reason in zip(victims, reasons, strict=True):
-            stop(self.state, victim.id, reason, taken_for=waiter.id)
+            part(self.state, victim.id, reason, taken_for=waiter.id)
         self.plan.decisions.append(
             Preemption(
                 beneficiary_id=waiter.id,
@@ -191,28 +190,6 @@ class Taking:
         self.plan.again = True  # what was freed may be more than was needed
         owner = self.state.requests[waiter.id]
         assert owner.earmark is not None, "the waiter's own promise must hold"
-
-
-def stop(state: State, allocation_id: str, reason: Reason, taken_for: str | None) -> None:
-    """Ask a holder to give its units back, by its deadline at the latest."""
-    allocation = state.allocations[allocation_id]
-    request = state.requests[allocation.request_id]
-    grace = state.pools[allocation.pool_id].settings.grace
-    heard_by = max(state.now, allocation.lease_until or 0)
-    state.put(
-        replace(
-            allocation,
-            state=AllocationState.STOPPING,
-            deadline=heard_by + grace + bounds.PARTING_MARGIN,
-            told=False,
-            taken_for=taken_for,
-            reason=reason,
-        )
-    )
-    state.put(replace(request, status=RequestStatus.PREEMPTING, reason=reason))
-    state.emit(
-        "preempting", request_id=request.id, pool_id=allocation.pool_id, reason=reason.to_dict()
-    )
 
 
 def _stop_reason(

@@ -84,7 +84,9 @@ def _withheld(
                 yield node_id, tuple(tasks * amount for amount in need)
 
 
-def members(state: State, books: Books, footprint: Footprint, amounts: dict[str, int]) -> list[Member]:
+def members(
+    state: State, books: Books, footprint: Footprint, amounts: dict[str, int]
+) -> list[Member]:
     """Tasks with their nodes and, of each key that has any, the first free devices (S3)."""
     assert books.ground is not None
     found: list[Member] = []

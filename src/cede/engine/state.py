@@ -49,7 +49,9 @@ class State:
         self.books: dict[str, Books] = {}
         self.grounds: dict[str, Ground] = {}
         self.beats: dict[str, int] = {}  # when each node was last heard of; never written down
-        self.order_versions: dict[str, int] = {}  # moves when what a node should do may have changed
+        self.order_versions: dict[
+            str, int
+        ] = {}  # moves when what a node should do may have changed
         self.draining: dict[str, None] = {}
         self.now = 0
         self.passed = 0  # the instant up to which timers have been looked at
@@ -246,18 +248,19 @@ class State:
         """A change of state moves one node; what it has or where it belongs concerns every
         waiter.
         """
-        if old is None or new is None or _place_of(old) != _place_of(new):
-            either = new or old
-            assert either is not None
-            self._edit("nodes", either.id, old, new)
-        else:
+        if old is not None and (new is None or old.pool_id != new.pool_id):
+            self._edit("nodes", old.id, old, None)
+            old = None
+        if new is not None and (old is None or _place_of(old) != _place_of(new)):
+            self._edit("nodes", new.id, old, new)
+        elif new is not None:
             self.nodes[new.id] = new
             if new.pool_id is not None:
                 self.grounds[new.pool_id].put(new)
                 self.books[new.pool_id].version += 1
                 self.dirty[new.pool_id] = None
-        self.draining.pop(old.id if old is not None else "", None)
         if new is not None:
+            self.draining.pop(new.id, None)
             self.beats.setdefault(new.id, self.now)
             if new.state is NodeState.DRAINING:
                 self.draining[new.id] = None
@@ -299,6 +302,7 @@ class State:
             entities[entity_id] = new
         self._policies_of.clear()
         if table == "nodes":
+            self.draining.pop(entity_id, None)
             self._put_on_ground(old, new)
         if pool_id is not None:
             self._open_books(pool_id)
@@ -469,10 +473,12 @@ class State:
         """When an allocation changes by itself: its lease, its parting or its first seconds end."""
         instants = []
         if allocation.state is not AllocationState.LOST:
-            if allocation.leaving:
-                if allocation.deadline is not None:
-                    instants.append(allocation.deadline)
-            elif allocation.lease_until is not None:
+            if allocation.leaving and allocation.deadline is not None:
+                instants.append(allocation.deadline)
+            if allocation.state is AllocationState.CHECKPOINTING and allocation.parting is not None:
+                instants.append(allocation.parting.until)
+            stopping = allocation.state is AllocationState.STOPPING
+            if allocation.lease_until is not None and not stopping:
                 request = self.requests.get(allocation.request_id)
                 instants.append(
                     lease_over(allocation.lease_until, request.lease if request else None)

@@ -66,6 +66,13 @@ PARTS_MAX = 500
 ARGV_BYTES_MAX = 512 * 1024
 ENV_MAX = 1000
 PATH_LENGTH_MAX = 4096
+# A join token for more machines than this need not be counted.
+JOIN_USES_MAX = 1_000
+# What one heartbeat may carry; the rest comes with the next, at once.
+REPORTS_MAX = 1_000
+LOG_REPLIES_MAX = 16
+# The most of a log that one answer brings: a few make a heartbeat that is still parsed quickly.
+LOG_CHUNK_BYTES = 128 * 1024
 # A machine that cannot start so many attempts in a row takes no more until somebody looks.
 NODE_FAILURES_MAX = 5
 # Work that outlived so many machines is more likely to be what breaks them.

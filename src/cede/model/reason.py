@@ -15,6 +15,8 @@ from typing import Any
 class Code(StrEnum):
     # At the door.
     CAPACITY_EXCEEDED = "capacity_exceeded"
+    UNPLACEABLE = "unplaceable"
+    NO_AGENTS = "no_agents"
     LIMIT_EXCEEDED = "limit_exceeded"
     RESERVED_EXCEEDED = "reserved_exceeded"
     NO_POLICY = "no_policy"
@@ -32,6 +34,8 @@ class Code(StrEnum):
     MIN_RUN = "min_run"
     RETRY_DELAY = "retry_delay"
     NEXT = "next"
+    NO_NODE = "no_node"
+    NODES_OUT = "nodes_out"
     # Why somebody was stopped: the rule that made the taking legal.
     RECLAIM = "reclaim"
     PRIORITY = "priority"
@@ -42,6 +46,9 @@ class Code(StrEnum):
     LEASE_EXPIRED = "lease_expired"
     CANCELLED = "cancelled"
     WORK_FAILED = "work_failed"
+    CHECKPOINT_FAILED = "checkpoint_failed"
+    WALLTIME = "walltime_exceeded"
+    NODE_LOST = "node_lost"
     NO_LONGER_ELIGIBLE = "no_longer_eligible"
 
 
@@ -50,6 +57,14 @@ SENTENCES: dict[Code, tuple[str, str]] = {
     Code.CAPACITY_EXCEEDED: (
         "{key}: {requested} exceeds the capacity {bound} of pool {pool}",
         "ask for at most {bound} {key}, or grow the pool",
+    ),
+    Code.UNPLACEABLE: (
+        "pool {pool} has no nodes that could hold {tasks} of {amounts} each{wanted}",
+        "ask for less per task, for fewer tasks or other nodes, or add nodes",
+    ),
+    Code.NO_AGENTS: (
+        "pool {pool} has no nodes, so nothing there can start a command",
+        "use a pool of nodes, or hold the units yourself: cede run -- COMMAND",
     ),
     Code.LIMIT_EXCEEDED: (
         "{key}: {requested} exceeds the limit {bound} of {policy} in pool {pool}",
@@ -118,6 +133,15 @@ SENTENCES: dict[Code, tuple[str, str]] = {
         "attempt {attempt} may start {seconds} seconds from now",
         "nothing: the retry policy's delay",
     ),
+    Code.NO_NODE: (
+        "pool {pool} has enough free in all, but only {found} of {tasks} tasks of {amounts} each "
+        "find a node with that much free{wanted}",
+        "a node must become free, or ask for less per task",
+    ),
+    Code.NODES_OUT: (
+        "what this needs in pool {pool} is on nodes that are out of service: {nodes}",
+        "bring one of them back: cede node list",
+    ),
     Code.NEXT: ("it fits and starts with the next pass", "nothing"),
     Code.RECLAIM: (
         "stopped in pool {pool} for {beneficiary}, which is inside its reserve; this was borrowed",
@@ -145,6 +169,18 @@ SENTENCES: dict[Code, tuple[str, str]] = {
     ),
     Code.CANCELLED: ("cancelled by {actor}", "nothing"),
     Code.WORK_FAILED: ("the work itself failed with exit code {exit_code}", "see its own output"),
+    Code.CHECKPOINT_FAILED: (
+        "it was to be stopped ({rule}) and did not save its work in the time it had",
+        "make it answer the hint, or give it a longer checkpoint time-out",
+    ),
+    Code.WALLTIME: (
+        "it was still running on {node} when its walltime was over",
+        "submit it with a longer walltime, or let it save its work",
+    ),
+    Code.NODE_LOST: (
+        "node {node} could not keep it running ({cause})",
+        "nothing: it is started again elsewhere",
+    ),
     Code.NO_LONGER_ELIGIBLE: (
         "an edit made it impossible: {all}",
         "change one of the bounds named, or the request",

@@ -1,0 +1,336 @@
+"""Nodes come, fall silent, come back, are taken out of service and leave.
+
+A node's own absences and what operators ask for are kept apart: a node that was drained and away
+comes back drained. Only registering and deleting change a pool's capacity.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from cede.engine import edits, endings, reports
+from cede.engine.farewells import part
+from cede.engine.state import State, gone_at
+from cede.model import bounds
+from cede.model.allocation import Allocation, Phase
+from cede.model.amounts import total
+from cede.model.errors import Conflict, Invalid, NotFound
+from cede.model.lifecycle import AllocationState, RequestStatus
+from cede.model.node import (
+    SILENT_AFTER,
+    Node,
+    NodeState,
+    Out,
+    matches,
+    parse_devices,
+    parse_labels,
+    parse_node_amounts,
+)
+from cede.model.reason import Code, Reason
+from cede.model.request import OnSilence
+from cede.model.subject import parse_name
+
+
+def register(
+    state: State,
+    *,
+    id: str,
+    name: object,
+    amounts: object,
+    devices: object = None,
+    labels: object = None,
+    group: object = "",
+    fingerprint: object = "",
+    boot: object = "",
+    heartbeat: int = bounds.HEARTBEAT_DEFAULT,
+    created: str = "",
+    now: int,
+    own: bool = False,
+) -> Node:
+    """A machine says what it has. `own`: it has shown that it is the node of that name."""
+    state.now = now
+    has = parse_node_amounts(amounts)
+    node = Node(
+        id=id,
+        name=parse_name(name, "name"),
+        amounts=has,
+        devices=parse_devices({} if devices is None else devices, has, "devices"),
+        labels=parse_labels({} if labels is None else labels, "labels"),
+        group=_word(group, "group"),
+        fingerprint=_word(fingerprint, "fingerprint"),
+        boot=_word(boot, "boot"),
+        heartbeat=heartbeat,
+        created=created,
+    )
+    node = replace(node, pool_id=_pool_for(state, node))
+    known = next((each for each in state.nodes.values() if each.name == node.name), None)
+    if known is None:
+        state.put(node)
+        state.emit("node_registered", pool_id=node.pool_id, node=node.name, amounts=dict(has))
+        count_capacity(state, node.pool_id)
+        return node
+    return _again(state, known, node, own)
+
+
+def _again(state: State, known: Node, node: Node, own: bool) -> Node:
+    """A node that is known registers once more."""
+    silent = state.beats.get(known.id, 0) + SILENT_AFTER * known.heartbeat <= state.now
+    if not own and not silent and known.boot != node.boot:
+        raise Conflict(
+            "node_conflict",
+            f"a node named {known.name} is alive on another machine; give this one another name",
+        )
+    became = replace(
+        known,
+        amounts=node.amounts,
+        devices=node.devices,
+        labels=node.labels,
+        group=node.group,
+        fingerprint=node.fingerprint,
+        pool_id=node.pool_id,
+        boot=node.boot,
+        heartbeat=node.heartbeat,
+    )
+    fixed = (known.amounts, known.devices, known.pool_id)
+    if fixed != (became.amounts, became.devices, became.pool_id) and state.on_node(known):
+        raise Conflict(
+            "node_conflict",
+            f"node {known.name} holds work and now has other amounts, devices or labels; "
+            "drain it first",
+        )
+    if became != known:
+        _drop_promises(state, known)
+        state.put(became)
+        state.emit("node_registered", pool_id=became.pool_id, node=became.name)
+    for pool_id in dict.fromkeys((known.pool_id, became.pool_id)):
+        count_capacity(state, pool_id)
+    return state.nodes[known.id]
+
+
+def _word(value: object, field: str) -> str:
+    if not isinstance(value, str) or len(value) > bounds.LABEL_LENGTH_MAX:
+        raise Invalid(field, f"must be text of at most {bounds.LABEL_LENGTH_MAX} characters")
+    if not value.isprintable():
+        raise Invalid(field, "must be printable")
+    return value
+
+
+def _pool_for(state: State, node: Node) -> str | None:
+    found = [
+        pool
+        for pool in state.pools.values()
+        if pool.nodes is not None and matches(node.labels, pool.nodes)
+    ]
+    if len(found) > 1:
+        names = " and ".join(sorted(pool.name for pool in found))
+        raise Conflict("two_pools", f"the labels of node {node.name} match the pools {names}")
+    return found[0].id if found else None
+
+
+def count_capacity(state: State, pool_id: str | None) -> None:
+    """A pool of nodes has what its registered nodes have, whatever their state (S4)."""
+    if pool_id is None:
+        return
+    pool = state.pools[pool_id]
+    mine = [each.amounts for each in state.nodes.values() if each.pool_id == pool_id]
+    if (summed := total(mine)) == pool.capacity:
+        return
+    edits.set_capacity(state, pool, summed)
+
+
+def find_node(state: State, name_or_id: str) -> Node:
+    node = state.nodes.get(name_or_id)
+    if node is not None:
+        return node
+    for each in state.nodes.values():
+        if each.name == name_or_id:
+            return each
+    raise NotFound("node", name_or_id)
+
+
+# Operators ------------------------------------------------------------------------------------
+
+
+def drain(state: State, node_id: str, now: int, reason: str = "") -> Node:
+    """No new work; what runs ends by itself. Then the node is drained."""
+    state.now = now
+    node = find_node(state, node_id)
+    if node.out is Out.DRAIN:
+        return node
+    if node.out is Out.DISABLE:
+        raise Conflict("node_disabled", f"node {node.name} is disabled; enable it first")
+    state.put(_with_state(replace(node, out=Out.DRAIN, reason=reason), _drained(state, node)))
+    state.emit("node_draining", pool_id=node.pool_id, node=node.name, reason=reason)
+    return state.nodes[node.id]
+
+
+def _drained(state: State, node: Node) -> NodeState:
+    if node.state is NodeState.DOWN:
+        return NodeState.DOWN
+    return NodeState.DRAINING if state.on_node(node) else NodeState.DRAINED
+
+
+def undrain(state: State, node_id: str, now: int) -> Node:
+    """Back into service, once it is drained."""
+    state.now = now
+    node = find_node(state, node_id)
+    if node.out is not Out.DRAIN:
+        raise Conflict("not_drained", f"node {node.name} is {node.state}, not drained")
+    if node.state is NodeState.DRAINING:
+        raise Conflict(
+            "still_draining",
+            f"node {node.name} is still draining; wait until its work has ended",
+        )
+    back = NodeState.READY if node.state is NodeState.DRAINED else node.state
+    state.put(_with_state(replace(node, out=Out.NO, reason=""), back))
+    state.emit("node_ready", pool_id=node.pool_id, node=node.name)
+    return state.nodes[node.id]
+
+
+def disable(state: State, node_id: str, now: int, reason: str = "") -> Node:
+    """Out of service at once: what runs there is stopped and goes back to the queue."""
+    state.now = now
+    node = find_node(state, node_id)
+    state.put(_with_state(replace(node, out=Out.DISABLE, reason=reason), NodeState.DOWN))
+    state.emit("node_down", pool_id=node.pool_id, node=node.name, reason=reason or "disabled")
+    why = Reason(Code.NODE_LOST, {"node": node.name, "cause": "disabled"})
+    for allocation in state.on_node(node):
+        if not allocation.leaving and allocation.state is not AllocationState.LOST:
+            part(state, allocation.id, why, taken_for=None)
+    return state.nodes[node.id]
+
+
+def enable(state: State, node_id: str, now: int) -> Node:
+    state.now = now
+    node = find_node(state, node_id)
+    if node.state is not NodeState.DOWN:
+        raise Conflict("not_down", f"node {node.name} is {node.state}; only a down node is enabled")
+    node = replace(node, out=Out.NO, reason="", failures=0)
+    silent = state.beats.get(node.id, 0) + SILENT_AFTER * node.heartbeat <= state.now
+    if silent:
+        state.put(replace(node, reason="silent"))
+    else:
+        state.put(_with_state(node, NodeState.READY))
+        state.emit("node_ready", pool_id=node.pool_id, node=node.name)
+    return state.nodes[node.id]
+
+
+def delete(state: State, node_id: str, now: int, *, force: bool = False) -> Node:
+    """Forget a node: a capacity edit. With `force` an operator vouches that nothing runs there any
+    more, and what it held is given back.
+    """
+    state.now = now
+    node = find_node(state, node_id)
+    held = state.on_node(node)
+    if held and not (force and node.state is NodeState.DOWN):
+        names = ", ".join(each.request_id for each in held[:10])
+        raise Conflict(
+            "in_use",
+            f"node {node.name} holds {names}; drain it, or if the machine is gone for good, "
+            "disable and delete it with force",
+        )
+    for allocation in held:
+        _lose_members(state, allocation, node)
+    _drop_promises(state, node)
+    state.drop(node)
+    state.emit("node_deleted", pool_id=node.pool_id, node=node.name)
+    count_capacity(state, node.pool_id)
+    return node
+
+
+def _drop_promises(state: State, node: Node) -> None:
+    """Whoever was promised this node waits again."""
+    if node.pool_id is None:
+        return
+    spot = state.grounds[node.pool_id].spots[node.id]
+    for owner_id in [each for each, (held, _) in spot.holdings.items() if held.earmark]:
+        state.put(replace(state.requests[owner_id], earmark=None))
+
+
+def _with_state(node: Node, became: NodeState) -> Node:
+    return node if node.state is became else replace(node, state=became)
+
+
+# Silence --------------------------------------------------------------------------------------
+
+
+def heard(state: State, node_id: str, now: int) -> None:
+    """A silent node is back: its work was not lost after all."""
+    state.now = now
+    state.beats[node_id] = max(now, state.beats.get(node_id, 0))
+    node = state.nodes[node_id]
+    if node.out is Out.DISABLE or node.state not in (NodeState.DEGRADED, NodeState.DOWN):
+        return
+    if node.state is NodeState.DEGRADED and node.failures >= bounds.NODE_FAILURES_MAX:
+        return  # it is heard of, and still cannot start anything
+    back = _drained(state, replace(node, state=NodeState.READY))
+    became = back if node.out is Out.DRAIN else NodeState.READY
+    reason = node.reason if node.out is Out.DRAIN else ""
+    state.put(replace(node, state=became, reason=reason))
+    state.emit("node_ready", pool_id=node.pool_id, node=node.name)
+    for allocation in state.on_node(node):
+        if allocation.state is AllocationState.LOST:
+            _found(state, allocation)
+
+
+def _found(state: State, allocation: Allocation) -> None:
+    request = state.requests[allocation.request_id]
+    if request.status is RequestStatus.PREEMPTING:
+        became = AllocationState.STOPPING
+    else:
+        became = AllocationState.RUNNING
+    state.put(replace(allocation, state=became))
+
+
+def silence(state: State, node_id: str) -> bool:
+    """A node was not heard of for long: degraded, then down. Whether anything changed."""
+    node = state.nodes.get(node_id)
+    if node is None:
+        return False
+    at = state.beats.get(node_id, state.now)
+    if gone_at(node, at) <= state.now:
+        return _down(state, node)
+    late = at + SILENT_AFTER * node.heartbeat <= state.now
+    if late and node.state is NodeState.READY:
+        state.put(replace(node, state=NodeState.DEGRADED, reason="silent"))
+        state.emit("node_degraded", pool_id=node.pool_id, node=node.name, reason="silent")
+        return True
+    return False
+
+
+def _down(state: State, node: Node) -> bool:
+    """Nothing runs there any more that must stop with its lease; the rest is lost, and held."""
+    changed = node.state is not NodeState.DOWN
+    if changed:
+        reason = node.reason if node.out is not Out.NO else "silent"
+        state.put(replace(node, state=NodeState.DOWN, reason=reason))
+        state.emit("node_down", pool_id=node.pool_id, node=node.name, reason="silent")
+    for allocation in state.on_node(node):
+        request = state.requests[allocation.request_id]
+        if request.work is None:
+            continue  # its client holds it, by a lease of its own
+        if request.on_silence is OnSilence.KEEP:
+            if allocation.state is not AllocationState.LOST:
+                endings.lose(state, allocation)
+                changed = True
+        else:
+            _lose_members(state, allocation, node)
+            changed = True
+    return changed
+
+
+def _lose_members(state: State, allocation: Allocation, node: Node) -> None:
+    for member in allocation.members:
+        current = state.allocations[allocation.id]
+        mine = member.node_id == node.id and current.members[member.task].phase is not Phase.ENDED
+        if mine and current.live:
+            reports.ended(state, current, member.task, None, "node_lost")
+
+
+def settle_drains(state: State) -> bool:
+    """Draining nodes whose work has ended are drained."""
+    done = [node for each in state.draining if not state.on_node(node := state.nodes[each])]
+    for node in done:
+        state.put(replace(node, state=NodeState.DRAINED))
+        state.emit("node_drained", pool_id=node.pool_id, node=node.name)
+    return bool(done)

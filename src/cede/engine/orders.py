@@ -1,0 +1,101 @@
+"""What a node should be doing: the whole list, made from what was committed.
+
+Nothing is queued for an agent. It is told what should be, compares it with what is, and does the
+difference; so losing, repeating or reordering answers does no harm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from cede.engine.state import State
+from cede.model.allocation import Allocation, Member, Phase
+from cede.model.amounts import Amounts
+from cede.model.lifecycle import AllocationState
+from cede.model.parting import Farewell
+from cede.model.request import OnSilence
+from cede.model.work import Work
+
+RUN, HINT, STOP = "run", "hint", "stop"
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """One member's order. `keep` is the checkpoint that must stay, `resume` where to go on."""
+
+    allocation_id: str
+    request_id: str
+    attempt: int
+    task: int
+    do: str
+    work: Work
+    amounts: Amounts
+    devices: Mapping[str, tuple[str, ...]]
+    nodes: tuple[str, ...]
+    hint: int
+    until: int  # the instant at which the time for a checkpoint is over
+    grace: int
+    cause: str
+    keep: str
+    resume: str
+    on_silence: OnSilence
+    farewell: Farewell
+    walltime: int | None
+    pool: str
+    subject: str
+    owner: str
+
+
+def orders(state: State, node_id: str) -> list[Order]:
+    """Everything that a node should have, in a fixed order; work that its client holds is not the
+    agent's.
+    """
+    node = state.nodes[node_id]
+    found = [
+        _order(state, allocation, member)
+        for allocation in state.on_node(node)
+        if state.requests[allocation.request_id].work is not None
+        for member in allocation.members
+        if member.node_id == node_id and member.phase is not Phase.ENDED
+    ]
+    return sorted(found, key=lambda each: (each.allocation_id, each.task))
+
+
+def _order(state: State, allocation: Allocation, member: Member) -> Order:
+    request = state.requests[allocation.request_id]
+    pool = state.pools[allocation.pool_id]
+    asked = allocation.parting
+    saved = "" if request.saved is None else request.saved.id
+    assert request.work is not None
+    return Order(
+        allocation_id=allocation.id,
+        request_id=request.id,
+        attempt=allocation.attempt,
+        task=member.task,
+        do=_do(allocation),
+        work=request.work,
+        amounts=allocation.each,
+        devices=member.devices,
+        nodes=tuple(state.nodes[each.node_id].name for each in allocation.members),
+        hint=0 if asked is None else asked.hint,
+        until=0 if asked is None else asked.until,
+        grace=pool.settings.grace,
+        cause="" if allocation.reason is None else str(allocation.reason.code),
+        keep=saved,
+        resume=saved,
+        on_silence=request.on_silence,
+        farewell=request.farewell,
+        walltime=request.walltime,
+        pool=pool.name,
+        subject=str(request.subject),
+        owner=request.owner,
+    )
+
+
+def _do(allocation: Allocation) -> str:
+    if allocation.state is AllocationState.CHECKPOINTING:
+        return HINT
+    stopping = allocation.state is AllocationState.STOPPING
+    lost = allocation.state is AllocationState.LOST and allocation.deadline is not None
+    return STOP if stopping or lost else RUN

@@ -1,0 +1,211 @@
+"""What agents say of the work on their nodes, and what follows from it.
+
+A report that does not match the current attempt on that node changes nothing (S13, C8). Repeating
+one does no harm. An allocation is over when all of its members are; how it ended is judged once,
+from all of them together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from cede.engine import endings, farewells
+from cede.engine.state import State
+from cede.model import bounds
+from cede.model.allocation import Allocation, Member, Phase
+from cede.model.lifecycle import AllocationState, RequestStatus
+from cede.model.node import NodeState
+from cede.model.reason import Code, Reason
+from cede.model.request import Request
+
+KINDS = (
+    "started",
+    "answered",
+    "progress",
+    "deferral",
+    "saved",
+    "save_failed",
+    "ended",
+    "refused",
+)
+# How a machine ends work that was not at fault.
+MACHINE = frozenset({"infrastructure", "keeper_lost", "lease", "node_lost", "refused"})
+EXITED = "exited"  # by itself
+WALLTIME = "walltime"
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """`seconds` are milliseconds of a deferral that is asked for."""
+
+    allocation_id: str
+    attempt: int
+    task: int
+    kind: str
+    exit_code: int | None = None
+    cause: str = ""
+    checkpoint: str = ""
+    size: int = 0
+    seconds: int = 0
+    text: str = ""
+
+
+def take(state: State, node_id: str, report: Report, now: int) -> bool:
+    """Take a report in; False when it is not of a current attempt on that node."""
+    state.now = now
+    allocation = state.allocations.get(report.allocation_id)
+    if not _is_current(allocation, node_id, report):
+        state.emit("stale_report", node=node_id, report=report.kind, of=report.allocation_id[:128])
+        return False
+    assert allocation is not None
+    if report.kind == "started":
+        _started(state, allocation, report.task)
+    elif report.kind in ("ended", "refused"):
+        cause = "refused" if report.kind == "refused" else report.cause
+        ended(state, allocation, report.task, report.exit_code, cause, report.text)
+    elif report.kind == "saved":
+        farewells.save(state, allocation, report.task, report.checkpoint, report.size)
+    elif report.kind == "deferral":
+        farewells.defer(state, allocation, report.seconds, report.text)
+    elif report.kind == "save_failed":
+        _note(state, "save_failed", allocation, why=report.text)
+    else:  # an estimate or progress: a sign of life
+        farewells.answer(state, allocation)
+    return True
+
+
+def _is_current(allocation: Allocation | None, node_id: str, report: Report) -> bool:
+    if allocation is None or not allocation.live or allocation.attempt != report.attempt:
+        return False
+    if not 0 <= report.task < len(allocation.members):
+        return False
+    member = allocation.members[report.task]
+    # S16: an exit is recorded once, and nothing is heard of the dead.
+    return member.node_id == node_id and member.phase is not Phase.ENDED
+
+
+def _started(state: State, allocation: Allocation, task: int) -> None:
+    member = allocation.members[task]
+    if member.phase is not Phase.ASSIGNED:
+        return
+    allocation = _with(allocation, replace(member, phase=Phase.STARTED))
+    node = state.nodes[member.node_id]
+    if node.failures:
+        state.put(replace(node, failures=0))
+    if allocation.state in (AllocationState.GRANTED, AllocationState.STARTING):
+        all_run = all(each.phase is Phase.STARTED for each in allocation.members)
+        became = AllocationState.RUNNING if all_run else AllocationState.STARTING
+        started_at = state.now if all_run else None
+        allocation = replace(allocation, state=became, started_at=started_at)
+        if all_run:
+            _note(state, "started", allocation)
+    state.put(allocation)
+
+
+def ended(
+    state: State,
+    allocation: Allocation,
+    task: int,
+    exit_code: int | None,
+    cause: str,
+    text: str = "",
+) -> None:
+    """A member is over; with the last one the allocation is. Members of a gang do not outlive one
+    that failed.
+    """
+    member = replace(
+        allocation.members[task], phase=Phase.ENDED, exit_code=exit_code, cause=cause or EXITED
+    )
+    allocation = _with(allocation, member)
+    state.put(allocation)
+    _note(state, "task_ended", allocation, task=task, exit_code=exit_code, cause=member.cause)
+    if member.cause in ("infrastructure", "refused"):
+        _count_failure(state, member, text)
+    if all(each.phase is Phase.ENDED for each in allocation.members):
+        _conclude(state, allocation)
+    elif not _clean(member) and allocation.state is not AllocationState.STOPPING:
+        if allocation.state is AllocationState.CHECKPOINTING:
+            farewells.stop_now(state, allocation)
+        else:
+            farewells.part(state, allocation.id, _fault(state, member), taken_for=None)
+
+
+def _conclude(state: State, allocation: Allocation) -> None:
+    """How a whole allocation ended, judged from all its members."""
+    request = state.requests[allocation.request_id]
+    members = allocation.members
+    faulty = next((each for each in members if not _clean(each)), None)
+    asked = allocation.parting
+    if request.cancelled:
+        endings.finish(state, request, RequestStatus.CANCELLED, request.reason)
+    elif faulty is None:
+        endings.finish(state, request, RequestStatus.RELEASED, None)
+    elif asked is not None and asked.saved:
+        endings.stopped(state, request, allocation, saved=True)
+    elif allocation.taken_for is not None and allocation.state is AllocationState.STOPPING:
+        _conclude_victim(state, request, allocation)
+    else:
+        _conclude_faulty(state, request, allocation, faulty)
+
+
+def _conclude_victim(state: State, request: Request, allocation: Allocation) -> None:
+    """A victim that saved nothing."""
+    by_itself = all(each.exit_code == 0 for each in allocation.members)
+    failed_alone = [m for m in allocation.members if m.cause == EXITED and m.exit_code]
+    if by_itself and request.farewell.interruptible:
+        endings.finish(state, request, RequestStatus.RELEASED, None)
+    elif allocation.parting is not None and allocation.parting.failed:
+        endings.failed_for(state, request, allocation, farewells.failed_reason(request))
+    elif failed_alone and allocation.parting is not None:
+        endings.failed(state, request, allocation, failed_alone[0].exit_code)
+    else:
+        endings.stopped(state, request, allocation)
+
+
+def _conclude_faulty(
+    state: State, request: Request, allocation: Allocation, faulty: Member
+) -> None:
+    first = request.reason if request.status is RequestStatus.PREEMPTING else None
+    reason = first or _fault(state, faulty)
+    if reason.code is Code.NODE_LOST:
+        endings.lost(state, request, allocation, reason)
+    elif reason.code is Code.WALLTIME:
+        endings.finish(state, request, RequestStatus.FAILED, reason)
+    else:
+        endings.failed_for(state, request, allocation, reason)
+
+
+def _fault(state: State, member: Member) -> Reason:
+    """Why a member that did not end well ended."""
+    name = state.nodes[member.node_id].name
+    if member.cause in MACHINE:
+        return Reason(Code.NODE_LOST, {"node": name, "cause": member.cause})
+    if member.cause == WALLTIME:
+        return Reason(Code.WALLTIME, {"node": name})
+    shown = "unknown" if member.exit_code is None else member.exit_code
+    return Reason(Code.WORK_FAILED, {"exit_code": shown})
+
+
+def _clean(member: Member) -> bool:
+    return member.phase is not Phase.ENDED or (member.exit_code == 0 and member.cause == EXITED)
+
+
+def _count_failure(state: State, member: Member, text: str) -> None:
+    """A machine that cannot start anything takes no more until somebody looks."""
+    node = state.nodes[member.node_id]
+    node = replace(node, failures=node.failures + 1)
+    if node.failures >= bounds.NODE_FAILURES_MAX and node.state is NodeState.READY:
+        node = replace(node, state=NodeState.DEGRADED, reason=f"cannot start work: {text[:200]}")
+        state.emit("node_degraded", pool_id=node.pool_id, node=node.name, reason=node.reason)
+    state.put(node)
+
+
+def _with(allocation: Allocation, member: Member) -> Allocation:
+    members = list(allocation.members)
+    members[member.task] = member
+    return replace(allocation, members=tuple(members))
+
+
+def _note(state: State, kind: str, allocation: Allocation, **data: object) -> None:
+    known = {key: value for key, value in data.items() if value is not None}
+    state.emit(kind, request_id=allocation.request_id, pool_id=allocation.pool_id, **known)
