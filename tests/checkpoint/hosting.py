@@ -31,7 +31,7 @@ def wait_for(look: Callable[[], T | None], what: str = "it") -> T:
 
 
 class Host:
-    """Starts programs in one place, one after the other, as an agent would attempt after attempt."""
+    """Starts programs in one place, one after the other, as an agent starts attempts."""
 
     def __init__(self, folder: Path, protocol: str) -> None:
         self.folder = folder

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 from collections.abc import Mapping
@@ -85,5 +86,11 @@ def survive_signal(environment: Mapping[str, str]) -> None:
         if callable(before):
             before(number, frame)
 
+    def ignore() -> None:
+        # Python gives up its handlers long before the process is gone, and ours is done with.
+        if signal.getsignal(SIGNAL) is handler:
+            signal.signal(SIGNAL, signal.SIG_IGN)
+
     with suppress(ValueError):  # not the main thread; whoever started us has the signal ignored
         signal.signal(SIGNAL, handler)
+        atexit.register(ignore)

@@ -1,6 +1,6 @@
 """The state behind `cede.checkpoint`: which step we are at, when to save, what was asked.
 
-One per process. Any thread may call it; the lock is never held while files are written.
+One per process. Any thread may call it; the lock is not held while files are written and hashed.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ class Session:
         self._answer: Answer | None = None
         self._told_at = 0.0
         self._deferred_until = 0.0
+        self._writing: set[str] = set()
 
     # Where we are.
 
@@ -148,7 +149,8 @@ class Session:
             hint, step = self._pending(), self._done
             if hint is not None:
                 self._change(status=Status.SAVING)
-        id = shelf.next_id(self.directory, step)
+            id = shelf.next_id(self.directory, step)
+            self._writing.add(id)
         try:
             yield self.directory / id
             manifest.write(self.directory, id, step, labels, self._hashing)
@@ -158,6 +160,7 @@ class Session:
                 if hint is not None:
                     why = plain(f"{type(error).__name__}: {error}")
                     self._change(status=Status.FAILED, why=why)
+                self._writing.discard(id)
             raise
         self._is_on_disk(id, step, hint)
 
@@ -182,5 +185,6 @@ class Session:
             # A hint that came while we wrote is answered too, if nothing was done since.
             if pending is not None and (step == self._done or pending == hint):
                 self._change(status=Status.SAVED, saved=id, fraction=1.0, estimate=0.0)
-        if self._is_local:
-            shelf.clean(self.directory, id)
+            self._writing.discard(id)
+            if self._is_local and not self._writing:  # under cede the host cleans
+                shelf.clean(self.directory, id, idle=True)

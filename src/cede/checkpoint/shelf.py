@@ -46,10 +46,10 @@ def next_id(directory: Path, step: int) -> str:
 
 
 def clean(directory: Path, keep: str | None, *, idle: bool = False) -> list[str]:
-    """Remove what is older than the checkpoint `keep`; the ids that are gone.
+    """Remove what is older than the committed checkpoint `keep`; the ids that are gone.
 
-    Newer ones stay: they may be good and not committed yet, or just being written. With `idle`,
-    which promises that nobody writes here now, the partial ones among them go too.
+    Newer ones stay: they may be good and not committed yet. Partial ones may just be being written,
+    so they go only with `idle`, which promises that nobody writes here: before an attempt starts.
     """
     gone: list[str] = []
     with beneath.directory(directory) as root:
@@ -57,8 +57,8 @@ def clean(directory: Path, keep: str | None, *, idle: bool = False) -> list[str]
         whole = set(_with(SUFFIX, entries))
         partial = (_with("", entries) | _with(_PARTIAL, entries)) - whole
         for id in sorted(whole | partial, key=age):
-            is_older = keep is not None and age(id) < age(keep)
-            if id != keep and (is_older or (idle and id in partial)) and _remove(root, id):
+            is_of_no_use = idle if id in partial else keep is not None and age(id) < age(keep)
+            if id != keep and is_of_no_use and _remove(root, id):
                 gone.append(id)
         os.fsync(root)
     return gone

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 import sys
 import time
 from pathlib import Path
@@ -30,18 +29,9 @@ if how == "wrong hash":
     (directory / "data").write_bytes(content[::-1])
 if how == "truncated":
     (directory / "data").write_bytes(content[:-1])
-if how == "missing":
-    (directory / "data").unlink()
 if how == "escape":
     (session.directory / "outside").write_bytes(content)
     entry["path"] = "../outside"
-if how == "link":
-    (session.directory / "outside").write_bytes(content)
-    (directory / "data").unlink()
-    (directory / "data").symlink_to("../outside")
-if how == "fifo":
-    (directory / "data").unlink()
-    os.mkfifo(directory / "data")
 if how != "nothing":
     manifest = {"id": "000001-1", "step": 1, "files": [entry], "labels": {}}
     Path(f"{directory}.manifest.json").write_text(json.dumps(manifest))

@@ -1,4 +1,4 @@
-"""A program that counts, and behaves in the way that its argument names when it is asked to save."""
+"""A program that counts, and when asked to save does what its argument says."""
 
 import sys
 import time
