@@ -9,6 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from sortedcontainers import SortedList
+
+from cede.engine.ground import Entry, Ground, Spot
 from cede.engine.state import State
 from cede.model.allocation import Allocation
 from cede.model.amounts import Amounts, total
@@ -25,6 +28,8 @@ def check(state: State) -> list[str]:
     found = [*_lives(state), *_configuration(state)]
     for pool in state.pools.values():
         found += [*_capacity(state, pool), *_promises(state, pool), *_books(state, pool)]
+        if pool.nodes is not None:
+            found += _nodes(state, pool)
     for policy in state.policies.values():
         found += _policy(state, policy)
     return found
@@ -130,6 +135,73 @@ def _promises(state: State, pool: Pool) -> Iterator[str]:
     for key in total(pool.metered(each) for each in promised):
         if both[key] > pool.capacity.get(key, 0):
             yield f"S28 pool {pool.name}: {both[key]} {key} promised of {pool.capacity.get(key, 0)}"
+
+
+def _nodes(state: State, pool: Pool) -> Iterator[str]:
+    """S3, S10 and S28 on every node: tasks sit where there is room, devices are held once."""
+    mine = {each.id: each for each in state.nodes.values() if each.pool_id == pool.id}
+    if total(each.amounts for each in mine.values()) != dict(pool.capacity):
+        yield f"S21 pool {pool.name}: its capacity is not what its nodes have"
+    held: dict[str, list[Amounts]] = {}
+    staying: dict[str, list[Amounts]] = {}
+    devices: dict[tuple[str, str, str], str] = {}
+    for each in _live(state, pool):
+        tasks = state.requests[each.request_id].tasks
+        if len(each.members) != tasks or any(m.node_id not in mine for m in each.members):
+            yield f"S10 allocation {each.id} sits on {len(each.members)} nodes, not on {tasks}"
+            continue
+        one = {key: amount // tasks for key, amount in pool.metered(each.amounts).items()}
+        for member in each.members:
+            held.setdefault(member.node_id, []).append(one)
+            if not each.leaving:
+                staying.setdefault(member.node_id, []).append(one)
+            for key, names in member.devices.items():
+                for name in names:
+                    other = devices.setdefault((member.node_id, key, name), each.id)
+                    if other != each.id or names.count(name) > 1:
+                        yield f"S3 device {key} {name} of {member.node_id}: {other} and {each.id}"
+    promised = _promised_on(state, pool)
+    for node_id, node in mine.items():
+        for which, many in (
+            ("S3", held.get(node_id, [])),
+            ("S28", [*staying.get(node_id, []), *promised.get(node_id, [])]),
+        ):
+            if which == "S28" and node_id not in promised:
+                continue
+            for key, amount in total(many).items():
+                if amount > node.amounts.get(key, 0):
+                    yield f"{which} node {node.name}: {amount} {key} of {node.amounts.get(key, 0)}"
+    yield from _ground(state, pool, held)
+
+
+def _promised_on(state: State, pool: Pool) -> dict[str, list[Amounts]]:
+    promised: dict[str, list[Amounts]] = {}
+    for request in state.waiting():
+        if request.earmark is not None and request.earmark.pool_id == pool.id:
+            tasks = request.tasks
+            one = {key: n // tasks for key, n in pool.metered(request.amounts).items()}
+            for node_id, count in request.earmark.footprint:
+                promised.setdefault(node_id, []).extend([one] * count)
+    return promised
+
+
+def _ground(state: State, pool: Pool, held: dict[str, list[Amounts]]) -> Iterator[str]:
+    """S21: what is cached of every node equals a recount."""
+    ground = state.grounds[pool.id]
+    for node_id, spot in ground.spots.items():
+        used = total(held.get(node_id, []))
+        for key, free in zip(ground.keys, spot.free, strict=True):
+            recount = spot.node.amounts.get(key, 0) - used.get(key, 0)
+            if free != recount:
+                yield f"S21 node {spot.node.name}: {free} {key} free, recounted {recount}"
+        listed = sum(entry in where for entry, where in _entries(ground, spot))
+        if listed != 2 * spot.node.usable:
+            yield f"S21 node {spot.node.name} is listed {listed} times"
+
+
+def _entries(ground: Ground, spot: Spot) -> Iterator[tuple[Entry, SortedList[Entry]]]:
+    yield spot.now, ground.now
+    yield spot.promise, ground.promise
 
 
 def _policy(state: State, policy: Policy) -> Iterator[str]:

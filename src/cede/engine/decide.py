@@ -22,7 +22,8 @@ def decide(state: State, now: int) -> Plan:
     plan = Plan(now)
     due = state.begin_pass(now)
     plan.changed = expire(state, due)  # 1. what is over by itself
-    plan.changed |= any([silence(state, each) for kind, each in due if kind == "node"])
+    for kind, entity_id in due:
+        plan.changed |= kind == "node" and silence(state, entity_id)
     if state.draining:
         plan.changed |= settle_drains(state)
     for _ in range(bounds.ROUNDS_MAX):

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from cede.engine.admit import rejection
+from cede.engine.due import lease_over
 from cede.engine.farewells import hint_over
-from cede.engine.state import State, lease_over
+from cede.engine.state import State
 from cede.engine.timers import Key
 from cede.model import bounds
 from cede.model.allocation import Allocation
@@ -148,10 +149,10 @@ def _expire_allocation(state: State, allocation: Allocation) -> bool:
     request = state.requests[allocation.request_id]
     keep = request.lease is None or request.on_silence is OnSilence.KEEP
     asked = allocation.parting
-    if allocation.state is AllocationState.CHECKPOINTING and asked is not None:
-        if asked.until <= state.now:
-            hint_over(state, allocation)
-            return True
+    saving = allocation.state is AllocationState.CHECKPOINTING and asked is not None
+    if saving and asked is not None and asked.until <= state.now:
+        hint_over(state, allocation)
+        return True
     if allocation.leaving and (allocation.deadline or 0) <= state.now:
         # An agent says for certain when it has stopped something; nobody else can.
         if keep or request.work is not None:

@@ -145,8 +145,7 @@ def node_reason(state: State, books: Books, request: Request, bound: Standing) -
     demand = books.pool.metered(request.amounts)
     if out and not fits(demand, free_now(books)):
         idle = total(
-            {key: left for key, left in zip(ground.keys, ground.spots[n.id].free, strict=True)}
-            for n in out
+            dict(zip(ground.keys, ground.spots[each.id].free, strict=True)) for each in out
         )
         if fits(demand, plus(free_now(books), idle)):
             names = ", ".join(f"{n.name} ({n.state})" for n in out[:_HOLDERS_SHOWN])

@@ -7,7 +7,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from cede.engine import parting
-from cede.engine.state import State, lease_over
+from cede.engine.due import lease_over
+from cede.engine.state import State
 from cede.model.allocation import Allocation
 from cede.model.lifecycle import AllocationState, RequestStatus
 from cede.model.parting import Farewell, Saved

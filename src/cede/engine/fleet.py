@@ -9,8 +9,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from cede.engine import edits, endings, reports
+from cede.engine.due import gone_at
 from cede.engine.farewells import part
-from cede.engine.state import State, gone_at
+from cede.engine.state import State
 from cede.model import bounds
 from cede.model.allocation import Allocation, Phase
 from cede.model.amounts import total

@@ -27,7 +27,7 @@ def site(
     own: Container[str] = (),
     gone: Iterable[str] = (),
 ) -> View:
-    """What is free for a waiter of standing `bound`, now or to promise, without the holders `gone`."""
+    """What is free for a waiter of standing `bound`, now or to promise, once `gone` are away."""
     ground = books.ground
     assert ground is not None
     without = {*gone, *_below(books, bound, own)}

@@ -15,13 +15,14 @@ from typing import Any
 from cede.engine.admit import eligible_policies
 from cede.engine.books import Books
 from cede.engine.changes import Changes, Event
+from cede.engine.due import allocation_due, node_due, request_due
 from cede.engine.ground import Ground
+from cede.engine.moves import check_move
 from cede.engine.share import Holding
 from cede.engine.timers import Key, Timers
-from cede.model import bounds
 from cede.model.allocation import Allocation
-from cede.model.lifecycle import ALLOCATION_MOVES, REQUEST_MOVES, AllocationState
-from cede.model.node import DOWN_AFTER, NODE_MOVES, SILENT_AFTER, Node, NodeState
+from cede.model.lifecycle import AllocationState
+from cede.model.node import Node, NodeState
 from cede.model.policy import Policy
 from cede.model.pool import Pool
 from cede.model.request import Request
@@ -268,9 +269,8 @@ class State:
             self.timers.schedule(("node", new.id), self._node_due(new))
 
     def _put_on_ground(self, old: Node | None, new: Node | None) -> None:
-        if old is not None and old.pool_id in self.grounds:
-            if new is None or new.pool_id != old.pool_id:
-                self.grounds[old.pool_id].drop(old.id)
+        if old is not None and new is None and old.pool_id in self.grounds:
+            self.grounds[old.pool_id].drop(old.id)
         if new is not None and new.pool_id is not None:
             self.grounds[new.pool_id].put(new)
 
@@ -446,61 +446,21 @@ class State:
             node = self.nodes.get(entity_id)
             return None if node is None else self._node_due(node)
         allocation = self.allocations.get(entity_id)
-        return (
-            None if allocation is None or not allocation.live else self._allocation_due(allocation)
-        )
+        if allocation is None or not allocation.live:
+            return None
+        return self._allocation_due(allocation)
 
     def _node_due(self, node: Node) -> int | None:
-        """When a node that stays silent becomes degraded, or down."""
-        heard = self.beats.get(node.id, self.now)
-        if node.state is NodeState.DOWN:
-            return gone_at(node, heard) if self.on_node(node) else None
-        if node.state is NodeState.READY:
-            return heard + SILENT_AFTER * node.heartbeat
-        return gone_at(node, heard)
+        return node_due(node, self.beats.get(node.id, self.now), bool(self.on_node(node)))
 
     def _request_due(self, request: Request) -> int | None:
-        """When a request changes by itself: its delay, withholding or waiting lease ends."""
-        instants = [] if request.withhold is None else [request.withhold.until]
-        if request.waiting:
-            if request.id in self.delayed:
-                instants.append(request.not_before)
-            if request.lease_until is not None:
-                instants.append(lease_over(request.lease_until, request.lease))
-        return min(instants, default=None)
+        return request_due(request, delayed=request.id in self.delayed)
 
     def _allocation_due(self, allocation: Allocation) -> int | None:
-        """When an allocation changes by itself: its lease, its parting or its first seconds end."""
-        instants = []
-        if allocation.state is not AllocationState.LOST:
-            if allocation.leaving and allocation.deadline is not None:
-                instants.append(allocation.deadline)
-            if allocation.state is AllocationState.CHECKPOINTING and allocation.parting is not None:
-                instants.append(allocation.parting.until)
-            stopping = allocation.state is AllocationState.STOPPING
-            if allocation.lease_until is not None and not stopping:
-                request = self.requests.get(allocation.request_id)
-                instants.append(
-                    lease_over(allocation.lease_until, request.lease if request else None)
-                )
+        request = self.requests.get(allocation.request_id)
         settings = self.pools[allocation.pool_id].settings
-        for protected in (settings.min_run, settings.reclaim_min_run):
-            if protected and allocation.allocated_at + protected > self.passed:
-                instants.append(allocation.allocated_at + protected)
-        return min(instants, default=None)
-
-
-def lease_over(lease_until: int, lease: int | None) -> int:
-    """When the server believes that a lease is over: later than its holder does (clock drift, one
-    pass).
-    """
-    return lease_until + (lease or 0) // bounds.LEASE_DRIFT_DIVISOR + bounds.LEASE_MARGIN
-
-
-def gone_at(node: Node, heard: int) -> int:
-    """When a silent node is down: not before whatever must stop with its lease has stopped (S14)."""
-    kept = lease_over(heard + node.lease, node.lease) + bounds.KILL_GRACE
-    return max(heard + DOWN_AFTER * node.heartbeat, kept)
+        lease = None if request is None else request.lease
+        return allocation_due(allocation, lease, settings, self.passed)
 
 
 def _place_of(node: Node) -> tuple[Any, ...]:
@@ -532,13 +492,3 @@ def _gone(entity: Entity) -> bool:
     return (isinstance(entity, Request) and entity.ended) or (
         isinstance(entity, Allocation) and not entity.live
     )
-
-
-def check_move(old: Any, new: Any) -> None:
-    """S16: every change of state is an edge of the lifecycle tables."""
-    if type(new) is Request and old.status is not new.status:
-        assert new.status in REQUEST_MOVES[old.status], (old.status, new.status)
-    if type(new) is Allocation and old.state is not new.state:
-        assert new.state in ALLOCATION_MOVES[old.state], (old.state, new.state)
-    if type(new) is Node and old.state is not new.state:
-        assert new.state in NODE_MOVES[old.state], (old.state, new.state)

@@ -35,8 +35,8 @@ def find_victims(
     short: Amounts,
     form: Form | None = None,
 ) -> list[Holding] | None:
-    """The holders to stop so that `short` is covered and, in a pool of nodes, the demand has places;
-    None when no legal set does that.
+    """The holders to stop so that `short` is covered and, in a pool of nodes, every task has a
+    place; None when no legal set does that.
     """
     if form is not None:
         bound = books.standing(policy_id, rights)

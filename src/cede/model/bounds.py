@@ -49,8 +49,8 @@ LEASE_MAX = 24 * HOUR
 LEASE_DRIFT_DIVISOR = 100
 LEASE_MARGIN = 500
 
-# A heartbeat every ten seconds: three missed ones are noticed within half a minute, and ten thousand
-# nodes are a thousand calls a second.
+# A heartbeat every ten seconds: three missed ones are noticed within half a minute, and ten
+# thousand nodes are a thousand calls a second.
 HEARTBEAT_DEFAULT = 10 * SECOND
 HEARTBEAT_MIN = 100
 HEARTBEAT_MAX = 10 * MINUTE

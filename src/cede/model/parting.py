@@ -1,4 +1,4 @@
-"""How work parts from what it holds: what its request asks for, and where a farewell has come to."""
+"""How work parts from what it holds: what its request asks for, and how far a farewell is."""
 
 from __future__ import annotations
 
