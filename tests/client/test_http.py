@@ -88,6 +88,13 @@ def test_a_post_is_repeated_under_one_key(
     assert faulty.asked[-1][2]["Idempotency-Key"] != keys[0]
 
 
+def test_a_caller_may_bring_its_own_key(client: Client, faulty: Faulty) -> None:
+    faulty.answers = [(201, {}, {"id": "r"}), (201, {}, {"id": "r"})]
+    for _ in range(2):
+        client.requests.create({}, key="mine")
+    assert [headers["Idempotency-Key"] for _, _, headers in faulty.asked] == ["mine", "mine"]
+
+
 def test_it_gives_up_and_says_what_the_server_said(client: Client, faulty: Faulty) -> None:
     faulty.answers = [BUSY] * 4
     with pytest.raises(ServerUnreachable, match="later"):

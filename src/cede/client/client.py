@@ -175,8 +175,9 @@ class Requests(_Group):
     def get(self, request: str) -> Json:
         return _object(self._http.call("GET", f"{API}/requests/{segment(request)}"))
 
-    def create(self, body: Mapping[str, Any]) -> Json:
-        return _object(self._http.call("POST", f"{API}/requests", body=dict(body)))
+    def create(self, body: Mapping[str, Any], *, key: str | None = None) -> Json:
+        """Under one `key` there is one request, however often it is asked for within a day."""
+        return _object(self._http.call("POST", f"{API}/requests", body=dict(body), key=key))
 
     def create_many(self, bodies: Sequence[Mapping[str, Any]]) -> Sequence[Json | CedeClientError]:
         """Many in one transaction; each is a request, or the error why it is none, in its place."""

@@ -108,9 +108,13 @@ class Http:
         body: Any = None,
         timeout: float | None = None,
         attempts: int | None = None,
+        key: str | None = None,
     ) -> Any:
-        """The parsed answer of one call, after as many tries as it takes and may take."""
-        return self._parse(self.send(method, path, params, body, timeout, attempts))
+        """The parsed answer of one call, after as many tries as it takes and may take.
+
+        A `key` of the caller's own makes a POST the same one also when it is called again.
+        """
+        return self._parse(self.send(method, path, params, body, timeout, attempts, key))
 
     def send(
         self,
@@ -120,8 +124,9 @@ class Http:
         body: Any = None,
         timeout: float | None = None,
         attempts: int | None = None,
+        key: str | None = None,
     ) -> httpx2.Response:
-        headers = {"Idempotency-Key": str(uuid4())} if method == "POST" else {}
+        headers = {"Idempotency-Key": key or str(uuid4())} if method == "POST" else {}
         known = {key: value for key, value in (params or {}).items() if value is not None}
         last = attempts or self._attempts
         for attempt in range(1, last + 1):
