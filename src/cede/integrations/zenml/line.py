@@ -1,0 +1,100 @@
+"""The line to cede: every question has an end, and asking twice is asking once.
+
+A ZenML server creates steps while its clients wait, so nothing here may hang: a server that refuses
+connections is tried again until the time is over, one that is silent twice at most.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
+from typing import Any, TypeVar
+
+from cede.client import clock
+from cede.client.client import Client
+from cede.client.errors import CedeClientError, Conflict, ServerUnreachable
+from cede.client.http import Http
+from cede.integrations.zenml.settings import Settings
+
+Json = dict[str, Any]
+T = TypeVar("T")
+
+PAUSE = 0.3
+# However long a busy server asks us to stay away, somebody waits for our answer.
+PAUSE_MAX = 1.0
+
+
+class Line:
+    """Requests of one cede server, within the time that the settings give."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._timeout = settings.timeout
+        # It logs every call, and there is one for every heartbeat of every step.
+        logging.getLogger("httpx2").setLevel(logging.WARNING)
+        http = Http(
+            settings.connection,
+            timeout=settings.timeout / 2,
+            attempts=1,
+            sleep=lambda seconds: time.sleep(min(seconds, PAUSE_MAX)),
+        )
+        self.client = Client(http=http)
+
+    @property
+    def server(self) -> str:
+        return self.client.server
+
+    def create(self, body: Mapping[str, Any], *, key: str) -> Json:
+        """One request for one key, whichever replica asks and however often."""
+        return self._patiently(lambda: self.client.requests.create(body, key=key))
+
+    def renew(self, request_id: str, *, running: bool, patient: bool = False) -> Json:
+        """Who renews asks again soon, so one try will do unless the caller cannot go on without."""
+
+        def call() -> Json:
+            return self.client.requests.renew(request_id, running=running or None)
+
+        return self._patiently(call) if patient else call()
+
+    def get(self, request_id: str) -> Json:
+        return self.client.requests.get(request_id)
+
+    def release(self, request_id: str, outcomes: tuple[str, ...]) -> Json:
+        """Give units back with the first of the outcomes that fits; what has ended stays so."""
+        for outcome in outcomes:
+            try:
+                return self.client.requests.release(request_id, outcome=outcome)
+            except Conflict as error:
+                if error.code != "not_preempting":
+                    break
+        return self.get(request_id)
+
+    def find(self, most: int, **filters: Any) -> list[Json]:
+        """At most so many requests, newest first."""
+        found: Iterator[Json] = self.client.requests.list(**filters)
+        return list(islice(found, most))
+
+    def whoami(self) -> Json:
+        return self.client.whoami()
+
+    def _patiently(self, call: Callable[[], T]) -> T:
+        give_up_at = clock.now() + self._timeout
+        while True:
+            try:
+                return call()
+            except ServerUnreachable:
+                if clock.now() + PAUSE >= give_up_at:
+                    raise
+            time.sleep(PAUSE)
+
+
+def advice(error: CedeClientError, server: str) -> str:
+    """What went wrong and what to do, in one line for whoever runs the pipeline."""
+    text = f"cede at {server}: {error.message}"
+    if isinstance(error, ServerUnreachable):
+        return (
+            f"{text}; start the cede server, or correct CEDE_SERVER of the ZenML server; "
+            "CEDE_ZENML_FAIL_OPEN=true there would let steps run uncounted meanwhile"
+        )
+    return f"{text}; {error.fix}" if error.fix else text

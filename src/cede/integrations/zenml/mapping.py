@@ -1,0 +1,196 @@
+"""Between ZenML's words and cede's: demands, subjects, statuses, outcomes and labels.
+
+Plain values in, plain values out; it knows neither ZenML's classes nor the network, so that every
+line of it is tested without either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+from uuid import NAMESPACE_URL, UUID, uuid5
+
+from cede.model.errors import Invalid
+from cede.model.resources import STEP_RUN, memory_megabytes
+
+Json = dict[str, Any]
+
+# What ZenML calls a kind, and the key under which pools count it.
+KINDS = {"gpu": "gpu", "cpu": "mcpu", "memory": "memory_mb"}
+_MEGABYTE = 10**6
+
+# cede's status, and ZenML's word for it. A lease that ran out is `expired` whatever it ended.
+STATUSES = {
+    "queued": "pending",
+    "suspended": "pending",
+    "allocated": "allocated",
+    "preempting": "preempting",
+    "preempted": "preempted",
+    "rejected": "rejected",
+    "cancelled": "cancelled",
+    "released": "released",
+    "failed": "released",  # the step failed and gave its units back; ZenML knows why
+    "untracked": "no_matching_pool",
+}
+EXPIRED = "expired"
+# There is no request behind it, so there is none to list.
+_UNSTORED = "untracked"
+
+# Who asked, so that every replica of a ZenML server finds its own again; cede keeps the state.
+SERVER = "zenml_server"
+STEP_RUN_ID = "zenml_step_run"
+RUN_ID = "zenml_run"
+PROJECT_ID = "zenml_project"
+COMPONENT_ID = "zenml_component"
+USER_ID = "zenml_user"
+TOLERANCE = "zenml_tolerance"
+START_WITHIN = "zenml_start_within"
+
+
+class Unsupported(ValueError):
+    """A demand that cede has no key for."""
+
+
+def amounts_of(demands: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+    """What is counted: custom keys, overridden by typed kinds of the same name, and one step slot.
+
+    ZenML sends both where a step declares `gpu_count` and a custom key `gpu`; the typed one wins.
+    """
+    typed: dict[str, int] = {}
+    named: dict[str, int] = {}
+    for demand in demands:
+        _refuse_what_is_not_counted(demand)
+        kind = demand.get("kind")
+        if demand.get("resource") is None and kind in KINDS:
+            key = KINDS[kind]
+            typed[key] = typed.get(key, 0) + _converted(kind, demand)
+        else:
+            key = _named(demand)
+            named[key] = named.get(key, 0) + int(demand["quantity"])
+    return {**named, **typed, STEP_RUN: 1}
+
+
+def _converted(kind: str, demand: Mapping[str, Any]) -> int:
+    quantity, unit = int(demand["quantity"]), demand.get("unit")
+    match kind, unit:
+        case ("gpu", None) | ("cpu", "mCPU"):
+            return quantity
+        case ("cpu", None | "CPU"):
+            return quantity * 1000
+        case ("memory", "B"):
+            return -(-quantity // _MEGABYTE)
+        case ("memory", str()):
+            try:
+                return memory_megabytes(f"{quantity}{unit}")
+            except Invalid as error:
+                raise Unsupported(f"{error.field}: {error.problem}") from None
+    raise Unsupported(f"{quantity} {kind} in the unit {unit}: cede does not know that unit")
+
+
+def _named(demand: Mapping[str, Any]) -> str:
+    key = demand.get("resource") or demand.get("kind")
+    if key is None:
+        raise Unsupported("a demand without a name; name the key of a pool")
+    if demand.get("unit") is not None:
+        raise Unsupported(
+            f"{key} in the unit {demand['unit']}: keys of pools have none; give a whole number"
+        )
+    return str(key)
+
+
+def _refuse_what_is_not_counted(demand: Mapping[str, Any]) -> None:
+    """What would be ignored is refused: half of a demand is another demand."""
+    chosen = demand.get("class_name")
+    if chosen is not None:
+        key = demand.get("resource") or demand.get("kind") or "gpu"
+        raise Unsupported(
+            f"class {chosen}: cede's pools have keys and no classes; make one a key of its own, "
+            f'such as pool_resources={{"{key}_{chosen}": {demand.get("quantity", 1)}}}'
+        )
+    for field in ("resource_id", "resource_selector", "class_selector"):
+        if demand.get(field) is not None:
+            raise Unsupported(f"{field}: cede finds keys by name only; name the key of a pool")
+
+
+def labels_of(names: Mapping[str, object]) -> dict[str, str]:
+    """Labels for cede: what is known, as text."""
+    return {name: str(value) for name, value in names.items() if value not in (None, "")}
+
+
+def status_of(request: Mapping[str, Any]) -> str:
+    """ZenML's status of a request as cede answers it."""
+    if (request.get("reason") or {}).get("code") == "lease_expired":
+        return EXPIRED
+    return STATUSES[str(request["status"])]
+
+
+def statuses_for(wanted: str) -> tuple[str, ...]:
+    """Where in cede to look for requests of one of ZenML's statuses."""
+    if wanted == EXPIRED:
+        return ("failed", "cancelled")
+    return tuple(
+        ours for ours, theirs in STATUSES.items() if theirs == wanted and ours != _UNSTORED
+    )
+
+
+def reason_of(request: Mapping[str, Any]) -> str | None:
+    """One line: what is so, and what would change it."""
+    reason = request.get("reason") or {}
+    if reason.get("code") == "preempted":
+        # cede's sentence is about its own retries; here ZenML has them.
+        return (
+            f"stopped in pool {reason.get('pool')} for request {reason.get('beneficiary')} "
+            f"({reason.get('rule')}); if the step has retries left, ZenML asks again"
+        )
+    text, fix = str(reason.get("text") or ""), str(reason.get("fix") or "")
+    if not text:
+        return None
+    return f"{text}; {fix}" if fix and fix != "nothing" else text
+
+
+def beneficiary_of(request: Mapping[str, Any]) -> str | None:
+    """The request for which this one was stopped."""
+    found = (request.get("reason") or {}).get("beneficiary")
+    return str(found) if found else None
+
+
+def demands_of(request: Mapping[str, Any]) -> list[Json]:
+    """A request's amounts as demands, for lists."""
+    return [
+        {"resource": key, "quantity": amount}
+        for key, amount in request["resources"].items()
+        if key != STEP_RUN
+    ]
+
+
+# How a step's status in ZenML ends its request: the first outcome that cede accepts. `stopped` is
+# accepted only from what was told to stop; so a victim is never taken for a failure.
+_OUTCOMES = {
+    "completed": ("done",),
+    "failed": ("stopped", "failed"),
+    "retrying": ("stopped", "failed"),
+}
+
+
+def outcomes_for(step_status: str) -> tuple[str, ...]:
+    return _OUTCOMES.get(step_status, ("stopped", "done"))
+
+
+def refusal_id(step_run_id: UUID) -> UUID:
+    """The id of a request that cede never saw: the same for the same step run, and nobody's."""
+    return uuid5(NAMESPACE_URL, f"urn:cede:zenml:refused:{step_run_id}")
+
+
+def needs_renewal(request: Mapping[str, Any], step_status: str, seconds_since: float) -> bool:
+    """Whether nobody but us renews a holder: its step starts and has no heartbeat yet, or runs
+    inside its pipeline's process and never has one.
+
+    `seconds_since`: how long ago ZenML last wrote the step down.
+    """
+    allocation = request.get("allocation") or {}
+    if request["status"] != "allocated" or step_status != "running":
+        return False
+    if request.get("on_silence") == "keep":
+        return True
+    within = float((request.get("labels") or {}).get(START_WITHIN, 0))
+    return allocation.get("state") in ("granted", "starting") and seconds_since < within

@@ -1,0 +1,253 @@
+"""`ResourcePoolStore`: the six questions of a ZenML server, answered by a cede server.
+
+It keeps nothing: a request's id is cede's, what belongs to it is in its labels, and a step run's
+request is found in ZenML's own row. So any number of replicas answer alike, and none is missed.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from zenml.enums import ResourceRequestReclaimTolerance, ResourceRequestRuntimeState, SorterOps
+from zenml.models import (
+    Page,
+    ResourceRequestFilter,
+    ResourceRequestRenewalRequest,
+    ResourceRequestRequest,
+    ResourceRequestResponse,
+)
+from zenml.zen_stores.resource_pools.store_interface import ResourcePoolsSQLStoreInterface
+from zenml.zen_stores.schemas import StackComponentSchema, StepRunSchema
+
+from cede.client.errors import CedeClientError, NotFound, ServerBroken, ServerUnreachable
+from cede.client.errors import Unauthorized as TokenRefused
+from cede.integrations.zenml import answers, mapping
+from cede.integrations.zenml.line import Line, advice
+from cede.integrations.zenml.own import Own
+from cede.integrations.zenml.settings import Settings
+from cede.integrations.zenml.upkeep import Upkeep
+
+if TYPE_CHECKING:
+    from sqlmodel import Session
+    from zenml.zen_stores.sql_zen_store import SqlZenStore
+
+log = logging.getLogger(__name__)
+
+# The newest this many requests can be listed; further back, ask cede.
+LIST_MAX = 2_000
+
+# What a poller is told while cede is away: what it was told before it asked.
+_MEANWHILE = {
+    ResourceRequestRuntimeState.PENDING: "pending",
+    ResourceRequestRuntimeState.SUBMITTED: "allocated",
+}
+
+
+class ResourcePoolStore(ResourcePoolsSQLStoreInterface):
+    """Resource pools of a cede server for a ZenML server."""
+
+    def __init__(self, store: SqlZenStore) -> None:
+        settings = Settings.read()
+        super().__init__(store)
+        self._settings = settings
+        self._line = Line(settings)
+        self._server_id = str(store.get_deployment_id())
+        self._own = Own(self._line, self._server_id)
+        self._upkeep = Upkeep(self._line, store.engine, self._server_id, settings.lease)
+        self._introduce()
+        self._upkeep.start()
+
+    def create_resource_request(
+        self, session: Session, resource_request: ResourceRequestRequest
+    ) -> ResourceRequestResponse:
+        """Ask cede on behalf of a step run; always with an answer, in bounded time."""
+        asked, step_run_id = resource_request, resource_request.step_run_id
+        if step_run_id is None:
+            raise ValueError("cede counts step runs only: step_run_id is missing")
+        try:
+            body = self._body(session, asked, step_run_id)
+            made = self._line.create(body, key=f"zenml:{self._server_id}:{step_run_id}")
+        except mapping.Unsupported as error:
+            return answers.refused(asked, step_run_id, str(error))
+        except (ServerUnreachable, ServerBroken, TokenRefused) as error:
+            said = advice(error, self._line.server)
+            if not self._settings.fail_open:
+                log.error("step run %s is refused: %s", step_run_id, said)
+                return answers.refused(asked, step_run_id, said)
+            log.warning("step run %s runs uncounted: %s", step_run_id, said)
+            return answers.untracked(asked, step_run_id, said)
+        except CedeClientError as error:
+            return answers.refused(asked, step_run_id, advice(error, self._line.server))
+        if not made["tracked"]:
+            return answers.untracked(asked, step_run_id, mapping.reason_of(made))
+        self._own.note(made["id"])
+        return answers.answer(made)
+
+    def get_resource_request(
+        self, resource_request_id: UUID, hydrate: bool = True
+    ) -> ResourceRequestResponse:
+        return answers.answer(self._asked(lambda: self._own.get(str(resource_request_id))))
+
+    def list_resource_requests(
+        self, filter_model: ResourceRequestFilter, hydrate: bool = False
+    ) -> Page[ResourceRequestResponse]:
+        """This ZenML server's requests; filters take exact values."""
+        found = self._asked(lambda: self._find(filter_model))
+        shown = [each for each in map(answers.answer, found) if _matches(each, filter_model)]
+        column, order = filter_model.sorting_params
+        if column == "created" and order is SorterOps.ASCENDING:
+            shown.reverse()
+        size, first = filter_model.size, filter_model.offset
+        return Page[ResourceRequestResponse](
+            index=filter_model.page,
+            max_size=size,
+            total_pages=max(-(-len(shown) // size), 1),
+            total=len(shown),
+            items=shown[first : first + size],
+        )
+
+    def renew_resource_request(
+        self, resource_request_id: UUID, renewal_request: ResourceRequestRenewalRequest
+    ) -> ResourceRequestResponse:
+        """Extend the lease; to a running step the answer `preempting` is the notice to stop."""
+        state = renewal_request.runtime_state
+        running = state is ResourceRequestRuntimeState.RUNNING
+        granted = state is ResourceRequestRuntimeState.SUBMITTED
+        try:
+            self._own.check(str(resource_request_id))
+            request = self._line.renew(str(resource_request_id), running=running, patient=granted)
+        except NotFound:
+            raise KeyError(f"cede has no request {resource_request_id}") from None
+        except CedeClientError as error:
+            said = advice(error, self._line.server)
+            if state not in _MEANWHILE:
+                raise RuntimeError(said) from error
+            log.warning("request %s is taken to be as it was: %s", resource_request_id, said)
+            return answers.unchanged(resource_request_id, renewal_request, _MEANWHILE[state], said)
+        return answers.answer(request, renewal_request)
+
+    def release_resource_request(self, resource_request_id: UUID) -> ResourceRequestResponse:
+        """Give its units back; one that has ended stays as it is."""
+
+        def release() -> dict[str, Any]:
+            self._own.check(str(resource_request_id))
+            return self._line.release(str(resource_request_id), ("stopped", "done"))
+
+        return answers.answer(self._asked(release))
+
+    def release_step_run_resources(self, session: Session, step_run_id: UUID) -> None:
+        """Give back what a step run held. It has ended, so this never fails: if cede does not
+        answer, the upkeep does it later, and the lease without anybody."""
+        step = session.get(StepRunSchema, step_run_id)
+        if step is None or step.resource_request_id is None:
+            return
+        request_id = str(step.resource_request_id)
+        try:
+            self._line.release(request_id, mapping.outcomes_for(step.status))
+        except NotFound:
+            log.debug("request %s of step run %s is gone already", request_id, step_run_id)
+        except CedeClientError as error:
+            log.warning(
+                "the units of step run %s are given back later: %s",
+                step_run_id,
+                advice(error, self._line.server),
+            )
+            self._upkeep.hurry()
+
+    def _body(
+        self, session: Session, asked: ResourceRequestRequest, step_run_id: UUID
+    ) -> dict[str, Any]:
+        if asked.pool_selector is not None:
+            raise mapping.Unsupported("pool_selector: cede chooses among the policies' pools")
+        step = session.get_one(StepRunSchema, step_run_id)
+        component = session.get_one(StackComponentSchema, (asked.component_ids or [])[0])
+        pool = asked.pool or (str(asked.pool_id) if asked.pool_id else None)
+        return {
+            "kind": "step",
+            "component": component.name,
+            "component_type": component.type,
+            "resources": mapping.amounts_of(each.model_dump() for each in asked.demands),
+            "preemptible": asked.reclaim_tolerance is not ResourceRequestReclaimTolerance.NONE,
+            "lease": self._settings.lease,
+            # A step without heartbeats keeps its units however long it is silent.
+            "on_silence": "keep" if asked.lease_expires_at is None else "stop",
+            "labels": self._labels(step, asked, component.id),
+            **({"pool": pool} if pool else {}),
+        }
+
+    def _labels(
+        self, step: StepRunSchema, asked: ResourceRequestRequest, component_id: UUID
+    ) -> dict[str, str]:
+        run = step.pipeline_run
+        start_within = step.get_step_configuration().config.resource_settings
+        return mapping.labels_of(
+            {
+                "pipeline": run.pipeline.name if run.pipeline else None,
+                "run": run.name,
+                "step": step.name,
+                mapping.SERVER: self._server_id,
+                mapping.STEP_RUN_ID: step.id,
+                mapping.RUN_ID: run.id,
+                mapping.PROJECT_ID: run.project_id,
+                mapping.COMPONENT_ID: component_id,
+                mapping.USER_ID: asked.user,
+                mapping.TOLERANCE: asked.reclaim_tolerance,
+                mapping.START_WITHIN: start_within.initialization_lease_seconds,
+            }
+        )
+
+    def _find(self, wanted: ResourceRequestFilter) -> list[dict[str, Any]]:
+        labels = {
+            mapping.SERVER: self._server_id,
+            mapping.PROJECT_ID: wanted.project,
+            mapping.COMPONENT_ID: wanted.component_id,
+            mapping.STEP_RUN_ID: wanted.step_run_id,
+            mapping.RUN_ID: wanted.pipeline_run_id,
+        }
+        filters: dict[str, Any] = {
+            f"label.{name}": str(value) for name, value in labels.items() if value is not None
+        }
+        if wanted.status is not None:
+            filters["status"] = list(mapping.statuses_for(str(wanted.status)))
+            if not filters["status"]:
+                return []
+        if wanted.pool_id is not None:
+            filters["pool"] = str(wanted.pool_id)
+        return self._line.find(LIST_MAX, explain="true", **filters)
+
+    def _asked(self, call: Any) -> Any:
+        """An answer of cede's, or the error that ZenML's API has a status for."""
+        try:
+            return call()
+        except NotFound as error:
+            raise KeyError(error.message) from None
+        except CedeClientError as error:
+            raise RuntimeError(advice(error, self._line.server)) from error
+
+    def _introduce(self) -> None:
+        """Say whom we talk to. A cede server that is away now may be back for the first step."""
+        try:
+            token = self._line.whoami()
+        except CedeClientError as error:
+            log.error("resource pools: %s", advice(error, self._line.server))
+            return
+        log.info(
+            "resource pools are those of cede at %s, as %s (%s)",
+            self._line.server,
+            token["name"],
+            token["role"],
+        )
+
+
+def _matches(shown: ResourceRequestResponse, wanted: ResourceRequestFilter) -> bool:
+    """What labels cannot say."""
+    body = shown.get_body()
+    pairs = (
+        (wanted.id, shown.id),
+        (wanted.status, shown.status),
+        (wanted.reclaim_tolerance, body.reclaim_tolerance),
+        (wanted.preemption_initiated_by_id, body.preemption_initiated_by_id),
+    )
+    return all(asked is None or str(asked) == str(found) for asked, found in pairs)

@@ -1,0 +1,97 @@
+"""The plug-in's environment, and how long it lets a ZenML server wait; without ZenML."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cede.client.config import Connection
+from cede.client.errors import NotConfigured, ServerUnreachable, Unauthorized
+from cede.integrations.zenml.line import Line, advice
+from cede.integrations.zenml.settings import Settings
+
+WHERE = {"CEDE_SERVER": "http://127.0.0.1:1", "CEDE_TOKEN": "t", "HOME": "/nonexistent"}
+
+
+def test_the_usual_settings_fail_closed() -> None:
+    found = Settings.read(WHERE)
+    assert (found.fail_open, found.timeout, found.lease) == (False, 10.0, 330.0)
+    assert found.connection.server == "http://127.0.0.1:1"
+
+
+def test_each_setting_is_read() -> None:
+    given = {"CEDE_ZENML_FAIL_OPEN": "True", "CEDE_ZENML_TIMEOUT": "2", "CEDE_ZENML_LEASE": "60"}
+    found = Settings.read(WHERE | given)
+    assert (found.fail_open, found.timeout, found.lease) == (True, 2.0, 60.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("CEDE_ZENML_FAIL_OPEN", "maybe"),
+        ("CEDE_ZENML_TIMEOUT", "0"),
+        ("CEDE_ZENML_TIMEOUT", "3600"),
+        ("CEDE_ZENML_TIMEOUT", "nan"),
+        ("CEDE_ZENML_LEASE", "soon"),
+        ("CEDE_SERVER", "cede.example.org"),
+    ],
+)
+def test_a_value_that_cannot_be_right_names_its_variable(name: str, value: str) -> None:
+    with pytest.raises(NotConfigured) as caught:
+        Settings.read(WHERE | {name: value})
+    assert name in caught.value.message or value in caught.value.message
+
+
+def test_the_token_may_be_in_a_file_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("from-a-file\n")
+    environ = {**WHERE, "CEDE_TOKEN_FILE": str(tmp_path / "token")}
+    del environ["CEDE_TOKEN"]
+    assert Settings.read(environ).connection.token == "from-a-file"
+    with pytest.raises(NotConfigured, match="cannot read"):
+        Settings.read(environ | {"CEDE_TOKEN_FILE": str(tmp_path / "absent")})
+
+
+@pytest.fixture
+def silent() -> Iterator[str]:
+    """Something that takes connections and never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+
+
+def line(server: str, timeout: float) -> Line:
+    return Line(Settings(Connection(server, "t"), timeout=timeout))
+
+
+def test_a_server_that_never_answers_costs_the_time_it_was_given(silent: str) -> None:
+    began = time.monotonic()
+    with pytest.raises(ServerUnreachable):
+        line(silent, 1.0).create({}, key="k")
+    assert time.monotonic() - began < 2.5
+
+
+def test_a_server_that_is_not_there_is_tried_until_the_time_is_over() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        gone = f"http://127.0.0.1:{listening.getsockname()[1]}"
+    began = time.monotonic()
+    with pytest.raises(ServerUnreachable):
+        line(gone, 1.0).create({}, key="k")
+    assert 0.5 < time.monotonic() - began < 2.5
+
+
+def test_a_heartbeat_is_tried_once(silent: str) -> None:
+    began = time.monotonic()
+    with pytest.raises(ServerUnreachable):
+        line(silent, 1.0).renew("r", running=True)
+    assert time.monotonic() - began < 1.2
+
+
+def test_what_is_said_says_what_to_do() -> None:
+    said = advice(ServerUnreachable("no answer"), "http://cede")
+    assert "start the cede server" in said and "CEDE_ZENML_FAIL_OPEN" in said
+    assert advice(Unauthorized("no", fix="set CEDE_TOKEN"), "http://cede").endswith(
+        "set CEDE_TOKEN"
+    )
