@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help up test test-fast check lint bench worlds lock clean setup dev system-packages
+.PHONY: help up test test-fast test-zenml check lint bench worlds lock clean setup dev zenml system-packages
 MAKEFLAGS += --no-print-directory
 BIN := .venv/bin
 
@@ -9,11 +9,16 @@ help: ## Say what each target does
 up: setup ## Run a server on this machine
 	@exec $(BIN)/cede up --data .cede
 
-test: dev system-packages lint ## Run everything: the checks, then all tests
-	@$(BIN)/pytest -q
+test: dev zenml system-packages lint ## Run everything: the checks, then all tests
+	@$(BIN)/pytest -q -m 'not zenml'
 
 test-fast: dev ## Run the tests that need no other program and no patience
 	@$(BIN)/pytest -q -m 'not browser and not postgres and not slow and not system'
+
+test-zenml: dev ## Run pipelines on real ZenML servers, and say how long they wait
+	@scripts/setup --zenml
+	@$(BIN)/mypy --strict --no-error-summary --python-executable .venv-zenml/bin/python src/cede/integrations
+	@$(BIN)/pytest -q -s tests/zenml
 
 check: dev lint ## Check style, types, imports and house rules
 	@$(BIN)/pytest -q tests/tidy
@@ -24,11 +29,11 @@ bench: dev ## Measure rates and latencies
 worlds: dev ## Search a million states of small worlds for loops and broken invariants
 	@$(BIN)/python -m tests.worlds --states 1000000
 
-lock: ## Write both lock files again; make lock UPGRADE=1 takes newer versions
+lock: ## Write the lock files again; make lock UPGRADE=1 takes newer versions
 	@scripts/lock $(if $(UPGRADE),--upgrade)
 
 clean: ## Remove what the targets made
-	@rm -rf .venv build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	@rm -rf .venv .venv-zenml build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 setup:
@@ -36,6 +41,10 @@ setup:
 
 dev:
 	@scripts/setup --dev
+
+# Without it, as where no registry can be reached, the tests of ZenML are skipped, and say so.
+zenml:
+	@scripts/setup --zenml || echo "setup: no .venv-zenml: the tests that need ZenML will be skipped" >&2
 
 system-packages:
 	@scripts/system-packages
