@@ -155,10 +155,11 @@ def _code(limit: str) -> str:
 
 def _enable(controller: str, at: str) -> None:
     """Let the groups below `at` have a controller; each directory on the way must pass it on."""
+    above = Path(at).parent
+    if controller not in (above / "cgroup.controllers").read_text().split():
+        raise OSError(f"{above} was not given the controller {controller}")
     Path(at).mkdir(exist_ok=True)
-    for directory in (Path(at).parent, Path(at)):
-        if controller not in (directory / "cgroup.controllers").read_text().split():
-            raise OSError(f"{directory} was not given the controller {controller}")
+    for directory in (above, Path(at)):
         if controller not in (directory / "cgroup.subtree_control").read_text().split():
             write(f"{directory}/cgroup.subtree_control", f"+{controller}")
 
