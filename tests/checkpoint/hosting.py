@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from cede.checkpoint.words import Protocol
+from cede.talk import signals
 from cede.talk.conversation import Conversation
 from cede.talk.heard import Heard, Saved
 
@@ -46,9 +47,9 @@ class Host:
     def _converse(self) -> Conversation:
         return Conversation(self.talk, self.checkpoints, self.protocol, self._signal)
 
-    def _signal(self, number: int) -> None:
+    def _signal(self, number: int) -> bool:
         assert self.process is not None
-        os.killpg(self.process.pid, number)
+        return signals.send(signals.group(self.process.pid), number)
 
     def run(self, *command: str | Path, resume: Path | None = None, ready: str = "ready") -> None:
         environment = {**os.environ, **self.conversation.environment()}
@@ -63,7 +64,6 @@ class Host:
                 stdout=stream,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                preexec_fn=_ignore_hints,
                 text=True,
             )
         wait_for(lambda: ready in self.said() or self.process.poll() is not None, "its start")
@@ -123,8 +123,3 @@ class Host:
     def close(self) -> None:
         self.kill()
         self.conversation.close()
-
-
-def _ignore_hints() -> None:
-    """As whoever starts work does: until the program has a handler, a hint must not kill it."""
-    signal.signal(signal.SIGUSR1, signal.SIG_IGN)

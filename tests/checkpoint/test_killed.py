@@ -15,19 +15,27 @@ from tests.checkpoint.hosting import PROGRAMS, Host, wait_for
 pytestmark = pytest.mark.system
 
 
-@pytest.mark.parametrize("what", ["save", "clean"])
-def test_killed_at_every_system_call(what: str) -> None:
+def save_or_clean(what: str) -> subprocess.CompletedProcess[str]:
     # In memory where there is such a place: hundreds of saves, each with its fsyncs.
     place = "/dev/shm" if Path("/dev/shm").is_dir() else None
     with tempfile.TemporaryDirectory(dir=place) as folder:
-        done = subprocess.run(
+        return subprocess.run(
             [sys.executable, PROGRAMS / "killed.py", what, Path(folder) / "checkpoints"],
             capture_output=True,
             text=True,
             timeout=100,
         )
+
+
+@pytest.mark.parametrize("what", ["save", "clean"])
+def test_killed_at_every_system_call(what: str) -> None:
+    done = save_or_clean(what)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) > 20
+
+
+def test_a_cleaning_in_the_wrong_order_would_be_found() -> None:
+    assert "1-1 has a manifest and is none" in save_or_clean("careless").stderr
 
 
 def test_killed_in_the_middle_of_a_save_that_was_asked_for(host: Host) -> None:

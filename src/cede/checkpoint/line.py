@@ -91,6 +91,6 @@ def survive_signal(environment: Mapping[str, str]) -> None:
         if signal.getsignal(SIGNAL) is handler:
             signal.signal(SIGNAL, signal.SIG_IGN)
 
-    with suppress(ValueError):  # not the main thread; whoever started us has the signal ignored
+    with suppress(ValueError):  # not the main thread; then we are not signalled, and read the file
         signal.signal(SIGNAL, handler)
         atexit.register(ignore)

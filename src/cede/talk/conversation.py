@@ -31,7 +31,7 @@ class Conversation:
         talk_directory: Path,
         checkpoint_directory: Path,
         protocol: Protocol | str,
-        send_signal: Callable[[int], None],
+        send_signal: Callable[[int], bool | None],
     ) -> None:
         self._talk_directory = talk_directory.absolute()
         self._checkpoint_directory = checkpoint_directory.absolute()

@@ -17,6 +17,8 @@ from cede.checkpoint import files, flag
 from cede.checkpoint.words import Answer, Hint
 
 _FLAG = "flag"
+# To look who listens takes longer than to look for an answer.
+_LOOKS_A_SECOND = 10
 # Without O_NONBLOCK a FIFO in its place would hold us up.
 _OPEN = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
@@ -33,17 +35,27 @@ class Line(Interface):
 
 
 class SignalLine:
-    """The hint stands in `hint.json`, which the conversation has written; the signal wakes."""
+    """The hint stands in `hint.json`, which the conversation has written; the signal wakes.
 
-    def __init__(self, talk: int, send_signal: Callable[[int], None]) -> None:
+    If `send_signal` says False, nobody listens yet, and it is sent again until somebody does.
+    """
+
+    def __init__(self, talk: int, send_signal: Callable[[int], bool | None]) -> None:
         self._talk = talk
         self._send = send_signal
+        self._is_unheard = False
+        self._looks = 0
 
     def ask(self, hint: Hint, *, first: bool) -> None:
-        if first and not hint.withdrawn:
-            self._send(signal.SIGUSR1)
+        if hint.withdrawn:
+            self._is_unheard = False
+        elif first:
+            self._is_unheard = self._send(signal.SIGUSR1) is False
 
     def answer(self) -> Answer | None:
+        self._looks += 1
+        if self._is_unheard and self._looks % _LOOKS_A_SECOND == 0:
+            self._is_unheard = self._send(signal.SIGUSR1) is False
         return files.read_answer(self._talk)
 
     def close(self) -> None:

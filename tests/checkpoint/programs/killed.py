@@ -52,7 +52,7 @@ def begin() -> None:
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir()
     put("1-1")
-    if what == "clean":
+    if what != "save":
         put("2-1")
         (directory / "0-1" / "half").mkdir(parents=True)
 
@@ -60,8 +60,11 @@ def begin() -> None:
 def work() -> None:
     if what == "save":
         put("2-1")
-    else:
+    elif what == "clean":
         shelf.clean(directory, "2-1", idle=True)
+    else:  # in the wrong order
+        shutil.rmtree(directory / "1-1")
+        (directory / "1-1.manifest.json").unlink()
 
 
 def is_good(id: str) -> bool:
