@@ -49,6 +49,17 @@ def test_a_disk_that_refuses_loses_lines_and_not_the_work(make: Make) -> None:
     assert attempt.output().startswith("1\n2\n3\n")
 
 
+def test_a_rotation_that_failed_is_done_again(tmp_path: Path) -> None:
+    with Place(tmp_path) as place:
+        log = Log(place, "stdout", MOST)
+        log.write(b"a" * MOST)
+        (tmp_path / "stdout.base").mkdir()  # nothing can be renamed over a directory
+        log.write(b"lost")
+        (tmp_path / "stdout.base").rmdir()
+        log.write(b"kept")
+        assert read_log(place, "stdout", MOST, 100) == (MOST, b"kept")
+
+
 def written(place: Place, *pieces: bytes) -> bytes:
     log = Log(place, "stdout", MOST)
     for each in pieces:

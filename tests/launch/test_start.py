@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from cede.launch import places
+from cede.launch.contain import Group
 from cede.launch.spec import Limits, User
 from tests.launch.conftest import Make
+from tests.launch.support import until
 
 pytestmark = pytest.mark.system
 
@@ -70,6 +74,37 @@ def test_signals_are_as_a_program_expects_them(make: Make) -> None:
     attempt.launch().close()
     attempt.ended()
     assert [int(line.split()[1], 16) for line in attempt.output().splitlines()] == [0, 0]
+
+
+def test_the_works_own_output_may_be_opened_again(make: Make) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("NOT TESTED: only root may start work as somebody else")
+    attempt = make("sh", "-c", "echo again > /dev/stdout", user=User(65534, 65534))
+    attempt.launch().close()
+    assert attempt.ended()["code"] == 0, attempt.output("stderr")
+    assert attempt.output() == "again\n"
+
+
+def test_a_fork_that_fails_is_the_machines_fault(make: Make) -> None:
+    """The agent, the keeper's two processes, and no more may exist here."""
+    attempt = make("true")
+    if "pids" not in attempt.containment.limits:
+        pytest.skip("NOT TESTED: nothing limits processes here")
+    version, at = attempt.containment.limits["pids"]
+    crowded = Group({"kill": "", "at": "", "limits": {"pids": (version, at)}}, "crowded")
+    crowded.make({"pids": 3})
+    code = (
+        "import sys; from pathlib import Path; from cede.launch.launcher import launch\n"
+        "sys.stdin.read(1); launch(Path(sys.argv[1]))"
+    )
+    agent = subprocess.Popen([sys.executable, "-c", code, attempt.directory], stdin=-1)
+    crowded.enter(agent.pid)
+    agent.communicate(b"1")
+    record = attempt.ended()
+    assert (record["cause"], record["started_at"]) == ("infrastructure", None)
+    assert "Resource temporarily unavailable" in record["error"]
+    until(lambda: not Path(crowded.directories()[0], "cgroup.procs").read_text(), "their end")
+    crowded.remove()
 
 
 USERS = {

@@ -76,6 +76,7 @@ def _become(
         os.setsid()
         group.enter(os.getpid())
         _plain_signals()
+        _no_protection()
         os.umask(UMASK)
         stdin = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
         for number, descriptor in enumerate((stdin, *output)):
@@ -112,9 +113,20 @@ def _plain_signals() -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
+def _no_protection() -> None:
+    """An agent that is spared when memory runs out does not pass that on to its work."""
+    with open("/proc/self/oom_score_adj", "r+") as file:
+        if int(file.read()) < 0:
+            file.seek(0)
+            file.write("0")
+
+
 def _drop(user: dict[str, Any] | None) -> None:
     if user is None:
         return
+    for descriptor in (1, 2):
+        # Or /dev/stdout, which opens them again, would be closed to their new owner.
+        os.fchown(descriptor, user["uid"], user["gid"])
     os.setgroups(user["groups"])
     os.setresgid(user["gid"], user["gid"], user["gid"])
     os.setresuid(user["uid"], user["uid"], user["uid"])

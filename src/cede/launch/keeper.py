@@ -7,6 +7,7 @@ behind. The exit record is written when nothing runs any more, and before anythi
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import signal
@@ -156,10 +157,8 @@ class Keeper:
         for number, signal_number in self.control["signals"] if child.became_work else ():
             if number > self.signalled:
                 self.signalled = number
-                try:
+                with contextlib.suppress(OSError):
                     os.killpg(child.pid, signal_number)
-                except OSError:
-                    continue
 
     def _act(self) -> str:
         order = self.course.next(boottime(), self.control, self.status is None)
@@ -210,10 +209,9 @@ class Keeper:
             self.failure = self.failure or self.child.why_not()
         exited = found.si_code == os.CLD_EXITED
         self.status = found.si_status if exited else -found.si_status
-        try:
+        # A full disk; exit.json is tried all the same.
+        with contextlib.suppress(OSError):
             self.place.write(places.ENDED, self._exit_record())
-        except OSError:
-            return  # a full disk; exit.json is tried all the same
 
     def _childless(self) -> bool:
         """Whether nothing is below us: all orphans are our children, so without any it is sure."""
@@ -246,7 +244,11 @@ class Keeper:
 
 
 def main(arguments: list[str]) -> int:
-    os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+    for each in os.listdir("/proc/self/fd"):
+        # One of them is that of this very listing.
+        with contextlib.suppress(OSError):
+            if int(each) > 2:
+                os.close(int(each))
     told, tell = os.pipe()
     if os.fork():
         # Whoever started us waits for this process only, and has no child left that it must reap.

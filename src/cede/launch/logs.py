@@ -6,6 +6,7 @@ knows what it missed. `stdout.base` says at which position `stdout.log` begins.
 
 from __future__ import annotations
 
+import contextlib
 import os
 
 from cede.launch.places import Place
@@ -38,13 +39,15 @@ class Log:
             return
 
     def _rotate(self) -> None:
+        """Begin a new file. Whichever step fails, the next write does all of them again."""
         log = f"{self._stream}.log"
-        self._place.rename(log, f"{log}.1")
-        self._base += self._size
-        self._place.write(f"{self._stream}.base", self._base)
-        old, self._file = self._file, self._open()
-        os.close(old)
-        self._size = 0
+        with contextlib.suppress(FileNotFoundError):  # renamed by a try that failed later
+            self._place.rename(log, f"{log}.1")
+        base = self._base + self._size
+        self._place.write(f"{self._stream}.base", base)
+        new = self._open()
+        os.close(self._file)
+        self._file, self._base, self._size = new, base, 0
 
     def _open(self) -> int:
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC

@@ -132,7 +132,10 @@ class Place:
         return new
 
     def lock(self) -> bool:
-        """Take the attempt for this process until it ends or closes the place."""
+        """Take the attempt for this process until it ends or closes the place.
+
+        It must not ask for the `holder` meanwhile: closing any descriptor of the file lets go.
+        """
         self._lock = self.open(LOCK, os.O_RDWR | os.O_CREAT)
         try:
             fcntl.lockf(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -6,6 +6,7 @@ without root. So nothing is believed that was not seen to kill, or to limit.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -227,6 +228,20 @@ def _hierarchies() -> dict[str, str]:
         for each in names:
             if each in ours:
                 inside = "" if ours[each] == root else ours[each].removeprefix(root.rstrip("/"))
-                directory = f"{point}{inside}".rstrip("/")
-                found.setdefault(each, directory if Path(directory).is_dir() else point)
+                directory = Path(f"{point}{inside}")
+                found.setdefault(each, str(_ours(directory if directory.is_dir() else Path(point))))
     return found
+
+
+def _ours(directory: Path) -> Path:
+    """The directory below which our groups go: this one, unless the one above was given to us.
+
+    systemd marks what it delegates. A service with a subgroup of its own has its processes there,
+    so that the directory above is empty, and may pass controllers on.
+    """
+    for mark in ("user.delegate", "trusted.delegate"):
+        # Not marked, not allowed to look, or not a kind of file that is ever marked.
+        with contextlib.suppress(OSError):
+            if os.getxattr(directory.parent, mark) == b"1":
+                return directory.parent
+    return directory
