@@ -7,9 +7,12 @@ from collections.abc import Iterable
 from cede.engine import audit
 from cede.engine.explain import waiting_reason
 from cede.engine.state import State
+from cede.model.allocation import Allocation
 from cede.model.amounts import UNBOUNDED_WHEN_ABSENT, Amounts, total
 from cede.model.lifecycle import AllocationState
+from cede.model.node import Node
 from cede.model.policy import Policy
+from cede.model.pool import Pool
 from cede.model.request import Request
 from cede.model.settings import Precedence
 
@@ -60,22 +63,75 @@ def own_room_ok(state: State, request: Request, policy: Policy) -> bool:
     return True
 
 
-def held_now(state: State, pool_id: str) -> dict[str, int]:
-    return total(a.amounts for a in state.allocations.values() if a.live and a.pool_id == pool_id)
+# What is used where: by node, or under "" in a pool without nodes.
+Usage = dict[str, dict[str, int]]
 
 
-def staying(state: State, pool_id: str) -> dict[str, int]:
-    return total(
-        a.amounts
-        for a in state.allocations.values()
-        if a.live and a.pool_id == pool_id and not a.leaving
-    )
+def usage(state: State, pool_id: str, allocations: Iterable[Allocation]) -> Usage:
+    used: Usage = {}
+    for each in allocations:
+        if not each.live or each.pool_id != pool_id:
+            continue
+        if not each.members:
+            add(used, "", each.amounts)
+        for member in each.members:
+            add(used, member.node_id, one_task(state.requests[each.request_id]))
+    return used
 
 
-def promised(state: State, pool_id: str) -> dict[str, int]:
-    return total(
-        r.amounts for r in state.waiting() if r.earmark is not None and r.earmark.pool_id == pool_id
-    )
+def held_now(state: State, pool_id: str) -> Usage:
+    return usage(state, pool_id, state.allocations.values())
+
+
+def staying(state: State, pool_id: str) -> Usage:
+    return usage(state, pool_id, (a for a in state.allocations.values() if not a.leaving))
+
+
+def promised(state: State, pool_id: str, owners: Iterable[Request] | None = None) -> Usage:
+    used: Usage = {}
+    for owner in state.waiting() if owners is None else owners:
+        if owner.earmark is None or owner.earmark.pool_id != pool_id:
+            continue
+        if not owner.earmark.footprint:
+            add(used, "", owner.amounts)
+        for node_id, tasks in owner.earmark.footprint:
+            for _ in range(tasks):
+                add(used, node_id, one_task(owner))
+    return used
+
+
+def add(used: Usage, where: str, amounts: Amounts) -> None:
+    used[where] = total([used.get(where, {}), amounts])
+
+
+def both(one: Usage, other: Usage) -> Usage:
+    return {where: total([one.get(where, {}), other.get(where, {})]) for where in {*one, *other}}
+
+
+def one_task(request: Request) -> Amounts:
+    return {key: amount // request.tasks for key, amount in request.amounts.items()}
+
+
+def room_for(state: State, request: Request, pool: Pool, used: Usage) -> bool:
+    """Whether a demand fits beside what is used; on nodes task by task, tried one after another."""
+    if pool.nodes is None:
+        return within(request.amounts, used.get("", {}), pool.capacity)
+    places = 0
+    for node in state.nodes.values():
+        if node.pool_id == pool.id and node.usable and suits(request, node):
+            here = dict(used.get(node.id, {}))
+            most = request.tasks
+            if request.shape is not None and request.shape.per_node is not None:
+                most = request.shape.per_node
+            while most and within(one_task(request), here, node.amounts):
+                here = total([here, one_task(request)])
+                most, places = most - 1, places + 1
+    return places >= request.tasks
+
+
+def suits(request: Request, node: Node) -> bool:
+    wanted = {} if request.shape is None else request.shape.labels
+    return all(node.labels.get(name) == text for name, text in wanted.items())
 
 
 def within(demand: Amounts, used: Amounts, capacity: Amounts) -> bool:
@@ -95,10 +151,7 @@ def check_taking(state: State, waiter: Request, policy: Policy, victims: list[st
     for victim_id in victims:
         victim = state.allocations[victim_id]
         holder = state.policies[victim.policy_id]
-        if not victim.preemptible or victim.state in (
-            AllocationState.STOPPING,
-            AllocationState.LOST,
-        ):
+        if not victim.preemptible or victim.leaving or victim.state is AllocationState.LOST:
             raise Broken(f"S6 {victim_id} may not be stopped")
         theirs = standing(state, holder, audit.in_share(state, holder)[victim_id])
         own = holder.id == policy.id
@@ -113,19 +166,19 @@ def check_taking(state: State, waiter: Request, policy: Policy, victims: list[st
         raise Broken(f"S8 {waiter.id} is over its own bound and still takes")
 
     def enough(taken: set[str]) -> bool:
-        stays = total(
-            a.amounts
-            for a in state.allocations.values()
-            if a.live and a.pool_id == pool.id and not a.leaving and a.id not in taken
+        stays = usage(
+            state,
+            pool.id,
+            (a for a in state.allocations.values() if not a.leaving and a.id not in taken),
         )
-        uncut = total(
-            r.amounts
+        uncut = [
+            r
             for r in state.waiting()
             if r.earmark is not None
             and r.earmark.pool_id == pool.id
             and _earmark_standing(state, r) >= mine
-        )
-        return within(waiter.amounts, total([stays, uncut]), pool.capacity)
+        ]
+        return room_for(state, waiter, pool, both(stays, promised(state, pool.id, uncut)))
 
     if not enough(gone):
         raise Broken(f"S8 {victims} are not enough for {waiter.id}")
@@ -136,10 +189,10 @@ def check_taking(state: State, waiter: Request, policy: Policy, victims: list[st
 
 def _claims(state: State, pool_id: str) -> bool:
     """Whether somebody waits for capacity on its way that nobody was promised."""
-    capacity = state.pools[pool_id].capacity
-    used = total([staying(state, pool_id), promised(state, pool_id)])
+    pool = state.pools[pool_id]
+    used = both(staying(state, pool_id), promised(state, pool_id))
     return any(
-        r.withhold or (r.earmark is None and within(r.amounts, used, capacity))
+        r.withhold or (r.earmark is None and room_for(state, r, pool, used))
         for r in state.waiting()
     )
 
@@ -162,26 +215,36 @@ def check_state(state: State) -> None:
         for policy in state.places(request.id):
             if request.earmark is None or request.earmark.pool_id != policy.pool_id:
                 _check_idle(state, request, policy)
-            elif within(
-                request.amounts,
-                held_now(state, policy.pool_id),
-                state.pools[policy.pool_id].capacity,
-            ):
+            elif _can_start(state, request, state.pools[policy.pool_id]):
                 raise Broken(f"L2 {request.id} owns an earmark, fits, and does not start")
+
+
+def _can_start(state: State, owner: Request, pool: Pool) -> bool:
+    """Whether what an owner was promised is physically there: on nodes, on its own ones."""
+    held = held_now(state, pool.id)
+    assert owner.earmark is not None
+    if pool.nodes is None:
+        return room_for(state, owner, pool, held)
+    for node_id, tasks in owner.earmark.footprint:
+        wanted = total([one_task(owner)] * tasks)
+        node = state.nodes[node_id]
+        if not node.usable or not within(wanted, held.get(node_id, {}), node.amounts):
+            return False
+    return True
 
 
 def _check_idle(state: State, request: Request, policy: Policy) -> None:
     pool = state.pools[policy.pool_id]
     if not own_room_ok(state, request, policy):
         return
-    used = total([staying(state, pool.id), promised(state, pool.id)])
+    used = both(staying(state, pool.id), promised(state, pool.id))
+    now = both(held_now(state, pool.id), promised(state, pool.id))
     withheld = any(r.withhold for r in state.waiting() if r.id != request.id)
-    fits_promise = within(request.amounts, used, pool.capacity)
-    if (
-        fits_promise
-        and within(request.amounts, held_now(state, pool.id), pool.capacity)
-        and not withheld
-    ):
+    if pool.nodes is None:
+        now = held_now(state, pool.id)
+    # On nodes what is promised counts as held here: it may be on its way where this would sit.
+    fits = room_for(state, request, pool, used) and room_for(state, request, pool, now)
+    if fits and not withheld:
         raise Broken(f"L2 {request.id} fits pool {pool.name} and waits")
     if request.earmark is not None or withheld:
         return
@@ -190,12 +253,16 @@ def _check_idle(state: State, request: Request, policy: Policy) -> None:
     if not fits_share(state, request, policy):
         return
     mine = standing(state, policy, True)
-    kept = total(
-        a.amounts
-        for a in state.allocations.values()
-        if a.live and a.pool_id == pool.id and not a.leaving and not _takeable(state, a.id, mine)
+    kept = usage(
+        state,
+        pool.id,
+        (
+            a
+            for a in state.allocations.values()
+            if a.live and not a.leaving and not _takeable(state, a.id, mine)
+        ),
     )
-    if within(request.amounts, total([kept, promised(state, pool.id)]), pool.capacity):
+    if room_for(state, request, pool, both(kept, promised(state, pool.id))):
         raise Broken(f"L3 {request.id} is in share, could be served in {pool.name}, and waits")
 
 

@@ -8,12 +8,15 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
-from cede.engine import commands, endings, preempt
+from cede.engine import commands, endings, farewells, fleet, preempt
 from cede.engine.decide import decide
 from cede.engine.share import Holding
 from cede.engine.state import State
+from cede.model.allocation import Allocation
 from cede.model.lifecycle import AllocationState
-from cede.model.request import Preemptions, Request, Retry
+from cede.model.node import NodeState, Out
+from cede.model.parting import Checkpoint, Farewell
+from cede.model.request import PLAIN, Preemptions, Request, Retry
 from cede.model.subject import Subject
 
 from .checks import Broken, check_state, check_taking
@@ -86,15 +89,31 @@ class Search:
             if allocation.leaving:
                 if world.tells and not allocation.told:
                     yield ("is told", allocation.request_id, True)
-                yield ("stops", allocation.request_id, True)
+                if allocation.state is AllocationState.CHECKPOINTING:
+                    yield ("saves", allocation.request_id, True)
+                else:
+                    yield ("stops", allocation.request_id, True)
                 if world.loses and not lost:
                     yield ("is lost", allocation.request_id, False)
             elif world.completes and allocation.state is not AllocationState.LOST:
                 yield ("is done", allocation.request_id, False)
+            elif allocation.state is AllocationState.GRANTED and self._saves(allocation):
+                yield ("begins", allocation.request_id, True)
+        if world.drains:
+            for node in list(state.nodes.values()):
+                if node.state is NodeState.READY and not any(
+                    other.out is Out.DRAIN for other in state.nodes.values()
+                ):
+                    yield ("drains", node.id, False)
+                elif node.state is NodeState.DRAINED:
+                    yield ("comes back", node.id, False)
         if world.cancels or world.tells:
             for request in list(state.waiting()):
                 if request.earmark is not None:
                     yield ("gives up", request.id, False)
+
+    def _saves(self, allocation: Allocation) -> bool:
+        return any(each.id == allocation.request_id and each.saves for each in self.world.asks)
 
     def _happen(self, state: State, kind: str, who: str) -> None:
         if kind == "arrives":
@@ -105,6 +124,8 @@ class Search:
                 amounts=ask.amounts,
                 preemptible=ask.preemptible,
                 walltime=ask.walltime,
+                shape=ask.shape,
+                farewell=Farewell(Checkpoint.AUTO) if ask.saves else PLAIN,
                 retry=Retry(preemptions=Preemptions.FREE),
                 lease=None,
             )
@@ -114,6 +135,20 @@ class Search:
             commands.release(state, who, NOW, outcome="stopped")
         elif kind == "is told":
             commands.renew(state, who, NOW)
+        elif kind == "begins":
+            commands.renew(state, who, NOW, running=True)
+        elif kind == "saves":
+            saved = commands.Said("saved", checkpoint="1")
+            held = state.allocation_of(who)
+            assert held is not None
+            for task in range(len(held.members)):
+                current = state.allocation_of(who)
+                assert current is not None
+                farewells.save(state, current, task, saved.checkpoint, 0)
+        elif kind == "drains":
+            fleet.drain(state, who, NOW)
+        elif kind == "comes back":
+            fleet.undrain(state, who, NOW)
         elif kind == "is done":
             commands.release(state, who, NOW, outcome="done")
         elif kind == "gives up":
@@ -155,17 +190,28 @@ def _settle(state: State) -> None:
 def _canon(state: State, arrived: int, lost: bool) -> Canon:
     """A state without its counters: orders and relations only."""
     places = [
-        (a.index, a.request_id, a.pool_id, str(a.state), a.told, a.taken_for or "")
+        (
+            a.index,
+            a.request_id,
+            a.pool_id,
+            str(a.state),
+            a.told,
+            a.taken_for or "",
+            a.footprint,
+            a.parting is not None and a.parting.saved,
+        )
         for a in state.allocations.values()
         if a.live
     ]
     places += [
-        (r.earmark.index, r.id, r.earmark.pool_id, "earmark", False, "")
+        (r.earmark.index, r.id, r.earmark.pool_id, "earmark", False, "", r.earmark.footprint, False)
         for r in state.waiting()
         if r.earmark is not None
     ]
     waiting = [(r.id, r.bypassed, r.withhold is not None) for r in state.waiting()]
-    return (arrived, lost, tuple(each[1:] for each in sorted(places)), tuple(sorted(waiting)))
+    out = tuple(sorted((n.id, str(n.state)) for n in state.nodes.values() if not n.usable))
+    held = tuple(each[1:] for each in sorted(places))
+    return (arrived, lost, held, tuple(sorted(waiting)), out)
 
 
 class checked_takings:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from unittest.mock import patch
 
 from cede.engine import preempt, victims
 from cede.engine.books import Books
+from cede.engine.ground import Ground
 from cede.engine.share import Holding
 from cede.engine.standing import BORROWED, IN_SHARE, Standing
 from cede.engine.state import State
@@ -76,6 +78,40 @@ def capacity_forgets_leaving() -> Iterator[None]:
     with patch.object(State, "_hold", hold):
         yield
 
+
+@contextmanager
+def too_many_victims_on_nodes() -> Iterator[None]:
+    """Nobody is given back, although its node turned out not to be needed."""
+    with patch.object(victims.Clearing, "_give_back", lambda clearing, chosen: chosen):
+        yield
+
+
+@contextmanager
+def promises_without_nodes() -> Iterator[None]:
+    """An earmark on nodes is counted for its pool, but keeps nobody off its nodes."""
+    real = Ground.hold
+
+    def hold(ground: Ground, holding: Holding) -> None:
+        real(ground, replace(holding, each={}) if holding.earmark else holding)
+
+    with patch.object(Ground, "hold", hold):
+        yield
+
+
+@contextmanager
+def out_of_service_forgotten() -> Iterator[None]:
+    """A promise outlives the node that it is on."""
+    with patch.object(Ground, "_is_broken", lambda ground, spot, promise: False):
+        yield
+
+
+ON_NODES = {
+    "no earmark": no_earmark,
+    "two orders": two_orders,
+    "too many victims": too_many_victims_on_nodes,
+    "promises without nodes": promises_without_nodes,
+    "promises on nodes out of service": out_of_service_forgotten,
+}
 
 MUTANTS = {
     "no earmark": no_earmark,

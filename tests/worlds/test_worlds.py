@@ -6,8 +6,8 @@ import pytest
 
 from .checks import Broken
 from .explore import Search
-from .mutants import MUTANTS
-from .world import draw
+from .mutants import MUTANTS, ON_NODES
+from .world import NODES, draw
 
 STATES = 20_000
 
@@ -28,6 +28,7 @@ def test_no_world_loops_or_breaks_a_promise() -> None:
     states, seed = 0, 100_000
     while states < STATES:
         states += Search(draw(seed), 2_000).run()
+        states += Search(draw(NODES + seed), 2_000).run()
         seed += 1
 
 
@@ -40,6 +41,13 @@ def test_worlds_that_were_broken_once(seed: int) -> None:
 def test_the_search_finds_a_planted_bug(name: str) -> None:
     with MUTANTS[name](), pytest.raises((Broken, AssertionError, KeyError)):
         for seed in range(400):
+            Search(draw(seed), 2_000).run()
+
+
+@pytest.mark.parametrize("name", ON_NODES)
+def test_the_search_finds_a_planted_bug_on_nodes(name: str) -> None:
+    with ON_NODES[name](), pytest.raises((Broken, AssertionError, KeyError)):
+        for seed in range(NODES, NODES + 400):
             Search(draw(seed), 2_000).run()
 
 

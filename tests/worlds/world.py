@@ -6,8 +6,10 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
-from cede.engine import edits
+from cede.engine import edits, fleet
 from cede.engine.state import State
+from cede.model.amounts import total
+from cede.model.shape import Shape, Topology
 from cede.model.subject import Subject
 
 
@@ -20,6 +22,8 @@ class Ask:
     amounts: dict[str, int]
     preemptible: bool
     walltime: int | None = None
+    shape: Shape | None = None
+    saves: bool = False  # it can be asked to save its work
 
 
 @dataclass(frozen=True)
@@ -33,11 +37,31 @@ class World:
     cancels: bool = False  # waiters with an earmark may give up at any time
     tells: bool = False  # learning that one must stop is a step of its own
     loses: bool = False  # one leaving holder may fall silent for good
+    nodes: dict[str, list[dict[str, int]]] = field(default_factory=dict)  # by pool
+    drains: bool = False  # a node may be taken out of service, and come back when it is empty
 
     def state(self) -> State:
         state = State()
         for name, capacity in self.pools.items():
-            edits.create_pool(state, id=name, name=name, capacity=capacity, settings=self.settings)
+            for number, amounts in enumerate(self.nodes.get(name, [])):
+                node = f"{name}-{number}"
+                devices = {"gpu": [str(each) for each in range(amounts["gpu"])]}
+                labels = {"pool": name, "kind": "ab"[number % 2]}
+                group = "xy"[number % 2]
+                fleet.register(
+                    state,
+                    id=node,
+                    name=node,
+                    amounts=amounts,
+                    devices=devices,
+                    labels=labels,
+                    group=group,
+                    now=0,
+                )
+            made_of: dict[str, Any] = {"capacity": capacity}
+            if self.nodes:
+                made_of = {"nodes": {"pool": name}}
+            edits.create_pool(state, id=name, name=name, settings=self.settings, **made_of)
         for policy in self.policies:
             fields = dict(policy)
             subject = Subject("team", fields.pop("team"))
@@ -49,8 +73,14 @@ class World:
         return state
 
 
+# Worlds from this number on are made of nodes.
+NODES = 1_000_000_000
+
+
 def draw(seed: int) -> World:
     """World number `seed`."""
+    if seed >= NODES:
+        return draw_on_nodes(seed)
     rng = Random(seed)
     keys = ["gpu"] if rng.random() < 0.6 else ["gpu", "mcpu"]
     pools = {
@@ -71,6 +101,51 @@ def draw(seed: int) -> World:
         settings["bypass_max"] = rng.choice([0, 1])
     extra = rng.choice(["", "", "completes", "cancels", "tells", "loses"])
     return World(seed, pools, policies, asks, settings, **({extra: True} if extra else {}))
+
+
+def draw_on_nodes(seed: int) -> World:
+    """A world whose pools are made of nodes, with gangs and work that can be saved."""
+    rng = Random(seed)
+    keys = ["gpu"] if rng.random() < 0.6 else ["gpu", "mcpu"]
+    nodes = {
+        f"pool{number}": [
+            {key: rng.randint(1, 3) for key in keys} for _ in range(rng.choice([2, 2, 3]))
+        ]
+        for number in range(1 if rng.random() < 0.85 else 2)
+    }
+    pools = {name: dict(total(many)) for name, many in nodes.items()}
+    teams = [f"team{number}" for number in range(rng.choice([2, 2, 2, 3]))]
+    policies = [
+        policy
+        for name, capacity in pools.items()
+        for policy in _policies(rng, name, capacity, teams)
+    ]
+    asks = [
+        _shaped(rng, _ask(rng, number, teams, pools)) for number in range(rng.choice([3, 4, 5, 6]))
+    ]
+    if rng.random() < 0.25:
+        asks = [replace(ask, walltime=rng.choice([None, 1_000, 9_000])) for ask in asks]
+    settings: dict[str, Any] = {"precedence": rng.choice(["rights_first"] * 3 + ["rank_first"])}
+    if rng.random() < 0.3:
+        settings["bypass_max"] = rng.choice([0, 1])
+    extra = rng.choice(["", "", "completes", "cancels", "tells", "loses", "drains"])
+    more = {extra: True} if extra else {}
+    return World(seed, pools, policies, asks, settings, nodes=nodes, **more)
+
+
+def _shaped(rng: Random, ask: Ask) -> Ask:
+    """One task or a gang; now and then with a wish, or with work that can be saved."""
+    each = {key: min(amount, 2) for key, amount in ask.amounts.items()}
+    tasks = rng.choice([1, 1, 1, 2, 2, 3])
+    shape = Shape(
+        each,
+        tasks,
+        per_node=rng.choice([None, None, 1]),
+        labels={"kind": "a"} if rng.random() < 0.15 else {},
+        topology=rng.choice(list(Topology)),
+    )
+    amounts = {key: amount * tasks for key, amount in each.items()}
+    return replace(ask, amounts=amounts, shape=shape, saves=rng.random() < 0.3)
 
 
 def _policies(

@@ -59,8 +59,8 @@ def submit(state: State, submission: Submission, now: int) -> Request | Untracke
     state.now = now
     subject = submission.subject
     if not candidates(state, subject, submission.pool_id):
-        placed = submission.work is not None or submission.shape is not None
-        if placed or submission.unpooled == "refuse" or submission.pool_id is not None:
+        # Untracked work runs by itself; what agents would run cannot.
+        if submission.work is not None or submission.unpooled == "refuse" or submission.pool_id is not None:
             raise Refused(no_policy(state, subject, submission.pool_id))
         return Untracked(Reason(Code.UNTRACKED, {"subject": str(subject)}))
     request = _request(state, submission, now)
