@@ -115,6 +115,19 @@ def test_the_lease_ends_the_work_without_a_grace(make: Make) -> None:
     assert deadline <= record["ended_at"] < deadline + 1
 
 
+@pytest.mark.parametrize("cause", ["lease", "stopped", "killed"])
+def test_what_may_not_run_any_more_does_not_begin(cause: str, make: Make, tmp_path: Path) -> None:
+    ran = tmp_path / "ran"
+    deadline = boottime() - 1 if cause == "lease" else None
+    attempt = make("touch", str(ran), deadline=deadline)
+    with Kept.adopt(attempt.directory) as early:
+        if cause != "lease":
+            early.stop(grace=WAIT if cause == "stopped" else 0)
+    attempt.launch().close()
+    assert attempt.ended()["cause"] == cause
+    assert not ran.exists()
+
+
 def test_a_renewed_lease_lets_it_live_on(make: Make) -> None:
     attempt = make("sleep", "1.2", deadline=boottime() + 0.7)
     with attempt.launch() as kept:
@@ -159,8 +172,8 @@ def test_another_process_adopts(make: Make) -> None:
     agent.stdout.readline()
     agent.kill()
     agent.communicate()
+    attempt.running()
     with Kept.adopt(attempt.directory) as kept:
-        assert kept.status().state is State.RUNNING
         kept.stop(grace=WAIT)
         assert until(lambda: _readable(kept), "the keeper's end")
         ending = kept.status()

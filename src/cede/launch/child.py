@@ -90,9 +90,10 @@ def _become(
             os._exit(1)  # the keeper died before it wrote down that we exist
         users = spec["argv"][0]
         os.execvpe(users, spec["argv"], spec["env"])
-    except OSError as error:
-        cause = "start_failed" if users and error.errno in USERS_ERRORS else "infrastructure"
-        text = f"{error.strerror}: {users}" if users else str(error)
+    except Exception as error:
+        number: int | None = getattr(error, "errno", None)
+        cause = "start_failed" if users and number in USERS_ERRORS else "infrastructure"
+        text = f"{os.strerror(number)}: {users}" if users and number else str(error)
         os.write(failed, f"{cause} {text}".encode(errors="replace"))
     finally:
         os._exit(127)

@@ -18,7 +18,7 @@ from cede.launch import crash, places, processes
 from cede.launch.child import Child
 from cede.launch.clock import boottime
 from cede.launch.contain import Group, open_group
-from cede.launch.course import ASK, KILL, NOTHING_WANTED, Control, Course
+from cede.launch.course import ASK, KILL, NOTHING_WANTED, WAIT, Control, Course
 from cede.launch.logs import STREAMS, Log
 from cede.launch.places import Place
 
@@ -98,7 +98,13 @@ class Keeper:
         walltime = self.spec["walltime"]
         ends = None if walltime is None else self.started_at + walltime
         self.course = Course(ends, self.spec["walltime_grace"])
-        child.go()
+        self._look()
+        order = self._act()
+        if order == WAIT:
+            child.go()
+        elif order == ASK:
+            # Told to stop before it began: then it does not begin.
+            os.kill(child.pid, signal.SIGKILL)
 
     def _watch(self, child: Child) -> None:
         """Turn after turn until the work has ended and the group is empty."""
@@ -254,7 +260,7 @@ def main(arguments: list[str]) -> int:
         # Whoever started us waits for this process only, and has no child left that it must reap.
         os.close(tell)
         answer = os.read(told, 1)
-        return answer[0] if answer else FAILED
+        os._exit(answer[0] if answer else FAILED)
     os.close(told)
     os.setsid()
     # Nobody stops a keeper by a polite signal: it would have to leave its work alone.
