@@ -67,6 +67,16 @@ def test_a_hint_that_cannot_be_given_is_a_failed_save(quiet: Host) -> None:
     assert isinstance(failed, SaveFailed) and "cannot be asked" in failed.reason
 
 
+def test_a_flag_that_cannot_be_replaced_stops_no_host(tmp_path: Path) -> None:
+    host = Host(tmp_path, "shm")
+    host.run("true", ready="")
+    (host.talk / "flag").unlink()
+    (host.talk / "flag" / "trap").mkdir(parents=True)
+    host.restart()
+    assert isinstance(host.listen(SaveFailed), SaveFailed)
+    host.close()
+
+
 def test_without_its_directory_there_are_no_checkpoints(quiet: Host) -> None:
     shutil.rmtree(quiet.checkpoints)
     quiet.conversation.hint(1, 30)

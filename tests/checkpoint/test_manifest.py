@@ -147,6 +147,7 @@ SPOILT: dict[str, Callable[[Path], object]] = {
     "a size of 1e400": in_manifest(lambda data: data["files"][0].update(size=float("inf"))),
     "a label that is no text": in_manifest(lambda data: data["labels"].update(a=1)),
     "a long label": in_manifest(lambda data: data["labels"].update(a="x" * 513)),
+    "a label that steers": in_manifest(lambda data: data["labels"].update(a="\x1b[2J")),
     "a path upwards": at_path("../000042-1/weights"),
     "a path upwards in the middle": at_path("deep/../weights"),
     "an absolute path": at_path("/etc/passwd"),

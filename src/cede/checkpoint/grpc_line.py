@@ -15,7 +15,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import grpc
+try:
+    import grpc
+except ImportError as error:
+    raise ImportError('the protocol grpc needs: pip install "cede[grpc]"') from error
 
 from cede.checkpoint import clock
 from cede.checkpoint.generated import checkpoint_pb2 as pb

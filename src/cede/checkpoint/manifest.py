@@ -192,7 +192,8 @@ def _read(content: bytes, id: str, directory: Path) -> Saved:
     labels = data["labels"]
     _demand(isinstance(labels, dict) and len(labels) <= LABELS_MAX, "labels are not labels")
     for text in (*labels.keys(), *labels.values()):
-        _demand(_is_text(text, LABEL_LENGTH_MAX), "labels are not short texts")
+        is_plain = _is_text(text, LABEL_LENGTH_MAX) and text.isprintable()
+        _demand(is_plain, "labels are not short printable texts")
     return Saved(id, data["step"], directory / id, _read_files(data["files"]), labels)
 
 

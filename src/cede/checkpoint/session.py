@@ -151,18 +151,27 @@ class Session:
                 self._change(status=Status.SAVING)
             id = shelf.next_id(self.directory, step)
             self._writing.add(id)
+        # A hint that comes while we write is answered as well, but only if it is seen before the
+        # manifest is there: what a host finds when it asks, it takes for older than its hint.
+        asked = hint
+
+        def hashing(done: int, total: int) -> None:
+            nonlocal asked
+            asked = self._report(done / total) or asked
+
         try:
             yield self.directory / id
-            manifest.write(self.directory, id, step, labels, self._hashing)
+            manifest.write(self.directory, id, step, labels, hashing)
         except BaseException as error:
-            shelf.remove(self.directory, id)
+            with suppress(OSError):
+                shelf.remove(self.directory, id)
             with self._lock:
                 if hint is not None:
                     why = plain(f"{type(error).__name__}: {error}")
                     self._change(status=Status.FAILED, why=why)
                 self._writing.discard(id)
             raise
-        self._is_on_disk(id, step, hint)
+        self._is_on_disk(id, step, asked)
 
     def saved(self, path: Path, labels: Mapping[str, str] | None) -> None:
         """Copied, because the application may write to its own files again."""
@@ -172,18 +181,18 @@ class Session:
             else:
                 shutil.copy2(path, directory / path.name, follow_symlinks=False)
 
-    def _hashing(self, done: int, total: int) -> None:
+    def _report(self, fraction: float) -> Hint | None:
         with self._lock:
-            is_news = clock.now() - self._told_at >= _TELL_SECONDS
-            if is_news and self._pending() is not None:
-                self._change(status=Status.SAVING, fraction=done / total)
+            pending = self._pending()
+            if pending is not None and clock.now() - self._told_at >= _TELL_SECONDS:
+                self._change(status=Status.SAVING, fraction=fraction)
+            return pending
 
-    def _is_on_disk(self, id: str, step: int, hint: Hint | None) -> None:
+    def _is_on_disk(self, id: str, step: int, asked: Hint | None) -> None:
         with self._lock:
             self._last_step, self._last_time = step, clock.now()
             pending = self._pending()
-            # A hint that came while we wrote is answered too, if nothing was done since.
-            if pending is not None and (step == self._done or pending == hint):
+            if pending is not None and asked is not None and pending.number == asked.number:
                 self._change(status=Status.SAVED, saved=id, fraction=1.0, estimate=0.0)
             self._writing.discard(id)
             if self._is_local and not self._writing:  # under cede the host cleans

@@ -64,7 +64,11 @@ class Conversation:
         for name in _TALK_FILES if fresh else ():
             with suppress(FileNotFoundError):
                 os.unlink(name, dir_fd=self._talk)
-        self._line = self._open_line()
+        try:
+            self._line = self._open_line()
+        except OSError as error:  # it has put something in the way; then it is silent
+            self._line = SignalLine(self._talk, lambda number: None)
+            self._trouble = SaveFailed(None, f"it cannot be asked: {error.strerror}")
         if (read := files.read_hint(self._talk)) is None:
             return
         self._hint, more = read
@@ -79,7 +83,7 @@ class Conversation:
         hint = Hint(number, clock.now() + seconds_left)
         is_first = self._hint is None or self._hint.number != number
         if is_first:
-            self._verifier.look(clock.now(), at_once=True, before=None)
+            self._verifier.look(None, before=None)
             self._before = self._verifier.seen()
             self._last = None
         elif self._hint is not None and self._hint.withdrawn:
@@ -99,7 +103,7 @@ class Conversation:
         if answer is not None:
             heard += self._news(answer)
         says_saved = answer is not None and answer.status is Status.SAVED and answer != self._last
-        self._verifier.look(now, at_once=says_saved, before=self._before)
+        self._verifier.look(None if says_saved else now, self._before)
         if says_saved and self._hint and self._verifier.seen() <= (self._before or frozenset()):
             heard.append(SaveFailed(self._hint.number, _FAILED))
         self._last = answer or self._last

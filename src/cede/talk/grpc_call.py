@@ -13,7 +13,10 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-import grpc
+try:
+    import grpc
+except ImportError as error:
+    raise ImportError('the protocol grpc needs: pip install "cede[grpc]"') from error
 
 from cede.checkpoint import clock
 from cede.checkpoint.generated import checkpoint_pb2 as pb

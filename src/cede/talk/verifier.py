@@ -34,21 +34,26 @@ class Verifier:
         self._verdicts: list[tuple[str, Saved | NotACheckpoint]] = []
         self._thread: threading.Thread | None = None
         self._stopped = False
+        self._is_first = True
         self._looked_at = float("-inf")
         self._changed_at = 0
 
-    def look(self, now: float, *, at_once: bool = False, before: frozenset[str] | None) -> None:
-        """See what is new. `before`: what is older than the hint, if there is one."""
+    def look(self, now: float | None, before: frozenset[str] | None) -> None:
+        """See what is new, if it is time to; without `now` it is.
+
+        `before`: what is older than the hint, if there is one.
+        """
         try:
             changed_at = self._directory.stat().st_mtime_ns
-            is_due = now - self._looked_at >= _LOOK_SECONDS or changed_at != self._changed_at
-            if not (is_due or at_once):
+            is_over = now is not None and now - self._looked_at >= _LOOK_SECONDS
+            if not (now is None or is_over or changed_at != self._changed_at):
                 return
             found = self._stamps()
         except OSError:
             return  # whoever removed the directory has no checkpoints
-        is_first = self._looked_at == float("-inf")
-        self._looked_at, self._changed_at = now, changed_at
+        is_first, self._is_first = self._is_first, False
+        self._looked_at = self._looked_at if now is None else now
+        self._changed_at = changed_at
         fresh = [id for id in found if self._seen.get(id) != found[id]]
         with self._lock:
             self._seen = found

@@ -1,5 +1,6 @@
 """A program that counts, and when asked to save does what its argument says."""
 
+import os
 import sys
 import time
 from pathlib import Path
@@ -7,6 +8,20 @@ from pathlib import Path
 import cede.checkpoint as checkpoint
 
 how = sys.argv[1]
+rename = os.rename
+
+
+def rename_and_wait(*arguments: object, **keywords: object) -> None:
+    """A hint comes right after the manifest, before we know that it is there."""
+    rename(*arguments, **keywords)
+    if str(arguments[1]).endswith(".manifest.json"):
+        Path("renamed").touch()
+        while checkpoint._get()._line.hint() is None:
+            time.sleep(0.005)
+
+
+if how == "unlucky":
+    os.rename = rename_and_wait
 interval = int(sys.argv[2]) if len(sys.argv) > 2 else None
 resume = checkpoint.resume_from()
 number = int((resume / "number").read_text()) if resume else 0
