@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -15,6 +16,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 OUTPUTS = ("table", "json", "yaml", "csv", "tsv")
 # A shell that completes a name must never hang on a server.
 COMPLETION_TIMEOUT = 0.5
+COMPLETED_MAX = 50
 
 
 def client_of(ctx: click.Context, *, timeout: float = 10.0, attempts: int | None = None) -> Client:
@@ -84,10 +86,11 @@ class Amounts(Map):
             self.fail(str(error))
 
 
-class PoolName(click.ParamType[str]):
-    """A pool by name, id or id prefix; names complete from the server when it answers in time."""
+class _Named(click.ParamType[str]):
+    """A thing by name, id or id prefix; it completes from the server when that answers in time."""
 
-    name = "POOL"
+    def known(self, client: Client) -> Iterator[str]:
+        raise NotImplementedError
 
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
@@ -96,10 +99,32 @@ class PoolName(click.ParamType[str]):
 
         try:
             client = client_of(ctx, timeout=COMPLETION_TIMEOUT, attempts=1)
-            names = [each["name"] for each in client.pools.list()]
+            names = list(self.known(client))
         except Exception:
             return []  # completion is a courtesy: no answer, no names, no noise
         return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+
+
+class PoolName(_Named):
+    name = "POOL"
+
+    def known(self, client: Client) -> Iterator[str]:
+        return (each["name"] for each in client.pools.list())
+
+
+class NodeName(_Named):
+    name = "NODE"
+
+    def known(self, client: Client) -> Iterator[str]:
+        return (each["name"] for each in client.nodes.list())
+
+
+class RequestId(_Named):
+    name = "ID"
+
+    def known(self, client: Client) -> Iterator[str]:
+        """The newest: who types an id wants one of today's."""
+        return (each["id"] for each in islice(client.requests.list(), COMPLETED_MAX))
 
 
 def component_type_option(default: str | None = None) -> Callable[[F], F]:

@@ -3,7 +3,7 @@ them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 import click
@@ -50,13 +50,18 @@ def submission_of(
     """The body of a request from these options."""
     from cede.client.demand import submission
 
-    labels = {}
-    for each in label:
+    return submission(labels=dict(pairs("--label", label)), lease=_lease(lease), **given)
+
+
+def pairs(option: str, given: Iterable[str]) -> list[tuple[str, str]]:
+    """NAME=VALUE, as often as it was given."""
+    found = []
+    for each in given:
         name, equals, value = each.partition("=")
         if not equals or not name:
-            raise click.UsageError(f"--label wants NAME=VALUE, not {each!r}")
-        labels[name] = value
-    return submission(labels=labels, lease=_lease(lease), **given)
+            raise click.UsageError(f"{option} wants NAME=VALUE, not {each!r}")
+        found.append((name, value))
+    return found
 
 
 def _lease(text: str | None) -> float | str | None:

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from cede.cli.context import Amounts, Map, PoolName, client_of, output_option
+from cede.cli.demand import pairs
 from cede.cli.printing import print_one, print_rows
 
 POOL_COLUMNS = ("id", "name", "capacity", "occupied_resources")
@@ -14,6 +15,7 @@ POOL_FIELDS = (
     "id",
     "name",
     "description",
+    "nodes",
     "capacity",
     "occupied",
     "free",
@@ -35,8 +37,12 @@ def pool() -> None:
 
 @pool.command("create")
 @click.argument("name")
+@click.option("-c", "--capacity", type=Amounts(least=1), help="Such as '{\"gpu\": 8}'.")
 @click.option(
-    "-c", "--capacity", type=Amounts(least=1), required=True, help="Such as '{\"gpu\": 8}'."
+    "--nodes",
+    multiple=True,
+    metavar="LABEL=VALUE",
+    help="Instead of a capacity: the nodes with these labels; what they have is its capacity.",
 )
 @click.option("-d", "--description", default=None, help="What it is for.")
 @click.option("--preset", default=None, help="How it decides; quota unless given.")
@@ -45,14 +51,22 @@ def pool() -> None:
 def create(
     ctx: click.Context,
     name: str,
-    capacity: dict[str, int],
+    capacity: dict[str, int] | None,
+    nodes: tuple[str, ...],
     description: str | None,
     preset: str | None,
     settings: dict[str, Any] | None,
 ) -> None:
-    """Create a pool."""
+    """Create a pool: of a capacity that is only counted, or of nodes."""
+    if (capacity is None) != bool(nodes):
+        raise click.UsageError("give either --capacity or --nodes")
     made = client_of(ctx).pools.create(
-        name, capacity, description=description, preset=preset, settings=settings
+        name,
+        capacity,
+        nodes=dict(pairs("--nodes", nodes)) or None,
+        description=description,
+        preset=preset,
+        settings=settings,
     )
     click.echo(f"created pool {made['name']} ({made['id']})")
 

@@ -8,7 +8,7 @@ from cede.cli.context import client_of, output_option
 from cede.cli.printing import print_json, print_rows, print_yaml
 
 COLUMNS = ("id", "name", "role", "subjects", "created", "expires_at", "revoked")
-ROLES = ("viewer", "submitter", "operator", "admin")
+ROLES = ("viewer", "submitter", "operator", "admin", "join")
 
 
 @click.group("token")
@@ -21,6 +21,7 @@ def token() -> None:
 @click.option("--role", type=click.Choice(ROLES), required=True)
 @click.option("--subject", multiple=True, help="Such as team:red; may be given several times.")
 @click.option("--expires-in", type=click.IntRange(min=1), help="Seconds from now.")
+@click.option("--uses", type=click.IntRange(min=1), help="How many nodes a join token may make.")
 @output_option
 @click.pass_context
 def create(
@@ -29,10 +30,13 @@ def create(
     role: str,
     subject: tuple[str, ...],
     expires_in: int | None,
+    uses: int | None,
     output: str,
 ) -> None:
     """Create a token. Its secret is printed this one time, alone on stdout."""
-    made = client_of(ctx).tokens.create(name, role, subjects=list(subject), expires_in=expires_in)
+    made = client_of(ctx).tokens.create(
+        name, role, subjects=list(subject), expires_in=expires_in, uses=uses
+    )
     if output == "json":
         print_json(made)
     elif output == "yaml":

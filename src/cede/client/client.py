@@ -29,6 +29,7 @@ class Client:
         self.pools = Pools(self.http)
         self.policies = Policies(self.http)
         self.requests = Requests(self.http)
+        self.nodes = Nodes(self.http)
         self.tokens = Tokens(self.http)
 
     @property
@@ -109,9 +110,9 @@ class Pools(_Group):
     def get(self, pool: str) -> Json:
         return _object(self._http.call("GET", f"{API}/pools/{segment(pool)}"))
 
-    def create(self, name: str, capacity: Mapping[str, int], **fields: Any) -> Json:
-        """`fields`: description, preset, settings."""
-        body = {"name": name, "capacity": dict(capacity), **_given(fields)}
+    def create(self, name: str, capacity: Mapping[str, int] | None = None, **fields: Any) -> Json:
+        """`fields`: nodes (labels, instead of capacity), description, preset, settings."""
+        body = {"name": name, **_given({"capacity": capacity, **fields})}
         return _object(self._http.call("POST", f"{API}/pools", body=body))
 
     def update(self, pool: str, **fields: Any) -> Json:
@@ -169,7 +170,7 @@ class Policies(_Group):
 
 class Requests(_Group):
     def list(self, **filters: Any) -> Iterator[Json]:
-        """`filters`: status, pool, component, component_type, preemptible, `label.NAME`."""
+        """`filters`: status, pool, component, component_type, preemptible, part_of, `label.X`."""
         return self._pages(f"{API}/requests", filters)
 
     def get(self, request: str) -> Json:
@@ -229,13 +230,66 @@ class Requests(_Group):
         path = f"{API}/requests/{segment(request)}/why"
         return _object(self._http.call("GET", path, params={"changes": str(changes).lower()}))
 
+    def logs(
+        self,
+        request: str,
+        *,
+        task: int = 0,
+        stream: str = "stdout",
+        attempt: int | None = None,
+        offset: int = 0,
+        follow: bool = False,
+    ) -> Iterator[tuple[int, bytes]]:
+        """What a task printed, in pieces, each with its place; with `follow` until it has ended or
+        the connection is lost.
+        """
+        path = f"{API}/requests/{segment(request)}/logs"
+        params = {"task": task, "stream": stream, "attempt": attempt, "offset": offset}
+        with self._http.stream_bytes(
+            path, _given({**params, "follow": "true" if follow else None})
+        ) as (start, pieces):
+            for data in pieces:
+                yield start, data
+                start += len(data)
+
+
+class Nodes(_Group):
+    def list(self, **filters: Any) -> Iterator[Json]:
+        """`filters`: pool."""
+        return self._pages(f"{API}/nodes", filters)
+
+    def get(self, node: str) -> Json:
+        return _object(self._http.call("GET", f"{API}/nodes/{segment(node)}"))
+
+    def drain(self, node: str, reason: str = "") -> Json:
+        """No new work; what runs there ends by itself."""
+        return self._do(node, "drain", {"reason": reason})
+
+    def undrain(self, node: str) -> Json:
+        return self._do(node, "undrain")
+
+    def disable(self, node: str, reason: str = "") -> Json:
+        """Out of service at once: what runs there is stopped."""
+        return self._do(node, "disable", {"reason": reason})
+
+    def enable(self, node: str) -> Json:
+        return self._do(node, "enable")
+
+    def delete(self, node: str, *, force: bool = False) -> None:
+        params = {"force": "true"} if force else {}
+        self._http.call("DELETE", f"{API}/nodes/{segment(node)}", params=params)
+
+    def _do(self, node: str, what: str, body: Json | None = None) -> Json:
+        path = f"{API}/nodes/{segment(node)}/{what}"
+        return _object(self._http.call("POST", path, body=body))
+
 
 class Tokens(_Group):
     def list(self) -> Iterator[Json]:
         return self._pages(f"{API}/tokens", {})
 
     def create(self, name: str, role: str, **fields: Any) -> Json:
-        """`fields`: subjects, expires_in. The answer holds the secret, this one time."""
+        """`fields`: subjects, expires_in, uses. The answer holds the secret, this one time."""
         body = {"name": name, "role": role, **_given(fields)}
         return _object(self._http.call("POST", f"{API}/tokens", body=body))
 

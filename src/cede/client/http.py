@@ -159,8 +159,25 @@ class Http:
     ) -> Iterator[Iterator[str]]:
         """The lines of an endless answer; more than `silence` seconds without one is a lost
         connection."""
-        headers = {"Accept": "text/event-stream"} | self._seen()
+        with self._open(path, params, "text/event-stream", silence) as response:
+            yield response.iter_lines()
+
+    @contextmanager
+    def stream_bytes(
+        self, path: str, params: Mapping[str, Any]
+    ) -> Iterator[tuple[int, Iterator[bytes]]]:
+        """An endless answer as bytes, and at which place of the whole they begin. It may be silent
+        for as long as it likes: whoever works quietly prints nothing.
+        """
+        with self._open(path, params, "text/plain", None) as response:
+            yield int(response.headers.get("Cede-Log-Offset", 0)), response.iter_bytes()
+
+    @contextmanager
+    def _open(
+        self, path: str, params: Mapping[str, Any], kind: str, silence: float | None
+    ) -> Iterator[httpx2.Response]:
         timeout = httpx2.Timeout(self._timeout, read=silence)
+        headers = {"Accept": kind} | self._seen()
         try:
             with self._client.stream(
                 "GET", path, params=dict(params), headers=headers, timeout=timeout
@@ -168,7 +185,7 @@ class Http:
                 if response.status_code != 200:
                     response.read()
                     self._parse(response)
-                yield response.iter_lines()
+                yield response
         except httpx2.TransportError as error:
             raise self._unreachable(error) from None
 

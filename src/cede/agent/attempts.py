@@ -1,0 +1,306 @@
+"""What runs on this node: each attempt with its keeper and its conversation.
+
+Carries out what the machine asks for, and says what the keepers and the applications say.
+"""
+
+from __future__ import annotations
+
+import errno
+import select
+import shutil
+from collections.abc import Callable, Collection, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+
+from cede.agent import crash, wire
+from cede.agent.accounts import Refused
+from cede.agent.settings import Settings
+from cede.agent.surroundings import (
+    TALK,
+    checkpoint_directory,
+    make_directories,
+    protocol_of,
+    surroundings,
+)
+from cede.agent.values import (
+    Ended,
+    Event,
+    Found,
+    Heard,
+    Key,
+    Kind,
+    LaunchFailed,
+    Order,
+    Report,
+    Started,
+)
+from cede.checkpoint import shelf
+from cede.launch import launcher, places
+from cede.launch.contain import group_names, open_group
+from cede.launch.launcher import Kept, State
+from cede.launch.logs import read_log
+from cede.launch.probe import Containment
+from cede.model.errors import CedeError, Conflict
+from cede.talk import heard
+from cede.talk.conversation import Conversation
+
+# A keeper that has not ended its work so long after the grace is stuck itself.
+STUCK = 2.0
+# What a shell answers when there is no such program.
+NO_PROGRAM = 127
+SIGNAL_BASE = 128
+
+_log = structlog.get_logger("cede.agent")
+
+
+@dataclass(slots=True)
+class Live:
+    """An attempt that has a keeper."""
+
+    order: Order
+    kept: Kept
+    talk: Conversation | None = None
+    started: bool = False
+    overdue: float = float("inf")  # when its keeper counts as stuck
+
+
+class Attempts:
+    def __init__(
+        self, settings: Settings, containment: Containment, clock: Callable[[], float]
+    ) -> None:
+        self._settings = settings
+        self._containment = containment
+        self._clock = clock
+        self._home = settings.data / "attempts"
+        self._home.mkdir(mode=0o711, exist_ok=True)
+        self._live: dict[Key, Live] = {}
+        # Removing gigabytes of old checkpoints must not hold up a lease.
+        self._cleaner = ThreadPoolExecutor(1, "cleaner")
+
+    # What the machine asks for
+
+    def launch(self, order: Order, deadline: float | None) -> Event | None:
+        """Start it; the answer says why it was not, if it was not."""
+        key = order.key
+        try:
+            found = surroundings(order, self._settings, self._containment.limits)
+            directory = self._home / key.directory
+            if not (directory / places.SPEC).exists():
+                # Else our predecessor came so far: its keeper, should it come, finds the lock.
+                launcher.prepare(self._home, found.spec, self._containment, deadline)
+            make_directories(found)
+            if found.protocol:
+                # K9: earlier attempts left what they did not finish; nobody writes there now.
+                shelf.clean(found.checkpoints, None, idle=True)
+            talk = self._open_talk(order, fresh=True)
+            crash.at("launch_before")
+            launcher.launch(directory)
+            crash.at("launch_after")
+        except Refused as error:
+            return LaunchFailed(key, str(error), refused=True)
+        except (OSError, CedeError) as error:
+            return self._not_launched(key, error)
+        live = self._live[key] = Live(order, Kept(directory), talk)
+        live.kept.set_deadline(deadline)
+        return None
+
+    def _not_launched(self, key: Key, error: Exception) -> Event:
+        """Make certain that nothing came of it after all, then say so."""
+        directory = self._home / key.directory
+        if directory.is_dir():
+            with suppress(OSError, CedeError):
+                launcher.sweep(directory, keeper_too=True)
+        return LaunchFailed(key, f"cannot start work: {error}")
+
+    def set_deadline(self, key: Key, deadline: float | None) -> None:
+        if live := self._live.get(key):
+            live.kept.set_deadline(deadline)
+
+    def stop(self, key: Key, grace: float) -> None:
+        if live := self._live.get(key):
+            live.kept.stop(grace)
+            live.overdue = min(live.overdue, self._clock() + grace + STUCK)
+
+    def hint(self, key: Key, number: int, seconds_left: float) -> None:
+        if (live := self._live.get(key)) and live.talk is not None:
+            live.talk.hint(number, seconds_left)
+
+    def go_on(self, key: Key) -> None:
+        if (live := self._live.get(key)) and live.talk is not None:
+            live.talk.go_on()
+
+    def keep_checkpoint(self, order: Order, checkpoint: str) -> None:
+        """It is committed; what is older may go."""
+        if protocol_of(order):
+            directory = checkpoint_directory(order, self._settings)
+            self._cleaner.submit(_clean, directory, checkpoint)
+
+    def forget(self, key: Key) -> None:
+        shutil.rmtree(self._home / key.directory, ignore_errors=True)
+
+    def fence(self, key: Key) -> Ended | None:
+        """Make certain that no keeper of it can come any more; what came nevertheless is killed."""
+        directory = self._home / key.directory
+        if not directory.is_dir():
+            return None
+        record = self._sweep(directory.name)
+        return None if record is None or record["started_at"] is None else _ended(key, record)
+
+    # What keepers and applications say
+
+    def poll(self, now: float) -> Iterator[Event]:
+        for key, live in list(self._live.items()):
+            if not live.started or now >= live.overdue or _is_over(live.kept):
+                yield from self._look(key, live, now)
+            if live.talk is not None:
+                yield from (Heard(_report(live.order, each)) for each in live.talk.poll(now))
+
+    def _look(self, key: Key, live: Live, now: float) -> Iterator[Event]:
+        status = live.kept.status()
+        if status.state in (State.RUNNING, State.STARTING) and now >= live.overdue:
+            live.overdue = now + STUCK
+            _log.warning("keeper is stuck", attempt=key.directory)
+            record = self._sweep(key.directory)
+        elif status.state in (State.LOST, State.UNSTARTED):
+            record = self._sweep(key.directory)
+        else:
+            record = status.exit
+        if not live.started and (status.started is not None):
+            live.started = True
+            yield Started(key)
+        if record is not None:
+            # What the application said last may be the manifest it saved before it ended.
+            if live.talk is not None:
+                yield from (Heard(_report(live.order, each)) for each in live.talk.poll(now))
+                live.talk.close()
+            live.kept.close()
+            del self._live[key]
+            yield _ended(key, record)
+
+    def _sweep(self, name: str) -> dict[str, Any] | None:
+        """The exit record once nothing of it runs; None if it could not be killed this time."""
+        try:
+            return launcher.sweep(self._home / name, keeper_too=True)
+        except (OSError, Conflict) as error:
+            _log.error("cannot sweep", attempt=name, why=str(error))
+            return None
+
+    # After a restart
+
+    def adopt(self, orders: Collection[Order]) -> Mapping[Key, Found | Ended]:
+        """How each order that was taken up stands; whatever lives is held from now on."""
+        return {order.key: self._adopt(order) for order in orders}
+
+    def _adopt(self, order: Order) -> Found | Ended:
+        directory = self._home / order.key.directory
+        if not (directory / places.SPEC).exists():
+            return Found.NEVER
+        kept = Kept(directory)
+        status = kept.status()
+        if status.state in (State.RUNNING, State.STARTING):
+            self._live[order.key] = Live(order, kept, self._open_talk(order, fresh=False))
+            return Found.ALIVE
+        kept.close()
+        if status.state is State.UNSTARTED:
+            return Found.NEVER
+        return _ended(order.key, status.exit or launcher.sweep(directory, keeper_too=True))
+
+    def sweep_unexplained(self, known: Collection[Key]) -> list[str]:
+        """S15: what runs, or lies about, that no journal entry explains; before we are ready."""
+        names = {key.directory for key in known}
+        strangers = {each.name for each in self._home.iterdir() if each.is_dir()} - names
+        for name in strangers:
+            if self._sweep(name) is not None:
+                shutil.rmtree(self._home / name, ignore_errors=True)
+        means = self._containment.means
+        groups = set(group_names(means)) - names
+        for name in groups:
+            group = open_group(means, name, list, lambda: True)
+            if group.kill(timeout=launcher.SWEEP_TIMEOUT):
+                group.remove()
+        return sorted(strangers | groups)
+
+    def _open_talk(self, order: Order, *, fresh: bool) -> Conversation | None:
+        protocol = protocol_of(order)
+        if not protocol:
+            return None
+        home = self._home / order.key.directory
+        directory = checkpoint_directory(order, self._settings)
+
+        def send(number: int) -> None:
+            with Kept(home) as kept:
+                kept.send_signal(number)
+
+        talk = Conversation(home / TALK, directory, protocol, send)
+        talk.open(fresh=fresh)
+        return talk
+
+    def answer(self, question: wire.LogQuestion) -> wire.Json:
+        """Output from where it was asked for, as far as it is still there."""
+        key, most = question.key, question.most
+        try:
+            with places.Place(self._home / key.directory) as place:
+                # In this order: a keeper writes the last output before its exit record.
+                over = place.exists(places.EXIT)
+                start, data = read_log(place, question.stream, question.offset, most)
+        except OSError:
+            # Not started yet, or removed long ago.
+            return wire.log_json(question, question.offset, b"", gone=key not in self._live)
+        end = over and len(data) < most
+        return wire.log_json(question, start, data, end=end)
+
+    def close(self) -> None:
+        """Let go of everything; all of it goes on."""
+        for live in self._live.values():
+            if live.talk is not None:
+                live.talk.close()
+            live.kept.close()
+        self._live.clear()
+        self._cleaner.shutdown(wait=False, cancel_futures=True)
+
+
+def _is_over(kept: Kept) -> bool:
+    try:
+        ready, _, _ = select.select([kept], [], [], 0)
+    except Conflict:
+        return True  # it had no keeper when it was adopted
+    return bool(ready)
+
+
+def _ended(key: Key, record: Mapping[str, Any]) -> Ended:
+    code, signal = record["code"], record["signal"]
+    if signal is not None:
+        code = SIGNAL_BASE + signal
+    elif record["cause"] == "start_failed":
+        code = NO_PROGRAM
+    text = record["error"] or ("out of memory" if record["oom"] else "")
+    return Ended(key, code, record["cause"], text)
+
+
+def _report(order: Order, said: heard.Heard) -> Report:
+    key, attempt = order.key, order.attempt
+    match said:
+        case heard.Answered():
+            return Report(key, attempt, Kind.ANSWERED)
+        case heard.Progress(_, fraction, estimate):
+            done = "" if fraction is None else f"{fraction:.0%} saved"
+            left = "" if estimate is None else f"{estimate:.0f} s left"
+            return Report(key, attempt, Kind.PROGRESS, text=", ".join(filter(None, (done, left))))
+        case heard.Deferral(_, _, seconds, why):
+            return Report(key, attempt, Kind.DEFERRAL, seconds=seconds, text=why)
+        case heard.Saved(_, saved):
+            return Report(key, attempt, Kind.SAVED, checkpoint=saved.id, size=saved.size)
+        case heard.SaveFailed(_, reason):
+            return Report(key, attempt, Kind.SAVE_FAILED, text=reason)
+
+
+def _clean(directory: Any, checkpoint: str) -> None:
+    try:
+        shelf.clean(directory, checkpoint)
+    except OSError as error:
+        if error.errno != errno.ENOENT:
+            _log.warning("cannot clean", directory=str(directory), why=str(error))

@@ -1,0 +1,73 @@
+"""Who this agent is: its data directory, its lock, and the token and epoch it must not forget."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+FILE = "agent.json"
+LOCK = "lock"
+
+
+class Unusable(Exception):
+    """The data directory cannot be this agent's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """`epoch` and `index` are the highest seen: a witness against a server that went back."""
+
+    node: str = ""
+    token: str = field(default="", repr=False)
+    epoch: int = 0
+    index: int = 0
+
+
+def take(data: Path) -> int:
+    """Lock the data directory for this process; the lock ends with it, however that comes."""
+    try:
+        # Work of other accounts looks up its own directories in here, and lists nothing.
+        data.mkdir(mode=0o711, parents=True, exist_ok=True)
+        lock = os.open(data / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise Unusable(f"cannot use {data}: {error.strerror}") from None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(lock)
+        raise Unusable(f"another agent runs on {data}") from None
+    os.ftruncate(lock, 0)
+    os.pwrite(lock, str(os.getpid()).encode(), 0)
+    return lock
+
+
+def load(data: Path) -> Identity:
+    try:
+        found: Any = json.loads((data / FILE).read_text(encoding="utf-8"))
+        return Identity(**found)
+    except FileNotFoundError:
+        return Identity()
+    except (OSError, ValueError, TypeError) as error:
+        raise Unusable(
+            f"cannot read {data / FILE}: {error}; remove it to join again under another name"
+        ) from None
+
+
+def save(data: Path, identity: Identity) -> None:
+    """Whole or not at all, on disk, and never readable by others."""
+    part = data / f".{FILE}.new"
+    file = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with os.fdopen(file, "w", encoding="utf-8") as stream:
+        json.dump(asdict(identity), stream)
+        stream.flush()
+        os.fsync(stream.fileno())
+    part.replace(data / FILE)
+    folder = os.open(data, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

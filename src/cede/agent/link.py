@@ -1,0 +1,170 @@
+"""The calls to the server: joining, heartbeats, and how long to stay away after a failure.
+
+Two threads call. One waits at the server for something new; the other brings news there at once.
+Each answer is the whole truth of its version, so it does not matter whose arrives first.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import replace
+
+import structlog
+
+from cede.agent import crash, identity, wire
+from cede.agent.identity import Identity
+from cede.agent.settings import Settings
+from cede.client.config import Connection
+from cede.client.errors import CedeClientError, Conflict, NotFound, Unauthorized
+from cede.client.http import API, Http
+from cede.launch.clock import boottime
+from cede.model import bounds
+
+# What an answer may take on top of the time that the server was asked to hold it.
+TIMEOUT = 10.0
+PAUSE_FIRST = 0.1
+PAUSE_MAX = 10.0
+
+_log = structlog.get_logger("cede.agent")
+
+# What the next heartbeat carries, with news or without; what is done with its answer, and whether
+# there is more to be told then.
+Body = Callable[[bool], wire.Json]
+Take = Callable[[wire.Answer], bool]
+
+
+class Link:
+    def __init__(
+        self, settings: Settings, known: Identity, boot: str, *, body: Body, take: Take
+    ) -> None:
+        self._settings = settings
+        self._boot = boot
+        self._body = body
+        self._take = take
+        self.known = known
+        self.heartbeat = bounds.HEARTBEAT_DEFAULT / bounds.SECOND
+        self.stopping = threading.Event()
+        self.fatal: CedeClientError | None = None
+        self._joined = threading.Event()
+        self._news = threading.Event()
+        self._http: Http | None = None
+
+    def start(self) -> None:
+        for work in (self._listen, self._tell):
+            threading.Thread(target=work, name=work.__name__, daemon=True).start()
+
+    def tell(self) -> None:
+        """There is something to be told: do not wait for the next heartbeat."""
+        self._news.set()
+
+    def stop(self) -> None:
+        self.stopping.set()
+        self._news.set()
+
+    def remember(self, epoch: int, index: int) -> None:
+        """Keep on disk what must not be forgotten."""
+        self.known = replace(self.known, epoch=epoch, index=index)
+        identity.save(self._settings.data, self.known)
+
+    # The thread that waits at the server
+
+    def _listen(self) -> None:
+        pause = _Pause()
+        while not self.stopping.is_set():
+            try:
+                if not self._joined.is_set():
+                    self._join()
+                self._beat(wait=self.heartbeat)
+                pause.reset()
+            except CedeClientError as error:
+                self._failed(error, pause)
+
+    def _failed(self, error: CedeClientError, pause: _Pause) -> None:
+        if isinstance(error, Unauthorized) and not self._joined.is_set():
+            self.fatal = error
+            self.stop()
+            return
+        if isinstance(error, Conflict | NotFound | Unauthorized):
+            self._joined.clear()  # it does not know us as we are: introduce ourselves again
+        _log.warning("no heartbeat", why=error.message)
+        self.stopping.wait(pause.next(self.heartbeat))
+
+    def _join(self) -> None:
+        token = self.known.token or self._settings.join_token
+        try:
+            found = self._register(token)
+        except Unauthorized:
+            # Its node was deleted; with a join token it may come back as a new one.
+            if not self.known.token or not self._settings.join_token:
+                raise
+            found = self._register(self._settings.join_token)
+            token = self._settings.join_token
+        self.heartbeat = float(found["heartbeat"])
+        self.known = replace(
+            self.known, node=str(found["node"]), token=str(found.get("token") or token)
+        )
+        identity.save(self._settings.data, self.known)
+        self._http = _http(self._settings.server, self.known.token)
+        self._joined.set()
+        _log.info("joined", node=self.known.node, name=self._settings.name)
+
+    def _register(self, token: str) -> wire.Json:
+        with closing(_http(self._settings.server, token)) as http:
+            body = wire.registration(self._settings, self._boot)
+            found: wire.Json = http.call("POST", f"{API}/agent/register", body=body)
+            return found
+
+    # The thread that brings news
+
+    def _tell(self) -> None:
+        pause = _Pause()
+        while not self.stopping.is_set():
+            self._news.wait()
+            if not self._joined.wait(PAUSE_MAX):
+                continue
+            self._news.clear()
+            try:
+                crash.at("report_before")
+                self._beat(wait=0, news=True)
+                crash.at("report_after")
+                pause.reset()
+            except CedeClientError as error:
+                _log.warning("cannot report", why=error.message)
+                self._news.set()
+                self.stopping.wait(pause.next(self.heartbeat))
+
+    def _beat(self, *, wait: float, news: bool = False) -> None:
+        assert self._http is not None
+        body: wire.Json = {"protocol": wire.PROTOCOL, "boot": self._boot, "wait": wait}
+        body |= self._body(news)
+        # Counted from here: whatever the network adds, the server counts from later.
+        sent_at = boottime()
+        data = self._http.call(
+            "POST", f"{API}/agent/heartbeat", body=body, timeout=wait + TIMEOUT, attempts=1
+        )
+        found = wire.answer(data, sent_at)
+        self.heartbeat = found.heartbeat
+        if self._take(found):
+            self._news.set()
+
+
+class _Pause:
+    """Longer with every failure in a row, and never the same for two agents."""
+
+    def __init__(self) -> None:
+        self._dice = random.Random()
+        self._next = PAUSE_FIRST
+
+    def reset(self) -> None:
+        self._next = PAUSE_FIRST
+
+    def next(self, most: float) -> float:
+        pause, self._next = self._next, min(self._next * 2, PAUSE_MAX, max(most, PAUSE_FIRST))
+        return pause * self._dice.uniform(0.5, 1.0)
+
+
+def _http(server: str, token: str) -> Http:
+    return Http(Connection(server, token), timeout=TIMEOUT, attempts=1)

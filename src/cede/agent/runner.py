@@ -1,0 +1,259 @@
+"""The agent's process: hands events to the machine and carries out what it says.
+
+One thread does both, one after the other, so that nothing happens between an entry on disk and
+what depends on it. When it is told to end, it ends and its work goes on: every attempt has a keeper
+of its own, and the next agent adopts it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import queue
+import signal
+import sys
+import threading
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+import structlog
+
+from cede.agent import crash, detect, identity, wire
+from cede.agent.attempts import Attempts
+from cede.agent.identity import Unusable
+from cede.agent.journal import COMPACT_BYTES, JournalDamaged, JournalFull
+from cede.agent.journal import Journal as JournalFile
+from cede.agent.link import Link
+from cede.agent.machine import Machine
+from cede.agent.settings import Settings
+from cede.agent.values import (
+    Entry,
+    Event,
+    Forget,
+    GoOn,
+    Hint,
+    Instruction,
+    Journal,
+    JournalFailed,
+    Journalled,
+    KeepCheckpoint,
+    Key,
+    Kind,
+    Launch,
+    Order,
+    Over,
+    Remember,
+    Restarted,
+    Send,
+    SetDeadline,
+    Stop,
+    Taken,
+    Tick,
+    key_of,
+)
+from cede.launch.clock import boottime
+from cede.launch.probe import probe
+from cede.model import bounds
+from cede.model.errors import CedeError
+
+# How often keepers and applications are looked at, while there are any.
+TICK = 0.05
+TICK_IDLE = 0.5
+# A call waits so long for its answer to be seen; then whoever calls next knows less than it could.
+SEEN_TIMEOUT = 30.0
+
+_log = structlog.get_logger("cede.agent")
+
+
+class CannotRun(CedeError):
+    """This agent cannot start, and says why."""
+
+
+def run(settings: Settings) -> None:
+    """Serve this node until told to end. Raises what is wrong, for people."""
+    try:
+        identity.take(settings.data)  # held until this process ends
+        runner = Runner(settings)
+    except (Unusable, JournalDamaged) as error:
+        raise CannotRun(str(error)) from None
+    with _signals(runner.end):
+        runner.serve()
+
+
+class _Arrived:
+    """An answer on its way from the thread that called to the machine's."""
+
+    def __init__(self, answer: wire.Answer) -> None:
+        self.answer = answer
+        self.seen = threading.Event()
+
+
+class Runner:
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._machine = Machine(retained=settings.retained)
+        self._lock = threading.Lock()  # the machine, between its thread and those that call
+        self._inbox: queue.SimpleQueue[_Arrived | None] = queue.SimpleQueue()
+        self._log_replies: deque[wire.Json] = deque()
+        known = identity.load(settings.data)
+        self._journal = JournalFile(settings.data / "journal")
+        self._attempts = Attempts(settings, probe(_group_name(settings)), boottime)
+        self._link = Link(settings, known, detect.boot_id(), body=self._body, take=self._take)
+        self._index = known.index
+
+    def serve(self) -> None:
+        self._restart()
+        self._link.start()
+        sys.stdout.write(f"cede agent {self._settings.name} serves {self._settings.server}\n")
+        sys.stdout.flush()
+        while not self._link.stopping.is_set():
+            self._turn()
+        self._attempts.close()
+        if self._link.fatal is not None:
+            raise self._link.fatal
+
+    def end(self) -> None:
+        """Safe in a signal handler: what runs goes on under its keepers."""
+        self._link.stop()
+        self._inbox.put(None)
+
+    # The machine's thread
+
+    def _restart(self) -> None:
+        entries = self._journal.entries
+        over = {key_of(each) for each in entries if not isinstance(each, Taken)}
+        taken = [e.order for e in entries if isinstance(e, Taken) and e.order.key not in over]
+        found = self._attempts.adopt(taken)
+        swept = self._attempts.sweep_unexplained([key_of(each) for each in entries])
+        if swept:
+            _log.warning("swept what no journal entry explains", attempts=swept)
+        self._handle(Restarted(entries, found, self._link.known.epoch))
+
+    def _turn(self) -> None:
+        try:
+            arrived = self._inbox.get(timeout=TICK if self._machine.jobs else TICK_IDLE)
+        except queue.Empty:
+            arrived = None
+        if arrived is not None:
+            self._note(arrived.answer)
+            self._handle(arrived.answer.orders)
+            arrived.seen.set()
+        for event in self._attempts.poll(boottime()):
+            self._handle(event)
+        self._handle(Tick())
+        if self._journal.size > COMPACT_BYTES:
+            self._compact()
+
+    def _handle(self, event: Event) -> None:
+        """One event, and all that follows from it."""
+        events = deque([event])
+        while events:
+            with self._lock:
+                instructions = self._machine.handle(events.popleft(), boottime())
+            for each in instructions:
+                result = self._do(each)
+                if result is not None:
+                    events.append(result)
+
+    def _do(self, instruction: Instruction) -> Event | None:
+        attempts = self._attempts
+        match instruction:
+            case Journal(entry):
+                return self._write(entry)
+            case Launch(order, deadline):
+                return attempts.launch(order, deadline)
+            case Remember(epoch):
+                self._link.remember(epoch, self._index)
+            case SetDeadline(key, deadline):
+                attempts.set_deadline(key, deadline)
+            case Hint(key, number, seconds_left):
+                attempts.hint(key, number, seconds_left)
+            case GoOn(key):
+                attempts.go_on(key)
+            case Stop(key, grace):
+                attempts.stop(key, grace)
+            case KeepCheckpoint(key, checkpoint):
+                attempts.keep_checkpoint(self._order(key), checkpoint)
+            case Forget(key):
+                attempts.forget(key)
+            case Send():
+                self._link.tell()
+        return None
+
+    def _write(self, entry: Entry) -> Event:
+        if isinstance(entry, Over) and entry.report.kind is Kind.REFUSED:
+            # A refusal is for good: no keeper that was asked for may come after it.
+            came = self._attempts.fence(entry.report.key)
+            if came is not None:
+                return came
+        crash.at("journal_before")
+        try:
+            self._journal.append(entry)
+        except JournalFull as error:
+            _log.error("the journal is full", why=str(error))
+            return JournalFailed(entry, str(error))
+        crash.at("journal_after")
+        return Journalled(entry)
+
+    def _order(self, key: Key) -> Order:
+        return self._machine.jobs[key].order
+
+    def _compact(self) -> None:
+        entries = self._machine.entries()
+        try:
+            self._journal.rewrite(entries)
+        except JournalFull as error:
+            _log.error("cannot rewrite the journal", why=str(error))
+
+    # Between the threads
+
+    def _body(self, news: bool) -> wire.Json:
+        """What a heartbeat carries, as of now."""
+        body: wire.Json = {}
+        with self._lock:
+            machine = self._machine
+            body |= {"epoch": machine.epoch, "index": self._index, "seen": machine.version}
+            reports = list(machine.outbox.items())[: bounds.REPORTS_MAX] if news else []
+        body["reports"] = [wire.report_json(*each) for each in reports]
+        # Lost with the call that carries them, they are asked for again.
+        most = min(len(self._log_replies), bounds.LOG_REPLIES_MAX) if news else 0
+        body["logs"] = [self._log_replies.popleft() for _ in range(most)]
+        return body
+
+    def _take(self, answer: wire.Answer) -> bool:
+        """Called by whoever called the server: wait until the machine has seen the answer, and say
+        whether there is more to be told.
+        """
+        arrived = _Arrived(answer)
+        self._inbox.put(arrived)
+        arrived.seen.wait(SEEN_TIMEOUT)
+        return bool(self._machine.outbox or self._log_replies)
+
+    def _note(self, answer: wire.Answer) -> None:
+        if answer.orders.epoch >= self._machine.epoch:
+            self._index = max(self._index, answer.index)
+        for question in answer.logs:
+            self._log_replies.append(self._attempts.answer(question))
+            self._link.tell()
+
+
+def _group_name(settings: Settings) -> str:
+    """Unlike that of any other agent on this machine."""
+    digest = hashlib.sha256(str(settings.data.absolute()).encode()).hexdigest()
+    return f"cede-{digest[:12]}"
+
+
+@contextmanager
+def _signals(end: Any) -> Iterator[None]:
+    def handler(_: int, __: FrameType | None) -> None:
+        end()
+
+    numbers = (signal.SIGTERM, signal.SIGINT)
+    before = {number: signal.signal(number, handler) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, old in before.items():
+            signal.signal(number, old)

@@ -1,0 +1,33 @@
+"""What an agent was told when it was started. Whatever it was not told, it detects."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cede.agent.machine import RETAINED
+from cede.launch.spec import LOG_BYTES_DEFAULT
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """`users` maps who submitted (`user:ann`, `team:red`, a token's name, or `*`) to accounts of
+    this machine; the first is taken unless the work asks for another of them.
+    """
+
+    server: str
+    data: Path
+    checkpoints: Path
+    name: str
+    amounts: Mapping[str, int]
+    devices: Mapping[str, tuple[str, ...]]
+    labels: Mapping[str, str] = field(default_factory=dict)
+    group: str = ""
+    fingerprint: str = ""
+    join_token: str = field(default="", repr=False)
+    users: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    allow_root_jobs: bool = False
+    retained: int = RETAINED
+    log_bytes: int = LOG_BYTES_DEFAULT
+    pids_max: int | None = None

@@ -1,0 +1,151 @@
+"""From an order to what a keeper runs: account, environment, directories, bounds.
+
+A job gets a cleaned environment: nothing of the agent's own but the path to programs and the
+language, what its request asked for, and what cede tells it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+
+from cede.agent.accounts import Account, account_for
+from cede.agent.settings import Settings
+from cede.agent.values import Order
+from cede.launch.places import component
+from cede.launch.spec import Fence, Limits, Spec
+
+PATH = "/usr/local/bin:/usr/bin:/bin"
+LANGUAGE = "C.UTF-8"
+# Ours inside an attempt's directory, given to the work's account.
+TMP, TALK = "tmp", "talk"
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    spec: Spec
+    account: Account
+    tmp: Path
+    talk: Path
+    checkpoints: Path
+    protocol: str
+
+
+def surroundings(order: Order, settings: Settings, can_limit: Collection[str]) -> Surroundings:
+    """Everything that is needed to start an order; `Refused` or `Invalid` if it must not be.
+
+    `can_limit` is what this machine is able to keep work within.
+    """
+    body = order.body
+    work = body["work"]
+    account = account_for(
+        [each for each in (body.get("owner"), body.get("subject")) if each],
+        work.get("user") or "",
+        settings.users,
+        allow_root=settings.allow_root_jobs,
+    )
+    home = settings.data / "attempts" / order.key.directory
+    tmp, talk = home / TMP, home / TALK
+    checkpoints = checkpoint_directory(order, settings)
+    protocol = protocol_of(order)
+    env = {
+        **_base(account, tmp),
+        **(work.get("env") or {}),
+        **_told(order, settings),
+        **_devices(order, settings),
+    }
+    if protocol:
+        env |= _conversation(order, talk, checkpoints, protocol)
+    spec = Spec(
+        fence=Fence(order.key.allocation, order.attempt, order.key.task),
+        argv=tuple(work["argv"]),
+        env=env,
+        directory=work.get("directory") or str(tmp),
+        user=account.user,
+        limits=_limits(order, settings, can_limit),
+        log_bytes=settings.log_bytes,
+        walltime=body.get("walltime"),
+        walltime_grace=order.grace,
+    )
+    return Surroundings(spec, account, tmp, talk, checkpoints, protocol)
+
+
+def _limits(order: Order, settings: Settings, can_limit: Collection[str]) -> Limits:
+    wanted = {"pids": settings.pids_max, "memory_mb": order.body["amounts"].get("memory_mb")}
+    return Limits(**{name: value for name, value in wanted.items() if name in can_limit})
+
+
+def checkpoint_directory(order: Order, settings: Settings) -> Path:
+    """One for all attempts of a task."""
+    return settings.checkpoints / component("request", order.request) / str(order.key.task)
+
+
+def protocol_of(order: Order) -> str:
+    """How it is asked to save itself; empty when it is not."""
+    body = order.body
+    return "" if body["checkpoint"] == "none" else str(body["checkpoint_protocol"])
+
+
+def make_directories(found: Surroundings) -> None:
+    """What the work writes to belongs to its account; what it is in does not."""
+    _give(found.tmp, found.account)
+    if found.protocol:
+        _give(found.talk, found.account)
+        found.checkpoints.parent.mkdir(mode=0o711, parents=True, exist_ok=True)
+        _give(found.checkpoints, found.account)
+
+
+def _give(path: Path, account: Account) -> None:
+    path.mkdir(mode=0o700, exist_ok=True)
+    if account.user is not None:
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            os.fchown(descriptor, account.user.uid, account.user.gid)
+        finally:
+            os.close(descriptor)
+
+
+def _base(account: Account, tmp: Path) -> dict[str, str]:
+    return {
+        "PATH": os.environ.get("PATH", PATH) if account.user is None else PATH,
+        "HOME": account.home,
+        "USER": account.name,
+        "LOGNAME": account.name,
+        "LANG": os.environ.get("LANG", LANGUAGE),
+        "TMPDIR": str(tmp),
+    }
+
+
+def _told(order: Order, settings: Settings) -> dict[str, str]:
+    nodes = order.body.get("nodes") or [settings.name]
+    return {
+        "CEDE_REQUEST_ID": order.request,
+        "CEDE_ALLOCATION": order.key.allocation,
+        "CEDE_ATTEMPT": str(order.attempt),
+        "CEDE_TASK": str(order.key.task),
+        "CEDE_TASKS": str(len(nodes)),
+        "CEDE_NODE": settings.name,
+        "CEDE_NODES": ",".join(nodes),
+        "CEDE_POOL": str(order.body.get("pool") or ""),
+    }
+
+
+def _devices(order: Order, settings: Settings) -> dict[str, str]:
+    """Empty, and not absent, where there are GPUs that are not this job's."""
+    if not settings.devices.get("gpu"):
+        return {}
+    given = (order.body.get("devices") or {}).get("gpu") or ()
+    return {"CUDA_VISIBLE_DEVICES": ",".join(given)}
+
+
+def _conversation(order: Order, talk: Path, checkpoints: Path, protocol: str) -> dict[str, str]:
+    told = {
+        "CEDE_CHECKPOINT_DIR": str(checkpoints),
+        "CEDE_CHECKPOINT_PROTOCOL": protocol,
+        "CEDE_TALK_DIR": str(talk),
+    }
+    if resume := order.body.get("resume"):
+        told["CEDE_RESUME_FROM"] = str(checkpoints / component("resume", resume))
+    return told

@@ -1,0 +1,120 @@
+"""The protocol between server and agent, as values of ours. Whatever else an answer holds, a newer
+server put there for newer agents.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from cede import __version__
+from cede.agent.settings import Settings
+from cede.agent.values import Do, Key, Order, Orders, Report
+from cede.model import bounds
+
+PROTOCOL = 1
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class LogQuestion:
+    id: str
+    key: Key
+    stream: str
+    offset: int
+    most: int
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    orders: Orders
+    index: int
+    heartbeat: float
+    logs: tuple[LogQuestion, ...]
+
+
+def registration(settings: Settings, boot: str) -> Json:
+    return {
+        "protocol": PROTOCOL,
+        "version": __version__,
+        "name": settings.name,
+        "boot": boot,
+        "amounts": dict(settings.amounts),
+        "devices": {key: list(names) for key, names in settings.devices.items()},
+        "labels": dict(settings.labels),
+        "group": settings.group,
+        "fingerprint": settings.fingerprint,
+    }
+
+
+def report_json(report_id: str, report: Report) -> Json:
+    return {
+        "id": report_id,
+        "allocation": report.key.allocation,
+        "task": report.key.task,
+        "attempt": report.attempt,
+        "kind": str(report.kind),
+        "exit_code": report.exit_code,
+        "cause": report.cause,
+        "checkpoint": report.checkpoint,
+        "size": report.size,
+        "seconds": report.seconds,
+        "text": report.text[: bounds.DESCRIPTION_LENGTH_MAX],
+    }
+
+
+def log_json(
+    question: LogQuestion, start: int, data: bytes, *, end: bool = False, gone: bool = False
+) -> Json:
+    return {
+        "id": question.id,
+        "offset": start,
+        "data": b64encode(data).decode("ascii"),
+        "end": end,
+        "rotated": start > question.offset,
+        "gone": gone,
+    }
+
+
+def answer(data: Mapping[str, Any], sent_at: float) -> Answer:
+    """The answer to a heartbeat that was sent then."""
+    orders = Orders(
+        epoch=int(data["epoch"]),
+        version=int(data["version"]),
+        orders=tuple(_order(each) for each in data["orders"]),
+        sent_at=sent_at,
+        lease=float(data["lease"]),
+        acknowledged=frozenset(data.get("acknowledged") or ()),
+    )
+    logs = tuple(_question(each) for each in data.get("logs") or ())
+    return Answer(orders, int(data["index"]), float(data["heartbeat"]), logs)
+
+
+def _order(data: Mapping[str, Any]) -> Order:
+    return Order(
+        key=Key(str(data["allocation"]), int(data["task"])),
+        attempt=int(data["attempt"]),
+        request=str(data["request"]),
+        do=Do(data["do"]),
+        devices=frozenset(
+            f"{key}:{name}" for key, names in (data.get("devices") or {}).items() for name in names
+        ),
+        grace=float(data["grace"]),
+        keeps_in_silence=data.get("on_silence") == "keep",
+        hint=int(data["hint"]),
+        seconds_left=float(data["seconds_left"]),
+        keep=str(data.get("keep") or ""),
+        body=dict(data),
+    )
+
+
+def _question(data: Mapping[str, Any]) -> LogQuestion:
+    return LogQuestion(
+        str(data["id"]),
+        Key(str(data["allocation"]), int(data["task"])),
+        str(data["stream"]),
+        int(data["offset"]),
+        min(int(data["most"]), bounds.LOG_CHUNK_BYTES),
+    )

@@ -1,0 +1,163 @@
+"""`cede agent`: carries out on this machine what the server decides. The only command that imports
+the agent.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cede.cli.demand import pairs
+
+if TYPE_CHECKING:
+    from cede.agent.settings import Settings
+
+AS_ROOT = Path("/var/lib/cede-agent")
+
+
+@click.command("agent")
+@click.option("--server", metavar="URL", envvar="CEDE_SERVER", help="The server to serve.")
+@click.option(
+    "--join",
+    metavar="TOKEN",
+    envvar="CEDE_JOIN",
+    help="A join token, the first time; or CEDE_JOIN.",
+)
+@click.option(
+    "--data", type=click.Path(path_type=Path, file_okay=False), help="Where it keeps files."
+)
+@click.option(
+    "--checkpoints",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Where work saves itself; on a file system that the nodes share, if there are several.",
+)
+@click.option("--name", help="The node's name; the host's unless given.")
+@click.option("--amount", multiple=True, metavar="KEY=N", help="Instead of what is detected.")
+@click.option("--device", multiple=True, metavar="KEY=NAME,…", help="Names of devices.")
+@click.option("--label", multiple=True, metavar="NAME=VALUE", help="May be given often.")
+@click.option("--group", default="", help="Topology: a rack, a switch.")
+@click.option("--fingerprint", help="Equal where programs behave alike; detected unless given.")
+@click.option(
+    "--user-map",
+    multiple=True,
+    metavar="WHO=ACCOUNT",
+    help="Whose work runs as which account: team:red=red, ann=ann, *=nobody.",
+)
+@click.option("--allow-root-jobs", is_flag=True, help="Work may run as root.")
+@click.option(
+    "--keep",
+    type=click.IntRange(min=1),
+    default=200,
+    show_default=True,
+    help="How many ended attempts keep their logs.",
+)
+@click.option("--log-bytes", type=click.IntRange(min=4096), help="Of one log, before it rotates.")
+@click.option("--pids", type=click.IntRange(min=1), help="The most processes of one task.")
+@click.pass_context
+def agent(ctx: click.Context, /, server: str | None, **given: Any) -> None:
+    """Make this machine a node and run what the server puts on it.
+
+    When it is told to end, its work goes on: each task has a keeper of its own, and the next agent
+    on the same data adopts it.
+    """
+    from cede.agent.runner import run
+
+    options = ctx.find_root().obj or {}
+    server = server or options.get("server")
+    if not server:
+        raise click.UsageError("give --server URL")
+    _set_up_logging()
+    run(settings_of(server=server, **given))
+
+
+def settings_of(
+    *,
+    server: str,
+    join: str | None,
+    data: Path | None,
+    checkpoints: Path | None,
+    name: str | None,
+    amount: tuple[str, ...],
+    device: tuple[str, ...],
+    label: tuple[str, ...],
+    group: str,
+    fingerprint: str | None,
+    user_map: tuple[str, ...],
+    allow_root_jobs: bool,
+    keep: int,
+    log_bytes: int | None,
+    pids: int | None,
+) -> Settings:
+    """What was given, and what this machine says where nothing was."""
+    from cede.agent import detect
+    from cede.agent.settings import Settings
+    from cede.launch.spec import LOG_BYTES_DEFAULT
+    from cede.model.node import parse_devices, parse_labels, parse_node_amounts
+
+    gpus = detect.gpus()
+    amounts = _amounts(detect.amounts(gpus), amount)
+    where = (data or _default_data()).expanduser().absolute()
+    devices = {key: tuple(each.split(",")) for key, each in pairs("--device", device)}
+    for key, names in devices.items():
+        amounts.setdefault(key, len(names))
+    if "gpu" in amounts and "gpu" not in devices:
+        # Given as a number only: their numbers are their names.
+        found = gpus.names if len(gpus.names) == amounts["gpu"] else None
+        devices["gpu"] = found or tuple(str(n) for n in range(amounts["gpu"]))
+    has = parse_node_amounts(amounts)
+    users: dict[str, tuple[str, ...]] = {}
+    for who, account in pairs("--user-map", user_map):
+        users[who] = (*users.get(who, ()), account)
+    return Settings(
+        server=server.rstrip("/"),
+        data=where,
+        checkpoints=(checkpoints or where / "checkpoints").expanduser().absolute(),
+        name=name or detect.hostname(),
+        amounts=has,
+        devices=parse_devices(devices, has, "device"),
+        labels=parse_labels(dict(pairs("--label", label)), "label"),
+        group=group,
+        fingerprint=detect.fingerprint(gpus) if fingerprint is None else fingerprint,
+        join_token=join or "",
+        users=users,
+        allow_root_jobs=allow_root_jobs,
+        retained=keep,
+        log_bytes=log_bytes or LOG_BYTES_DEFAULT,
+        pids_max=pids,
+    )
+
+
+def _amounts(detected: dict[str, int], given: tuple[str, ...]) -> dict[str, int]:
+    for key, text in pairs("--amount", given):
+        if not text.isdecimal():
+            raise click.UsageError(f"--amount {key} wants a number, not {text!r}")
+        detected[key] = int(text)
+    return {key: amount for key, amount in detected.items() if amount}
+
+
+def _default_data() -> Path:
+    if os.geteuid() == 0:
+        return AS_ROOT
+    base = os.environ.get("XDG_DATA_HOME")
+    return (Path(base) if base else Path.home() / ".local" / "share") / "cede-agent"
+
+
+def _set_up_logging() -> None:
+    import logging
+    import sys
+
+    import structlog
+
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso"),
+            structlog.processors.format_exc_info,
+            structlog.processors.KeyValueRenderer(key_order=["timestamp", "level", "event"]),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )

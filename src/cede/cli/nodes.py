@@ -1,0 +1,109 @@
+"""`cede node …`: machines with an agent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from cede.cli.context import NodeName, PoolName, client_of, output_option
+from cede.cli.printing import print_one, print_rows
+
+COLUMNS = ("name", "state", "pool", "amounts", "free", "reason", "silent")
+FIELDS = (
+    "id",
+    "name",
+    "state",
+    "out",
+    "reason",
+    "pool",
+    "amounts",
+    "held",
+    "free",
+    "devices",
+    "labels",
+    "group",
+    "fingerprint",
+    "heartbeat",
+    "silent",
+    "failures",
+    "allocations",
+    "created",
+)
+
+
+@click.group("node")
+def node() -> None:
+    """Nodes: machines with an agent."""
+
+
+@node.command("list")
+@click.option("--pool", type=PoolName(), help="Only this pool's.")
+@output_option
+@click.pass_context
+def list_nodes(ctx: click.Context, pool: str | None, output: str) -> None:
+    """List nodes, with what is free on them and why one is out of service."""
+    rows = client_of(ctx).nodes.list(pool=pool)
+    print_rows(rows, COLUMNS, output, empty="no nodes; start `cede agent` on a machine")
+
+
+@node.command("describe")
+@click.argument("name", metavar="NODE", type=NodeName())
+@output_option
+@click.pass_context
+def describe(ctx: click.Context, name: str, output: str) -> None:
+    """Show one node and what runs on it, by name, id or start of its id."""
+    print_one(client_of(ctx).nodes.get(name), FIELDS, output)
+
+
+@node.command("drain")
+@click.argument("name", metavar="NODE", type=NodeName())
+@click.option("--reason", default="", help="For people.")
+@click.pass_context
+def drain(ctx: click.Context, name: str, reason: str) -> None:
+    """Give a node no new work; what runs there ends by itself."""
+    _say(client_of(ctx).nodes.drain(name, reason))
+
+
+@node.command("undrain")
+@click.argument("name", metavar="NODE", type=NodeName())
+@click.pass_context
+def undrain(ctx: click.Context, name: str) -> None:
+    """Let a drained node take work again."""
+    _say(client_of(ctx).nodes.undrain(name))
+
+
+@node.command("disable")
+@click.argument("name", metavar="NODE", type=NodeName())
+@click.option("--reason", default="", help="For people.")
+@click.pass_context
+def disable(ctx: click.Context, name: str, reason: str) -> None:
+    """Take a node out of service at once; what runs there is stopped and waits again."""
+    _say(client_of(ctx).nodes.disable(name, reason))
+
+
+@node.command("enable")
+@click.argument("name", metavar="NODE", type=NodeName())
+@click.pass_context
+def enable(ctx: click.Context, name: str) -> None:
+    """Bring a disabled node back."""
+    _say(client_of(ctx).nodes.enable(name))
+
+
+@node.command("delete")
+@click.argument("name", metavar="NODE", type=NodeName())
+@click.option("--force", is_flag=True, help="It is down for good: nothing runs there any more.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.pass_context
+def delete(ctx: click.Context, name: str, force: bool, yes: bool) -> None:
+    """Forget a node; its pool has that much less."""
+    client = client_of(ctx)
+    found = client.nodes.get(name)
+    if not yes:
+        click.confirm(f"delete node {found['name']}?", abort=True, err=True)
+    client.nodes.delete(found["id"], force=force)
+    click.echo(f"deleted node {found['name']}")
+
+
+def _say(found: dict[str, Any]) -> None:
+    click.echo(f"node {found['name']} is {found['state']}")

@@ -1,0 +1,141 @@
+"""`cede submit … -- COMMAND`: a node runs the command when its units are granted."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from cede.cli.context import client_of
+from cede.cli.demand import demand_options, pairs, submission_of
+from cede.cli.printing import print_json
+
+# What goes into the request as it was given.
+PLACEMENT = (
+    "per_node",
+    "fingerprint",
+    "topology",
+    "checkpoint",
+    "checkpoint_timeout",
+    "checkpoint_protocol",
+    "interruptible",
+)
+
+
+@click.command("submit")
+@demand_options
+@click.option(
+    "--retries",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="How often it is tried again after it failed.",
+)
+@click.option(
+    "--tasks", type=click.IntRange(min=1), help="So many alike, on nodes of their own choice."
+)
+@click.option(
+    "--nodes", type=click.IntRange(min=1), help="So many tasks, each on a node of its own."
+)
+@click.option("--per-node", type=click.IntRange(min=1), help="At most so many tasks on one node.")
+@click.option("--independent", is_flag=True, help="Each task waits, runs and retries by itself.")
+@click.option(
+    "--node-label", multiple=True, metavar="NAME=VALUE", help="Only on nodes with this label."
+)
+@click.option(
+    "--node-fingerprint", "fingerprint", default=None, help="Only on nodes with this fingerprint."
+)
+@click.option("--topology", type=click.Choice(["any", "tight", "spread"]), default=None)
+@click.option(
+    "--checkpoint",
+    type=click.Choice(["auto", "manual", "none"]),
+    default=None,
+    help="Whether it is asked to save itself before it is stopped.",
+)
+@click.option(
+    "--checkpoint-timeout", type=float, help="Seconds that saving may take; 600 unless given."
+)
+@click.option(
+    "--protocol",
+    "checkpoint_protocol",
+    type=click.Choice(["signal", "shm", "grpc"]),
+    default=None,
+    help="How it is asked; signal unless given.",
+)
+@click.option("--interruptible", is_flag=True, help="Ending with code 0 when stopped means done.")
+@click.option("--env", multiple=True, metavar="NAME=VALUE", help="May be given often.")
+@click.option(
+    "--directory", type=click.Path(path_type=Path), help="Where it runs; here unless given."
+)
+@click.option("--user", default=None, help="The account on the node, of those that are yours.")
+@click.option("--name", default=None, help="A label `name`, for people.")
+@click.option("--wait", "wait_for_it", is_flag=True, help="Wait for its end, and end as it did.")
+@click.option("--follow", is_flag=True, help="Also print what it prints.")
+@click.option("--json", "as_json", is_flag=True, help="Print the whole request.")
+@click.argument("command", nargs=-1, type=click.UNPROCESSED, required=True)
+@click.pass_context
+def submit(
+    ctx: click.Context,
+    /,
+    wait_for_it: bool,
+    follow: bool,
+    as_json: bool,
+    **given: Any,
+) -> None:
+    """Let a node run COMMAND; write -- before it. Prints the request's id and returns.
+
+    It runs whether or not anybody is watching: see `cede wait`, `cede logs` and `cede cancel`.
+    """
+    client = client_of(ctx)
+    made = client.requests.create(_body(**given))
+    if made["status"] == "rejected":
+        from cede.client.errors import ending
+
+        raise ending(made) or AssertionError(made)
+    if as_json:
+        print_json(made)
+    else:
+        click.echo(made["id"])
+    if wait_for_it or follow:
+        from cede.cli.work_commands import wait_for
+
+        sys.exit(wait_for(client, [made["id"]], follow=follow))
+
+
+def _body(
+    *,
+    command: tuple[str, ...],
+    env: tuple[str, ...],
+    directory: Path | None,
+    user: str | None,
+    name: str | None,
+    label: tuple[str, ...],
+    **given: Any,
+) -> dict[str, Any]:
+    work = {
+        "argv": list(command),
+        "env": dict(pairs("--env", env)),
+        # As a shell would: beginners and shared file systems expect it.
+        "directory": str((directory or Path()).absolute()),
+        "user": user,
+    }
+    placement = _placement(given)
+    labels = (*label, *([f"name={name}"] if name else []))
+    body = submission_of(label=labels, **given)
+    return body | placement | {"work": {key: value for key, value in work.items() if value}}
+
+
+def _placement(given: dict[str, Any]) -> dict[str, Any]:
+    """How it sits on nodes and how it parts, taken out of what was given."""
+    tasks, nodes = given.pop("tasks"), given.pop("nodes")
+    placement = {name: given.pop(name) for name in PLACEMENT}
+    if nodes is not None:
+        if placement["per_node"] not in (None, 1) or tasks not in (None, nodes):
+            raise click.UsageError("--nodes means one task on each; leave out --tasks, --per-node")
+        tasks, placement["per_node"] = nodes, 1
+    placement["tasks"] = tasks
+    placement["gang"] = False if given.pop("independent") else None
+    placement["node_labels"] = dict(pairs("--node-label", given.pop("node_label")))
+    return {key: value for key, value in placement.items() if value not in (None, {})}
