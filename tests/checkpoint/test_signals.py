@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from cede.talk import signals
+from cede.talk.conversation import Conversation
 from cede.talk.heard import Saved
 from tests.checkpoint.hosting import PROGRAMS, Host, wait_for
 
@@ -47,6 +48,24 @@ def test_the_signal_is_sent_again_until_somebody_listens(host: Host) -> None:
 
     wait_for(is_asked)
     host.listen_for(0.3)
+    assert host.said().count("asked") == 1
+
+
+def test_a_host_that_died_before_it_sent_sends_again(host: Host) -> None:
+    host.run("bash", "-c", "trap 'echo asked' USR1; echo ready; while :; do sleep 0.02; done")
+
+    def die(number: int) -> None:
+        raise KeyboardInterrupt
+
+    dying = Conversation(host.talk, host.checkpoints, "signal", die)
+    dying.open()
+    with pytest.raises(KeyboardInterrupt):
+        dying.hint(1, 30)
+    assert "asked" not in host.said()
+    host.restart()
+    wait_for(lambda: "asked" in host.said())
+    host.restart()
+    host.listen_for(0.2)
     assert host.said().count("asked") == 1
 
 
