@@ -16,7 +16,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from cede.model.subject import Subject
-from cede.model.token import Role, Token
+from cede.model.token import Role, Token, node_subject
 from cede.server import clock, tokens
 from cede.server.api.app import close_streams, create_app
 from cede.server.config import Config
@@ -33,6 +33,9 @@ TOKENS: dict[str, tuple[Role, tuple[Subject, ...]]] = {
     "blue": (Role.SUBMITTER, (BLUE,)),
     "operator": (Role.OPERATOR, ()),
     "admin": (Role.ADMIN, ()),
+    "join": (Role.JOIN, ()),
+    # Of a node that there is not; a test that needs one registers it.
+    "node": (Role.NODE, (node_subject("none"),)),
 }
 
 

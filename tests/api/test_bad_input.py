@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from cede.model import bounds
-from cede.server.api import plan
+from cede.server.api import agent_bodies, plan
+from tests.api import machines
 from tests.api.conftest import Server
 
 API = "/api/v1"
@@ -102,7 +103,7 @@ BODIES: dict[str, tuple[str, Any, int, str, str]] = {
         "requests",
         str(bounds.BULK_MAX),
     ),
-    "a pool without capacity": ("/pools", {"name": "x"}, 422, "capacity", "required"),
+    "a pool without capacity": ("/pools", {"name": "x"}, 422, "capacity", "either capacity or"),
     "empty capacity": ("/pools", {"name": "x", "capacity": {}}, 422, "capacity", "at least one"),
     "zero capacity": ("/pools", {"name": "x", "capacity": {"gpu": 0}}, 422, "capacity.gpu", "1"),
     "an unknown preset": (
@@ -152,6 +153,51 @@ BODIES: dict[str, tuple[str, Any, int, str, str]] = {
                                "at least one"),
     "a bad subject": ("/tokens", {"name": "t", "role": "viewer", "subjects": ["clan:x"]}, 422,
                       "subjects", "team"),
+    "uses of another role": ("/tokens", {"name": "t", "role": "viewer", "uses": 1}, 422, "uses",
+                             "join"),
+    "a join token for a team": ("/tokens", {"name": "t", "role": "join", "subjects": ["team:x"]},
+                                422, "subjects", "none"),
+    "a node's token by hand": ("/tokens", {"name": "t", "role": "node"}, 422, "role", "join"),
+    "capacity and nodes": ("/pools", {"name": "x", "capacity": {"gpu": 1}, "nodes": {}}, 422,
+                           "capacity", "either"),
+    "a selector with a bad label": ("/pools", {"name": "x", "nodes": {"a b": "c"}}, 422, "nodes",
+                                    "not a label"),
+    "no tasks": ("/requests", red(tasks=0), 422, "tasks", "1"),
+    "a million tasks": ("/requests", red(tasks=10**6), 422, "tasks", str(bounds.TASKS_MAX)),
+    "half a task": ("/requests", red(tasks=1.5), 422, "tasks", "integer"),
+    "many independent tasks": ("/requests", red(tasks=501, gang=False), 422, "tasks",
+                               str(bounds.PARTS_MAX)),
+    "tasks of too much": ("/requests", red(tasks=4, resources={"gpu": 2**52}), 422, "tasks",
+                          "more than anybody has"),
+    "no task per node": ("/requests", red(per_node=0), 422, "per_node", "1"),
+    "an unknown topology": ("/requests", red(topology="round"), 422, "topology", "tight"),
+    "a bad node label": ("/requests", red(node_labels={"=": "x"}), 422, "node_labels", "label"),
+    "an unknown checkpoint": ("/requests", red(checkpoint="maybe"), 422, "checkpoint", "auto"),
+    "an unknown conversation": ("/requests", red(checkpoint_protocol="smoke"), 422,
+                                "checkpoint_protocol", "signal"),
+    "a checkpoint of a week": ("/requests", red(checkpoint_timeout=604800), 422,
+                               "checkpoint_timeout", "86400"),
+    "a command as text": ("/requests", red(work={"argv": "ls"}), 422, "work.argv", "list"),
+    "no command": ("/requests", red(work={}), 422, "work.argv", "required"),
+    "an empty command": ("/requests", red(work={"argv": []}), 422, "work.argv", "at least 1"),
+    "a command without a program": ("/requests", red(work={"argv": [""]}), 422, "work.argv[0]",
+                                    "program"),
+    "arguments of 2 MB": ("/requests", red(work={"argv": ["x" * 2**21]}), 422, "work.argv",
+                          str(bounds.ARGV_BYTES_MAX)),
+    "a relative directory": ("/requests", red(work={"argv": ["x"], "directory": "tmp"}), 422,
+                             "work.directory", "absolute"),
+    "a user with a slash": ("/requests", red(work={"argv": ["x"], "user": "a/b"}), 422, "work.user",
+                            "printable"),
+    "LD_PRELOAD": ("/requests", red(work={"argv": ["x"], "env": {"LD_PRELOAD": "x"}}), 422,
+                   "work.env.LD_PRELOAD", "reserved"),
+    "a variable of ours": ("/requests", red(work={"argv": ["x"], "env": {"CEDE_ATTEMPT": "9"}}),
+                           422, "work.env.CEDE_ATTEMPT", "reserved"),
+    "= in a variable": ("/requests", red(work={"argv": ["x"], "env": {"a=b": "c"}}), 422,
+                        "work.env", "name"),
+    "10^4 variables": ("/requests", red(work={"argv": ["x"], "env": {f"v{n}": "" for n in
+                       range(10**4)}}), 422, "work.env", str(bounds.ENV_MAX)),
+    "a lease for agents' work": ("/requests", red(work={"argv": ["x"]}, lease=60), 422, "lease",
+                                 "node's"),
     "an unknown role": ("/tokens", {"name": "t", "role": "king"}, 422, "role", "viewer"),
     "a snapshot that is none": ("/plan", {"pools": 5}, 422, "pools", ""),
 }  # fmt: skip
@@ -170,6 +216,85 @@ def test_a_bad_body_names_its_field_and_bound(shared: Server, name: str) -> None
     assert problem.get("field", "") == field, problem
     assert said in problem["detail"], problem
     assert shared.writer.index == before, "something refused left a trace"
+
+
+def agent(**fields: Any) -> dict[str, Any]:
+    return machines.body("omega") | fields
+
+
+# name: (body, field, part of the detail)
+MACHINES: dict[str, tuple[Any, str, str]] = {
+    "no protocol": ({"name": "x"}, "protocol", "required"),
+    "another protocol": (agent(protocol=9), "protocol", "protocol 1 and the agent 9"),
+    "a protocol in words": (agent(protocol="1"), "protocol", "integer"),
+    "negative devices": (agent(amounts={"gpu": -2}), "amounts.gpu", "0"),
+    "no devices": (agent(amounts={"gpu": 0}), "amounts.gpu", "1"),
+    "nothing": (agent(amounts={}, devices={}), "amounts", "at least one"),
+    "10^9 devices": (agent(amounts={"gpu": 10**9}), "devices.gpu", "1000000000"),
+    "a device twice": (agent(devices={"gpu": ["0", "0"]}), "devices.gpu", "twice"),
+    "devices of nothing": (agent(devices={"tpu": ["0"]}), "devices.tpu", "no amount"),
+    "a device with a path": (agent(devices={"gpu": ["../0", "1"]}), "devices.gpu", "names"),
+    "a name with a path": (agent(name="../x"), "name", "printable"),
+    "no name": (agent(name=""), "name", "at least 1"),
+    "a bad label": (agent(labels={"a b": "c"}), "labels", "label"),
+    "a label that cannot be printed": (agent(labels={"a": "\u202e"}), "labels.a", "printable"),
+    "no boot": (agent(boot=""), "boot", "at least 1"),
+    "a long group": (agent(group="x" * 600), "group", "128"),
+    "an unknown field": (agent(colour="red"), "colour", "unknown"),
+}
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_a_machine_that_cannot_be_is_refused(shared: Server, name: str) -> None:
+    body, field, said = MACHINES[name]
+    before = shared.writer.index
+    response = shared["join"].post(f"{API}/agent/register", json=body)
+    assert response.status_code == 422, response.text
+    problem = response.json()
+    assert problem["field"] == field and said in problem["detail"], problem
+    assert shared.writer.index == before
+
+
+def report(**fields: Any) -> dict[str, Any]:
+    about = {"id": "r1", "allocation": "a.1", "attempt": 1, "task": 0, "kind": "started"}
+    return {"protocol": 1, "boot": "boot of alpha", "reports": [about | fields]}
+
+
+REPORTS: dict[str, tuple[Any, str, str]] = {
+    "an unknown kind": (report(kind="exploded"), "reports.0.kind", "started"),
+    "attempt 0": (report(attempt=0), "reports.0.attempt", "1"),
+    "a negative task": (report(task=-1), "reports.0.task", "0"),
+    "an exit code of 256": (report(exit_code=256), "reports.0.exit_code", "255"),
+    "a negative size": (report(size=-1), "reports.0.size", "0"),
+    "a negative deferral": (report(seconds=-5), "reports.0.seconds", "seconds"),
+    "a long text": (report(text="x" * 3000), "reports.0.text", "2000"),
+    "no id": (report(id=""), "reports.0.id", "at least 1"),
+    "10^4 reports": (report() | {"reports": report()["reports"] * 10**4}, "reports", "1000"),
+    "a negative index": (report() | {"index": -1}, "index", "0"),
+    "an endless wait": (report() | {"wait": 1e18}, "wait", "seconds"),
+    "a log that is too long": (
+        report() | {"logs": [{"id": "x", "data": "A" * 300_000}]},
+        "logs.0.data",
+        str(agent_bodies.LOG_TEXT_MAX),
+    ),
+}
+
+
+def test_a_report_that_cannot_be_is_refused(server: Server) -> None:
+    alpha = machines.Machine(server)
+    before = server.writer.index
+    for name, (body, field, said) in REPORTS.items():
+        response = alpha.post(alpha.token, "/agent/heartbeat", body)
+        assert response.status_code == 422, (name, response.text)
+        problem = response.json()
+        assert problem["field"] == field and said in problem["detail"], (name, problem)
+    assert server.writer.index == before
+
+
+def test_independent_tasks_are_not_submitted_in_bulk(shared: Server) -> None:
+    body = {"requests": [red(tasks=2, gang=False)]}
+    answer = shared["admin"].post(f"{API}/requests/bulk", json=body).json()["items"][0]
+    assert answer["status"] == 422 and answer["error"]["field"] == "gang"
 
 
 RAW = {
@@ -228,7 +353,7 @@ IDS = ["../x", "..%2F..%2Fetc", "' OR 1=1 --", "%00", "%ED%A0%80", "x" * 128, "-
 
 
 @pytest.mark.parametrize("ref", IDS)
-@pytest.mark.parametrize("kind", ["pools", "policies", "requests", "tokens"])
+@pytest.mark.parametrize("kind", ["pools", "policies", "nodes", "requests", "tokens"])
 def test_ids_that_nothing_has_are_404(shared: Server, kind: str, ref: str) -> None:
     for method in ("GET", "DELETE"):
         response = shared["admin"].request(method, f"{API}/{kind}/{ref}")

@@ -95,7 +95,7 @@ def test_an_attempt_is_found_after_the_next_one_began(filled: Store) -> None:
 
 
 def test_parts_are_listed_with_the_first_of_them(filled: Store) -> None:
-    parts = [request(f"p{i}", 10 + i, part_of=None if i == 0 else "p0") for i in range(3)]
+    parts = [request(f"p{i}", 10 + i, part_of="p0") for i in range(3)]
     filled.commit(batch(1, changes(parts)))
     found = filled.list_requests(RequestFilter(part_of="p0")).items
     assert {view.request.id for view in found} == {"p0", "p1", "p2"}

@@ -81,6 +81,8 @@ LOST_MAX = 10
 # Document 004's times for a checkpoint, and for putting it off.
 CHECKPOINT_TIMEOUT_DEFAULT = 10 * MINUTE
 DEFERRAL_DEFAULT = 5 * MINUTE
+# Whoever waits for the units waits that long: a day is a mistake.
+CHECKPOINT_TIMEOUT_MAX = 24 * HOUR
 
 # Document 004's grace between SIGTERM and SIGKILL.
 GRACE_DEFAULT = 30 * SECOND

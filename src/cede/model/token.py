@@ -15,8 +15,8 @@ class Role(IntEnum):
     else.
     """
 
-    NODE = -1  # one node's agent
-    JOIN = 0  # a machine that is about to be a node
+    NODE = -2  # one node's agent
+    JOIN = -1  # a machine that is about to be a node
     VIEWER = 1
     SUBMITTER = 2
     OPERATOR = 3

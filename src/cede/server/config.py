@@ -9,12 +9,17 @@ from __future__ import annotations
 
 import argparse
 import ipaddress
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
+
+from cede.model import bounds
+from cede.model.errors import Invalid
+from cede.model.settings import parse_duration
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
 UNPOOLED = ("allow", "refuse")
@@ -41,6 +46,9 @@ class Config:
     tls_key: Path | None = None
     insecure_listen: bool = False
     log_level: str = "info"
+    heartbeat: int = bounds.HEARTBEAT_DEFAULT  # of nodes, in milliseconds
+    agent: bool = True  # whether this machine is a node, with an agent of its own
+    allow_root_jobs: bool = False
 
     def url(self, port: int) -> str:
         """How a program on this machine reaches the server."""
@@ -98,6 +106,16 @@ def _parser() -> argparse.ArgumentParser:
     add("--tls-cert", metavar="FILE", help="serve HTTPS with this certificate")
     add("--tls-key", metavar="FILE", help="and this key")
     add("--insecure-listen", action="store_true", help="listen beyond this machine without TLS")
+    add("--heartbeat", metavar="SECONDS", help="how often a node is heard of (10)")
+    add("--agent", action="store_const", const="true", help="make this machine a node too (yes)")
+    add(
+        "--no-agent",
+        dest="agent",
+        action="store_const",
+        const="false",
+        help="start no agent: this machine is counted, and runs nothing by itself",
+    )
+    add("--allow-root-jobs", action="store_true", help="its agent may run work as root")
     add("--log-level", metavar="LEVEL", help=f"{', '.join(LOG_LEVELS)} (info)")
     add("--config", metavar="FILE", help="a YAML file with any of these, by name with underscores")
     return parser
@@ -130,7 +148,9 @@ def _from_text(name: str, text: object) -> object:
         return text
     if name == "port":
         return int(text) if text.isdecimal() and len(text) < 9 else text
-    if name == "insecure_listen":
+    if name == "heartbeat":
+        return float(text) if re.fullmatch(r"[0-9]{1,6}(\.[0-9]{1,6})?", text) else text
+    if name in ("insecure_listen", "agent", "allow_root_jobs"):
         return {"1": True, "true": True, "0": False, "false": False}.get(text.lower(), text)
     if name == "allowed_hosts":
         return [part.strip() for part in text.split(",")]
@@ -151,6 +171,17 @@ def _port(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= 65_535:
         raise ValueError(f"must be an integer from 0 to 65535, not {value!r:.80}")
     return value
+
+
+def _heartbeat(value: object) -> int:
+    least, most = bounds.HEARTBEAT_MIN, bounds.HEARTBEAT_MAX
+    try:
+        period = parse_duration(value, "heartbeat", most=most)
+    except Invalid as error:
+        raise ValueError(error.problem) from None
+    if period < least:
+        raise ValueError(f"must be from {least / 1000:g} to {most // 1000} seconds, not {value}")
+    return period
 
 
 def _one_of(*words: str) -> Callable[[object], str]:
@@ -184,7 +215,10 @@ _FIELDS: dict[str, Callable[[object], Any]] = {
     "tls_cert": _path,
     "tls_key": _path,
     "insecure_listen": _yes_or_no,
+    "agent": _yes_or_no,
+    "allow_root_jobs": _yes_or_no,
     "log_level": _one_of(*LOG_LEVELS),
+    "heartbeat": _heartbeat,
 }
 
 

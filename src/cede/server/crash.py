@@ -1,7 +1,9 @@
-"""Dying on purpose, at a named point of a commit, so that tests can look at what is left (K1, K2).
+"""Dying on purpose at a named point, so that tests can look at what is left (K1 to K4, K7 to K17).
 
 `CEDE_CRASH_POINT=before_commit | during_commit | after_commit`, with `:n` for the n-th commit of
-this run. Without the variable nothing here is ever called.
+this run; `orders_sent`, when an agent is about to be told something new (K3); `reports_taken`, when
+what an agent said is committed and it is about to be told so (K4, K7, K11, K14). Without the
+variable nothing here is ever called.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from collections.abc import Callable, Mapping
 from cede.model.errors import Invalid
 
 VARIABLE = "CEDE_CRASH_POINT"
-POINTS = ("before_commit", "during_commit", "after_commit")
+POINTS = ("before_commit", "during_commit", "after_commit", "orders_sent", "reports_taken")
 
 
 def crash_hook(environ: Mapping[str, str]) -> Callable[[str], None] | None:

@@ -8,6 +8,7 @@ from typing import Any
 from cede.engine.state import State
 from cede.model.errors import Conflict
 from cede.model.token import Token
+from cede.store import Store
 from cede.store.values import AuditNote
 
 
@@ -29,6 +30,11 @@ class Tx:
     def put_token(self, row: Token) -> None:
         """Make a token, or change one: revoking is putting it again with `revoked`."""
         self.tokens.append(row)
+
+    def token(self, token_id: str, store: Store) -> Token:
+        """A token as this transaction has it: nobody else writes, so nothing is newer."""
+        changed = (each for each in reversed(self.tokens) if each.id == token_id)
+        return next(changed, None) or store.get_token(token_id)
 
     def delete_request(self, request_id: str) -> None:
         """Remove an ended request from the database; its events stay."""

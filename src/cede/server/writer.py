@@ -26,6 +26,7 @@ from cede.model.errors import CedeError, Conflict
 from cede.server import clock
 from cede.server.clock import Clock
 from cede.server.crash import crash_hook
+from cede.server.desk import Desk
 from cede.server.queue import Job, Overloaded, Queue, Stopping, resolve
 from cede.server.tx import Tx
 from cede.store.json_text import decode, encode
@@ -89,6 +90,7 @@ class Writer:
         self._store = store
         self._state = loaded.state
         self._clock = Clock(loaded.moment)
+        self.desk = Desk(loaded.state, self._clock.now())
         self._on_fatal = on_fatal
         self._queue = Queue(waiting_max)
         self._thread = threading.Thread(target=self._main, name="cede-writer", daemon=True)
@@ -114,6 +116,10 @@ class Writer:
         self._queue.close()
         if self._thread.is_alive():
             self._thread.join(seconds)
+
+    def now(self) -> int:
+        """The instant on the server's one clock."""
+        return self._clock.now()
 
     @property
     def waiting(self) -> int:
@@ -212,6 +218,7 @@ class Writer:
         tx = Tx(self._state, now, clock.wall())
         expected = self._state.index
         self._state.now = now
+        self.desk.collect(self._state)
         done, repeated = self._apply(commands, tx)
         began = perf_counter()
         self._pass(now)
@@ -236,6 +243,7 @@ class Writer:
             self._store.commit(batch)
             self._renewed = now
             self.index = batch.index
+            self.desk.publish(self._state, changes)
             self.on_turn(decided - began, perf_counter() - writing)
         for job, first in repeated:
             job.result, job.error = first.result, first.error

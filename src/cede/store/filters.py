@@ -52,7 +52,7 @@ class RequestFilter:
         if self.preemptible is not None:
             found.append(_requests.preemptible.is_(self.preemptible))
         if self.part_of is not None:
-            found.append(or_(_requests.part_of == self.part_of, _requests.id == self.part_of))
+            found.append(_requests.part_of == self.part_of)
         found += [_has_label(dialect, *label) for label in self.labels.items()]
         if self.pool_id is not None or self.view != ALL:
             found.append(self._in_pool())

@@ -16,7 +16,7 @@ from cede.engine.changes import Event
 from cede.model import bounds
 from cede.model.allocation import Allocation
 from cede.model.errors import Invalid
-from cede.model.node import Node
+from cede.model.node import Node, NodeState
 from cede.model.subject import Subject
 from cede.model.token import Role, Token, node_subject
 from cede.store import chain, node_rows, rows, schema, views
@@ -133,6 +133,18 @@ class Reads:
         )
         with self._readers.begin() as connection:
             return {(row[0], row[1]): row[2] for row in connection.execute(statement)}
+
+    def lease_counts(self) -> dict[str, int]:
+        """How many leases run, of nodes and of clients."""
+        alive = select(func.count()).where(_nodes.state != str(NodeState.DOWN))
+        held = select(func.count()).where(
+            _allocations.live == 1, _allocations.lease_until.is_not(None)
+        )
+        with self._readers.begin() as connection:
+            return {
+                "node": int(connection.execute(alive).scalar_one()),
+                "client": int(connection.execute(held).scalar_one()),
+            }
 
     # Requests -----------------------------------------------------------------------------------
 

@@ -12,9 +12,12 @@ from cede import __version__
 from cede.model.errors import CedeError
 from cede.server import clock
 from cede.server.api import (
+    agent,
     audit,
     edge,
     events,
+    logs,
+    nodes,
     openapi,
     plan,
     policies,
@@ -29,6 +32,7 @@ from cede.server.api.errors import Problem, problem_of
 from cede.server.api.limits import Limiter
 from cede.server.api.metrics import Metrics
 from cede.server.api.pulse import Pulse
+from cede.server.api.relay import Relay
 from cede.server.config import Config
 from cede.server.writer import Writer
 from cede.store import Store
@@ -44,6 +48,7 @@ def create_app(store: Store, writer: Writer, config: Config) -> FastAPI:
         limiter=Limiter(),
         metrics=Metrics(store, writer.index),
         pulse=Pulse(),
+        relay=Relay(writer.desk.wake, clock.monotonic),
         monotonic=clock.monotonic,
     )
     writer.listeners.append(lambda index: context.pulse.beat())
@@ -57,7 +62,9 @@ def create_app(store: Store, writer: Writer, config: Config) -> FastAPI:
         redirect_slashes=False,
     )
     app.state.cede = context
-    for module in (system, pools, policies, requests, events, plan, tokens, audit):
+    for module in (
+        *(system, pools, policies, nodes, requests, logs, agent, events, plan, tokens, audit),
+    ):
         # Flat, not included: whoever enumerates the router sees every route itself.
         app.router.routes.extend(module.router.routes)
     app.openapi = lambda: openapi.document(app)  # type: ignore[method-assign]
@@ -76,6 +83,7 @@ def close_streams(app: FastAPI) -> None:
     """End the open event streams, from any thread: a server that stops need not wait for them."""
     context: Context = app.state.cede
     context.pulse.close()
+    context.writer.desk.close()
 
 
 async def _answer_error(request: Request, error: Exception) -> Response:

@@ -32,6 +32,7 @@ ComponentType = Literal["orchestrator", "step_operator", "team", "user"]
 Priority = Annotated[int, Field(ge=0, le=bounds.PRIORITY_MAX)]
 Description = Annotated[str, StringConstraints(max_length=bounds.DESCRIPTION_LENGTH_MAX)]
 LabelText = Annotated[str, StringConstraints(max_length=bounds.LABEL_LENGTH_MAX)]
+NodeLabels = Annotated[dict[LabelText, LabelText], Field(max_length=bounds.LABELS_MAX)]
 Attempt = Annotated[
     int, Field(ge=1, le=bounds.AMOUNT_MAX, description="The fence: the attempt that is meant.")
 ]
@@ -60,11 +61,13 @@ def _processors(value: Any) -> Any:
 if TYPE_CHECKING:
     Seconds = int | float
     RetryDelay = int | float
+    CheckpointTime = int | float
     Lease = int | float | str
     Processors = int | float | str
 else:
     Seconds = _seconds(bounds.DURATION_MAX)
     RetryDelay = _seconds(bounds.RETRY_DELAY_MAX)
+    CheckpointTime = _seconds(bounds.CHECKPOINT_TIMEOUT_MAX)
     Lease = _seconds(bounds.LEASE_MAX, least=bounds.LEASE_MIN, word="none")
     Processors = Annotated[
         float | str,
@@ -77,17 +80,21 @@ class Body(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
-def _example(**fields: Any) -> ConfigDict:
+def example(**fields: Any) -> ConfigDict:
     return ConfigDict(json_schema_extra={"examples": [fields]})
 
 
 class PoolIn(Body):
     """A new pool."""
 
-    model_config = _example(name="training-gpus", capacity={"gpu": 8, "step_run": 32})
+    model_config = example(name="training-gpus", capacity={"gpu": 8, "step_run": 32})
 
     name: Name
-    capacity: AmountsIn
+    capacity: AmountsIn | None = None
+    nodes: NodeLabels | None = Field(
+        None,
+        description="Instead of capacity: the labels of its nodes, whose sum it is then.",
+    )
     preset: Annotated[str, StringConstraints(max_length=40)] = "quota"
     settings: dict[str, Any] | None = Field(
         None, description="Single settings that differ from the preset."
@@ -98,7 +105,7 @@ class PoolIn(Body):
 class PoolPatch(Body):
     """What changes; capacity is merged key by key, and 0 removes a key."""
 
-    model_config = _example(capacity={"gpu": 4})
+    model_config = example(capacity={"gpu": 4})
 
     capacity: AmountsIn | None = None
     settings: dict[str, Any] | None = None
@@ -108,7 +115,7 @@ class PoolPatch(Body):
 class PolicyIn(Body):
     """A subject's place in a pool."""
 
-    model_config = _example(
+    model_config = example(
         pool="training-gpus",
         component="red",
         component_type="team",
@@ -128,7 +135,7 @@ class PolicyIn(Body):
 class PolicyPatch(Body):
     """What changes; amounts given here replace the ones of the policy."""
 
-    model_config = _example(priority=20, limit={"gpu": 8})
+    model_config = example(priority=20, limit={"gpu": 8})
 
     priority: Priority | None = None
     reserved: AmountsIn | None = None
@@ -157,10 +164,19 @@ class SettingsIn(Body):
     preemptible: bool = True
 
 
-class RequestIn(Body):
-    """A request for compute: literal `resources`, or the `settings` of a step."""
+class WorkIn(Body):
+    """What agents run: a list of arguments, never a shell's text."""
 
-    model_config = _example(
+    argv: Annotated[list[str], Field(min_length=1, examples=[["python", "train.py"]])]
+    env: dict[str, str] = Field(default_factory=dict)
+    directory: str = ""
+    user: str = ""
+
+
+class RequestIn(Body):
+    """A request for compute: literal `resources`, or the `settings` of a step; for each task."""
+
+    model_config = example(
         component="red",
         component_type="team",
         resources={"gpu": 2},
@@ -186,12 +202,28 @@ class RequestIn(Body):
     kind: Literal["step", "work"] = Field(
         "step", description="`work` needs a policy; a step may run untracked."
     )
+    tasks: Annotated[int, Field(ge=1, le=bounds.TASKS_MAX)] = 1
+    gang: bool | None = Field(
+        None, description="All tasks or none; false: each waits, runs and retries by itself."
+    )
+    per_node: Annotated[int, Field(ge=1, le=bounds.TASKS_MAX)] | None = Field(
+        None, description="At most so many tasks on one node."
+    )
+    node_labels: NodeLabels | None = None
+    fingerprint: Annotated[str, StringConstraints(max_length=bounds.NAME_LENGTH_MAX)] = ""
+    topology: Literal["any", "tight", "spread"] = "any"
+    work: WorkIn | None = Field(None, description="Absent: the caller holds the units itself.")
+    checkpoint: Literal["auto", "manual", "none"] = "none"
+    checkpoint_protocol: Literal["signal", "shm", "grpc"] = "signal"
+    checkpoint_timeout: CheckpointTime | None = None
+    max_deferral: CheckpointTime | None = None
+    interruptible: bool = False
 
 
 class BulkIn(Body):
     """Many requests in one transaction; each succeeds or fails alone."""
 
-    model_config = _example(
+    model_config = example(
         requests=[{"component": "red", "component_type": "team", "resources": {"gpu": 1}}]
     )
 
@@ -204,16 +236,37 @@ class BulkIn(Body):
 class RenewIn(Body):
     """A sign of life."""
 
-    model_config = _example(attempt=1, running=True)
+    model_config = example(attempt=1, running=True)
 
     attempt: Attempt | None = None
     running: bool | None = Field(None, description="True once the work itself has started.")
 
 
+class SaidIn(Body):
+    """What work that its client holds says after it was asked to save itself."""
+
+    model_config = example(attempt=1, kind="deferral", seconds=60, text="an epoch is nearly over")
+
+    attempt: Attempt | None = None
+    kind: Literal["answered", "progress", "deferral", "saved"]
+    checkpoint: Annotated[str, StringConstraints(max_length=bounds.NAME_LENGTH_MAX)] = ""
+    size: Amount = 0
+    seconds: Seconds = Field(0, description="Of a deferral: how much longer it would like.")
+    text: Annotated[str, StringConstraints(max_length=bounds.DESCRIPTION_LENGTH_MAX)] = ""
+
+
+class NodeOutIn(Body):
+    """Why a node is taken out of service."""
+
+    model_config = example(reason="a fan is to be replaced")
+
+    reason: Annotated[str, StringConstraints(max_length=bounds.LABEL_LENGTH_MAX)] = ""
+
+
 class ReleaseIn(Body):
     """How the work ended."""
 
-    model_config = _example(outcome="done", attempt=1, exit_code=0)
+    model_config = example(outcome="done", attempt=1, exit_code=0)
 
     outcome: Literal["done", "failed", "stopped"] = "done"
     attempt: Attempt | None = None
@@ -221,14 +274,12 @@ class ReleaseIn(Body):
 
 
 class TokenIn(Body):
-    """A new token. A submitter is bound to subjects; a viewer may be."""
+    """A new token. A submitter is bound to subjects; a viewer may be. A machine joins by `join`."""
 
-    model_config = _example(
-        name="red-ci", role="submitter", subjects=["team:red"], expires_in=86400
-    )
+    model_config = example(name="red-ci", role="submitter", subjects=["team:red"], expires_in=86400)
 
     name: Name
-    role: Literal["viewer", "submitter", "operator", "admin"]
+    role: Literal["viewer", "submitter", "operator", "admin", "join"]
     subjects: Annotated[
         list[
             Annotated[str, StringConstraints(min_length=1, max_length=bounds.NAME_LENGTH_MAX + 20)]
@@ -237,4 +288,7 @@ class TokenIn(Body):
     ] = []
     expires_in: Annotated[int, Field(ge=1, le=bounds.DURATION_MAX // bounds.SECOND)] | None = Field(
         None, description="Seconds from now; absent: it does not expire."
+    )
+    uses: Annotated[int, Field(ge=1, le=bounds.JOIN_USES_MAX)] | None = Field(
+        None, description="How many nodes a join token may make; absent: any number."
     )

@@ -22,6 +22,7 @@ from cede.server.api.errors import Problem
 from cede.server.api.limits import Limiter
 from cede.server.api.metrics import Metrics
 from cede.server.api.pulse import Pulse
+from cede.server.api.relay import Relay
 from cede.server.config import Config
 from cede.server.writer import Tx, Writer
 from cede.store import Idempotency, Store
@@ -44,6 +45,7 @@ class Context:
     limiter: Limiter
     metrics: Metrics
     pulse: Pulse
+    relay: Relay
     monotonic: Callable[[], float]
     streams: int = 0  # open event streams
     plans: int = 0  # plans being made or waiting for their turn
@@ -67,6 +69,10 @@ class Context:
     async def query(self, read: Callable[[State, int], T]) -> T:
         """A look at the committed state, between two commits."""
         return await self.writer.ask(read)
+
+    def node_name(self, node_id: str) -> str:
+        posted = self.writer.desk.posted.get(node_id)
+        return node_id if posted is None else posted.node.name
 
     async def pool_names(self, ids: Iterable[str | None]) -> dict[str, str]:
         """Names of these pools; one that is gone has none."""

@@ -15,12 +15,13 @@ from cede.model import bounds
 from cede.server.api import examples, redact
 from cede.server.api.context import Call, ThisCall, answer
 from cede.server.api.errors import Problem, unavailable
+from cede.server.api.json_type import Json
 from cede.server.api.lists import REFERENCE, Limit, PoolFilter
 from cede.server.api.openapi import ok
 from cede.server.api.permissions import API
 from cede.server.api.route import CedeRoute
 from cede.server.api.schemas import EventPage
-from cede.server.api.views import Json, event_out
+from cede.server.api.views import event_out
 
 router = APIRouter(prefix=API, tags=["events"], route_class=CedeRoute)
 

@@ -7,6 +7,7 @@ from typing import Any
 Json = dict[str, Any]
 
 _POOL_ID = "0198c1d2-7a10-7c3e-9f00-4b1f6a2d8e01"
+_NODE_ID = "0198c1d2-7c31-7f40-8e55-3a9b1c0d7f24"
 _REQUEST_ID = "0198c1d2-8b44-7a51-8c21-6f0d9b3c2a17"
 
 POOL: Json = {
@@ -15,6 +16,7 @@ POOL: Json = {
     "description": "Shared training GPUs",
     "preset": "quota",
     "capacity": {"gpu": 8},
+    "nodes": None,
     "occupied": {"gpu": 6},
     "free": {"gpu": 2},
     "earmarked": {},
@@ -82,6 +84,18 @@ REQUEST: Json = {
     "earmark": None,
     "allocation": None,
     "index": 42,
+    "tasks": 1,
+    "part_of": None,
+    "shape": None,
+    "command": None,
+    "work": None,
+    "checkpoint": "none",
+    "checkpoint_protocol": "signal",
+    "checkpoint_timeout": 600,
+    "max_deferral": 300,
+    "interruptible": False,
+    "saved": None,
+    "lost_count": 0,
 }
 
 GRANTED: Json = REQUEST | {
@@ -94,8 +108,126 @@ GRANTED: Json = REQUEST | {
         "pool": "training-gpus",
         "attempt": 1,
         "allocated_at": 300.26,
+        "started_at": None,
+        "ended_at": None,
         "deadline": None,
+        "members": [
+            {
+                "task": 0,
+                "node": "gpu-7",
+                "devices": {"gpu": ["0", "1"]},
+                "phase": "started",
+                "saved": None,
+                "exit_code": None,
+                "cause": "",
+            }
+        ],
+        "parting": {
+            "hint": 57,
+            "hinted_at": 900.5,
+            "seconds_left": 480,
+            "answered": True,
+            "extended": False,
+            "deferred": 0,
+            "saved": False,
+            "failed": False,
+        },
     },
+}
+
+_WORK: Json = {
+    "argv": ["python", "train.py"],
+    "env": {"EPOCHS": "10"},
+    "directory": "/home/red",
+    "user": "red",
+}
+
+NODE: Json = {
+    "id": _NODE_ID,
+    "name": "gpu-7",
+    "state": "ready",
+    "out": "no",
+    "reason": "",
+    "pool": "training-gpus",
+    "amounts": {"gpu": 2, "mcpu": 16000},
+    "held": {"gpu": 1},
+    "free": {"gpu": 1, "mcpu": 16000},
+    "devices": {"gpu": ["0", "1"]},
+    "labels": {"gpu_type": "a100"},
+    "group": "rack-3",
+    "fingerprint": "",
+    "heartbeat": 10,
+    "silent": 3.2,
+    "failures": 0,
+    "created": "2026-03-02T09:00:30Z",
+    "allocations": [
+        {
+            "request": _REQUEST_ID,
+            "subject": "team:red",
+            "attempt": 1,
+            "state": "running",
+            "tasks": [0],
+            "devices": ["0"],
+        }
+    ],
+}
+
+REGISTERED: Json = {
+    "node": _NODE_ID,
+    "epoch": 3,
+    "heartbeat": 10,
+    "lease": 60,
+    "token": "cede_…",
+}
+
+HEARTBEAT: Json = {
+    "epoch": 3,
+    "index": 43,
+    "version": 43,
+    "heartbeat": 10,
+    "lease": 60,
+    "acknowledged": [f"{_REQUEST_ID}.1.0/started/1"],
+    "orders": [
+        {
+            "allocation": f"{_REQUEST_ID}.1",
+            "request": _REQUEST_ID,
+            "attempt": 1,
+            "task": 0,
+            "tasks": 1,
+            "do": "run",
+            "work": _WORK,
+            "amounts": {"gpu": 1},
+            "devices": {"gpu": ["0"]},
+            "nodes": ["gpu-7"],
+            "hint": 0,
+            "seconds_left": 0,
+            "grace": 30,
+            "cause": "",
+            "keep": "",
+            "resume": "",
+            "on_silence": "stop",
+            "walltime": 3600,
+            "pool": "training-gpus",
+            "subject": "team:red",
+            "owner": "red-ci",
+            "checkpoint": "auto",
+            "checkpoint_protocol": "signal",
+            "checkpoint_timeout": 600,
+            "max_deferral": 300,
+            "interruptible": False,
+        }
+    ],
+    "logs": [
+        {
+            "id": "0198c1d2-a110-7b04-8f22-9d3c5e7a1b60",
+            "allocation": f"{_REQUEST_ID}.1",
+            "attempt": 1,
+            "task": 0,
+            "stream": "stdout",
+            "offset": 0,
+            "most": 131072,
+        }
+    ],
 }
 
 EVENT: Json = {
@@ -115,6 +247,7 @@ TOKEN: Json = {
     "created": "2026-03-02T09:02:00Z",
     "expires_at": "2026-03-03T09:02:00Z",
     "revoked": False,
+    "uses": None,
 }
 
 NEW_TOKEN: Json = TOKEN | {"token": "cede_…"}

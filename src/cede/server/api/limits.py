@@ -1,8 +1,8 @@
 """How much one token may ask of the server (C10): a bucket of cost units that fills at a steady
 rate.
 
-Cost, not count: a page of 500 rows is dearer than one row. Renewals have a bucket of their own, so
-that a storm of other calls cannot make leases run out.
+Cost, not count: a page of 500 rows is dearer than one row. Renewals and heartbeats have buckets of
+their own, so that a storm of other calls cannot make leases run out.
 """
 
 from __future__ import annotations

@@ -12,7 +12,8 @@ from cede.engine.state import State
 from cede.model import bounds
 from cede.server.api import redact
 from cede.server.api.context import Call
-from cede.server.api.views import Json, request_out
+from cede.server.api.json_type import Json
+from cede.server.api.views import Scene, request_out
 from cede.server.queue import Overloaded, Stopping
 from cede.store import RequestView
 from cede.store.filters import RequestFilter
@@ -36,11 +37,13 @@ async def list_requests(
 ) -> Json:
     context = call.context
     page = await context.read(context.store.list_requests, wanted, cursor=cursor, limit=limit)
-    shown = await show(call, page.items, explain=explain)
+    shown = await show(call, page.items, explain=explain, whole=False)
     return {"items": shown, "next": page.next}
 
 
-async def show(call: Call, views: Iterable[RequestView], *, explain: bool) -> list[Json]:
+async def show(
+    call: Call, views: Iterable[RequestView], *, explain: bool, whole: bool = True
+) -> list[Json]:
     """Requests as this caller may see them; with `explain`, waiters with their present reason."""
     views = list(views)
     names = await call.context.pool_names(
@@ -52,10 +55,12 @@ async def show(call: Call, views: Iterable[RequestView], *, explain: bool) -> li
             None if request.earmark is None else request.earmark.pool_id,
         )
     )
-    shown = [
-        request_out(request, allocation, lambda pool_id: names.get(pool_id, pool_id))
-        for request, allocation in views
-    ]
+    scene = Scene(
+        lambda pool_id: names.get(pool_id, pool_id),
+        call.context.node_name,
+        call.context.writer.now(),
+    )
+    shown = [request_out(*view, scene, whole=whole) for view in views]
     if explain:
         waiting = [view.request.id for view in views if view.request.waiting]
         reasons = await reasons_of(call, waiting)

@@ -15,6 +15,7 @@ from prometheus_client.registry import Collector
 
 from cede.engine.changes import Event
 from cede.model import bounds
+from cede.model.lifecycle import TERMINAL
 from cede.model.reason import Code
 from cede.store import PoolView, Store
 
@@ -28,6 +29,12 @@ _PAGES_MAX = 400
 # Submissions remembered until their grant, to measure how long it took.
 _SUBMITTED_MAX = 100_000
 _TAKINGS = frozenset({Code.RECLAIM, Code.PRIORITY, Code.OWN_POLICY})
+# A victim is one until then.
+_AFTER_PARTING = frozenset(
+    {"requeued", "suspended", "goes_on", *(str(status) for status in TERMINAL)}
+)
+# Seconds: from a hint to a checkpoint.
+_CHECKPOINTS = (0.5, 1, 5, 15, 30, 60, 120, 300, 600, 900, 1200)
 
 
 class Metrics:
@@ -59,15 +66,55 @@ class Metrics:
         self.http_seconds = Histogram(
             "cede_http_seconds", "Time to answer.", ["route"], buckets=_FAST, registry=own
         )
+        self._make_series_of_nodes()
         self._store = store
         self._counted = index
         self._submitted: dict[str, int] = {}
+        self._victims: set[str] = set()
         self._lock = Lock()
+
+    def _make_series_of_nodes(self) -> None:
+        own = self.registry
+        self.requeued = Counter(
+            "cede_preemption_victim_requeue",
+            "Victims that wait again, with their work saved or without.",
+            ["pool"],
+            registry=own,
+        )
+        self.failed_checkpoints = Counter(
+            "cede_preemption_failed_checkpoint",
+            "Victims that had not saved their work when their time was over.",
+            ["pool"],
+            registry=own,
+        )
+        self.checkpoints = Histogram(
+            "cede_preemption_checkpoint_duration_seconds",
+            "From the hint to the committed checkpoint.",
+            ["pool"],
+            buckets=_CHECKPOINTS,
+            registry=own,
+        )
+        self.heartbeats = Counter("cede_heartbeats", "Heartbeats of agents.", registry=own)
+        self.heartbeat_seconds = Histogram(
+            "cede_heartbeat_seconds",
+            "Time to answer a heartbeat, without the waiting that it asks for.",
+            buckets=_FAST,
+            registry=own,
+        )
+        self.stale_reports = Counter(
+            "cede_stale_reports",
+            "Reports of agents about attempts that are over or not theirs.",
+            registry=own,
+        )
 
     def observe_answer(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count an answer; called at the edge."""
         self.http.labels(method, route, str(status)).inc()
         self.http_seconds.labels(route).observe(seconds)
+
+    def observe_heartbeat(self, seconds: float) -> None:
+        self.heartbeats.inc()
+        self.heartbeat_seconds.observe(seconds)
 
     def observe_turn(self, pass_seconds: float, commit_seconds: float) -> None:
         """Time one turn of the writer; called on its thread."""
@@ -102,10 +149,30 @@ class Metrics:
             since = self._submitted.pop(event.request_id, None)
             if since is not None:
                 self.grant_latency.labels(pool).observe((event.at - since) / bounds.SECOND)
-        elif event.kind == "preempting":
+        elif event.kind == "stale_report":
+            self.stale_reports.inc()
+        elif event.request_id is not None:
+            self._count_parting(event, pool, event.request_id)
+
+    def _count_parting(self, event: Event, pool: str, request_id: str) -> None:
+        """From the order to part to what became of it."""
+        if event.kind == "preempting":
             reason = event.data.get("reason", {})
             if reason.get("code") in _TAKINGS:
                 self.preemptions.labels(pool, reason.get("policy", ""), reason["code"]).inc()
+                if len(self._victims) >= _SUBMITTED_MAX:
+                    self._victims.clear()
+                self._victims.add(request_id)
+        elif event.kind in ("requeued", "suspended"):
+            if request_id in self._victims:
+                self.requeued.labels(pool).inc()
+        elif event.kind == "checkpoint_saved" and "took" in event.data:
+            took = event.data["took"] / bounds.SECOND
+            self.checkpoints.labels(pool).observe(took)
+        elif event.kind == "checkpoint_failed":
+            self.failed_checkpoints.labels(pool).inc()
+        if event.kind in _AFTER_PARTING:
+            self._victims.discard(request_id)
 
 
 class _Gauges(Collector):
@@ -130,6 +197,18 @@ class _Gauges(Collector):
             requests.add_metric(["queued", name], view.queued)
             requests.add_metric(["active", name], view.active)
         yield from (capacity, occupied, requests)
+        yield self._nodes()
+        leases = _gauge("cede_leases", "Leases that run now, by whose they are.", "holder")
+        for holder, count in self._store.lease_counts().items():
+            leases.add_metric([holder], count)
+        yield leases
+
+    def _nodes(self) -> Metric:
+        nodes = _gauge("cede_nodes", "Nodes by pool and state.", "pool", "state")
+        names = self._store.pool_names()
+        for (pool_id, state), count in self._store.node_counts().items():
+            nodes.add_metric([names.get(pool_id or "", ""), state], count)
+        return nodes
 
     def _pools(self) -> Iterable[PoolView]:
         cursor = None

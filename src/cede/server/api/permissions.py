@@ -15,13 +15,19 @@ API = "/api/v1"
 
 @dataclass(frozen=True, slots=True)
 class Permission:
-    """`role` None is for everyone, also without a token. `whole` asks for a token that is bound to
-    no subject, because the answer names everybody's."""
+    """`role` None is for everyone, also without a token; `also` may call it beside those whom the
+    role covers. `whole` asks for a token that is bound to no subject, because the answer names
+    everybody's. What keeps leases has budgets of its own, apart from `all` other calls.
+    """
 
     role: Role | None
     cost: int = 1
     whole: bool = False
-    renewal: bool = False
+    budget: str = "all"
+    also: Role | None = None
+
+    def allows(self, role: Role) -> bool:
+        return self.role is None or role.covers(self.role) or role is self.also
 
 
 _OPEN = Permission(None, cost=0)
@@ -30,6 +36,7 @@ _LIST = Permission(Role.VIEWER, cost=5)
 _SUBMIT = Permission(Role.SUBMITTER)
 _OPERATE = Permission(Role.OPERATOR)
 _ADMIN = Permission(Role.ADMIN)
+_AGENT = Permission(Role.NODE, budget="beat")
 
 PERMISSIONS: dict[tuple[str, str], Permission] = {
     ("GET", "/"): _OPEN,
@@ -51,12 +58,25 @@ PERMISSIONS: dict[tuple[str, str], Permission] = {
     ("GET", f"{API}/policies/{{policy}}"): _READ,
     ("PATCH", f"{API}/policies/{{policy}}"): _OPERATE,
     ("DELETE", f"{API}/policies/{{policy}}"): _OPERATE,
+    ("GET", f"{API}/nodes"): _LIST,
+    ("GET", f"{API}/nodes/{{node}}"): _READ,
+    ("POST", f"{API}/nodes/{{node}}/drain"): _OPERATE,
+    ("POST", f"{API}/nodes/{{node}}/undrain"): _OPERATE,
+    ("POST", f"{API}/nodes/{{node}}/disable"): _OPERATE,
+    ("POST", f"{API}/nodes/{{node}}/enable"): _OPERATE,
+    ("DELETE", f"{API}/nodes/{{node}}"): _OPERATE,
+    ("POST", f"{API}/agent/register"): Permission(
+        Role.JOIN, cost=50, budget="beat", also=Role.NODE
+    ),
+    ("POST", f"{API}/agent/heartbeat"): _AGENT,
     ("GET", f"{API}/requests"): _LIST,
     ("POST", f"{API}/requests"): _SUBMIT,
     ("POST", f"{API}/requests/bulk"): Permission(Role.SUBMITTER, cost=10),
     ("GET", f"{API}/requests/{{id}}"): _READ,
     ("DELETE", f"{API}/requests/{{id}}"): _SUBMIT,
-    ("POST", f"{API}/requests/{{id}}/renew"): Permission(Role.SUBMITTER, renewal=True),
+    ("POST", f"{API}/requests/{{id}}/renew"): Permission(Role.SUBMITTER, budget="renew"),
+    ("POST", f"{API}/requests/{{id}}/said"): Permission(Role.SUBMITTER, budget="renew"),
+    ("GET", f"{API}/requests/{{id}}/logs"): _LIST,
     ("POST", f"{API}/requests/{{id}}/release"): _SUBMIT,
     ("POST", f"{API}/requests/{{id}}/cancel"): _SUBMIT,
     ("GET", f"{API}/requests/{{id}}/why"): _LIST,

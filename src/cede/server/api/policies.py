@@ -13,13 +13,14 @@ from cede.model.subject import Subject
 from cede.server.api import examples
 from cede.server.api.bodies import ComponentType, PolicyIn, PolicyPatch
 from cede.server.api.context import Call, ThisCall, answer, nothing
+from cede.server.api.json_type import Json
 from cede.server.api.lists import REFERENCE, Component, Cursor, Limit, PoolFilter
 from cede.server.api.openapi import ok
 from cede.server.api.permissions import API
 from cede.server.api.resolve import policy_in, pool_in
 from cede.server.api.route import CedeRoute
 from cede.server.api.schemas import PolicyOut, PolicyPage
-from cede.server.api.views import Json, policy_out
+from cede.server.api.views import policy_out
 from cede.server.ids import new_id
 from cede.server.writer import Tx
 from cede.store import PolicyView

@@ -11,13 +11,14 @@ from cede.engine import edits
 from cede.server.api import examples
 from cede.server.api.bodies import PoolIn, PoolPatch
 from cede.server.api.context import ThisCall, answer, nothing
+from cede.server.api.json_type import Json
 from cede.server.api.lists import Cursor, Explain, Limit, PoolRef, list_requests
 from cede.server.api.openapi import ok
 from cede.server.api.permissions import API
 from cede.server.api.resolve import pool_in
 from cede.server.api.route import CedeRoute
 from cede.server.api.schemas import PoolOut, PoolPage, RequestPage
-from cede.server.api.views import Json, pool_out
+from cede.server.api.views import pool_out
 from cede.server.ids import new_id
 from cede.server.writer import Tx
 from cede.store import PoolView
@@ -45,6 +46,7 @@ async def create_pool(body: PoolIn, call: ThisCall) -> Response:
             id=new_id(),
             name=body.name,
             capacity=body.capacity,
+            nodes=body.nodes,
             preset=body.preset,
             settings=body.settings,
             description=body.description,

@@ -11,7 +11,7 @@ import re
 from collections.abc import Collection, Iterator
 from typing import Any
 
-from cede.server.api.views import Json
+from cede.server.api.json_type import Json
 
 ANOTHER = "another team"
 OTHERS = "other teams"

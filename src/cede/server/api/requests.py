@@ -12,12 +12,15 @@ from cede.engine import commands
 from cede.engine import explain as engine_explain
 from cede.engine.state import State
 from cede.model import bounds
-from cede.model.errors import Conflict, NotFound
+from cede.model.errors import Conflict, Invalid, NotFound
 from cede.model.lifecycle import RequestStatus
+from cede.model.settings import parse_duration
 from cede.server.api import examples, redact
-from cede.server.api.bodies import BulkIn, ComponentType, ReleaseIn, RenewIn, RequestIn
+from cede.server.api.auth import Caller
+from cede.server.api.bodies import BulkIn, ComponentType, ReleaseIn, RenewIn, RequestIn, SaidIn
 from cede.server.api.context import Call, ThisCall, answer, nothing
 from cede.server.api.errors import Problem
+from cede.server.api.json_type import Json
 from cede.server.api.lists import (
     REFERENCE,
     Component,
@@ -33,7 +36,7 @@ from cede.server.api.permissions import API
 from cede.server.api.route import LABEL_FILTERS, LABEL_PREFIX, CedeRoute
 from cede.server.api.schemas import Anything, BulkOut, RequestOut, RequestPage
 from cede.server.api.submitting import submit_all
-from cede.server.api.views import Json, live_request_out
+from cede.server.api.views import live_request_out
 from cede.server.writer import Tx
 from cede.store import RequestView
 from cede.store.filters import RequestFilter
@@ -43,6 +46,11 @@ router = APIRouter(prefix=API, tags=["requests"], route_class=CedeRoute)
 RequestRef = Annotated[str, Path(**REFERENCE, description="Its id, or the start of it.")]
 Statuses = Annotated[
     list[RequestStatus] | None, Query(max_length=20, description="One or several.")
+]
+
+PartOf = Annotated[
+    str | None,
+    Query(**REFERENCE, description="Only the independent tasks that were submitted with this one."),
 ]
 
 _ID_LENGTH = 36
@@ -70,6 +78,7 @@ async def list_all(
     component: Component = None,
     component_type: ComponentType | None = None,
     preemptible: bool | None = None,
+    part_of: PartOf = None,
     cursor: Cursor = None,
     explain: Explain = False,
 ) -> Response:
@@ -85,6 +94,7 @@ async def list_all(
         component_type=component_type,
         preemptible=preemptible,
         labels=_labels(request),
+        part_of=part_of,
     )
     return answer(await list_requests(call, wanted, cursor, limit, explain))
 
@@ -115,7 +125,7 @@ async def submit_bulk(body: BulkIn, call: ThisCall) -> Response:
 @router.get("/requests/{id}", responses={200: ok(RequestOut, examples.REQUEST)})
 async def get_request(id: RequestRef, call: ThisCall) -> Response:
     """One request; if it waits, with the reason as of now."""
-    view = await _find(call, id)
+    view = await find_request(call, id)
     return answer((await show(call, [view], explain=True))[0])
 
 
@@ -129,7 +139,7 @@ async def get_request(id: RequestRef, call: ThisCall) -> Response:
 )
 async def delete_request(id: RequestRef, call: ThisCall) -> Response:
     """Drop a request. One that waits is cancelled first; one that holds is asked to stop first."""
-    view = await _find(call, id)
+    view = await find_request(call, id)
     request_id, caller = view.request.id, call.caller
 
     def command(tx: Tx) -> bool:
@@ -140,7 +150,9 @@ async def delete_request(id: RequestRef, call: ThisCall) -> Response:
         return commands.cancel(tx.state, request_id, tx.now, actor=caller.name).ended
 
     if not await call.context.execute(command):
-        return answer((await show(call, [await _find(call, request_id)], explain=False))[0], 202)
+        return answer(
+            (await show(call, [await find_request(call, request_id)], explain=False))[0], 202
+        )
     if not view.request.ended:
         # What waited has ended with the transaction above; only what has ended can be removed.
         await call.context.execute(lambda tx: tx.delete_request(request_id))
@@ -162,6 +174,34 @@ async def renew(id: RequestRef, call: ThisCall, body: RenewIn | None = None) -> 
         return answer(found)
     _check_fence(found, given.attempt)
     return answer((await show(call, [found], explain=False))[0])
+
+
+@router.post("/requests/{id}/said", responses={200: ok(RequestOut, examples.GRANTED)})
+async def said(id: RequestRef, body: SaidIn, call: ThisCall) -> Response:
+    """What work that its client holds says after it was asked to save itself: that it is at it,
+    that it needs longer, or that a verified checkpoint is there. The answer shows what was made of
+    it under `allocation.parting`."""
+    told = commands.Said(
+        body.kind,
+        seconds=parse_duration(body.seconds, "seconds"),
+        text=body.text,
+        checkpoint=body.checkpoint,
+        size=body.size,
+    )
+    if body.kind == "saved" and not body.checkpoint:
+        raise Invalid("checkpoint", "must name the checkpoint that was saved")
+
+    def command(tx: Tx, request_id: str) -> None:
+        request = tx.state.requests[request_id]
+        if request.work is not None:
+            raise Conflict("agents_work", f"request {request_id} is run by agents, which say this")
+        attempt = request.attempt if body.attempt is None else body.attempt
+        commands.said(tx.state, request_id, told, tx.now, attempt=attempt)
+
+    found = await _act(call, id, command)
+    if isinstance(found, RequestView):
+        raise _ended(found)
+    return answer(found)
 
 
 @router.post("/requests/{id}/release", responses={200: ok(RequestOut, examples.GRANTED)})
@@ -190,20 +230,43 @@ async def release(id: RequestRef, call: ThisCall, body: ReleaseIn | None = None)
 
 @router.post("/requests/{id}/cancel", responses={200: ok(RequestOut, examples.REQUEST)})
 async def cancel(id: RequestRef, call: ThisCall) -> Response:
-    """End a waiter at once; ask a holder to stop, after which it is cancelled."""
+    """End a waiter at once; ask a holder to stop, after which it is cancelled. The first of several
+    independent tasks stands for all of them."""
     caller = call.caller
 
     def command(tx: Tx, request_id: str) -> None:
-        commands.cancel(tx.state, request_id, tx.now, actor=caller.name)
-        if caller.bound is None:
-            tx.audit(caller.name, "request.cancel", request_id, {})
+        _cancel(tx, request_id, caller)
 
     found = await _act(call, id, command)
     if not isinstance(found, RequestView):
         return answer(found)
+    request = found.request
+    if request.part_of == request.id and await call.context.execute(
+        lambda tx: _cancel_parts(tx, request.id, caller)
+    ):
+        return answer((await show(call, [found], explain=False))[0])
     if found.request.status is not RequestStatus.CANCELLED:
         raise _ended(found)
     return answer((await show(call, [found], explain=False))[0])
+
+
+def _cancel(tx: Tx, request_id: str, caller: Caller) -> None:
+    if tx.state.requests[request_id].part_of == request_id:
+        _cancel_parts(tx, request_id, caller)
+        return
+    commands.cancel(tx.state, request_id, tx.now, actor=caller.name)
+    if caller.bound is None:
+        tx.audit(caller.name, "request.cancel", request_id, {})
+
+
+def _cancel_parts(tx: Tx, first_id: str, caller: Caller) -> int:
+    """Every part that is alive, also when the first of them has ended; how many."""
+    alive = commands.parts(tx.state, first_id)
+    for each in alive:
+        commands.cancel(tx.state, each.id, tx.now, actor=caller.name)
+    if alive and caller.bound is None:
+        tx.audit(caller.name, "request.cancel", first_id, {"parts": len(alive)})
+    return len(alive)
 
 
 Tried = Annotated[bool, Query(description="Also try out which changes would start it now.")]
@@ -212,7 +275,7 @@ Tried = Annotated[bool, Query(description="Also try out which changes would star
 @router.get("/requests/{id}/why", responses={200: ok(Anything, examples.WHY)})
 async def why(id: RequestRef, call: ThisCall, changes: Tried = True) -> Response:
     """Why a request waits, what blocks it, and what would change the answer; computed now."""
-    request_id = (await _find(call, id)).request.id
+    request_id = (await find_request(call, id)).request.id
     caller = call.caller
 
     def read(state: State, now: int) -> Json | None:
@@ -228,13 +291,13 @@ async def why(id: RequestRef, call: ThisCall, changes: Tried = True) -> Response
 
     found = await call.context.query(read)
     if found is None:
-        shown = (await show(call, [await _find(call, request_id)], explain=False))[0]
+        shown = (await show(call, [await find_request(call, request_id)], explain=False))[0]
         found = {name: shown[name] for name in ("status", "attempt", "preempted_count", "reason")}
         return answer({"request": request_id} | found)
     return answer(found)
 
 
-async def _find(call: Call, ref: str) -> RequestView:
+async def find_request(call: Call, ref: str) -> RequestView:
     """A request that the caller may see; anybody else's does not exist for it."""
     store = call.context.store
     return await call.context.read(store.get_request, ref, subjects=call.caller.bound)
@@ -244,7 +307,7 @@ async def _act(call: Call, ref: str, act: Any, *, remember: bool = True) -> Json
     """Do something to a live request and answer it; one that has ended is given back as it is."""
     caller = call.caller
     idempotency = await call.idempotency()
-    request_id = ref if len(ref) == _ID_LENGTH else (await _find(call, ref)).request.id
+    request_id = ref if len(ref) == _ID_LENGTH else (await find_request(call, ref)).request.id
 
     def command(tx: Tx) -> str:
         request = tx.state.requests.get(request_id)
@@ -260,7 +323,7 @@ async def _act(call: Call, ref: str, act: Any, *, remember: bool = True) -> Json
             answer=lambda found, tx: live_request_out(tx.state, found),
         )
     except NotFound:
-        return await _find(call, request_id)
+        return await find_request(call, request_id)
     if caller.bound is not None:
         redact.request(shown)
     return shown

@@ -63,7 +63,8 @@ class CedeRoute(APIRoute):
             context: Context = request.app.state.cede
             permission = _permission(request.method, self.path)
             caller = await _authenticate(context, request, permission)
-            if caller is not None and not permission.renewal and request.method not in _SAFE:
+            is_change = request.method not in _SAFE and permission.budget == "all"
+            if caller is not None and is_change:
                 _check_not_rolled_back(context, request, caller)
             _check_query(request, known, takes_labels)
             strict = StrictRequest(request.scope, request.receive)
@@ -96,9 +97,9 @@ async def _authenticate(
         address = request.client.host if request.client else ""
         context.limiter.spend("address:" + address, GUESS_COST, context.monotonic())
         raise
-    budget = ("renew:" if permission.renewal else "all:") + caller.token.id
+    budget = f"{permission.budget}:{caller.token.id}"
     context.limiter.spend(budget, permission.cost, context.monotonic())
-    if caller.token.role < permission.role:
+    if not permission.allows(caller.token.role):
         detail = f"this needs the role {permission.role}; the token's is {caller.token.role}"
         raise Problem(403, "forbidden", detail)
     if permission.whole and caller.bound is not None:

@@ -24,6 +24,7 @@ class PoolOut(Out):
     description: str
     preset: str
     capacity: Annotated[Amounts, Field(examples=[{"gpu": 8}])]
+    nodes: dict[str, str] | None = Field(description="Labels of its nodes, if it is made of nodes.")
     occupied: Annotated[Amounts, Field(examples=[{"gpu": 6}])]
     free: Annotated[Amounts, Field(examples=[{"gpu": 2}])]
     earmarked: Amounts
@@ -62,13 +63,67 @@ class EarmarkOut(Out):
     pool: str
 
 
+class MemberOut(Out):
+    """One task of an allocation, on its node."""
+
+    task: int
+    node: str
+    devices: dict[str, list[str]]
+    phase: str
+    saved: str | None = Field(description="The checkpoint that it wrote last.")
+    exit_code: int | None
+    cause: str
+
+
+class PartingOut(Out):
+    """Where the farewell of a victim that was asked to save itself has come to."""
+
+    hint: int
+    hinted_at: Seconds
+    seconds_left: Seconds
+    answered: bool
+    extended: bool
+    deferred: Seconds
+    saved: bool
+    failed: bool
+
+
 class AllocationOut(Out):
     id: str
     state: str
     pool: str
     attempt: int
     allocated_at: Seconds
+    started_at: Seconds | None
+    ended_at: Seconds | None
     deadline: Seconds | None
+    members: list[MemberOut]
+    parting: PartingOut | None
+
+
+class ShapeOut(Out):
+    """How the tasks must sit; `resources` is what one of them needs."""
+
+    resources: Amounts
+    per_node: int | None
+    node_labels: dict[str, str]
+    fingerprint: str
+    topology: str
+
+
+class WorkOut(Out):
+    argv: list[str]
+    env: dict[str, str]
+    directory: str
+    user: str
+
+
+class SavedOut(Out):
+    """A verified checkpoint: the next attempt goes on from it."""
+
+    id: str
+    at: Seconds
+    size: int
 
 
 class RetryOut(Out):
@@ -101,6 +156,113 @@ class RequestOut(Out):
     earmark: EarmarkOut | None
     allocation: AllocationOut | None
     index: int
+    tasks: int
+    part_of: str | None = Field(description="The first of the independent tasks it came with.")
+    parts: list[str] | None = Field(
+        None, description="In the answer to a submission of independent tasks: all of them."
+    )
+    shape: ShapeOut | None
+    command: str | None = Field(description="What agents run, shortened.")
+    work: WorkOut | None = Field(description="The same whole; not in lists.")
+    checkpoint: str
+    checkpoint_protocol: str
+    checkpoint_timeout: Seconds
+    max_deferral: Seconds
+    interruptible: bool
+    saved: SavedOut | None
+    lost_count: int = Field(description="Attempts that a machine ended.")
+
+
+class OnNodeOut(Out):
+    request: str
+    subject: str
+    attempt: int
+    state: str
+    tasks: list[int]
+    devices: list[str]
+
+
+class NodeOut(Out):
+    id: str
+    name: str
+    state: str
+    out: str = Field(description="What an operator asked for: no, drain or disable.")
+    reason: str
+    pool: str | None
+    amounts: Amounts
+    held: Amounts
+    free: Amounts
+    devices: dict[str, list[str]]
+    labels: dict[str, str]
+    group: str
+    fingerprint: str
+    heartbeat: Seconds
+    silent: Seconds = Field(description="Seconds since it was heard of.")
+    failures: int
+    created: str
+    allocations: list[OnNodeOut]
+
+
+class RegisteredOut(Out):
+    node: str
+    epoch: int
+    heartbeat: Seconds
+    lease: Seconds
+    token: str | None = Field(None, description="The node's own, when it joined; shown once.")
+
+
+class OrderOut(Out):
+    """What one task on a node should do; the list of them is whole."""
+
+    allocation: str
+    request: str
+    attempt: int
+    task: int
+    tasks: int
+    do: str = Field(description="run, hint or stop")
+    work: WorkOut
+    amounts: Amounts
+    devices: dict[str, list[str]]
+    nodes: list[str] = Field(description="Names of the nodes of all tasks, in order.")
+    hint: int
+    seconds_left: Seconds
+    grace: Seconds
+    cause: str
+    keep: str
+    resume: str
+    on_silence: str
+    walltime: Seconds | None
+    pool: str
+    subject: str
+    owner: str
+    checkpoint: str
+    checkpoint_protocol: str
+    checkpoint_timeout: Seconds
+    max_deferral: Seconds
+    interruptible: bool
+
+
+class QuestionOut(Out):
+    """A piece of a log that somebody wants to read."""
+
+    id: str
+    allocation: str
+    attempt: int
+    task: int
+    stream: str
+    offset: int
+    most: int
+
+
+class HeartbeatOut(Out):
+    epoch: int
+    index: int
+    version: int
+    heartbeat: Seconds
+    lease: Seconds
+    acknowledged: list[str]
+    orders: list[OrderOut]
+    logs: list[QuestionOut]
 
 
 class EventOut(Out):
@@ -120,6 +282,7 @@ class TokenOut(Out):
     created: str
     expires_at: str | None
     revoked: bool
+    uses: int | None = Field(description="How many nodes a join token may still make.")
 
 
 class NewTokenOut(TokenOut):
@@ -175,6 +338,10 @@ class Page(Out):
 
 class PoolPage(Page):
     items: list[PoolOut]
+
+
+class NodePage(Page):
+    items: list[NodeOut]
 
 
 class PolicyPage(Page):

@@ -10,9 +10,13 @@ from cede.engine.commands import Submission
 from cede.model import bounds
 from cede.model.amounts import Amounts
 from cede.model.errors import CedeError, Invalid
-from cede.model.request import OnSilence, Preemptions, Retry
+from cede.model.node import parse_labels
+from cede.model.parting import Checkpoint, Farewell, Protocol
+from cede.model.request import PLAIN, OnSilence, Preemptions, Retry
 from cede.model.resources import STEP_RUN, ResourceSettings, request_amounts
 from cede.model.settings import parse_duration
+from cede.model.shape import Shape, Topology
+from cede.model.work import parse_work
 from cede.server.api.auth import Caller
 from cede.server.api.bodies import RequestIn, RetryIn, SettingsIn
 from cede.server.api.errors import Problem, problem_of, validation_problem
@@ -26,20 +30,35 @@ def submission_of(body: RequestIn, caller: Caller, unpooled: str) -> Submission:
 
     `unpooled` is what the server does with a step whose subject has no policy anywhere.
     """
-    amounts, preemptible = _demand(body)
+    each, preemptible = _demand(body)
+    tasks = 1 if body.gang is False else body.tasks
+    is_work = body.kind == "work" or body.work is not None
     return Submission(
         id=new_id(),
         subject=caller.subject_for(body.component, body.component_type),
-        amounts=amounts,
+        amounts=each if tasks == 1 else _times(each, tasks),
         preemptible=preemptible,
-        retry=_retry(body.retry, body.kind),
+        retry=_retry(body.retry, is_work),
         walltime=None if body.walltime is None else parse_duration(body.walltime, "walltime"),
-        lease=_lease(body.lease),
+        lease=_lease(body),
         on_silence=OnSilence(body.on_silence),
         labels=body.labels or {},
         owner=caller.name,
-        unpooled="refuse" if body.kind == "work" or body.pool is not None else unpooled,
+        unpooled="refuse" if is_work or body.pool is not None else unpooled,
+        shape=_shape(body, each, tasks),
+        work=None if body.work is None else parse_work(body.work.model_dump()),
+        farewell=_farewell(body),
     )
+
+
+def parts_of(body: RequestIn) -> int:
+    """How many requests a body is: independent tasks are requests of their own."""
+    if body.gang is not False:
+        return 1
+    if body.tasks > bounds.PARTS_MAX:
+        most = bounds.PARTS_MAX
+        raise Invalid("tasks", f"at most {most} independent tasks at once, not {body.tasks}")
+    return body.tasks
 
 
 def parse_item(item: Any) -> RequestIn | Problem:
@@ -63,6 +82,36 @@ def _demand(body: RequestIn) -> tuple[Amounts, bool]:
     return amounts, _chosen(body.preemptible, True)
 
 
+def _times(each: Amounts, tasks: int) -> Amounts:
+    for key, amount in each.items():
+        if amount * tasks > bounds.AMOUNT_MAX:
+            raise Invalid("tasks", f"{tasks} times {amount} {key} is more than anybody has")
+    return {key: amount * tasks for key, amount in each.items()}
+
+
+def _shape(body: RequestIn, each: Amounts, tasks: int) -> Shape | None:
+    labels = parse_labels(body.node_labels or {}, "node_labels")
+    usual = body.per_node is None and not labels and not body.fingerprint
+    if tasks == 1 and usual and body.topology == "any":
+        return None
+    return Shape(each, tasks, body.per_node, labels, body.fingerprint, Topology(body.topology))
+
+
+def _farewell(body: RequestIn) -> Farewell:
+    made = Farewell(
+        checkpoint=Checkpoint(body.checkpoint),
+        protocol=Protocol(body.checkpoint_protocol),
+        timeout=_time(body.checkpoint_timeout, PLAIN.timeout),
+        deferral_max=_time(body.max_deferral, PLAIN.deferral_max),
+        interruptible=body.interruptible,
+    )
+    return PLAIN if made == PLAIN else made
+
+
+def _time(given: float | None, otherwise: int) -> int:
+    return otherwise if given is None else parse_duration(given, "checkpoint_timeout")
+
+
 def _settings(given: SettingsIn) -> ResourceSettings:
     return ResourceSettings.parse(given.model_dump(exclude_none=True))
 
@@ -71,9 +120,9 @@ def _chosen(given: bool | None, otherwise: bool) -> bool:
     return otherwise if given is None else given
 
 
-def _retry(given: RetryIn | None, kind: str) -> Retry:
+def _retry(given: RetryIn | None, is_work: bool) -> Retry:
     """A step's preemptions use up its retries, as document 000 says; submitted work's do not."""
-    usual = Preemptions.FREE if kind == "work" else Preemptions.COUNT
+    usual = Preemptions.FREE if is_work else Preemptions.COUNT
     if given is None:
         return _NO_RETRY[usual]
     return Retry(
@@ -84,7 +133,13 @@ def _retry(given: RetryIn | None, kind: str) -> Retry:
     )
 
 
-def _lease(given: float | str | None) -> int | None:
+def _lease(body: RequestIn) -> int | None:
+    """What agents run needs no client that stays; their node's lease is what counts."""
+    given = body.lease
+    if body.work is not None:
+        if given not in (None, "none"):
+            raise Invalid("lease", "work that agents run has none: its node's counts")
+        return None
     if given is None:
         return bounds.LEASE_DEFAULT
     if isinstance(given, str):

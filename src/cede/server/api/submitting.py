@@ -10,20 +10,23 @@ from typing import Any
 
 from cede.engine import commands
 from cede.engine.commands import Submission, Untracked
-from cede.model.errors import CedeError
+from cede.model.errors import CedeError, Invalid
 from cede.server.api import redact
 from cede.server.api.bodies import RequestIn
 from cede.server.api.context import Call
 from cede.server.api.errors import Problem, problem_of
+from cede.server.api.json_type import Json
 from cede.server.api.resolve import pool_in
-from cede.server.api.submission import parse_item, submission_of
-from cede.server.api.views import Json, live_request_out, untracked_out
+from cede.server.api.submission import parse_item, parts_of, submission_of
+from cede.server.api.views import live_request_out, untracked_out
+from cede.server.ids import new_id
 from cede.server.writer import Tx
 
-# What has been read of one item: a submission and the pool it names, or why it is refused.
-Item = tuple[Submission, str | None] | Problem
-# What became of it: an id to show after the pass, or the answer itself.
-Outcome = str | Json
+# What has been read of one item: a submission for each of its parts and the pool it names, or why
+# it is refused.
+Item = tuple[list[Submission], str | None] | Problem
+# What became of it: the ids to show after the pass, or the answer itself.
+Outcome = list[str] | Json
 
 
 async def submit_all(call: Call, bodies: list[Any], *, alone: bool = False) -> list[Json]:
@@ -31,7 +34,7 @@ async def submit_all(call: Call, bodies: list[Any], *, alone: bool = False) -> l
 
     A request that is sent `alone` is refused by raising, so that nothing is remembered of it.
     """
-    items = [_read(call, body) for body in bodies]
+    items = [_read(call, body, alone) for body in bodies]
     if alone and isinstance(items[0], Problem):
         raise items[0]
 
@@ -51,42 +54,57 @@ async def submit_all(call: Call, bodies: list[Any], *, alone: bool = False) -> l
     return answers
 
 
-def _read(call: Call, body: Any) -> Item:
+def _read(call: Call, body: Any, alone: bool) -> Item:
     parsed = body if isinstance(body, RequestIn) else parse_item(body)
     if isinstance(parsed, Problem):
         return parsed
     try:
-        return submission_of(parsed, call.caller, call.context.config.unpooled), parsed.pool
+        first = submission_of(parsed, call.caller, call.context.config.unpooled)
+        parts = parts_of(parsed)
+        if parts > 1 and not alone:
+            raise Invalid("gang", "independent tasks are submitted by themselves, not in bulk")
+        return _parts(first, parts), parsed.pool
     except (CedeError, Problem) as error:
         return problem_of(error)
+
+
+def _parts(first: Submission, parts: int) -> list[Submission]:
+    """Independent tasks, all of them part of the first, which so knows that there are others."""
+    if parts == 1:
+        return [first]
+    first = replace(first, part_of=first.id)
+    return [first, *(replace(first, id=new_id()) for _ in range(parts - 1))]
 
 
 def _submit(tx: Tx, item: Item, alone: bool) -> Outcome:
     if isinstance(item, Problem):
         return _refused(item)
-    submission, pool = item
+    parts, pool = item
     mark = tx.state.mark()
     try:
         pool_id = None if pool is None else pool_in(tx.state, pool).id
-        submission = replace(submission, pool_id=pool_id, created=tx.wall)
-        made = commands.submit(tx.state, submission, tx.now)
+        parts = [replace(each, pool_id=pool_id, created=tx.wall) for each in parts]
+        made = [commands.submit(tx.state, each, tx.now) for each in parts]
     except CedeError as error:
         if alone:
             raise
         tx.state.undo(mark)
         return _refused(problem_of(error))
-    if isinstance(made, Untracked):
+    if isinstance(made[0], Untracked):
         # Nothing is kept of it, so its place in the journal is given back: nothing else would be
         # written there, and the next commit would not find the index that it expects.
         tx.state.undo(mark)
-        return {"status": 200, "request": untracked_out(submission, made.reason)}
-    return made.id
+        return {"status": 200, "request": untracked_out(parts[0], made[0].reason)}
+    return [each.id for each in parts]
 
 
 def _show(outcome: Outcome, tx: Tx) -> Json:
-    if isinstance(outcome, str):
-        return {"status": 201, "request": live_request_out(tx.state, outcome)}
-    return outcome
+    if isinstance(outcome, dict):
+        return outcome
+    shown = live_request_out(tx.state, outcome[0])
+    if len(outcome) > 1:
+        shown["parts"] = outcome
+    return {"status": 201, "request": shown}
 
 
 def _refused(problem: Problem) -> Json:

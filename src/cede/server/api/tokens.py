@@ -16,12 +16,13 @@ from cede.server import clock, tokens
 from cede.server.api import examples
 from cede.server.api.bodies import TokenIn
 from cede.server.api.context import ThisCall, answer, nothing
+from cede.server.api.json_type import Json
 from cede.server.api.lists import REFERENCE, Cursor, Limit
 from cede.server.api.openapi import ok
 from cede.server.api.permissions import API
 from cede.server.api.route import CedeRoute
 from cede.server.api.schemas import NewTokenOut, TokenOut, TokenPage
-from cede.server.api.views import Json, token_out
+from cede.server.api.views import token_out
 from cede.server.ids import new_id
 from cede.server.writer import Tx
 
@@ -64,7 +65,7 @@ async def create_token(body: TokenIn, call: ThisCall) -> Response:
     actor = call.caller.name
 
     def command(tx: Tx) -> Json:
-        token = Token(token_id, name, role, subjects, digest, tx.wall, expires)
+        token = Token(token_id, name, role, subjects, digest, tx.wall, expires, uses=body.uses)
         tx.put_token(token)
         detail = {"name": name, "role": str(role), "subjects": list(body.subjects)}
         tx.audit(actor, "token.create", token_id, detail)
@@ -84,11 +85,12 @@ async def create_token(body: TokenIn, call: ThisCall) -> Response:
 @router.delete("/tokens/{id}", status_code=204, responses={204: {"description": "Revoked"}})
 async def revoke_token(id: TokenRef, call: ThisCall) -> Response:
     """Revoke a token: within a second it is worth nothing, on every server."""
-    token = await call.context.read(call.context.store.get_token, id)
+    store = call.context.store
+    token = await call.context.read(store.get_token, id)
     actor = call.caller.name
 
     def command(tx: Tx) -> None:
-        tx.put_token(replace(token, revoked=True))
+        tx.put_token(replace(tx.token(token.id, store), revoked=True))
         tx.audit(actor, "token.revoke", token.id, {"name": token.name})
 
     await call.context.execute(command)
@@ -103,4 +105,8 @@ def _subjects(body: TokenIn, role: Role) -> tuple[Subject, ...]:
         raise Invalid("subjects", error.problem) from None
     if role is Role.SUBMITTER and not subjects:
         raise Invalid("subjects", "a submitter is bound to at least one, such as team:red")
+    if role is Role.JOIN and subjects:
+        raise Invalid("subjects", "a join token has none: it speaks for no team")
+    if role is not Role.JOIN and body.uses is not None:
+        raise Invalid("uses", "only a join token is used up")
     return subjects

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import shlex
 from dataclasses import fields
-from typing import Any
+from typing import NamedTuple
 
 from cede.engine.changes import Event
 from cede.engine.commands import Submission
@@ -13,15 +13,36 @@ from cede.model.allocation import Allocation, allocation_id
 from cede.model.amounts import Amounts
 from cede.model.policy import Policy
 from cede.model.reason import Reason
-from cede.model.request import Request, Retry
+from cede.model.request import PLAIN, Request, Retry
 from cede.model.settings import Settings, seconds
 from cede.model.token import Token
+from cede.server.api.json_type import Json
+from cede.server.api.node_views import (
+    Naming,
+    farewell_out,
+    member_out,
+    parting_out,
+    shape_out,
+    work_out,
+)
 from cede.store import AuditEntry, PolicyView, PoolView
 
-Json = dict[str, Any]
-# From a pool's id to its name. A pool that is gone is shown by its id.
-Naming = Callable[[str], str]
+# A command for a list: enough to know it again.
+_COMMAND_MAX = 200
+_PLAIN = farewell_out(PLAIN)
 
+
+class Scene(NamedTuple):
+    """What a request is shown against: names of pools and nodes by id, and the instant. What is
+    gone is shown by its id.
+    """
+
+    pool: Naming
+    node: Naming
+    now: int
+
+
+_NOWHERE = Scene(str, str, 0)
 _SETTINGS = tuple(each.name for each in fields(Settings))
 
 
@@ -33,6 +54,7 @@ def pool_out(view: PoolView) -> Json:
         "description": pool.description,
         "preset": pool.preset,
         "capacity": dict(pool.capacity),
+        "nodes": None if pool.nodes is None else dict(pool.nodes),
         "occupied": _over(pool.capacity, view.occupied),
         "free": {
             key: max(0, most - view.occupied.get(key, 0)) for key, most in pool.capacity.items()
@@ -63,19 +85,24 @@ def policy_out(view: PolicyView) -> Json:
     }
 
 
-def request_out(request: Request, allocation: Allocation | None, name: Naming) -> Json:
-    """A request with its attempt's allocation; `pool` is where it holds, else what it names."""
+def request_out(
+    request: Request, allocation: Allocation | None, scene: Scene, *, whole: bool = True
+) -> Json:
+    """A request with its attempt's allocation; `pool` is where it holds, else what it names. In
+    lists it is not shown whole: work may be large.
+    """
+    work, saved = request.work, request.saved
     if allocation is not None and allocation.attempt != request.attempt:
         allocation = None
     live = allocation if allocation is not None and allocation.live else None
     pool_id = live.pool_id if live is not None else request.pool_id
-    return {
+    shown: Json = {
         "id": request.id,
         "component": request.subject.name,
         "component_type": request.subject.type,
         "status": request.status.value,
         "tracked": True,
-        "pool": None if pool_id is None else name(pool_id),
+        "pool": None if pool_id is None else scene.pool(pool_id),
         "resources": dict(request.amounts),
         "preemptible": request.preemptible,
         "attempt": request.attempt,
@@ -89,10 +116,23 @@ def request_out(request: Request, allocation: Allocation | None, name: Naming) -
         "created": request.created,
         "submitted_at": seconds(request.submitted_at),
         "reason": None if request.reason is None else request.reason.to_public(),
-        "earmark": None if request.earmark is None else {"pool": name(request.earmark.pool_id)},
-        "allocation": None if allocation is None else allocation_out(allocation, name),
+        "earmark": None
+        if request.earmark is None
+        else {"pool": scene.pool(request.earmark.pool_id)},
+        "allocation": None if allocation is None else allocation_out(allocation, scene),
         "index": request.index,
+        "tasks": request.tasks,
+        "part_of": request.part_of,
+        "shape": shape_out(request),
+        "command": None if work is None else shlex.join(work.argv)[:_COMMAND_MAX],
+        "work": None if work is None or not whole else work_out(work),
+        "saved": None
+        if saved is None
+        else {"id": saved.id, "at": seconds(saved.at), "size": saved.size},
+        "lost_count": request.lost_count,
     }
+    shown |= _PLAIN if request.farewell is PLAIN else farewell_out(request.farewell)
+    return shown
 
 
 def live_request_out(state: State, request_id: str) -> Json:
@@ -101,7 +141,15 @@ def live_request_out(state: State, request_id: str) -> Json:
     allocation = state.allocation_of(request_id)
     if allocation is None:
         allocation = state.allocations.get(allocation_id(request_id, request.attempt))
-    return request_out(request, allocation, lambda pool_id: state.pools[pool_id].name)
+    return request_out(request, allocation, _scene(state))
+
+
+def _scene(state: State) -> Scene:
+    return Scene(
+        lambda pool_id: state.pools[pool_id].name,
+        lambda node_id: state.nodes[node_id].name if node_id in state.nodes else node_id,
+        state.now,
+    )
 
 
 def untracked_out(submission: Submission, reason: Reason) -> Json:
@@ -117,23 +165,30 @@ def untracked_out(submission: Submission, reason: Reason) -> Json:
         walltime=submission.walltime,
         lease=submission.lease,
         on_silence=submission.on_silence,
+        shape=submission.shape,
+        farewell=submission.farewell,
         labels=submission.labels,
         owner=submission.owner,
         created=submission.created,
         reason=reason,
     )
     untracked = {"id": None, "status": "untracked", "tracked": False}
-    return request_out(request, None, str) | untracked
+    return request_out(request, None, _NOWHERE) | untracked
 
 
-def allocation_out(allocation: Allocation, name: Naming) -> Json:
+def allocation_out(allocation: Allocation, scene: Scene) -> Json:
+    parting = allocation.parting
     return {
         "id": allocation.id,
         "state": allocation.state.value,
-        "pool": name(allocation.pool_id),
+        "pool": scene.pool(allocation.pool_id),
         "attempt": allocation.attempt,
         "allocated_at": seconds(allocation.allocated_at),
+        "started_at": seconds(allocation.started_at),
+        "ended_at": seconds(allocation.ended_at),
         "deadline": seconds(allocation.deadline),
+        "members": [member_out(each, scene.node) for each in allocation.members],
+        "parting": None if parting is None else parting_out(parting, scene.now),
     }
 
 
@@ -167,6 +222,7 @@ def token_out(token: Token) -> Json:
         "created": token.created,
         "expires_at": token.expires_at_wall,
         "revoked": token.revoked,
+        "uses": token.uses,
     }
 
 

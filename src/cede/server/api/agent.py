@@ -1,0 +1,230 @@
+"""What agents call: register once, then one heartbeat after the other.
+
+An answer is the whole list of what a node should have, so that nothing is lost with an answer that
+is lost. A heartbeat that brings nothing and finds nothing new is held until something is, and costs
+neither the writer nor the database anything.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from time import perf_counter
+from typing import Any
+
+import orjson
+import structlog
+from fastapi import APIRouter
+from starlette.responses import Response
+
+from cede.engine import fleet, reports
+from cede.model import bounds
+from cede.model.errors import CedeError, Conflict
+from cede.model.node import Node, NodeState, Out
+from cede.model.settings import parse_duration, seconds
+from cede.model.token import Role, Token, node_subject
+from cede.server import tokens
+from cede.server.api import examples
+from cede.server.api.agent_bodies import HeartbeatIn, RegisterIn, ReportIn
+from cede.server.api.context import Context, ThisCall, answer
+from cede.server.api.errors import Problem
+from cede.server.api.json_type import Json
+from cede.server.api.node_views import orders_text
+from cede.server.api.openapi import ok
+from cede.server.api.permissions import API
+from cede.server.api.route import CedeRoute
+from cede.server.api.schemas import HeartbeatOut, RegisteredOut
+from cede.server.desk import Posted
+from cede.server.ids import new_id
+from cede.server.writer import Tx
+from cede.store import Store
+
+router = APIRouter(prefix=API, tags=["agent"], route_class=CedeRoute)
+
+_log = structlog.get_logger("cede.agents")
+
+
+@router.post("/agent/register", responses={200: ok(RegisteredOut, examples.REGISTERED)})
+async def register(body: RegisterIn, call: ThisCall) -> Response:
+    """Make this machine a node, or say again what it has. Who joins gets the node's own token."""
+    context, caller = call.context, call.caller
+    joins = caller.token.role is Role.JOIN
+    if not joins:
+        mine = _posted(context, caller.node_id).node
+        if mine.name != body.name:
+            raise Problem(403, "forbidden", f"this token is of node {mine.name}", field="name")
+    secret, digest = tokens.new_token()
+
+    def command(tx: Tx) -> Node:
+        join = _spendable(tx, context.store, caller.token, body) if joins else None
+        before = _named(tx, body.name)
+        node = fleet.register(
+            tx.state,
+            id=new_id(),
+            name=body.name,
+            amounts=body.amounts,
+            devices=body.devices,
+            labels=body.labels,
+            group=body.group,
+            fingerprint=body.fingerprint,
+            boot=body.boot,
+            heartbeat=context.config.heartbeat,
+            created=tx.wall,
+            now=tx.now,
+            own=not joins,
+        )
+        fleet.heard(tx.state, node.id, tx.now)
+        if join is not None:
+            _hand_over(tx, context.store, join, node, digest)
+        if join is not None or before != node:
+            detail = {"name": node.name, "amounts": dict(node.amounts), "boot": node.boot}
+            tx.audit(caller.name, "node.register", node.id, detail)
+        return node
+
+    node: Node = await context.execute(command)
+    context.auth.forget()
+    context.writer.desk.beat(node.id, context.writer.now())
+    made = {"node": node.id, "epoch": context.store.epoch} | _periods(node)
+    return answer(made | ({"token": secret} if joins else {}))
+
+
+def _named(tx: Tx, name: str) -> Node | None:
+    return next((each for each in tx.state.nodes.values() if each.name == name), None)
+
+
+def _spendable(tx: Tx, store: Store, token: Token, body: RegisterIn) -> Token:
+    """The join token as it is now, if it may make one more node, or made this one on this boot.
+
+    The answer that carried a node's token may have been lost; then the machine asks once more.
+    """
+    token = tx.token(token.id, store)
+    if token.revoked:
+        raise Conflict("join_token_used", "this join token was revoked; ask for another")
+    if token.uses == 0 and not _made(token, _named(tx, body.name), body.boot):
+        raise Conflict("join_token_used", "this join token is used up; ask for another")
+    return token
+
+
+def _made(token: Token, node: Node | None, boot: str) -> bool:
+    return node is not None and node.boot == boot and node_subject(node.id) in token.subjects
+
+
+def _hand_over(tx: Tx, store: Store, join: Token, node: Node, digest: str) -> None:
+    """C8: one node, one token. Whoever spoke for this node before does so no longer."""
+    mine = node_subject(node.id)
+    if join.uses is not None and mine not in join.subjects:
+        tx.put_token(replace(join, uses=join.uses - 1, subjects=(*join.subjects, mine)))
+    revoke_tokens(tx, store, node)
+    name = f"node {node.name}"[: bounds.NAME_LENGTH_MAX]
+    tx.put_token(Token(new_id(), name, Role.NODE, (mine,), digest, tx.wall))
+
+
+def revoke_tokens(tx: Tx, store: Store, node: Node) -> None:
+    of_node = {each.id: each for each in (*store.tokens_of_node(node.id), *tx.tokens)}
+    for token in of_node.values():
+        if token.role is Role.NODE and token.subjects == (node_subject(node.id),):
+            tx.put_token(replace(token, revoked=True))
+
+
+@router.post("/agent/heartbeat", responses={200: ok(HeartbeatOut, examples.HEARTBEAT)})
+async def heartbeat(body: HeartbeatIn, call: ThisCall) -> Response:
+    """A sign of life. Reports are acknowledged once they are committed, also those that come too
+    late to change anything. With `wait` the answer may take that long when nothing is new."""
+    began = perf_counter()
+    context, node_id = call.context, call.caller.node_id
+    desk, relay = context.writer.desk, context.relay
+    posted = _posted(context, node_id)
+    _check_witness(context, posted.node, body)
+    if body.boot != posted.node.boot:
+        detail = f"node {posted.node.name} has registered on another boot since; register again"
+        raise Problem(409, "node_conflict", detail, field="boot")
+    desk.beat(node_id, context.writer.now())
+    for piece in body.logs:
+        relay.take(node_id, piece)
+    if body.reports or _is_back(posted.node):
+        await context.execute(lambda tx: _take_reports(tx, node_id, body.reports))
+        context.store.at_point("reports_taken")
+        posted = _posted(context, node_id)
+    nothing_new = (body.epoch, body.seen) == (context.store.epoch, posted.version)
+    spent = perf_counter() - began
+    if nothing_new and not body.reports and body.wait and not relay.has_questions(node_id):
+        most = min(parse_duration(body.wait, "wait"), posted.node.heartbeat)
+        await desk.wait(posted, most / bounds.SECOND)
+        posted = _posted(context, node_id)
+    began = perf_counter()
+    text = _heartbeat_text(context, posted, body)
+    context.metrics.observe_heartbeat(spent + perf_counter() - began)
+    if posted.version != body.seen:
+        context.store.at_point("orders_sent")
+    return Response(text, media_type="application/json")
+
+
+def _heartbeat_text(context: Context, posted: Posted, body: HeartbeatIn) -> bytes:
+    text: bytes = orjson.dumps(
+        {
+            "epoch": context.store.epoch,
+            "index": context.writer.index,
+            "version": posted.version,
+            "acknowledged": [each.id for each in body.reports],
+            "orders": orjson.Fragment(orders_text(posted, context.writer.now())),
+            "logs": context.relay.questions(posted.node.id),
+        }
+        | _periods(posted.node)
+    )
+    return text
+
+
+def _periods(node: Node) -> Json:
+    return {"heartbeat": seconds(node.heartbeat), "lease": seconds(node.lease)}
+
+
+def _posted(context: Context, node_id: str) -> Posted:
+    posted = context.writer.desk.posted.get(node_id)
+    if posted is None:
+        raise Problem(409, "unknown_node", "this node was deleted; register it again")
+    return posted
+
+
+def _check_witness(context: Context, node: Node, body: HeartbeatIn) -> None:
+    """S25: a node that has seen a later epoch or index than ours gets no order from us, and its
+    beat does not count: what it runs may be unknown to this copy of the database. Only this node is
+    refused, because what one of them says must not stop the others; if the copy is old they all say
+    so, and nothing is granted on any of them.
+    """
+    epoch, index = context.store.epoch, context.writer.index
+    if body.epoch <= epoch and body.index <= index:
+        return
+    seen = f"epoch {body.epoch}, index {body.index}"
+    _log.error("a node has seen later commits", node=node.name, seen=seen, index=index)
+    raise Problem(
+        409,
+        "rollback_detected",
+        f"node {node.name} has seen {seen} and this server is at epoch {epoch}, index {index}: its "
+        "database was replaced by an older copy, or this is another server",
+    )
+
+
+def _is_back(node: Node) -> bool:
+    """Whether the engine must learn at once that a node is heard of again."""
+    if node.out is Out.DISABLE or node.failures >= bounds.NODE_FAILURES_MAX:
+        return False
+    return node.state in (NodeState.DEGRADED, NodeState.DOWN)
+
+
+def _take_reports(tx: Tx, node_id: str, given: list[ReportIn]) -> None:
+    if node_id not in tx.state.nodes:
+        return  # deleted meanwhile: nothing that it says is of a current attempt
+    fleet.heard(tx.state, node_id, tx.now)
+    for each in given:
+        mark = tx.state.mark()
+        try:
+            reports.take(tx.state, node_id, _report(each), tx.now)
+        except CedeError as error:
+            # One that cannot be true changes nothing, and must not hold the others up.
+            tx.state.undo(mark)
+            _log.warning("a report was refused", node=node_id, kind=each.kind, error=str(error))
+
+
+def _report(given: ReportIn) -> reports.Report:
+    fields: dict[str, Any] = given.model_dump(exclude={"id", "allocation", "seconds"})
+    wanted = parse_duration(given.seconds, "seconds")
+    return reports.Report(allocation_id=given.allocation, seconds=wanted, **fields)

@@ -1,0 +1,138 @@
+"""What agents send. Whoever speaks another protocol is told so before anything else is read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, StringConstraints, model_validator
+
+from cede.model import bounds
+from cede.model.errors import Invalid, quoted
+from cede.server.api.bodies import AmountsIn, Attempt, Body, Key, LabelText, Name, Seconds, example
+
+PROTOCOL = 1
+
+Short = Annotated[str, StringConstraints(max_length=bounds.NAME_LENGTH_MAX)]
+Text = Annotated[str, StringConstraints(max_length=bounds.DESCRIPTION_LENGTH_MAX)]
+Number = Annotated[int, Field(ge=0, le=bounds.AMOUNT_MAX)]
+Device = Annotated[str, StringConstraints(min_length=1, max_length=bounds.NAME_LENGTH_MAX)]
+# Base64 of the longest piece of a log.
+LOG_TEXT_MAX = (bounds.LOG_CHUNK_BYTES + 2) // 3 * 4
+
+
+class AgentBody(Body):
+    protocol: int = Field(description="The protocol that the agent speaks; this server's is 1.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _speaks_our_protocol(cls, given: Any) -> Any:
+        spoken = given.get("protocol", PROTOCOL) if isinstance(given, Mapping) else PROTOCOL
+        if type(spoken) is int and spoken != PROTOCOL:
+            raise Invalid(
+                "protocol",
+                f"this server speaks protocol {PROTOCOL} and the agent {quoted(spoken)}; "
+                f"upgrade the {'server' if spoken > PROTOCOL else 'agent'}",
+            )
+        return given
+
+
+class RegisterIn(AgentBody):
+    """A machine and what it has."""
+
+    model_config = example(
+        protocol=1,
+        version="0.1.0",
+        name="gpu-7",
+        boot="6f1c2b3a-9d0e-4c55-8a11-0b7d2c9e4f10",
+        amounts={"gpu": 2, "mcpu": 16000, "memory_mb": 64000},
+        devices={"gpu": ["0", "1"]},
+        labels={"gpu_type": "a100"},
+        group="rack-3",
+    )
+
+    version: Short = ""
+    name: Name
+    boot: Annotated[str, StringConstraints(min_length=1, max_length=bounds.NAME_LENGTH_MAX)]
+    amounts: AmountsIn
+    devices: Annotated[
+        dict[Key, Annotated[list[Device], Field(max_length=bounds.DEVICES_MAX)]],
+        Field(max_length=bounds.KEYS_MAX),
+    ] = Field(default_factory=dict)
+    labels: Annotated[dict[LabelText, LabelText], Field(max_length=bounds.LABELS_MAX)] = Field(
+        default_factory=dict
+    )
+    group: Short = ""
+    fingerprint: Short = ""
+
+
+class ReportIn(Body):
+    """What became of one task; repeated until it is acknowledged by its id."""
+
+    id: Annotated[str, StringConstraints(min_length=1, max_length=2 * bounds.NAME_LENGTH_MAX)]
+    allocation: Annotated[str, StringConstraints(min_length=1, max_length=bounds.NAME_LENGTH_MAX)]
+    attempt: Attempt
+    task: Annotated[int, Field(ge=0, lt=bounds.TASKS_MAX)] = 0
+    kind: Literal[
+        "started",
+        "answered",
+        "progress",
+        "deferral",
+        "saved",
+        "save_failed",
+        "ended",
+        "refused",
+    ]
+    exit_code: Annotated[int, Field(ge=0, le=255)] | None = None
+    cause: Short = ""
+    checkpoint: Short = ""
+    size: Number = 0
+    seconds: Seconds = 0
+    text: Text = ""
+
+
+class LogIn(Body):
+    """A piece of a log that the server asked for, under the id of its question."""
+
+    id: Short
+    offset: Number = Field(0, description="Where this piece begins.")
+    data: Annotated[str, StringConstraints(max_length=LOG_TEXT_MAX)] = Field(
+        "", description="In base64."
+    )
+    end: bool = Field(False, description="Nothing will follow: the task has ended.")
+    rotated: bool = Field(False, description="What was asked for is gone; this is what is left.")
+    gone: bool = Field(False, description="There is no such log here any more.")
+
+
+class HeartbeatIn(AgentBody):
+    """A sign of life; what happened, and what of the orders is known."""
+
+    model_config = example(
+        protocol=1,
+        boot="6f1c2b3a-9d0e-4c55-8a11-0b7d2c9e4f10",
+        epoch=3,
+        index=41,
+        seen=40,
+        wait=10,
+        reports=[
+            {
+                "id": "0198c1d2-8b44-7a51-8c21-6f0d9b3c2a17.1.0/started/1",
+                "allocation": "0198c1d2-8b44-7a51-8c21-6f0d9b3c2a17.1",
+                "attempt": 1,
+                "task": 0,
+                "kind": "started",
+            }
+        ],
+    )
+
+    boot: Short
+    epoch: Number = Field(0, description="The highest it has seen.")
+    index: Number = Field(0, description="The highest it has seen under that epoch.")
+    seen: Number = Field(0, description="The version of the orders that it has.")
+    wait: Seconds = Field(0, description="How long the answer may take when nothing is new.")
+    reports: Annotated[list[ReportIn], Field(max_length=bounds.REPORTS_MAX)] = Field(
+        default_factory=list
+    )
+    logs: Annotated[list[LogIn], Field(max_length=bounds.LOG_REPLIES_MAX)] = Field(
+        default_factory=list
+    )

@@ -1,0 +1,138 @@
+"""What work wrote: kept on its node, and passed on from there to whoever may see the request."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Query
+from starlette.responses import Response, StreamingResponse
+
+from cede.model import bounds
+from cede.model.allocation import Allocation, Member, allocation_id
+from cede.model.errors import Conflict, NotFound
+from cede.model.node import SILENT_AFTER
+from cede.server.api.context import Call, Context, ThisCall
+from cede.server.api.errors import Problem, unavailable
+from cede.server.api.events import STREAMS_MAX
+from cede.server.api.permissions import API
+from cede.server.api.relay import About, Piece
+from cede.server.api.requests import RequestRef, find_request
+from cede.server.api.route import CedeRoute
+
+router = APIRouter(prefix=API, tags=["requests"], route_class=CedeRoute)
+
+# How often a log that is followed is looked at while nothing is written.
+FOLLOW_SECONDS = 0.5
+OFFSET = "Cede-Log-Offset"
+
+Task = Annotated[int, Query(ge=0, lt=bounds.TASKS_MAX, description="Which task, from 0.")]
+AttemptNumber = Annotated[
+    int | None,
+    Query(ge=1, le=bounds.AMOUNT_MAX, description="Absent: the latest that was granted."),
+]
+Offset = Annotated[int, Query(ge=0, le=bounds.AMOUNT_MAX, description="Bytes to leave out.")]
+Follow = Annotated[bool, Query(description="Go on until the task has ended.")]
+
+_BYTES = {
+    "description": f"The bytes as they were written; {OFFSET} says where the first of them is.",
+    "content": {"text/plain": {"schema": {"type": "string"}, "example": "epoch 1: loss 0.71\n"}},
+}
+
+
+@router.get("/requests/{id}/logs", response_class=StreamingResponse, responses={200: _BYTES})
+async def logs(
+    id: RequestRef,
+    call: ThisCall,
+    task: Task = 0,
+    stream: Literal["stdout", "stderr"] = "stdout",
+    attempt: AttemptNumber = None,
+    offset: Offset = 0,
+    follow: Follow = False,
+) -> Response:
+    """What a task has written, from its node. What was rotated away is left out."""
+    context = call.context
+    if context.streams >= STREAMS_MAX:
+        raise unavailable("too_many_streams", f"{STREAMS_MAX} streams are open already", 5)
+    allocation, member = await _member(call, id, attempt, task)
+    about = About(
+        allocation_id(allocation.request_id, allocation.attempt),
+        allocation.attempt,
+        task,
+        stream,
+        offset,
+    )
+    _check_node(context, member.node_id)
+    # The first piece before the answer begins, so that what is wrong can still be said.
+    first = await context.relay.ask(member.node_id, about)
+    headers = {OFFSET: str(first.offset), "X-Accel-Buffering": "no"}
+    pieces = _pieces(call, member.node_id, about, first, follow)
+    return StreamingResponse(pieces, 200, headers, "text/plain; charset=utf-8")
+
+
+def _check_node(context: Context, node_id: str) -> None:
+    posted = context.writer.desk.posted.get(node_id)
+    if posted is None:
+        raise Problem(409, "logs_gone", "the node that this ran on was deleted")
+    node, heard = posted.node, context.writer.desk.heard_at(node_id)
+    silent = context.writer.now() - heard
+    if silent > SILENT_AFTER * node.heartbeat:
+        raise unavailable(
+            "node_silent",
+            f"node {node.name} was not heard of for {silent // bounds.SECOND} seconds; the logs "
+            "are on it, not here",
+            10,
+        )
+
+
+async def _member(
+    call: Call, ref: str, attempt: int | None, task: int
+) -> tuple[Allocation, Member]:
+    view = await find_request(call, ref)
+    request, allocation = view.request, view.allocation
+    if request.work is None:
+        raise Conflict("no_logs", "its client runs this work, and has what it wrote")
+    if attempt is not None and (allocation is None or allocation.attempt != attempt):
+        store = call.context.store
+        allocation = await call.context.read(store.get_allocation, request.id, attempt)
+    if allocation is None:
+        raise Conflict("no_logs", "it has not started; there is nothing to read yet")
+    if task >= len(allocation.members):
+        raise NotFound("task", str(task))
+    return allocation, allocation.members[task]
+
+
+async def _pieces(
+    call: Call, node_id: str, about: About, piece: Piece, follow: bool
+) -> AsyncIterator[bytes]:
+    context = call.context
+    context.streams += 1
+    try:
+        while True:
+            if piece.data:
+                yield piece.data
+            if (piece.end and not piece.data) or context.pulse.closed:
+                return
+            if not piece.data:
+                if not follow:
+                    return
+                await asyncio.sleep(FOLLOW_SECONDS)
+                if not await _still_allowed(context, call):
+                    return
+            about = replace(about, offset=piece.offset + len(piece.data))
+            try:
+                piece = await context.relay.ask(node_id, about)
+            except Problem:
+                return  # the answer has begun: whoever follows asks again from where it ended
+    finally:
+        context.streams -= 1
+
+
+async def _still_allowed(context: Context, call: Call) -> bool:
+    try:
+        await context.auth.recheck(call.caller.token.hash)
+    except Problem:
+        return False
+    return True

@@ -1,0 +1,160 @@
+"""Nodes, members and orders as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import orjson
+
+from cede.engine.orders import HINT, Order
+from cede.engine.state import State
+from cede.model.allocation import Allocation, Member
+from cede.model.node import Node
+from cede.model.parting import Farewell, Parting
+from cede.model.request import Request
+from cede.model.settings import seconds
+from cede.model.work import Work
+from cede.server.api.json_type import Json
+from cede.server.desk import Posted
+
+# From a node's id to its name. A node that is gone is shown by its id.
+Naming = Callable[[str], str]
+
+
+def orders_text(posted: Posted, now: int) -> bytes:
+    """The orders of a node as JSON; made once, unless they say how much time is left."""
+    if posted.text is not None:
+        return posted.text
+    text: bytes = orjson.dumps([order_out(each, now) for each in posted.orders])
+    if all(each.do != HINT for each in posted.orders):
+        posted.text = text
+    return text
+
+
+def order_out(order: Order, now: int) -> Json:
+    return {
+        "allocation": order.allocation_id,
+        "request": order.request_id,
+        "attempt": order.attempt,
+        "task": order.task,
+        "tasks": len(order.nodes),
+        "do": order.do,
+        "work": work_out(order.work),
+        "amounts": dict(order.amounts),
+        "devices": {key: list(names) for key, names in order.devices.items()},
+        "nodes": list(order.nodes),
+        "hint": order.hint,
+        "seconds_left": seconds(max(0, order.until - now)) if order.do == HINT else 0,
+        "grace": seconds(order.grace),
+        "cause": order.cause,
+        "keep": order.keep,
+        "resume": order.resume,
+        "on_silence": order.on_silence.value,
+        "walltime": seconds(order.walltime),
+        "pool": order.pool,
+        "subject": order.subject,
+        "owner": order.owner,
+    } | farewell_out(order.farewell)
+
+
+def work_out(work: Work) -> Json:
+    return {
+        "argv": list(work.argv),
+        "env": dict(work.env),
+        "directory": work.directory,
+        "user": work.user,
+    }
+
+
+def farewell_out(farewell: Farewell) -> Json:
+    return {
+        "checkpoint": farewell.checkpoint.value,
+        "checkpoint_protocol": farewell.protocol.value,
+        "checkpoint_timeout": seconds(farewell.timeout),
+        "max_deferral": seconds(farewell.deferral_max),
+        "interruptible": farewell.interruptible,
+    }
+
+
+def shape_out(request: Request) -> Json | None:
+    shape = request.shape
+    if shape is None:
+        return None
+    return {
+        "resources": dict(shape.amounts),
+        "per_node": shape.per_node,
+        "node_labels": dict(shape.labels),
+        "fingerprint": shape.fingerprint,
+        "topology": shape.topology.value,
+    }
+
+
+def member_out(member: Member, name: Naming) -> Json:
+    return {
+        "task": member.task,
+        "node": name(member.node_id),
+        "devices": {key: list(names) for key, names in member.devices.items()},
+        "phase": member.phase.value,
+        "saved": member.saved or None,
+        "exit_code": member.exit_code,
+        "cause": member.cause,
+    }
+
+
+def parting_out(parting: Parting, now: int) -> Json:
+    return {
+        "hint": parting.hint,
+        "hinted_at": seconds(parting.hinted_at),
+        "seconds_left": seconds(max(0, parting.until - now)),
+        "answered": parting.answered,
+        "extended": parting.extended,
+        "deferred": seconds(parting.deferred),
+        "saved": parting.saved,
+        "failed": parting.failed,
+    }
+
+
+def node_out(state: State, node: Node, heard: int, now: int) -> Json:
+    """A node with what is on it; allocations are for whoever may see their requests."""
+    held: dict[str, int] = {}
+    on_it = state.on_node(node)
+    for allocation in on_it:
+        tasks = sum(member.node_id == node.id for member in allocation.members)
+        for key, amount in allocation.each.items():
+            if key in node.amounts:
+                held[key] = held.get(key, 0) + amount * tasks
+    return {
+        "id": node.id,
+        "name": node.name,
+        "state": node.state.value,
+        "out": node.out.value,
+        "reason": node.reason,
+        "pool": None if node.pool_id is None else state.pools[node.pool_id].name,
+        "amounts": dict(node.amounts),
+        "held": held,
+        "free": {key: amount - held.get(key, 0) for key, amount in node.amounts.items()},
+        "devices": {key: list(names) for key, names in node.devices.items()},
+        "labels": dict(node.labels),
+        "group": node.group,
+        "fingerprint": node.fingerprint,
+        "heartbeat": seconds(node.heartbeat),
+        "silent": seconds(max(0, now - heard)),
+        "failures": node.failures,
+        "created": node.created,
+        "allocations": [_on_node(state, each, node) for each in on_it],
+    }
+
+
+def _on_node(state: State, allocation: Allocation, node: Node) -> Json:
+    request = state.requests[allocation.request_id]
+    mine = [member for member in allocation.members if member.node_id == node.id]
+    return {
+        "request": request.id,
+        "subject": str(request.subject),
+        "attempt": allocation.attempt,
+        "state": allocation.state.value,
+        "tasks": [member.task for member in mine],
+        "devices": sorted(
+            name for each in mine for names in each.devices.values() for name in names
+        ),
+    }

@@ -1,0 +1,148 @@
+"""Nodes: what machines there are, what is on them, and taking them out of service."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Query
+from starlette.responses import Response
+
+from cede.engine import fleet
+from cede.engine.state import State
+from cede.model.errors import NotFound
+from cede.model.node import Node
+from cede.model.subject import Subject
+from cede.server.api import examples
+from cede.server.api.agent import revoke_tokens
+from cede.server.api.bodies import NodeOutIn
+from cede.server.api.context import Call, ThisCall, answer, nothing
+from cede.server.api.json_type import Json
+from cede.server.api.lists import REFERENCE, Cursor, Limit, PoolFilter
+from cede.server.api.node_views import node_out
+from cede.server.api.openapi import ok
+from cede.server.api.permissions import API
+from cede.server.api.route import CedeRoute
+from cede.server.api.schemas import NodeOut, NodePage
+from cede.server.writer import Tx
+
+router = APIRouter(prefix=API, tags=["nodes"], route_class=CedeRoute)
+
+NodeRef = Annotated[str, Path(**REFERENCE, description="Its name, its id, or the start of its id.")]
+_ONE: dict[int | str, dict[str, Any]] = {200: ok(NodeOut, examples.NODE)}
+
+
+@router.get("/nodes", responses={200: ok(NodePage, examples.page(examples.NODE))})
+async def list_nodes(
+    call: ThisCall, limit: Limit, pool: PoolFilter = None, cursor: Cursor = None
+) -> Response:
+    """Nodes by name, with what is held on them."""
+    context = call.context
+    pool_id = None
+    if pool is not None:
+        pool_id = (await context.read(context.store.get_pool, pool)).pool.id
+    page = await context.read(context.store.list_nodes, pool_id=pool_id, cursor=cursor, limit=limit)
+    shown = await _show(call, [node.id for node in page.items])
+    return answer({"items": shown, "next": page.next})
+
+
+@router.get("/nodes/{node}", responses=_ONE)
+async def get_node(node: NodeRef, call: ThisCall) -> Response:
+    """One node, by name, id or the start of its id."""
+    return answer(await _one(call, await _find(call, node)))
+
+
+@router.post("/nodes/{node}/drain", responses=_ONE)
+async def drain(node: NodeRef, call: ThisCall, body: NodeOutIn | None = None) -> Response:
+    """Give it no more work; what runs there ends by itself."""
+    reason = "" if body is None else body.reason
+    return await _act(
+        call, node, "drain", lambda tx, id_: fleet.drain(tx.state, id_, tx.now, reason)
+    )
+
+
+@router.post("/nodes/{node}/undrain", responses=_ONE)
+async def undrain(node: NodeRef, call: ThisCall) -> Response:
+    """Give a drained node work again."""
+    return await _act(call, node, "undrain", lambda tx, id_: fleet.undrain(tx.state, id_, tx.now))
+
+
+@router.post("/nodes/{node}/disable", responses=_ONE)
+async def disable(node: NodeRef, call: ThisCall, body: NodeOutIn | None = None) -> Response:
+    """Out of service at once: what runs there is stopped and waits again."""
+    reason = "" if body is None else body.reason
+    return await _act(
+        call, node, "disable", lambda tx, id_: fleet.disable(tx.state, id_, tx.now, reason)
+    )
+
+
+@router.post("/nodes/{node}/enable", responses=_ONE)
+async def enable(node: NodeRef, call: ThisCall) -> Response:
+    """Back into service."""
+    return await _act(call, node, "enable", lambda tx, id_: fleet.enable(tx.state, id_, tx.now))
+
+
+Force = Annotated[bool, Query(description="Nothing runs there any more: I vouch for it.")]
+
+
+@router.delete("/nodes/{node}", status_code=204, responses={204: {"description": "Gone"}})
+async def delete_node(node: NodeRef, call: ThisCall, force: Force = False) -> Response:
+    """Forget a node that holds nothing; its token is worth nothing from then on.
+
+    With `force` also one that is down and still holds work, which is then given back.
+    """
+    context, actor = call.context, call.caller.name
+    found = await _find(call, node)
+
+    def command(tx: Tx) -> None:
+        gone = fleet.delete(tx.state, found.id, tx.now, force=force)
+        revoke_tokens(tx, context.store, gone)
+        tx.audit(actor, "node.delete", gone.id, {"name": gone.name, "force": force})
+
+    await context.execute(command)
+    context.auth.forget()
+    return nothing()
+
+
+async def _act(call: Call, ref: str, what: str, act: Callable[[Tx, str], Node]) -> Response:
+    found = await _find(call, ref)
+    actor = call.caller.name
+
+    def command(tx: Tx) -> Json:
+        node = act(tx, found.id)
+        tx.audit(actor, f"node.{what}", node.id, {"name": node.name, "reason": node.reason})
+        return {"id": node.id}
+
+    await call.context.execute(command, idempotency=await call.idempotency())
+    return answer(await _one(call, found))
+
+
+async def _find(call: Call, ref: str) -> Node:
+    return await call.context.read(call.context.store.get_node, ref)
+
+
+async def _one(call: Call, node: Node) -> Json:
+    shown = await _show(call, [node.id])
+    if not shown:
+        raise NotFound("node", node.name)
+    return shown[0]
+
+
+async def _show(call: Call, ids: list[str]) -> list[Json]:
+    """As of the latest commit; work of others is counted and not named (C4)."""
+    context, caller = call.context, call.caller
+    desk = context.writer.desk
+
+    def read(state: State, now: int) -> list[Json]:
+        nodes = [state.nodes[each] for each in ids if each in state.nodes]
+        return [node_out(state, node, desk.heard_at(node.id), now) for node in nodes]
+
+    shown = await context.query(read)
+    if caller.bound is not None:
+        for each in shown:
+            each["allocations"] = [
+                on_it
+                for on_it in each["allocations"]
+                if caller.sees(Subject(*on_it["subject"].split(":", 1)))
+            ]
+    return shown
