@@ -14,8 +14,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from cede.cli import exit_codes
 from cede.cli.main import COMMANDS, cli
-from cede.engine import snapshot_reader
+from cede.engine import snapshot_nodes, snapshot_reader
 from cede.model import bounds, lifecycle
+from cede.model.node import NODE_MOVES
 from cede.model.reason import SENTENCES, Code
 from cede.model.settings import Settings
 from cede.server import config
@@ -58,7 +59,11 @@ def _moves(text: str, title: str) -> dict[str, set[str]]:
 
 @pytest.mark.parametrize(
     ("title", "moves"),
-    [("Requests", lifecycle.REQUEST_MOVES), ("Allocations", lifecycle.ALLOCATION_MOVES)],
+    [
+        ("Requests", lifecycle.REQUEST_MOVES),
+        ("Allocations", lifecycle.ALLOCATION_MOVES),
+        ("Nodes", NODE_MOVES),
+    ],
 )
 def test_the_lifecycle_is_the_table(title: str, moves: dict[str, frozenset[str]]) -> None:
     wanted = {str(state): {str(each) for each in to} for state, to in moves.items()}
@@ -181,8 +186,11 @@ def test_every_variable_that_is_read_is_on_its_page() -> None:
 
 def test_every_field_of_a_snapshot_is_on_its_page() -> None:
     shown = codes_of(page("snapshot.md"))
-    parts = ("_TOP", "_POOL", "_POLICY", "_RUNNING", "_WAITING", "_STATES")
-    for part in parts:
-        missing = {str(each) for each in getattr(snapshot_reader, part)} - shown
-        assert not missing - {"shrunk"}, (part, missing)
-    assert "`shrunk: true`" in page("snapshot.md")
+    parts = ("_TOP", "_POOL", "_POLICY", "_RUNNING", "_WAITING", "_STATES", "_PARTING")
+    known = {part: set(getattr(snapshot_reader, part)) for part in parts}
+    known |= {"node": {*snapshot_nodes.NODE}, "member": {*snapshot_nodes.MEMBER}}
+    for part, names in known.items():
+        missing = {str(each) for each in names} - shown
+        assert not missing - {"shrunk", "work"}, (part, missing)
+    for name in ("shrunk", "work"):
+        assert f"`{name}: true`" in page("snapshot.md")

@@ -1,7 +1,8 @@
 """A whole state as plain data, and back: what `cede snapshot` prints and `cede plan` reads.
 
 Everything that deciding looks at is in it, so that planning a snapshot gives what the server would
-do next. Times are seconds. `resources` is taken literally; only `settings` adds the step slot.
+do next. What work runs is not: nobody needs it to decide, and it is its owner's (C4). Times are
+seconds. `resources` is taken literally and per task; only `settings` adds the step slot.
 """
 
 from __future__ import annotations
@@ -10,10 +11,18 @@ from typing import Any
 
 from cede.engine.presets import PRESETS
 from cede.engine.state import State
-from cede.model.allocation import Allocation
-from cede.model.lifecycle import AllocationState
+from cede.model import bounds
+from cede.model.allocation import Allocation, Member
+from cede.model.lifecycle import AllocationState, RequestStatus
+from cede.model.node import Node, Out
+from cede.model.parting import Checkpoint, Parting
+from cede.model.pool import Pool
 from cede.model.request import OnSilence, Preemptions, Request
 from cede.model.settings import seconds
+from cede.model.shape import Footprint, Topology
+
+# What a state of an allocation is called where that is not its own name.
+STOPPING_SHOWN = "preempting"
 
 
 def dump(state: State, now: int) -> dict[str, Any]:
@@ -22,21 +31,13 @@ def dump(state: State, now: int) -> dict[str, Any]:
     policies = sorted(
         state.policies.values(), key=lambda each: (state.pools[each.pool_id].name, each.subject)
     )
+    nodes = sorted(state.nodes.values(), key=lambda each: each.name)
     live = sorted((a for a in state.allocations.values() if a.live), key=lambda each: each.index)
     waiting = sorted(state.waiting(), key=lambda each: each.age)
-    return {
-        "now": seconds(now),
-        "pools": [
-            _full(
-                name=pool.name,
-                preset=pool.preset,
-                capacity=dict(pool.capacity),
-                settings=pool.settings.differences(PRESETS[pool.preset]) or None,
-                shrunk=_over(state, pool.id) or None,
-            )
-            for pool in pools
-        ],
-        "policies": [
+    return _full(
+        now=seconds(now),
+        pools=[_pool(state, each) for each in pools],
+        policies=[
             {
                 "pool": state.pools[policy.pool_id].name,
                 "name": policy.name,
@@ -48,9 +49,10 @@ def dump(state: State, now: int) -> dict[str, Any]:
             }
             for policy in policies
         ],
-        "running": [_running(state, each) for each in live],
-        "requests": [_waiting(state, each) for each in waiting],
-    }
+        nodes=[_node(each, state.beats.get(each.id)) for each in nodes] or None,
+        running=[_running(state, each) for each in live],
+        requests=[_waiting(state, each) for each in waiting],
+    )
 
 
 def _full(**fields: Any) -> dict[str, Any]:
@@ -58,26 +60,60 @@ def _full(**fields: Any) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
+def _pool(state: State, pool: Pool) -> dict[str, Any]:
+    return _full(
+        name=pool.name,
+        preset=pool.preset,
+        capacity=dict(pool.capacity) if pool.nodes is None else None,
+        nodes=None if pool.nodes is None else dict(pool.nodes),
+        settings=pool.settings.differences(PRESETS[pool.preset]) or None,
+        shrunk=_over(state, pool.id) or None,
+    )
+
+
 def _over(state: State, pool_id: str) -> bool:
     books = state.books[pool_id]
     return any(held > books.pool.capacity.get(key, 0) for key, held in books.live.items())
 
 
+def _node(node: Node, heard_at: int | None) -> dict[str, Any]:
+    return _full(
+        name=node.name,
+        id=node.id if node.id != node.name else None,
+        amounts=dict(node.amounts),
+        devices={key: list(names) for key, names in node.devices.items()} or None,
+        labels=dict(node.labels) or None,
+        group=node.group or None,
+        fingerprint=node.fingerprint or None,
+        state=str(node.state),
+        out=str(node.out) if node.out is not Out.NO else None,
+        reason=node.reason or None,
+        heartbeat=seconds(node.heartbeat),
+        heard_at=seconds(heard_at),
+        failures=node.failures or None,
+    )
+
+
 def _running(state: State, allocation: Allocation) -> dict[str, Any]:
     request = state.requests[allocation.request_id]
-    shown = {AllocationState.STOPPING: "preempting", AllocationState.CHECKPOINTING: "preempting"}
+    stopping = allocation.state is AllocationState.STOPPING
+    reason = request.reason if request.status is RequestStatus.PREEMPTING else None
+    taken_for = _named(state, allocation.taken_for)
     return _full(
         pool=state.pools[allocation.pool_id].name,
         **_common(request),
         allocated_at=seconds(allocation.allocated_at),
         started_at=seconds(allocation.started_at),
         index=allocation.index,
-        state=shown.get(allocation.state, "lost" if allocation.state == "lost" else "running"),
-        **{"for": _named(state, allocation.taken_for)},
+        state=STOPPING_SHOWN if stopping else str(allocation.state),
+        **{"for": taken_for},
         cancelled=request.cancelled or None,
+        reason=reason.to_dict() if reason and not taken_for and not request.cancelled else None,
         deadline=seconds(allocation.deadline),
         told=allocation.told or None,
         lease_until=seconds(allocation.lease_until),
+        members=[_member(state, each) for each in allocation.members] or None,
+        parting=allocation.parting and _parting(allocation.parting),
     )
 
 
@@ -87,44 +123,122 @@ def _named(state: State, request_id: str | None) -> str | None:
     return None if request is None or request.ended else request.id
 
 
+def _member(state: State, member: Member) -> dict[str, Any]:
+    return _full(
+        node=state.nodes[member.node_id].name,
+        devices={key: list(names) for key, names in member.devices.items()},
+        phase=str(member.phase),
+        saved=member.saved or None,
+        exit_code=member.exit_code,
+        cause=member.cause or None,
+    )
+
+
+def _parting(parting: Parting) -> dict[str, Any]:
+    return _full(
+        hinted_at=seconds(parting.hinted_at),
+        until=seconds(parting.until),
+        answered=parting.answered or None,
+        extended=parting.extended or None,
+        deferred=seconds(parting.deferred or None),
+        saved=parting.saved or None,
+        failed=parting.failed or None,
+    )
+
+
 def _waiting(state: State, request: Request) -> dict[str, Any]:
     earmark, withhold = request.earmark, request.withhold
     return _full(
         **_common(request),
         pool=None if request.pool_id is None else state.pools[request.pool_id].name,
         earmark=earmark
-        and {
-            "pool": state.pools[earmark.pool_id].name,
-            "amounts": dict(request.amounts),
-            "index": earmark.index,
-        },
+        and _full(
+            pool=state.pools[earmark.pool_id].name,
+            amounts=dict(request.amounts),
+            index=earmark.index,
+            nodes=_footprint(state, earmark.footprint),
+        ),
         bypassed=request.bypassed or None,
         withhold=withhold
-        and {"pool": state.pools[withhold.pool_id].name, "until": seconds(withhold.until)},
+        and _full(
+            pool=state.pools[withhold.pool_id].name,
+            until=seconds(withhold.until),
+            nodes=_footprint(state, withhold.footprint),
+        ),
         not_before=seconds(request.not_before or None),
         lease_until=seconds(request.lease_until),
+        suspended=request.status is RequestStatus.SUSPENDED or None,
     )
 
 
+def _footprint(state: State, footprint: Footprint) -> list[list[Any]] | None:
+    """Where something is promised; what a node held that was deleted meanwhile is gone with it."""
+    known = [
+        (state.nodes[node_id], tasks) for node_id, tasks in footprint if node_id in state.nodes
+    ]
+    return [[node.name, tasks] for node, tasks in known] or None
+
+
 def _common(request: Request) -> dict[str, Any]:
-    retry = request.retry
-    counted = retry.preemptions is Preemptions.COUNT
     return _full(
         id=request.id,
         component=request.subject.name,
         component_type=request.subject.type,
-        resources=dict(request.amounts),
+        resources=dict(request.amounts if request.shape is None else request.shape.amounts),
+        **_shape(request),
         preemptible=request.preemptible,
         submitted_at=seconds(request.submitted_at),
         submitted_index=request.index,
         attempt=request.attempt,
         preempted_count=request.preempted_count or None,
-        retries=retry.max_retries - request.retries_used if counted else None,
-        retry_delay=seconds(retry.delay_before(request.retries_used + 1) or None)
-        if counted
-        else None,
-        retry_backoff=retry.backoff if counted and retry.backoff != 1 and retry.delay else None,
+        lost_count=request.lost_count or None,
+        **_retries(request),
         walltime=seconds(request.walltime),
         lease=seconds(request.lease),
         on_silence=str(request.on_silence) if request.on_silence is not OnSilence.STOP else None,
+        work=request.work is not None or None,
+        **_farewell(request),
+        saved=request.saved
+        and _full(
+            id=request.saved.id, at=seconds(request.saved.at), size=request.saved.size or None
+        ),
+        part_of=request.part_of,
+    )
+
+
+def _shape(request: Request) -> dict[str, Any]:
+    shape = request.shape
+    if shape is None:
+        return {}
+    return _full(
+        tasks=shape.tasks if shape.tasks != 1 else None,
+        per_node=shape.per_node,
+        node_labels=dict(shape.labels) or None,
+        fingerprint=shape.fingerprint or None,
+        topology=str(shape.topology) if shape.topology is not Topology.ANY else None,
+    )
+
+
+def _retries(request: Request) -> dict[str, Any]:
+    """How often it may still come back; without a number preemption uses none up."""
+    retry, left = request.retry, request.retry.max_retries - request.retries_used
+    counted = retry.preemptions is Preemptions.COUNT
+    if not counted and not left:
+        return {}
+    return _full(
+        retries=left,
+        preemptions=None if counted else str(retry.preemptions),
+        retry_delay=seconds(retry.delay_before(request.retries_used + 1) or None),
+        retry_backoff=retry.backoff if retry.backoff != 1 and retry.delay else None,
+    )
+
+
+def _farewell(request: Request) -> dict[str, Any]:
+    farewell = request.farewell
+    timeout, deferral = bounds.CHECKPOINT_TIMEOUT_DEFAULT, bounds.DEFERRAL_DEFAULT
+    return _full(
+        checkpoint=str(farewell.checkpoint) if farewell.checkpoint is not Checkpoint.NONE else None,
+        checkpoint_timeout=seconds(farewell.timeout) if farewell.timeout != timeout else None,
+        max_deferral=seconds(farewell.deferral_max) if farewell.deferral_max != deferral else None,
+        interruptible=farewell.interruptible or None,
     )

@@ -4,79 +4,104 @@ come about.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from contextlib import contextmanager
-from dataclasses import replace
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from cede.engine import edits
 from cede.engine.presets import DEFAULT
+from cede.engine.snapshot import STOPPING_SHOWN
+from cede.engine.snapshot_fields import (
+    Entry,
+    SnapshotError,
+    amounts,
+    at,
+    count,
+    duration,
+    entries,
+    entry,
+    farewell,
+    flag,
+    reason,
+    retry,
+    saved,
+    shape,
+    subject,
+    text,
+    timed,
+    word,
+)
+from cede.engine.snapshot_nodes import Devices, footprint, members, read_node
 from cede.engine.state import Entity, State
-from cede.model import bounds
 from cede.model.allocation import Allocation, allocation_id
-from cede.model.amounts import parse_amount, parse_amounts
-from cede.model.errors import CedeError, Invalid
+from cede.model.amounts import parse_amounts
 from cede.model.lifecycle import AllocationState, RequestStatus
+from cede.model.parting import Parting
 from cede.model.policy import Policy
 from cede.model.reason import Code, Reason
-from cede.model.request import Earmark, OnSilence, Preemptions, Request, Retry, Withhold
-from cede.model.resources import ResourceSettings
-from cede.model.settings import parse_duration, parse_instant
-from cede.model.subject import Subject, parse_name
+from cede.model.request import Earmark, OnSilence, Request, Withhold
+from cede.model.subject import parse_name
+from cede.model.work import Work
 
-Entry = Mapping[str, Any]
-
-
-class SnapshotError(CedeError):
-    """Something in a snapshot is wrong; `path` says where, such as `running[2].pool`."""
-
-    def __init__(self, path: str, problem: str) -> None:
-        super().__init__(f"{path}: {problem}" if path else problem)
-        self.path = path
-        self.problem = problem
-
+__all__ = ["SnapshotError", "load"]
 
 _TOP = {"now", "pools", "policies", "nodes", "running", "requests"}
-_POOL = {"name", "preset", "capacity", "settings", "description", "shrunk"}
+_POOL = {"name", "preset", "capacity", "nodes", "settings", "description", "shrunk"}
 _POLICY = {"pool", "name", "component", "component_type", "priority", "reserved", "limit"}
 _COMMON = {
     *("id", "component", "component_type", "pool", "resources", "settings", "preemptible"),
-    *("submitted_at", "submitted_index", "attempt", "preempted_count", "retries", "retry_delay"),
-    *("retry_backoff", "walltime", "lease", "lease_until", "on_silence", "tasks"),
+    *("submitted_at", "submitted_index", "attempt", "preempted_count", "lost_count", "retries"),
+    *("preemptions", "retry_delay", "retry_backoff", "walltime", "lease", "lease_until"),
+    *("on_silence", "tasks", "per_node", "node_labels", "fingerprint", "topology", "work"),
+    *("checkpoint", "checkpoint_timeout", "max_deferral", "interruptible", "saved", "part_of"),
 }
 _RUNNING = _COMMON | {
-    *("request", "allocated_at", "started_at", "index", "state", "for", "cancelled", "deadline"),
-    *("told", "nodes"),
+    *("request", "allocated_at", "started_at", "index", "state", "for", "cancelled", "reason"),
+    *("deadline", "told", "nodes", "members", "parting"),
 }
-_WAITING = _COMMON | {"earmark", "bypassed", "withhold", "not_before"}
+_WAITING = _COMMON | {"earmark", "bypassed", "withhold", "not_before", "suspended"}
+_EARMARK = {"pool", "amounts", "nodes", "index"}
+_WITHHOLD = {"pool", "until", "nodes"}
+_PARTING = {"hinted_at", "until", "answered", "extended", "deferred", "saved", "failed"}
 _STATES = {
-    "running": AllocationState.RUNNING,
-    "preempting": AllocationState.STOPPING,
-    "lost": AllocationState.LOST,
+    STOPPING_SHOWN if each is AllocationState.STOPPING else str(each): each
+    for each in AllocationState
+    if each is not AllocationState.ENDED
 }
+# What work runs is not in a snapshot; that agents run it decides.
+_UNTOLD = Work(("untold",))
 
 
 def load(data: object) -> State:
     """The state that a snapshot describes, its clock at the snapshot's `now`."""
-    top = _map(data, "", _TOP)
-    now = _timed(top, "", "now", 0)
+    top = entry(data, "", _TOP)
+    now = timed(top, "", "now", 0)
     reader = _Reader(now)
-    if top.get("nodes"):
-        raise SnapshotError("nodes", "pools made of nodes are not supported yet; leave it empty")
-    for which, read in (("pools", reader.pool), ("policies", reader.policy)):
-        for path, entry in _entries(top, which):
-            read(path, entry)
-    running, requests = _entries(top, "running"), _entries(top, "requests")
+    for which, read in (
+        ("nodes", reader.node),
+        ("pools", reader.pool),
+        ("policies", reader.policy),
+    ):
+        for path, each in entries(top, which):
+            read(path, each)
+    running, requests = entries(top, "running"), entries(top, "requests")
     known = {
-        str(entry.get("request", entry.get("id")))
-        for _, entry in (*running, *requests)
-        if isinstance(entry, Mapping)
+        str(each.get("request", each.get("id")))
+        for _, each in (*running, *requests)
+        if isinstance(each, Mapping)
     }
-    for position, (path, entry) in enumerate(running):
-        reader.running(path, entry, position, known)
-    for position, (path, entry) in enumerate(requests):
-        reader.waiting(path, entry, len(running) + position)
+    for position, (path, each) in enumerate(running):
+        reader.running(path, each, position, known)
+    for position, (path, each) in enumerate(requests):
+        reader.waiting(path, each, len(running) + position)
     return reader.finish()
+
+
+@dataclass(frozen=True, slots=True)
+class _Holder:
+    order: tuple[int, int, int]
+    given: int | None  # its index in the snapshot
+    allocation: Allocation
+    path: str
 
 
 class _Reader:
@@ -86,60 +111,56 @@ class _Reader:
         self.pools: dict[str, str] = {}  # name: id, which is the name in a plan
         self.shrunk: set[str] = set()
         self.requests: dict[str, Request] = {}
-        self.holders: list[tuple[tuple[int, int, int], int | None, Allocation, str]] = []
-        self.earmarks: list[tuple[int | None, str, str, str]] = []
+        self.holders: list[_Holder] = []
+        self.earmarks: list[tuple[int | None, str, Earmark]] = []
 
-    def pool(self, path: str, entry: object) -> None:
-        fields = _map(entry, path, _POOL)
-        with _at(path):
+    def node(self, path: str, value: object) -> None:
+        read_node(self.state, path, value, self.now)
+
+    def pool(self, path: str, value: object) -> None:
+        fields = entry(value, path, _POOL)
+        with at(path):
             pool = edits.create_pool(
                 self.state,
                 id=str(fields.get("name")),
                 name=fields.get("name"),
                 capacity=fields.get("capacity"),
+                nodes=fields.get("nodes"),
                 preset=fields.get("preset", DEFAULT),
                 settings=fields.get("settings"),
                 description=fields.get("description", ""),
             )
         self.pools[pool.name] = pool.id
-        if _flag(fields, path, "shrunk"):
+        if flag(fields, path, "shrunk"):
             self.shrunk.add(pool.id)
 
-    def policy(self, path: str, entry: object) -> None:
-        fields = _map(entry, path, _POLICY)
+    def policy(self, path: str, value: object) -> None:
+        fields = entry(value, path, _POLICY)
         pool_id = self._pool_id(path, fields)
-        with _at(path):
-            subject = _subject(fields)
+        with at(path):
+            whose = subject(fields)
             edits.attach_policy(
                 self.state,
-                id=f"{pool_id}/{subject}",
+                id=f"{pool_id}/{whose}",
                 pool_id=pool_id,
-                subject=subject,
+                subject=whose,
                 priority=fields.get("priority", 0),
                 reserved=fields.get("reserved"),
                 limit=fields.get("limit"),
                 name=fields.get("name", ""),
             )
 
-    def running(self, path: str, entry: object, position: int, known: set[str]) -> None:
-        fields = _map(entry, path, _RUNNING)
-        allocated_at = _timed(fields, path, "allocated_at", self.now)
+    def running(self, path: str, value: object, position: int, known: set[str]) -> None:
+        fields = entry(value, path, _RUNNING)
+        allocated_at = timed(fields, path, "allocated_at", self.now)
         request = self._request(path, fields, position, allocated_at)
         policy = self._policy_in(path, request, self._pool_id(path, fields))
         state = _STATES.get(str(fields.get("state", "running")))
         if state is None:
             raise SnapshotError(f"{path}.state", f"must be one of {', '.join(_STATES)}")
-        cancelled = _flag(fields, path, "cancelled")
         taken_for = fields.get("for")
         if taken_for is not None and str(taken_for) not in known:
             raise SnapshotError(f"{path}.for", f"no request {taken_for!r}")
-        leaving = state is AllocationState.STOPPING or fields.get("deadline") is not None
-        reason = None
-        if leaving and cancelled:
-            reason = Reason(Code.CANCELLED, {"actor": "an operator"})
-        elif leaving:
-            names = {"pool": policy.pool_id, "policy": policy.name, "beneficiary": taken_for}
-            reason = Reason(Code.RECLAIM, names)
         allocation = Allocation(
             id=allocation_id(request.id, request.attempt),
             request_id=request.id,
@@ -151,23 +172,60 @@ class _Reader:
             index=0,
             allocated_at=allocated_at,
             state=state,
-            started_at=_timed(fields, path, "started_at", None),
+            started_at=timed(fields, path, "started_at", None),
             walltime=request.walltime,
-            lease_until=_timed(fields, path, "lease_until", None),
-            deadline=_timed(fields, path, "deadline", None),
-            told=_flag(fields, path, "told"),
+            lease_until=timed(fields, path, "lease_until", None),
+            deadline=timed(fields, path, "deadline", None),
+            told=flag(fields, path, "told"),
             taken_for=None if taken_for is None else str(taken_for),
-            reason=reason,
+            members=members(self.state, path, fields, policy.pool_id, request.tasks, state),
+            parting=self._parting(path, fields, request, state),
         )
-        status = RequestStatus.PREEMPTING if leaving else RequestStatus.ALLOCATED
-        self._add(path, replace(request, status=status, reason=reason))
-        given = _count(fields, path, "index", None)
+        why = self._stopped_for(path, fields, allocation, policy)
+        status = RequestStatus.ALLOCATED if why is None else RequestStatus.PREEMPTING
+        self._add(path, replace(request, status=status, reason=why))
+        given = count(fields, path, "index", None)
         order = (allocated_at, position if given is None else given, position)
-        self.holders.append((order, given, allocation, path))
+        self.holders.append(_Holder(order, given, replace(allocation, reason=why), path))
 
-    def waiting(self, path: str, entry: object, position: int) -> None:
-        fields = _map(entry, path, _WAITING)
-        submitted = _timed(fields, path, "submitted_at", self.now)
+    def _stopped_for(
+        self, path: str, fields: Entry, allocation: Allocation, policy: Policy
+    ) -> Reason | None:
+        """Why a holder is on its way out, or was when it was lost; None for one that stays."""
+        cancelled, given = flag(fields, path, "cancelled"), reason(fields, path)
+        if not allocation.leaving and allocation.deadline is None:
+            return None
+        if cancelled:
+            return Reason(Code.CANCELLED, {"actor": "an operator"})
+        if given is not None:
+            return given
+        names = {"pool": policy.pool_id, "policy": policy.name}
+        return Reason(Code.RECLAIM, {**names, "beneficiary": allocation.taken_for})
+
+    def _parting(
+        self, path: str, fields: Entry, request: Request, state: AllocationState
+    ) -> Parting | None:
+        path = f"{path}.parting"
+        if fields.get("parting") is None:
+            if state is not AllocationState.CHECKPOINTING:
+                return None
+            return Parting(0, self.now, self.now + request.farewell.timeout)
+        given = entry(fields["parting"], path, _PARTING)
+        hinted_at = timed(given, path, "hinted_at", self.now)
+        return Parting(
+            hint=0,  # its number tells applications apart what they answer, and decides nothing
+            hinted_at=hinted_at,
+            until=timed(given, path, "until", hinted_at + request.farewell.timeout),
+            answered=flag(given, path, "answered"),
+            extended=flag(given, path, "extended"),
+            deferred=timed(given, path, "deferred", 0),
+            saved=flag(given, path, "saved"),
+            failed=flag(given, path, "failed"),
+        )
+
+    def waiting(self, path: str, value: object, position: int) -> None:
+        fields = entry(value, path, _WAITING)
+        submitted = timed(fields, path, "submitted_at", self.now)
         request = self._request(path, fields, position, submitted)
         if not self.state.policies_of(request.subject):
             raise SnapshotError(
@@ -176,15 +234,17 @@ class _Reader:
         pool_id = self._pool_id(path, fields) if fields.get("pool") is not None else None
         if pool_id is not None:
             self._policy_in(path, request, pool_id)
+        suspended = flag(fields, path, "suspended")
         self._add(
             path,
             replace(
                 request,
+                status=RequestStatus.SUSPENDED if suspended else RequestStatus.QUEUED,
                 pool_id=pool_id,
-                bypassed=_count(fields, path, "bypassed", 0),
-                withhold=self._withhold(f"{path}.withhold", fields.get("withhold")),
-                not_before=_timed(fields, path, "not_before", 0),
-                lease_until=_timed(fields, path, "lease_until", None),
+                bypassed=count(fields, path, "bypassed", 0),
+                withhold=self._withhold(f"{path}.withhold", fields.get("withhold"), request),
+                not_before=timed(fields, path, "not_before", 0),
+                lease_until=timed(fields, path, "lease_until", None),
             ),
         )
         if fields.get("earmark") is not None:
@@ -192,31 +252,32 @@ class _Reader:
 
     def finish(self) -> State:
         """Put everything in its place: indexes are ranks, so that only their order matters."""
-        self.holders.sort(key=lambda each: each[0])
-        if all(given is not None for _, given, _, _ in self.holders):
+        self.holders.sort(key=lambda each: each.order)
+        if all(each.given is not None for each in self.holders):
             # A promise is older than the grant it became, so instants alone do not tell the order.
-            self.holders.sort(key=lambda each: each[1] or 0)
-        order: list[tuple[int | None, Allocation | None, tuple[str, str, str] | None]] = [
-            (given, allocation, None) for _, given, allocation, _ in self.holders
+            self.holders.sort(key=lambda each: each.given or 0)
+        self._give_devices()
+        order: list[tuple[int | None, Allocation | None, tuple[str, Earmark] | None]] = [
+            (each.given, each.allocation, None) for each in self.holders
         ]
-        for given, request_id, pool_id, policy_id in sorted(
+        for given, request_id, mark in sorted(
             self.earmarks, key=lambda each: (each[0] is None, each[0] or 0)
         ):
             place = len(order)
             if given is not None:
                 later = (
-                    at for at, each in enumerate(order) if each[0] is not None and each[0] > given
+                    n for n, each in enumerate(order) if each[0] is not None and each[0] > given
                 )
                 place = next(later, place)
-            order.insert(place, (given, None, (request_id, pool_id, policy_id)))
+            order.insert(place, (given, None, (request_id, mark)))
         allocations = []
         for rank, (_, allocation, earmark) in enumerate(order, start=1):
             if allocation is not None:
                 allocations.append(replace(allocation, index=rank))
             elif earmark is not None:
-                request_id, pool_id, policy_id = earmark
-                held = Earmark(pool_id, policy_id, rank)
-                self.requests[request_id] = replace(self.requests[request_id], earmark=held)
+                request_id, mark = earmark
+                owner = self.requests[request_id]
+                self.requests[request_id] = replace(owner, earmark=replace(mark, index=rank))
         entities: list[Entity] = [*self.requests.values(), *allocations]
         last = max((each.index for each in self.requests.values()), default=0)
         # Holders before waiters: an earmark is checked against what is held.
@@ -225,38 +286,70 @@ class _Reader:
         self.state.drain()
         return self.state
 
+    def _give_devices(self) -> None:
+        devices = Devices(self.state)
+        for each in self.holders:
+            devices.named(each.path, each.allocation)
+        self.holders = [
+            replace(
+                each,
+                allocation=replace(
+                    each.allocation, members=devices.found(each.path, each.allocation)
+                ),
+            )
+            if each.allocation.members
+            else each
+            for each in self.holders
+        ]
+
     def _check_start(self) -> None:
         for pool_id, books in self.state.books.items():
             for key, held in books.live.items():
                 capacity = books.pool.capacity.get(key, 0)
                 if held > capacity and pool_id not in self.shrunk:
                     path = next(
-                        path
-                        for _, _, allocation, path in reversed(self.holders)
-                        if allocation.pool_id == pool_id and allocation.amounts.get(key)
+                        each.path
+                        for each in reversed(self.holders)
+                        if each.allocation.pool_id == pool_id and each.allocation.amounts.get(key)
                     )
                     problem = f"pool {books.pool.name} would hold {held} {key} of {capacity}"
                     raise SnapshotError(f"{path}.resources", problem)
+        for ground in self.state.grounds.values():
+            for spot in ground.spots.values():
+                if any(left < 0 for left in spot.free):
+                    path = next(
+                        each.path
+                        for each in reversed(self.holders)
+                        if each.allocation.id in spot.holdings
+                    )
+                    problem = f"node {spot.node.name} would hold more than it has"
+                    raise SnapshotError(f"{path}.nodes", problem)
 
     def _request(self, path: str, fields: Entry, position: int, submitted: int) -> Request:
-        if fields.get("tasks", 1) != 1:
-            raise SnapshotError(f"{path}.tasks", "several tasks are not supported yet; must be 1")
-        with _at(path):
-            amounts, preemptible = _amounts(fields)
-            index = _count(fields, path, "submitted_index", position)
+        with at(path):
+            each, preemptible = amounts(fields)
+            sits = shape(fields, path, each)
+            tasks = 1 if sits is None else sits.tasks
+            part_of = fields.get("part_of")
             return Request(
                 id=parse_name(str(fields.get("request", fields.get("id", ""))), "id"),
-                subject=_subject(fields),
-                amounts=amounts,
-                submitted_at=_timed(fields, path, "submitted_at", submitted),
-                index=index,
+                subject=subject(fields),
+                amounts={key: amount * tasks for key, amount in each.items()},
+                submitted_at=timed(fields, path, "submitted_at", submitted),
+                index=count(fields, path, "submitted_index", position),
                 preemptible=preemptible,
-                attempt=max(1, _count(fields, path, "attempt", 1)),
-                preempted_count=_count(fields, path, "preempted_count", 0),
-                retry=_retry(fields),
-                walltime=_duration(fields, "walltime"),
-                lease=_duration(fields, "lease"),
-                on_silence=_on_silence(fields),
+                attempt=max(1, count(fields, path, "attempt", 1)),
+                preempted_count=count(fields, path, "preempted_count", 0),
+                lost_count=count(fields, path, "lost_count", 0),
+                retry=retry(fields, path),
+                walltime=duration(fields, "walltime"),
+                lease=duration(fields, "lease"),
+                on_silence=word(fields, path, "on_silence", OnSilence.STOP),
+                shape=sits,
+                work=_UNTOLD if flag(fields, path, "work") else None,
+                farewell=farewell(fields, path),
+                saved=saved(fields, path, self.now),
+                part_of=None if part_of is None else text(fields, path, "part_of"),
             )
 
     def _add(self, path: str, request: Request) -> None:
@@ -264,21 +357,24 @@ class _Reader:
             raise SnapshotError(f"{path}.id", f"{request.id!r} is there twice")
         self.requests[request.id] = request
 
-    def _earmark(self, path: str, entry: object, request: Request) -> None:
-        fields = _map(entry, path, {"pool", "amounts", "nodes", "index"})
+    def _earmark(self, path: str, value: object, request: Request) -> None:
+        fields = entry(value, path, _EARMARK)
         policy = self._policy_in(path, request, self._pool_id(path, fields))
-        with _at(path):
-            amounts = parse_amounts(fields.get("amounts", request.amounts), "amounts")
-        if amounts != dict(request.amounts):
+        with at(path):
+            whole = parse_amounts(fields.get("amounts", request.amounts), "amounts")
+        if whole != dict(request.amounts):
             raise SnapshotError(f"{path}.amounts", "an earmark covers its owner's whole demand")
-        given = _count(fields, path, "index", None)
-        self.earmarks.append((given, request.id, policy.pool_id, policy.id))
+        given = count(fields, path, "index", None)
+        where = footprint(self.state, path, fields, policy.pool_id, request.tasks)
+        self.earmarks.append((given, request.id, Earmark(policy.pool_id, policy.id, 0, where)))
 
-    def _withhold(self, path: str, entry: object) -> Withhold | None:
-        if entry is None:
+    def _withhold(self, path: str, value: object, request: Request) -> Withhold | None:
+        if value is None:
             return None
-        fields = _map(entry, path, {"pool", "until"})
-        return Withhold(self._pool_id(path, fields), _timed(fields, path, "until", self.now))
+        fields = entry(value, path, _WITHHOLD)
+        pool_id = self._pool_id(path, fields)
+        where = footprint(self.state, path, fields, pool_id, request.tasks)
+        return Withhold(pool_id, timed(fields, path, "until", self.now), where)
 
     def _pool_id(self, path: str, fields: Entry) -> str:
         name = fields.get("pool")
@@ -294,95 +390,3 @@ class _Reader:
         raise SnapshotError(
             f"{path}.component", f"{request.subject} has no policy in pool {pool_id}"
         )
-
-
-@contextmanager
-def _at(path: str) -> Any:
-    """Say where in the snapshot something was wrong."""
-    try:
-        yield
-    except Invalid as error:
-        where = f"{path}.{error.field}" if path else error.field
-        raise SnapshotError(where, error.problem) from None
-    except SnapshotError:
-        raise
-    except CedeError as error:
-        raise SnapshotError(path, str(error)) from None
-
-
-def _map(value: object, path: str, known: Iterable[str]) -> Entry:
-    if not isinstance(value, Mapping):
-        raise SnapshotError(path, f"must be a map, not {type(value).__name__}")
-    for name in value:
-        if name not in known:
-            where = f"{path}.{name}" if path else str(name)
-            raise SnapshotError(where, f"unknown field; known are {', '.join(sorted(known))}")
-    return value
-
-
-def _entries(top: Entry, which: str) -> list[tuple[str, Any]]:
-    value = [] if top.get(which) is None else top[which]
-    if not isinstance(value, list):
-        raise SnapshotError(which, "must be a list")
-    return [(f"{which}[{position}]", entry) for position, entry in enumerate(value)]
-
-
-def _timed(fields: Entry, path: str, name: str, default: Any) -> Any:
-    if fields.get(name) is None:
-        return default
-    with _at(path):
-        return parse_instant(fields[name], name)
-
-
-def _count(fields: Entry, path: str, name: str, default: Any) -> Any:
-    if fields.get(name) is None:
-        return default
-    with _at(path):
-        return parse_amount(fields[name], name)
-
-
-def _flag(fields: Entry, path: str, name: str) -> bool:
-    value = fields.get(name, False)
-    if not isinstance(value, bool):
-        raise SnapshotError(f"{path}.{name}", f"must be true or false, not {value!r:.80}")
-    return value
-
-
-def _duration(fields: Entry, name: str) -> int | None:
-    return None if fields.get(name) is None else parse_duration(fields[name], name)
-
-
-def _subject(fields: Entry) -> Subject:
-    return Subject.of(fields.get("component"), fields.get("component_type", "orchestrator"))
-
-
-def _amounts(fields: Entry) -> tuple[dict[str, int], bool]:
-    preemptible = fields.get("preemptible", True)
-    if not isinstance(preemptible, bool):
-        raise Invalid("preemptible", f"must be true or false, not {preemptible!r:.80}")
-    if ("settings" in fields) == ("resources" in fields):
-        raise Invalid("resources", "give either resources or settings")
-    if "settings" not in fields:
-        amounts = parse_amounts(fields["resources"], "resources", empty=False)
-        return {key: amount for key, amount in amounts.items() if amount}, preemptible
-    settings = ResourceSettings.parse(fields["settings"])
-    return settings.amounts, settings.preemptible and preemptible
-
-
-def _retry(fields: Entry) -> Retry:
-    """`retries`: how often it may still come back; without it preemption uses none up."""
-    if fields.get("retries") is None:
-        return Retry(preemptions=Preemptions.FREE)
-    backoff = fields.get("retry_backoff", 1)
-    return Retry(
-        max_retries=parse_amount(fields["retries"], "retries"),
-        delay=_duration(fields, "retry_delay") or 0,
-        backoff=min(parse_amount(backoff, "retry_backoff", 1), bounds.BACKOFF_MAX),
-    )
-
-
-def _on_silence(fields: Entry) -> OnSilence:
-    try:
-        return OnSilence(fields.get("on_silence", "stop"))
-    except ValueError:
-        raise Invalid("on_silence", f"must be {' or '.join(OnSilence)}") from None

@@ -1,23 +1,25 @@
 """What the engine would do with a snapshot: one pass, or on until nothing changes any more.
 
-Until rest, victims stop at once and go back to the queue; when nothing changes, time moves to the
-next timer, up to the horizon. A state that comes back is reported as a loop: the engine promises
-that none does (L1).
+Until rest, victims save what they can and stop at once, and go back to the queue; nodes that are
+heard of stay so. When nothing changes, time moves to the next timer, up to the horizon. A state
+that comes back is reported as a loop: the engine promises that none does (L1).
 """
 
 from __future__ import annotations
 
+import signal
 from typing import Any
 
-from cede.engine import endings
+from cede.engine import endings, farewells, reports
 from cede.engine.admit import rejection
 from cede.engine.decide import decide
 from cede.engine.explain import waiting_reason
 from cede.engine.snapshot_reader import load
 from cede.engine.state import State
 from cede.model import bounds
-from cede.model.allocation import Allocation
-from cede.model.lifecycle import RequestStatus
+from cede.model.allocation import Allocation, Phase
+from cede.model.lifecycle import AllocationState, RequestStatus
+from cede.model.node import NodeState
 from cede.model.plan import Grant, Plan, Preemption, Rejection
 from cede.model.settings import parse_duration, seconds
 
@@ -56,6 +58,7 @@ def decide_at_rest(state: State) -> Plan | None:
 def _until_rest(state: State, horizon: int, names: Names) -> dict[str, Any]:
     passes: list[dict[str, Any]] = []
     seen = {_shape(state)}
+    _keep_hearing(state, horizon)
     while len(passes) < bounds.PASSES_MAX:
         before = state.mark()
         shown = _pass(state, names)
@@ -116,7 +119,9 @@ def _decision(
 ) -> dict[str, Any]:
     if isinstance(decision, Grant):
         pool = state.pools[decision.pool_id].name
-        grant = {"do": "grant", "request": decision.request_id, "pool": pool, "nodes": []}
+        members = state.allocations[decision.allocation_id].members
+        nodes = [state.nodes[each.node_id].name for each in members]
+        grant = {"do": "grant", "request": decision.request_id, "pool": pool, "nodes": nodes}
         return {**grant, "earmarked": decision.earmarked}
     if isinstance(decision, Preemption):
         return {
@@ -136,8 +141,33 @@ def _stop_victims(state: State) -> bool:
     """Everybody who was asked to stop has stopped."""
     leaving = [each for each in state.allocations.values() if each.live and each.leaving]
     for allocation in sorted(leaving, key=lambda each: each.index):
-        endings.stopped(state, state.requests[allocation.request_id], allocation)
+        _stop(state, allocation)
     return bool(leaving)
+
+
+def _stop(state: State, allocation: Allocation) -> None:
+    """What was asked to save itself has, at once; then every task of it ends."""
+    if allocation.state is AllocationState.CHECKPOINTING:
+        for task in range(max(len(allocation.members), 1)):
+            current = state.allocations[allocation.id]
+            farewells.save(state, current, task, f"plan.{allocation.id}", 0)
+    request = state.requests[allocation.request_id]
+    if request.work is None:
+        allocation = state.allocations[allocation.id]
+        saved = allocation.parting is not None and allocation.parting.saved
+        endings.stopped(state, request, allocation, saved=saved)
+        return
+    for member in allocation.members:
+        current = state.allocations[allocation.id]
+        if current.members[member.task].phase is not Phase.ENDED:
+            reports.ended(state, current, member.task, 128 + signal.SIGTERM, "stopped")
+
+
+def _keep_hearing(state: State, horizon: int) -> None:
+    """Nodes that are alive stay so: only those that were silent already become down."""
+    for node in state.nodes.values():
+        if node.state not in (NodeState.DEGRADED, NodeState.DOWN):
+            state.beats[node.id] = max(state.beats.get(node.id, 0), horizon)
 
 
 def _next_instant(state: State) -> int | None:
@@ -158,14 +188,17 @@ def _running(state: State) -> list[Allocation]:
 
 
 def _shape(state: State) -> tuple[Any, ...]:
-    """A state without its counters: who holds what in which order, who waits, who was promised
-    what.
+    """A state without its counters: who holds what where in which order, who waits, who was
+    promised what.
     """
-    held = sorted((each.index, each.request_id, each.pool_id, each.state) for each in _all(state))
+    held = sorted(
+        (each.index, each.request_id, each.pool_id, each.state, each.footprint)
+        for each in _all(state)
+    )
     waiting = sorted(
         (
             each.id,
-            (each.earmark and each.earmark.pool_id) or "",
+            (each.earmark and (each.earmark.pool_id, each.earmark.footprint)) or (),
             each.not_before,
             each.withhold is not None,
         )

@@ -1,0 +1,203 @@
+"""Single fields of a snapshot, each read or refused with the path to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from difflib import get_close_matches
+from enum import StrEnum
+from typing import Any, TypeVar
+
+from cede.model import bounds
+from cede.model.amounts import parse_amount, parse_amounts
+from cede.model.errors import CedeError, Invalid
+from cede.model.node import parse_labels
+from cede.model.parting import Checkpoint, Farewell, Saved
+from cede.model.reason import Reason
+from cede.model.request import PLAIN, Preemptions, Retry
+from cede.model.resources import ResourceSettings
+from cede.model.settings import parse_duration, parse_instant
+from cede.model.shape import Shape, parse_count, parse_topology
+from cede.model.subject import Subject
+
+Entry = Mapping[str, Any]
+_LISTED_MAX = 20
+Word = TypeVar("Word", bound=StrEnum)
+
+
+class SnapshotError(CedeError):
+    """Something in a snapshot is wrong; `path` says where, such as `running[2].pool`."""
+
+    def __init__(self, path: str, problem: str) -> None:
+        super().__init__(f"{path}: {problem}" if path else problem)
+        self.path = path
+        self.problem = problem
+
+
+@contextmanager
+def at(path: str) -> Iterator[None]:
+    """Say where in the snapshot something was wrong."""
+    try:
+        yield
+    except Invalid as error:
+        where = f"{path}.{error.field}" if path else error.field
+        raise SnapshotError(where, error.problem) from None
+    except SnapshotError:
+        raise
+    except CedeError as error:
+        raise SnapshotError(path, str(error)) from None
+
+
+def entry(value: object, path: str, known: Iterable[str]) -> Entry:
+    if not isinstance(value, Mapping):
+        raise SnapshotError(path, f"must be a map, not {type(value).__name__}")
+    for name in value:
+        if name not in known:
+            where = f"{path}.{name}" if path else str(name)
+            raise SnapshotError(where, f"unknown field; known are {_listed(str(name), known)}")
+    return value
+
+
+def _listed(name: str, known: Iterable[str]) -> str:
+    """The names there are; of many those that look like the one that was meant."""
+    several = sorted(known)
+    if len(several) > _LISTED_MAX:
+        close = get_close_matches(name, several, n=_LISTED_MAX // 2, cutoff=0)
+        return f"{', '.join(close)} and others"
+    return ", ".join(several)
+
+
+def entries(fields: Entry, which: str, path: str = "") -> list[tuple[str, Any]]:
+    where = f"{path}.{which}" if path else which
+    value = [] if fields.get(which) is None else fields[which]
+    if not isinstance(value, list):
+        raise SnapshotError(where, "must be a list")
+    return [(f"{where}[{position}]", each) for position, each in enumerate(value)]
+
+
+def timed(fields: Entry, path: str, name: str, default: Any) -> Any:
+    if fields.get(name) is None:
+        return default
+    with at(path):
+        return parse_instant(fields[name], name)
+
+
+def count(fields: Entry, path: str, name: str, default: Any) -> Any:
+    if fields.get(name) is None:
+        return default
+    with at(path):
+        return parse_amount(fields[name], name)
+
+
+def flag(fields: Entry, path: str, name: str) -> bool:
+    value = fields.get(name, False)
+    if not isinstance(value, bool):
+        raise SnapshotError(f"{path}.{name}", f"must be true or false, not {value!r:.80}")
+    return value
+
+
+def text(fields: Entry, path: str, name: str) -> str:
+    value = "" if fields.get(name) is None else fields[name]
+    if not isinstance(value, str) or len(value) > bounds.LABEL_LENGTH_MAX:
+        raise SnapshotError(
+            f"{path}.{name}", f"must be text of at most {bounds.LABEL_LENGTH_MAX} characters"
+        )
+    return value
+
+
+def word(fields: Entry, path: str, name: str, default: Word) -> Word:
+    """One of the values of an enumeration."""
+    kind, value = type(default), fields.get(name, default)
+    known = {str(each): each for each in kind}
+    if not isinstance(value, str) or value not in known:
+        raise SnapshotError(f"{path}.{name}", f"must be one of {', '.join(known)}")
+    return known[value]
+
+
+def duration(fields: Entry, name: str) -> int | None:
+    return None if fields.get(name) is None else parse_duration(fields[name], name)
+
+
+# What a request asks for ----------------------------------------------------------------------
+
+
+def subject(fields: Entry) -> Subject:
+    return Subject.of(fields.get("component"), fields.get("component_type", "orchestrator"))
+
+
+def amounts(fields: Entry) -> tuple[dict[str, int], bool]:
+    """What one task needs, and whether it may be preempted."""
+    preemptible = fields.get("preemptible", True)
+    if not isinstance(preemptible, bool):
+        raise Invalid("preemptible", f"must be true or false, not {preemptible!r:.80}")
+    if ("settings" in fields) == ("resources" in fields):
+        raise Invalid("resources", "give either resources or settings")
+    if "settings" not in fields:
+        literal = parse_amounts(fields["resources"], "resources", empty=False)
+        return {key: amount for key, amount in literal.items() if amount}, preemptible
+    settings = ResourceSettings.parse(fields["settings"])
+    return settings.amounts, settings.preemptible and preemptible
+
+
+def shape(fields: Entry, path: str, each: dict[str, int]) -> Shape | None:
+    """How the tasks must sit; None for one task anywhere."""
+    tasks, per_node = fields.get("tasks"), fields.get("per_node")
+    if tasks is None:  # a holder that names its nodes has a task on each
+        named = fields.get("members") or fields.get("nodes")
+        tasks = len(named) if isinstance(named, list) and named else 1
+    found = Shape(
+        amounts=each,
+        tasks=parse_count(tasks, "tasks"),
+        per_node=None if per_node is None else parse_count(per_node, "per_node"),
+        labels=parse_labels(fields.get("node_labels") or {}, "node_labels"),
+        fingerprint=text(fields, path, "fingerprint"),
+        topology=parse_topology(fields.get("topology", "any")),
+    )
+    return None if found == Shape(amounts=each) else found
+
+
+def retry(fields: Entry, path: str) -> Retry:
+    """`retries`: how often it may still come back; without it preemption uses none up."""
+    if fields.get("retries") is None:
+        return Retry(preemptions=Preemptions.FREE)
+    backoff = fields.get("retry_backoff", 1)
+    return Retry(
+        max_retries=parse_amount(fields["retries"], "retries"),
+        delay=duration(fields, "retry_delay") or 0,
+        backoff=min(parse_amount(backoff, "retry_backoff", 1), bounds.BACKOFF_MAX),
+        preemptions=word(fields, path, "preemptions", Preemptions.COUNT),
+    )
+
+
+def farewell(fields: Entry, path: str) -> Farewell:
+    timeout, deferral = duration(fields, "checkpoint_timeout"), duration(fields, "max_deferral")
+    found = Farewell(
+        checkpoint=word(fields, path, "checkpoint", Checkpoint.NONE),
+        timeout=PLAIN.timeout if timeout is None else timeout,
+        deferral_max=PLAIN.deferral_max if deferral is None else deferral,
+        interruptible=flag(fields, path, "interruptible"),
+    )
+    return PLAIN if found == PLAIN else found
+
+
+SAVED = frozenset({"id", "at", "size"})
+
+
+def saved(fields: Entry, path: str, now: int) -> Saved | None:
+    if fields.get("saved") is None:
+        return None
+    path = f"{path}.saved"
+    given = entry(fields["saved"], path, SAVED)
+    if not (name := text(given, path, "id")):
+        raise SnapshotError(f"{path}.id", "must name the checkpoint")
+    return Saved(name, timed(given, path, "at", now), count(given, path, "size", 0))
+
+
+def reason(fields: Entry, path: str) -> Reason | None:
+    value = fields.get("reason")
+    if value is None:
+        return None
+    try:
+        return Reason.from_dict(value)
+    except (AttributeError, KeyError, TypeError, ValueError):
+        raise SnapshotError(f"{path}.reason", "must be a map with the code of a reason") from None
