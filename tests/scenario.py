@@ -16,7 +16,8 @@ back and compared.
     at rest
 
 Amounts are `2`, meaning GPUs, or `2 gpu 4000 mcpu`. Leases are `none` unless a line says otherwise;
-holders and waiters with a lease renew it as time passes, until the story says `r1 silent`.
+holders and waiters with a lease renew it as time passes, until the story says `r1 silent`. What
+happens on nodes is in `tests/scenario_nodes.py`.
 """
 
 from __future__ import annotations
@@ -34,14 +35,15 @@ from cede.engine.snapshot import dump
 from cede.engine.snapshot_reader import load
 from cede.engine.state import State
 from cede.model.errors import CedeError, Conflict, Invalid
-from cede.model.lifecycle import AllocationState
+from cede.model.lifecycle import AllocationState, RequestStatus
 from cede.model.request import OnSilence, Preemptions, Request, Retry
 from cede.model.settings import seconds
 from cede.model.subject import Subject
+from tests import scenario_nodes
+from tests.scenario_nodes import Untrue
+from tests.scenario_words import milliseconds, names_in, options_of, policy_words, settings_of
 
-SETTINGS = ("precedence", "bypass_max", "withhold_max", "min_run", "reclaim_min_run", "grace")
-# What an operator types: a duration in seconds, with or without its unit.
-NUMBER = re.compile(r"(\d+(?:\.\d+)?)(s?)")
+__all__ = ["Story", "Untrue", "ranked", "tell"]
 
 
 def tell(text: str, note: Callable[[Any], None] = lambda _: None) -> Story:
@@ -51,10 +53,6 @@ def tell(text: str, note: Callable[[Any], None] = lambda _: None) -> Story:
         if line := line.partition("#")[0].strip():
             story.line(number, line)
     return story
-
-
-class Untrue(AssertionError):
-    """The engine did something else than the story says."""
 
 
 @dataclass
@@ -110,10 +108,7 @@ class Story:
         match words:
             case ["pool", name, *rest]:
                 self.pool = name
-                amounts, options = _options(rest)
-                edits.create_pool(
-                    self.state, id=name, name=name, capacity=amounts, settings=_settings(options)
-                )
+                self.create_pool(name, rest)
             case ["team", name, "in", pool, *rest]:
                 self.attach(name, pool, rest)
             case ["team", name, *rest]:
@@ -129,42 +124,57 @@ class Story:
             case ["edit", name, *rest]:
                 self.edit_policy(name, self.pool, rest)
             case ["after", duration]:
-                self.advance(_milliseconds(duration))
+                self.advance(milliseconds(duration))
             case ["at", "rest"]:
                 self.check_rest()
             case ["cancel", *names]:
                 for name in names:
                     commands.cancel(self.state, name, self.now, actor="somebody")
                 return names
-            case [team, "submits", names, "of", *rest]:
-                return self.submit(team, _names(names), rest)
+            case [team, "submits" | "runs" as how, names, "of", *rest]:
+                return self.submit(team, names_in(names), rest, runs=how == "runs")
+            case [*names] if scenario_nodes.about_nodes(self.state, names):
+                return scenario_nodes.act(self.state, names, self.now, self.silent)
             case [*names, verb]:
                 for name in names:
                     self.report(name, verb)
                 return names
         return []
 
+    def create_pool(self, name: str, words: list[str]) -> None:
+        amounts, options = options_of(words)
+        nodes = {"pool": name} if options.pop("nodes", None) is not None else None
+        edits.create_pool(
+            self.state,
+            id=name,
+            name=name,
+            capacity=amounts or None,
+            nodes=nodes,
+            settings=settings_of(options),
+        )
+
     def attach(self, name: str, pool: str, words: list[str]) -> None:
-        given = _policy_words(words)
+        given = policy_words(words)
         edits.attach_policy(
             self.state, id=f"{pool}/{name}", pool_id=pool, subject=Subject("team", name), **given
         )
 
     def edit_pool(self, name: str, words: list[str]) -> None:
-        amounts, options = _options(words)
-        settings = _settings(options)
+        amounts, options = options_of(words)
+        settings = settings_of(options)
         edits.update_pool(
             self.state, name, capacity=amounts or None, settings=settings if settings else None
         )
 
     def edit_policy(self, name: str, pool: str, words: list[str]) -> None:
-        edits.update_policy(self.state, f"{pool}/{name}", **_policy_words(words))
+        edits.update_policy(self.state, f"{pool}/{name}", **policy_words(words))
 
-    def submit(self, team: str, names: list[str], words: list[str]) -> list[str]:
-        amounts, options = _options(words)
+    def submit(self, team: str, names: list[str], words: list[str], runs: bool) -> list[str]:
+        amounts, options = options_of(words)
+        tasks = int(options.get("tasks", 1))
         retry = Retry(
             max_retries=int(options.get("retries", 0)),
-            delay=_milliseconds(options.get("delay", "0")),
+            delay=milliseconds(options.get("delay", "0")),
             backoff=int(options.get("backoff", 1)),
             preemptions=Preemptions.FREE if "free" in options else Preemptions.COUNT,
         )
@@ -172,12 +182,13 @@ class Story:
             submission = commands.Submission(
                 id=name,
                 subject=Subject("team", team),
-                amounts=amounts,
+                amounts={key: amount * tasks for key, amount in amounts.items()},
+                **scenario_nodes.how(amounts, options, runs),
                 preemptible="fixed" not in options,
                 pool_id=options.get("in"),
                 retry=retry,
-                walltime=_milliseconds(options["walltime"]) if "walltime" in options else None,
-                lease=_milliseconds(options["lease"]) if "lease" in options else None,
+                walltime=milliseconds(options["walltime"]) if "walltime" in options else None,
+                lease=milliseconds(options["lease"]) if "lease" in options else None,
                 on_silence=OnSilence.KEEP if "keep" in options else OnSilence.STOP,
                 unpooled="refuse",
             )
@@ -206,6 +217,7 @@ class Story:
             leases = [
                 each.lease // 3 for each in self.state.requests.values() if each.lease is not None
             ]
+            leases += [node.heartbeat for node in self.state.nodes.values()]
             step = min([end, *(self.now + each for each in leases), *([due] if due else [])])
             if self.now >= end:
                 return
@@ -213,6 +225,7 @@ class Story:
             self.settle()
 
     def renew_all(self) -> None:
+        scenario_nodes.hear(self.state, self.now, self.silent)
         for request in list(self.state.requests.values()):
             if request.lease is not None and request.id not in self.silent and not request.ended:
                 commands.renew(self.state, request.id, self.now)
@@ -256,7 +269,9 @@ class Story:
             return names if words[0] == "earmark" else []
         pool = words[words.index("in") + 1] if "in" in words else None
         names = [
-            name for word in words[1 : words.index("in") if pool else None] for name in _names(word)
+            name
+            for word in words[1 : words.index("in") if pool else None]
+            for name in names_in(word)
         ]
         for name in names:
             _same(name, self.condition(name), words[0])
@@ -311,16 +326,22 @@ class Story:
         return found
 
     def conditions(self) -> dict[str, str]:
-        return {name: self.condition(name) for name in (*self.ended, *self.state.requests)}
+        known = (*self.ended, *self.state.requests, *self.state.nodes)
+        return {name: self.condition(name) for name in known}
 
     def condition(self, name: str) -> str:
+        if name in self.state.nodes:
+            return str(self.state.nodes[name].state)
         request = self.request(name)
         allocation = self.state.allocation_of(name)
         if allocation is None:
-            return "waiting" if request.waiting else str(request.status)
-        if allocation.state is AllocationState.LOST:
-            return "lost"
-        return "stopping" if allocation.leaving else "running"
+            return "waiting" if request.status is RequestStatus.QUEUED else str(request.status)
+        shown = {
+            AllocationState.LOST: "lost",
+            AllocationState.CHECKPOINTING: "saving",
+            AllocationState.STOPPING: "stopping",
+        }
+        return shown.get(allocation.state, "running")
 
     def told(self) -> str:
         """Everything that happened, for whoever reads a failure."""
@@ -373,6 +394,10 @@ _FACTS = {
     "bypassed": _number("bypassed"),
     "preempted_count": _number("preempted_count"),
     "withheld": _withheld,
+    **{
+        name: lambda story, words, fact=fact: fact(story.state, story.request(words[0]), words[1:])
+        for name, fact in scenario_nodes.FACTS.items()
+    },
 }
 
 
@@ -421,65 +446,3 @@ def _check_refusal(clause: str, refusal: CedeError) -> None:
         _same(f"refusal ({refusal})", kind or type(refusal).__name__, match[1])
     if match[2] and match[2] not in str(refusal):
         raise Untrue(f"refused, but not for {match[2]}: {refusal}")
-
-
-def _names(word: str) -> list[str]:
-    """`r1..r3` and `r1,r2` are several."""
-    if ".." not in word:
-        return [word]
-    first, last = word.split("..")
-    stem = first.rstrip("0123456789")
-    low, high = int(first[len(stem) :]), int(last[len(stem) :])
-    return [f"{stem}{number}" for number in range(low, high + 1)]
-
-
-def _options(words: list[str]) -> tuple[dict[str, int], dict[str, str]]:
-    """Amounts first, then options with their values; `fixed`, `keep` and `free` have none."""
-    amounts, rest = _amounts(words)
-    options: dict[str, str] = {}
-    at = 0
-    while at < len(rest):
-        if rest[at] in ("fixed", "keep", "free"):
-            options[rest[at]] = ""
-            at += 1
-        else:
-            options[rest[at]] = rest[at + 1]
-            at += 2
-    return amounts, options
-
-
-def _amounts(words: list[str]) -> tuple[dict[str, int], list[str]]:
-    known = {"gpu", "mcpu", "memory_mb", "step_run", "licence"}
-    if words and words[0].isdigit() and (len(words) == 1 or words[1] not in known):
-        return {"gpu": int(words[0])}, words[1:]
-    amounts: dict[str, int] = {}
-    while len(words) > 1 and words[0].isdigit() and words[1] in known:
-        amounts[words[1]] = int(words[0])
-        words = words[2:]
-    return amounts, words
-
-
-def _policy_words(words: list[str]) -> dict[str, Any]:
-    given: dict[str, Any] = {}
-    while words:
-        name, words = words[0], words[1:]
-        if name == "priority":
-            given[name], words = int(words[0]), words[1:]
-        else:
-            given[name], words = _amounts(words)
-    return given
-
-
-def _settings(options: dict[str, str]) -> dict[str, Any]:
-    settings: dict[str, Any] = {}
-    for name, value in options.items():
-        assert name in SETTINGS, f"no setting {name}"
-        number = NUMBER.fullmatch(value)
-        settings[name] = (float(number[1]) if number[2] else int(number[1])) if number else value
-    return settings
-
-
-def _milliseconds(word: str) -> int:
-    match = NUMBER.fullmatch(word)
-    assert match, f"{word} is no duration"
-    return int(float(match[1]) * 1000)

@@ -11,7 +11,8 @@ import re
 
 from cede.sim.plan import run
 from tests.levels.level import Json, Level
-from tests.scenario import Untrue, _names, _options, _policy_words, _settings
+from tests.scenario import Untrue
+from tests.scenario_words import names_in, options_of, policy_words, settings_of
 
 _NOT_SHOWN = ("inside", "borrowed")
 _WAITING = ("queued", "suspended")
@@ -51,24 +52,24 @@ class Story:
         match words:
             case ["pool", name, *rest]:
                 self.pool = name
-                amounts, options = _options(rest)
-                self.level.create_pool(name, amounts, _settings(options) or None)
+                amounts, options = options_of(rest)
+                self.level.create_pool(name, amounts, settings_of(options) or None)
             case ["team", name, "in", pool, *rest]:
-                self.level.attach_policy(pool, name, "team", _policy_words(rest))
+                self.level.attach_policy(pool, name, "team", policy_words(rest))
             case ["team", name, *rest]:
-                self.level.attach_policy(self.pool, name, "team", _policy_words(rest))
+                self.level.attach_policy(self.pool, name, "team", policy_words(rest))
             case ["edit", "pool", name, *rest]:
-                self.level.resize_pool(name, _options(rest)[0])
+                self.level.resize_pool(name, options_of(rest)[0])
             case ["after", _]:
                 pass
             case ["at", "rest"]:
                 self.check_rest()
             case [team, "submits", names, "of", *rest]:
-                amounts, options = _options(rest)
+                amounts, options = options_of(rest)
                 settings = {"pool_resources": amounts, "preemptible": "fixed" not in options}
-                for name in _names(names):
+                for name in names_in(names):
                     self.level.submit(name, team, "team", settings)
-                return _names(names)
+                return names_in(names)
             case [*names, verb]:
                 for name in names:
                     self.level.end(self.seen[name]["id"], _OUTCOMES[verb])
@@ -86,7 +87,7 @@ class Story:
             self.check_bypassed(words[0], int(words[1]))
             return []
         pool = words[words.index("in") + 1] if "in" in words else None
-        names = [each for word in words[: -2 if pool else None] for each in _names(word)]
+        names = [each for word in words[: -2 if pool else None] for each in names_in(word)]
         for name in names:
             self.check_one(name, what, pool)
             if detail:

@@ -1,0 +1,276 @@
+"""What stories say about nodes, and about the work that agents run on them.
+
+    node n1..n3 4 gpu 8000 mcpu in gpus group a   labelled pool=gpus; also: label, fingerprint
+    pool gpus nodes grace 30s                     the nodes with that label
+    red runs r1 of 2 tasks 4 per_node 2 want type=a100 topology tight
+    red runs r2 of 2 checkpoint auto timeout 600s deferral 300s interruptible
+    r1 starts        all its tasks; `r1/0 starts` is one of them
+    r1/1 exits 3     by itself; `done` and `fails` are exit codes 0 and 1
+    r1 stops         because it was told to, by SIGTERM
+    r1 dies lease    for its machine's fault; `refused`, `infrastructure`, …
+    r1 answers; r1 defers 60s; r1 saves c1; r1 botches (a save that failed)
+    n1 silent; n1 heard; n1 drains; n1 undrains; n1 disabled; n1 enabled
+    delete node n1 force
+
+What changes is `saving r1`, `suspended r1`, `degraded n1`; facts are `on r1 n1 n2` (where its tasks
+sit), `ordered r1 hint`, `resumes r1 c1`, `names r1 n2` (its reason does), `lost_count r1 1`. Nodes
+that are not silent are heard of as time passes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from cede.engine import commands, fleet, reports
+from cede.engine.explain import why
+from cede.engine.orders import orders
+from cede.engine.state import State
+from cede.model.allocation import Phase
+from cede.model.errors import NotFound
+from cede.model.parting import Checkpoint, Farewell
+from cede.model.request import PLAIN, Request
+from cede.model.shape import Shape, Topology
+from cede.model.work import Work
+from tests.scenario_words import labels_of, milliseconds, names_in, options_of
+
+
+class Untrue(AssertionError):
+    """The engine did something else than the story says."""
+
+
+def how(amounts: dict[str, int], options: dict[str, str], runs: bool) -> dict[str, Any]:
+    """How a demand sits, what runs and how it parts."""
+    per_node = options.get("per_node")
+    shape = Shape(
+        amounts,
+        int(options.get("tasks", 1)),
+        None if per_node is None else int(per_node),
+        labels_of(options.get("want", "")),
+        options.get("fingerprint", ""),
+        Topology(options.get("topology", "any")),
+    )
+    farewell = Farewell(
+        checkpoint=Checkpoint(options.get("checkpoint", "none")),
+        timeout=milliseconds(options["timeout"]) if "timeout" in options else PLAIN.timeout,
+        deferral_max=milliseconds(options["deferral"])
+        if "deferral" in options
+        else PLAIN.deferral_max,
+        interruptible="interruptible" in options,
+    )
+    return {
+        "shape": None if shape == Shape(amounts) else shape,
+        "work": Work(("train",)) if runs else None,
+        "farewell": farewell,
+    }
+
+
+def about_nodes(state: State, words: list[str]) -> bool:
+    """Whether a line is about a node, or about work that agents run or a client may save."""
+    if words[0] == "node" or words[:2] == ["delete", "node"] or words[0] in state.nodes:
+        return True
+    request = state.requests.get(words[0].partition("/")[0])
+    return request is not None and (
+        request.work is not None or (len(words) > 1 and words[1] in _SAID)
+    )
+
+
+def act(state: State, words: list[str], now: int, silent: set[str]) -> list[str]:
+    """Do what a line says; whose condition may change by it without being named."""
+    match words:
+        case ["node", names, *rest]:
+            for name in names_in(names):
+                _register(state, name, rest, now)
+            return names_in(names)
+        case ["delete", "node", name, *force]:
+            fleet.delete(state, name, now, force=bool(force))
+            return [name]
+        case [*names, verb] if names[0] in state.nodes:
+            for name in names:
+                _NODE[verb](state, name, now, silent)
+            return []
+        case [*names, "exits" | "saves" | "defers" | "dies" as verb, detail]:
+            for name in names:
+                _report(state, name, verb, detail, now)
+            return [each.partition("/")[0] for each in names]
+        case [*names, verb]:
+            for name in names:
+                _report(state, name, verb, "", now)
+            return [each.partition("/")[0] for each in names]
+    raise AssertionError(words)
+
+
+def _register(state: State, name: str, words: list[str], now: int) -> None:
+    amounts, options = options_of(words)
+    labels = labels_of(options.get("label", ""))
+    fleet.register(
+        state,
+        id=name,
+        name=name,
+        amounts=amounts,
+        devices={"gpu": [str(each) for each in range(amounts.get("gpu", 0))]}
+        if "gpu" in amounts
+        else {},
+        labels={**labels, **({"pool": options["in"]} if "in" in options else {})},
+        group=options.get("group", ""),
+        fingerprint=options.get("fingerprint", ""),
+        boot=options.get("boot", ""),
+        now=now,
+        own="boot" not in options,
+    )
+
+
+def _fall_silent(state: State, name: str, now: int, silent: set[str]) -> None:
+    silent.add(name)
+
+
+def _be_heard(state: State, name: str, now: int, silent: set[str]) -> None:
+    silent.discard(name)
+    fleet.heard(state, name, now)
+
+
+_NODE: dict[str, Callable[[State, str, int, set[str]], object]] = {
+    "silent": _fall_silent,
+    "heard": _be_heard,
+    "drains": lambda state, name, now, _: fleet.drain(state, name, now, "somebody asked"),
+    "undrains": lambda state, name, now, _: fleet.undrain(state, name, now),
+    "disabled": lambda state, name, now, _: fleet.disable(state, name, now, "somebody asked"),
+    "enabled": lambda state, name, now, _: fleet.enable(state, name, now),
+}
+
+
+def hear(state: State, now: int, silent: set[str]) -> None:
+    """Every node that is not silent sends its heartbeat."""
+    for name in state.nodes:
+        if name not in silent:
+            fleet.heard(state, name, now)
+
+
+# Reports --------------------------------------------------------------------------------------
+
+_SAID = {"answers": "answered", "defers": "deferral", "saves": "saved"}
+_KINDS = {**_SAID, "starts": "started", "botches": "save_failed"}
+_ENDS = {"done": (0, "exited"), "fails": (1, "exited"), "stops": (143, "stopped")}
+
+
+def _report(state: State, name: str, verb: str, detail: str, now: int) -> None:
+    """One task says so, or all that have not ended."""
+    request_id, _, task = name.partition("/")
+    allocation = state.allocation_of(request_id)
+    if allocation is None:
+        raise NotFound("holder", request_id)
+    if state.requests[request_id].work is None:
+        said = _said(verb, detail)
+        commands.said(state, request_id, said, now, attempt=allocation.attempt)
+        return
+    tasks = [int(task)] if task else range(len(allocation.members))
+    for each in tasks:
+        member = allocation.members[each]
+        current = state.allocations.get(allocation.id)
+        if current is None or not current.live or current.members[each].phase is Phase.ENDED:
+            continue
+        report = _made(allocation.id, allocation.attempt, each, verb, detail)
+        if not reports.take(state, member.node_id, report, now):
+            raise Untrue(f"a report of {name} was stale")
+
+
+def _made(allocation_id: str, attempt: int, task: int, verb: str, detail: str) -> reports.Report:
+    if verb in _KINDS:
+        return reports.Report(
+            allocation_id,
+            attempt,
+            task,
+            _KINDS[verb],
+            checkpoint=detail if verb == "saves" else "",
+            seconds=milliseconds(detail) if verb == "defers" else 0,
+        )
+    code: int | None
+    if verb == "exits":
+        code, cause = int(detail), "exited"
+    elif verb == "dies":
+        code, cause = None, detail
+    else:
+        code, cause = _ENDS[verb]
+    return reports.Report(allocation_id, attempt, task, "ended", code, cause)
+
+
+def _said(verb: str, detail: str) -> commands.Said:
+    return commands.Said(
+        _SAID[verb],
+        seconds=milliseconds(detail) if verb == "defers" else 0,
+        checkpoint=detail if verb == "saves" else "",
+    )
+
+
+# Facts ----------------------------------------------------------------------------------------
+
+
+def _same(what: str, found: object, expected: object) -> None:
+    if found != expected:
+        raise Untrue(f"{what} is {found}, not {expected}")
+
+
+def _on(state: State, request: Request, words: list[str]) -> list[str]:
+    allocation = state.allocation_of(request.id)
+    members = () if allocation is None else allocation.members
+    _same(f"place of {request.id}", sorted(each.node_id for each in members), sorted(words))
+    return []
+
+
+def _promised(state: State, request: Request, words: list[str]) -> list[str]:
+    mark = request.earmark
+    found = [] if mark is None else [each for each, tasks in mark.footprint for _ in range(tasks)]
+    _same(f"promise of {request.id}", sorted(found), sorted(words))
+    return []
+
+
+def _ordered(state: State, request: Request, words: list[str]) -> list[str]:
+    allocation = state.allocation_of(request.id)
+    nodes = {} if allocation is None else dict.fromkeys(m.node_id for m in allocation.members)
+    given = {
+        each.do for node_id in nodes for each in orders(state, node_id)
+        if each.request_id == request.id
+    }  # fmt: skip
+    _same(f"order of {request.id}", sorted(given), sorted(words))
+    return []
+
+
+def _resumes(state: State, request: Request, words: list[str]) -> list[str]:
+    found = "nothing" if request.saved is None else request.saved.id
+    _same(f"checkpoint of {request.id}", found, words[0])
+    return []
+
+
+def _says(state: State, request: Request, words: list[str]) -> list[str]:
+    reason = request.reason.to_public() if request.reason else {}
+    if not request.ended:
+        reason = why(state, request.id, state.now)["reason"] or {}
+    for word in words:
+        if word not in reason.get("text", ""):
+            raise Untrue(f"{request.id} is told {reason.get('text')}, which does not name {word}")
+    return []
+
+
+def _lost_count(state: State, request: Request, words: list[str]) -> list[str]:
+    _same(f"lost_count of {request.id}", request.lost_count, int(words[0]))
+    return []
+
+
+def _left(state: State, request: Request, words: list[str]) -> list[str]:
+    """Seconds until its parting's present step is over."""
+    allocation = state.allocation_of(request.id)
+    asked = None if allocation is None else allocation.parting
+    found = None if asked is None else asked.until - state.now
+    _same(f"time of {request.id}", found, milliseconds(words[0]))
+    return []
+
+
+FACTS: dict[str, Callable[[State, Request, list[str]], list[str]]] = {
+    "on": _on,
+    "promised": _promised,
+    "ordered": _ordered,
+    "resumes": _resumes,
+    "names": _says,
+    "lost_count": _lost_count,
+    "left": _left,
+}

@@ -1,0 +1,78 @@
+"""The words of stories: names, amounts, options."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+SETTINGS = ("precedence", "bypass_max", "withhold_max", "min_run", "reclaim_min_run", "grace")
+FLAGS = ("fixed", "keep", "free", "interruptible", "nodes", "force")
+# What an operator types: a duration in seconds, with or without its unit.
+NUMBER = re.compile(r"(\d+(?:\.\d+)?)(s?)")
+
+
+def names_in(word: str) -> list[str]:
+    """`r1..r3` and `r1,r2` are several."""
+    if ".." not in word:
+        return [word]
+    first, last = word.split("..")
+    stem = first.rstrip("0123456789")
+    low, high = int(first[len(stem) :]), int(last[len(stem) :])
+    return [f"{stem}{number}" for number in range(low, high + 1)]
+
+
+def options_of(words: list[str]) -> tuple[dict[str, int], dict[str, str]]:
+    """Amounts first, then options with their values; those in FLAGS have none."""
+    amounts, rest = amounts_of(words)
+    options: dict[str, str] = {}
+    at = 0
+    while at < len(rest):
+        if rest[at] in FLAGS:
+            options[rest[at]] = ""
+            at += 1
+        else:
+            options[rest[at]] = rest[at + 1]
+            at += 2
+    return amounts, options
+
+
+def amounts_of(words: list[str]) -> tuple[dict[str, int], list[str]]:
+    known = {"gpu", "mcpu", "memory_mb", "step_run", "licence"}
+    if words and words[0].isdigit() and (len(words) == 1 or words[1] not in known):
+        return {"gpu": int(words[0])}, words[1:]
+    amounts: dict[str, int] = {}
+    while len(words) > 1 and words[0].isdigit() and words[1] in known:
+        amounts[words[1]] = int(words[0])
+        words = words[2:]
+    return amounts, words
+
+
+def policy_words(words: list[str]) -> dict[str, Any]:
+    given: dict[str, Any] = {}
+    while words:
+        name, words = words[0], words[1:]
+        if name == "priority":
+            given[name], words = int(words[0]), words[1:]
+        else:
+            given[name], words = amounts_of(words)
+    return given
+
+
+def settings_of(options: dict[str, str]) -> dict[str, Any]:
+    settings: dict[str, Any] = {}
+    for name, value in options.items():
+        assert name in SETTINGS, f"no setting {name}"
+        number = NUMBER.fullmatch(value)
+        settings[name] = (float(number[1]) if number[2] else int(number[1])) if number else value
+    return settings
+
+
+def milliseconds(word: str) -> int:
+    match = NUMBER.fullmatch(word)
+    assert match, f"{word} is no duration"
+    return int(float(match[1]) * 1000)
+
+
+def labels_of(word: str) -> dict[str, str]:
+    """`type=a100,zone=b`."""
+    return dict(each.split("=", 1) for each in word.split(",")) if word else {}
