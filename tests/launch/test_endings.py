@@ -7,7 +7,6 @@ import select
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -37,13 +36,17 @@ def test_the_record_has_the_works_own_status(
     assert (record["oom"], record["error"]) == (False, None)
 
 
-def test_whatever_the_work_leaves_behind_is_asked_and_then_killed(make: Make) -> None:
-    polite = "trap 'echo asked; exit' TERM; echo up; while :; do sleep 0.01; done"
-    attempt = make("sh", "-c", f'setsid sh -c "{polite}" & sleep 0.3; setsid sleep 1000 & exit 3')
+def test_whatever_the_work_leaves_behind_is_asked_and_then_killed(
+    make: Make, tmp_path: Path
+) -> None:
+    ready = tmp_path / "ready"
+    polite = f"trap 'echo asked; exit' TERM; touch {ready}; while :; do sleep 0.01; done"
+    waits = f"while [ ! -e {ready} ]; do sleep 0.01; done"
+    attempt = make("sh", "-c", f'setsid sh -c "{polite}" & {waits}; setsid sleep 1000 & exit 3')
     attempt.launch().close()
     assert attempt.ended()["code"] == 3
     attempt.assert_nothing_survives()
-    assert attempt.output() == "up\nasked\n"
+    assert attempt.output() == "asked\n"
 
 
 def test_stop_gives_the_whole_group_its_grace(make: Make, tmp_path: Path) -> None:
@@ -112,7 +115,7 @@ def test_the_lease_ends_the_work_without_a_grace(make: Make) -> None:
     attempt.launch().close()
     record = attempt.ended()
     assert (record["cause"], record["signal"]) == ("lease", signal.SIGKILL)
-    assert deadline <= record["ended_at"] < deadline + 1
+    assert deadline <= record["ended_at"] < deadline + 3
 
 
 @pytest.mark.parametrize("cause", ["lease", "stopped", "killed"])
@@ -138,9 +141,12 @@ def test_a_renewed_lease_lets_it_live_on(make: Make) -> None:
 AGENT = """
 import sys, time
 from pathlib import Path
+from cede.launch.clock import boottime
 from cede.launch.launcher import Kept, launch
 launch(Path(sys.argv[1]))
-Kept.adopt(Path(sys.argv[1]))
+kept = Kept.adopt(Path(sys.argv[1]))
+if len(sys.argv) > 2:
+    kept.set_deadline(boottime() + float(sys.argv[2]))
 print(flush=True)
 time.sleep(1000)
 """
@@ -150,8 +156,8 @@ time.sleep(1000)
 def test_the_lease_is_enforced_whatever_happens_to_the_agent(
     fate: signal.Signals, make: Make
 ) -> None:
-    attempt = make("sleep", "1000", deadline=boottime() + 2.5)
-    agent = subprocess.Popen([sys.executable, "-c", AGENT, attempt.directory], stdout=-1)
+    attempt = make("sleep", "1000")
+    agent = subprocess.Popen([sys.executable, "-c", AGENT, attempt.directory, "2"], stdout=-1)
     try:
         assert agent.stdout is not None
         agent.stdout.readline()
@@ -197,7 +203,6 @@ def test_polite_signals_do_not_end_a_keeper(make: Make) -> None:
 
 def test_an_end_without_leftovers_waits_for_nothing(make: Make) -> None:
     attempt = make("true")
-    began = time.monotonic()
     attempt.launch().close()
-    attempt.ended()
-    assert time.monotonic() - began < LEFTOVERS_GRACE
+    record = attempt.ended()
+    assert record["ended_at"] - record["started_at"] < LEFTOVERS_GRACE

@@ -15,7 +15,7 @@ import pytest
 from cede.launch import crash, places
 from cede.launch.contain import group_names
 from cede.launch.launcher import Kept, LaunchFailed, State, launch, sweep
-from cede.launch.probe import Containment
+from cede.launch.probe import KINDS, Containment
 from cede.model.errors import Conflict
 from tests.launch.conftest import Make
 from tests.launch.support import Attempt, survivors, until
@@ -27,6 +27,11 @@ STATUS_KNOWN = ("exit_before", "exit_written", "exit_after")
 # At these the work has not begun, so it may be launched again.
 NEVER_RAN = ("group_before", "group_after", "fork_before", "fork_after", "started_before")
 KILLED = ("kill_before", "kill_after")
+# Every point with the best means; with the others those where what they find differs.
+DEATHS = [
+    *((KINDS[0], point) for point in crash.POINTS),
+    *((kind, point) for kind in KINDS[1:] for point in ("fork_after", "started_after", *KILLED)),
+]
 
 
 def die_at(point: str, attempt: Attempt, patch: pytest.MonkeyPatch) -> None:
@@ -41,7 +46,7 @@ def die_at(point: str, attempt: Attempt, patch: pytest.MonkeyPatch) -> None:
     attempt.keeper_gone()
 
 
-@pytest.mark.parametrize("point", crash.POINTS)
+@pytest.mark.parametrize(("each_means", "point"), DEATHS, indirect=["each_means"])
 def test_after_a_death_at(
     point: str, each_means: Containment, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:

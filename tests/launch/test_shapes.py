@@ -37,8 +37,8 @@ def test_no_shape_survives_being_killed(
 
 
 @pytest.mark.parametrize("shape", ["ignores_signals", "stops_itself", "forks_when_told"])
-def test_no_shape_survives_its_grace(shape: str, each_means: Containment, tmp_path: Path) -> None:
-    attempt, ready = shape_of(tmp_path, each_means, shape)
+def test_no_shape_survives_its_grace(shape: str, containment: Containment, tmp_path: Path) -> None:
+    attempt, ready = shape_of(tmp_path, containment, shape)
     with cleaned(attempt), attempt.launch() as kept:
         until(ready.exists, f"{shape} being ready")
         kept.stop(grace=0.3)

@@ -15,7 +15,6 @@ from cede.launch import places
 from cede.launch.contain import Group
 from cede.launch.spec import Limits, User
 from tests.launch.conftest import Make
-from tests.launch.support import until
 
 pytestmark = pytest.mark.system
 
@@ -86,25 +85,24 @@ def test_the_works_own_output_may_be_opened_again(make: Make) -> None:
 
 
 def test_a_fork_that_fails_is_the_machines_fault(make: Make) -> None:
-    """The agent, the keeper's two processes, and no more may exist here."""
+    """The keeper is in a group of one."""
     attempt = make("true")
     if "pids" not in attempt.containment.limits:
         pytest.skip("NOT TESTED: nothing limits processes here")
-    version, at = attempt.containment.limits["pids"]
-    crowded = Group({"kill": "", "at": "", "limits": {"pids": (version, at)}}, "crowded")
-    crowded.make({"pids": 3})
+    limits = {"pids": attempt.containment.limits["pids"]}
+    crowded = Group({"kill": "", "at": "", "limits": limits}, "crowded")
+    crowded.make({"pids": 1})
     code = (
-        "import sys; from pathlib import Path; from cede.launch.launcher import launch\n"
-        "sys.stdin.read(1); launch(Path(sys.argv[1]))"
+        "import sys; from cede.launch.keeper import Keeper; from cede.launch.places import Place\n"
+        "sys.stdin.read(1); place = Place(sys.argv[1]); place.lock(); Keeper(place).run()"
     )
-    agent = subprocess.Popen([sys.executable, "-c", code, attempt.directory], stdin=-1)
-    crowded.enter(agent.pid)
-    agent.communicate(b"1")
+    keeper = subprocess.Popen([sys.executable, "-c", code, attempt.directory], stdin=-1)
+    crowded.enter(keeper.pid)
+    keeper.communicate(b"1")
+    crowded.remove()
     record = attempt.ended()
     assert (record["cause"], record["started_at"]) == ("infrastructure", None)
     assert "Resource temporarily unavailable" in record["error"]
-    until(lambda: not Path(crowded.directories()[0], "cgroup.procs").read_text(), "their end")
-    crowded.remove()
 
 
 USERS = {

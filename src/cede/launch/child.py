@@ -91,9 +91,9 @@ def _become(
         users = spec["argv"][0]
         os.execvpe(users, spec["argv"], spec["env"])
     except Exception as error:
-        number: int | None = getattr(error, "errno", None)
-        cause = "start_failed" if users and number in USERS_ERRORS else "infrastructure"
-        text = f"{os.strerror(number)}: {users}" if users and number else str(error)
+        code: int | None = getattr(error, "errno", None)
+        cause = "start_failed" if users and code in USERS_ERRORS else "infrastructure"
+        text = f"{os.strerror(code)}: {users}" if users and code else str(error)
         os.write(failed, f"{cause} {text}".encode(errors="replace"))
     finally:
         os._exit(127)
