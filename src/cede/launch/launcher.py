@@ -106,11 +106,11 @@ def launch(directory: Path) -> None:
             )
         # Popen's own timeout looks every 50 ms; this wakes when it has happened.
         pidfd = os.pidfd_open(keeper.pid)
-        try:
-            if not select.select([pidfd], [], [], LAUNCH_TIMEOUT)[0]:
-                keeper.kill()
-        finally:
-            os.close(pidfd)
+        poll = select.poll()  # select itself knows no descriptor above 1023
+        poll.register(pidfd, select.POLLIN)
+        if not poll.poll(LAUNCH_TIMEOUT * 1000):
+            keeper.kill()
+        os.close(pidfd)
         code = keeper.wait()
         if code not in (TOOK_OVER, KEPT_ALREADY):
             raise LaunchFailed(f"the keeper ended with code {code}: {_last_words(place)}")
