@@ -39,16 +39,20 @@ BODY = {
 class Service:
     """A running server and what is needed to call it."""
 
-    def __init__(self, data: Path, url: str, token: str) -> None:
+    def __init__(self, data: Path, url: str, token: str, pid: int) -> None:
         self.database = data / "cede.db"
+        self.pid = pid
         self._address = urlsplit(url).netloc
-        self._headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+        self.headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+
+    def open(self) -> HTTPConnection:
+        return HTTPConnection(self._address, timeout=60)
 
     def connect(self) -> Callable[[str, object], dict[str, object]]:
-        connection = HTTPConnection(self._address, timeout=60)
+        connection = self.open()
 
         def call(path: str, body: object) -> dict[str, object]:
-            connection.request("POST", f"/api/v1{path}", json.dumps(body), self._headers)
+            connection.request("POST", f"/api/v1{path}", json.dumps(body), self.headers)
             response = connection.getresponse()
             answer: dict[str, object] = json.loads(response.read())
             assert response.status < 300, (response.status, answer)
@@ -86,13 +90,23 @@ class Service:
 def serving(module: str) -> Iterator[Service]:
     with tempfile.TemporaryDirectory(prefix="cede-bench-") as folder:
         data = Path(folder)
-        command = [sys.executable, "-m", module, "up", "--data", folder, "--port", "0"]
+        command = [
+            sys.executable,
+            "-m",
+            module,
+            "up",
+            "--data",
+            folder,
+            "--port",
+            "0",
+            "--no-agent",
+        ]
         server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         try:
             assert server.stdout is not None
             url = next(line.split()[-1] for line in server.stdout if "serving on" in line)
             config = yaml.safe_load((data / "client.yaml").read_text())
-            service = Service(data, url, config["token"])
+            service = Service(data, url, config["token"], server.pid)
             service.prepare()
             yield service
         finally:
