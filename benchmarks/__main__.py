@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks import engine, service
+from benchmarks import engine, heartbeats, nodes, service
 
 
 def main() -> int:
     wanted = set(sys.argv[1:])
     good = True
-    for measure in [*engine.FIGURES, *service.FIGURES]:
+    for measure in [*engine.FIGURES, *nodes.FIGURES, *service.FIGURES, *heartbeats.FIGURES]:
         if not wanted or measure.__name__ in wanted:
             figure = measure()
             print(figure, flush=True)

@@ -9,6 +9,8 @@ the same numbers from scratch.
 
 from __future__ import annotations
 
+from typing import Any
+
 from sortedcontainers import SortedList
 
 from cede.engine.ground import Ground
@@ -48,6 +50,7 @@ class Books:
         self.earmarks: dict[str, Holding] = {}
         self.withheld: dict[str, str] = {}  # waiters for whom free capacity is withheld: policy
         self.lanes: dict[LaneKey, Lane] = {}
+        self.streams: dict[LaneKey, tuple[Any, ...]] = {}  # what `front` made of each lane
         self.owed: dict[tuple[str, int], Lane] = {}  # (policy, rights): owners of earmarks
         self.owed_sums: dict[tuple[int, str], dict[str, int]] = {}
         self._below: dict[Standing, dict[str, int]] = {}  # answers given, as long as they hold

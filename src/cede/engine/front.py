@@ -9,15 +9,17 @@ use rooms only shrink, so a waiter that did not fit once need not be looked at a
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from cede.engine.books import Books
+from cede.engine.books import Books, LaneKey
 from cede.engine.fit import Room, fits, own_room, share_room
 from cede.engine.lane import BEGINNING, Age, Lane
 from cede.engine.standing import BORROWED, IN_SHARE, Standing
 from cede.model.shape import Form
+
+_UNSEEN = -1
 
 # Sorts as the queue does: highest standing, then oldest.
 Order = tuple[int, int, Age]
@@ -53,12 +55,21 @@ class Stream:
 
 def streams(books: Books) -> list[Stream]:
     """Every stream of a pool. Non-preemptible work never borrows, so it has one level only."""
-    return [
-        Stream(lane, policy_id, preemptible, rights, books.standing(policy_id, rights), form)
-        for (policy_id, preemptible, form), lane in books.lanes.items()
-        if len(lane)
-        for rights in ((IN_SHARE, BORROWED) if preemptible else (IN_SHARE,))
-    ]
+    found: list[Stream] = []
+    for key, lane in books.lanes.items():
+        if len(lane):
+            known = books.streams.get(key)
+            if known is None:
+                known = books.streams[key] = tuple(_streams_of(books, key, lane))
+            found += known
+    return found
+
+
+def _streams_of(books: Books, key: LaneKey, lane: Lane) -> Iterator[Stream]:
+    policy_id, preemptible, form = key
+    for rights in (IN_SHARE, BORROWED) if preemptible else (IN_SHARE,):
+        standing = books.standing(policy_id, rights)
+        yield Stream(lane, policy_id, preemptible, rights, standing, form)
 
 
 class Candidate(NamedTuple):
@@ -84,14 +95,23 @@ class Front:
         self._books = books
         self._room_of = room_of
         self._besides = besides
-        self._heap: list[tuple[Order, int, Stream, int]] = []  # the last: version it was found at
-        for number, stream in enumerate(among):
-            self._push(number, stream, BEGINNING)
+        # Until it comes first a stream stands at its oldest waiter, unlooked at; the last number is
+        # the version at which somebody in it was found to fit.
+        self._heap: list[tuple[Order, int, Stream, int]] = [
+            (order(stream.standing, oldest), number, stream, _UNSEEN)
+            for number, stream in enumerate(among)
+            if (oldest := stream.lane.oldest) is not None
+        ]
+        heapq.heapify(self._heap)
 
     def peek(self) -> Candidate | None:
         while self._heap:
             found, number, stream, version = self._heap[0]
             age = found[2]
+            if version == _UNSEEN:
+                heapq.heappop(self._heap)
+                self._push(number, stream, BEGINNING)
+                continue
             same = version == self._books.version and age[2] not in self._besides
             if same or self._still(stream, age):
                 return Candidate(found, stream, age)

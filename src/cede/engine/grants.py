@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Container
 from dataclasses import replace
+from typing import Any
 
 from cede.engine.books import Books
 from cede.engine.earmarks import settle
@@ -20,12 +21,13 @@ from cede.engine.front import Candidate, Front, Stream, order, streams
 from cede.engine.placement import place
 from cede.engine.proposals import Proposals
 from cede.engine.site import members, site
+from cede.engine.standing import Standing
 from cede.engine.state import State
 from cede.model.allocation import Allocation, Member, allocation_id
 from cede.model.lifecycle import RequestStatus
 from cede.model.plan import Grant, Plan
 from cede.model.request import Request, Withhold
-from cede.model.shape import Footprint
+from cede.model.shape import Footprint, Form
 
 # How many waiters of a stream are tried for a place beside a withheld head in one pass.
 _BACKFILL_LOOK = 64
@@ -73,6 +75,7 @@ class _Pool:
         self.books = state.books[pool_id]
         self.besides = besides
         self.streams = streams(self.books)
+        self._placed: dict[tuple[Form, Standing], tuple[Any, Footprint | None]] = {}
         self.fitting = Front(self.books, self.streams, self._room, besides)
         self.owners = self._owners()
         self._in_order: Front | None = None
@@ -102,23 +105,34 @@ class _Pool:
         """What a waiter of this stream may take now: its policy's, physically free, and not
         promised.
         """
+        if stream.form is not None and not self._where(stream):
+            return None
         room = stream.own_room(self.books)
         if room is None:
             return None
         for key, left in free_now(self.books).items():
             room[key] = min(room[key], left)
         if stream.form is not None:
-            return room if self._where(stream) else None
+            return room
         if self.books.earmarks:  # without any, more may be promised than is free now
             for key, left in free_to_promise(self.books, stream.standing).items():
                 room[key] = min(room[key], left)
         return without_withheld(self.state, self.books, stream, room)
 
     def _where(self, stream: Stream, own: Container[str] = ()) -> Footprint | None:
-        """Where the next waiter of a stream would sit, in a pool of nodes."""
-        assert stream.form is not None
+        """Where the next waiter of a stream would sit, in a pool of nodes; the answer is the same
+        for every policy of that standing.
+        """
+        assert stream.form is not None and self.books.ground is not None
+        asked = (stream.form, stream.standing)
+        still = (self.books.ground.version, tuple(self.books.withheld))
+        if not own and (known := self._placed.get(asked)) is not None and known[0] == still:
+            return known[1]
         view = site(self.state, self.books, stream.standing, promise=False, own=own)
-        return place(view, stream.form)
+        footprint = place(view, stream.form)
+        if not own:
+            self._placed[asked] = (still, footprint)
+        return footprint
 
     def _withheld_one(self) -> Candidate | None:
         """The head for whom capacity is withheld, when it fits: its own withholding is not in its

@@ -48,6 +48,7 @@ class Ground:
         self.free: dict[str, int] = {}
         self.unheld: dict[str, int] = {}
         self.broken: dict[str, None] = {}
+        self.version = 0  # moves with every change, so that an answer can be known to hold still
         self.ever: dict[Form, bool] = {}  # whether a form could ever be placed, once asked
 
     # Nodes ------------------------------------------------------------------------------------
@@ -100,6 +101,7 @@ class Ground:
             self._list(spot)
 
     def _list(self, spot: Spot) -> None:
+        self.version += 1
         spot.free, spot.unheld, promise = self.rooms(spot)
         node_id = spot.node.id
         spot.now, spot.promise = (tuple(map(min, spot.free, promise)), node_id), (promise, node_id)

@@ -78,13 +78,16 @@ class Taking:
 
     def _reach(self, books: Books, stream: Stream) -> Room | None:
         """What a waiter of this stream could have if every holder it may stop were gone."""
+        below = books.takeable_below(stream.standing)
+        mine = {} if stream.preemptible else books.tiers.get((IN_SHARE, stream.policy_id), {})
+        on_its_way = books.leaving or books.earmarks
+        if stream.form is not None and not (below or mine or on_its_way):
+            return None  # nothing but what is free now, which granting has tried
         own = stream.own_room(books)
         if own is None:
             return None
         withheld = [each for each in books.withheld if each in stream.lane]
         room = self._promisable(books, stream, withheld)
-        below = books.takeable_below(stream.standing)
-        mine = {} if stream.preemptible else books.tiers.get((IN_SHARE, stream.policy_id), {})
         for key in room:
             room[key] = min(own[key], room[key] + below.get(key, 0) + mine.get(key, 0))
         return room
