@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,13 @@ def program(marker: str, language: str = "python") -> str:
     blocks = re.findall(rf"^```{language}\n(.*?)^```", HOW_TO, re.MULTILINE | re.DOTALL)
     (found,) = [block for block in blocks if marker in block]
     return found
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Iterator[Host]:
+    host = Host(tmp_path, "signal")
+    yield host
+    host.close()
 
 
 @pytest.mark.system
@@ -54,8 +62,7 @@ def test_files_of_a_library(tmp_path: Path) -> None:
 
 
 @pytest.mark.system
-def test_the_shell_script_saves_itself(tmp_path: Path) -> None:
-    host = Host(tmp_path, "signal")
+def test_the_shell_script_saves_itself(host: Host) -> None:
     script = program("trap save USR1", "bash")
     host.run("bash", "-c", script, ready="from step 0")
     host.conversation.hint(1, 30)
@@ -64,7 +71,6 @@ def test_the_shell_script_saves_itself(tmp_path: Path) -> None:
     host.next_attempt()
     host.run("bash", "-c", script, resume=saved.saved.path, ready=f"from step {saved.saved.step}")
     wait_for(lambda: f"from step {saved.saved.step}\n" in host.said())
-    host.close()
 
 
 @pytest.mark.parametrize("name", sorted(set(names) - {"Saved"}))

@@ -34,6 +34,8 @@ if how == "escape":
     entry["path"] = "../outside"
 if how != "nothing":
     manifest = {"id": "000001-1", "step": 1, "files": [entry], "labels": {}}
-    Path(f"{directory}.manifest.json").write_text(json.dumps(manifest))
+    partial = Path(f"{directory}.partial")
+    partial.write_text(json.dumps(manifest))
+    partial.rename(f"{directory}.manifest.json")
 session._line.tell(Answer(hint.number, Status.SAVED, saved="000001-1"))
 time.sleep(60)
