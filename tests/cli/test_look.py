@@ -102,6 +102,18 @@ def test_why_says_who_holds_it_and_what_would_help(server: Serving, client: Clie
     assert json.loads(server.cede("why", waiter["id"], "-o", "json").stdout)["pools"]
 
 
+def test_why_names_the_step_behind_a_request_also_when_it_has_ended(
+    server: Serving, client: Client
+) -> None:
+    two_teams(client)
+    labels = {"pipeline": "training", "run": "training-7", "step": "train"}
+    made = client.requests.create({**BLUE, "labels": labels})
+    named = "pipeline training, run training-7, step train\n"
+    assert server.cede("why", made["id"]).stdout.startswith(named)
+    client.requests.release(made["id"])
+    assert server.cede("why", made["id"]).stdout == f"{named}released\n"
+
+
 def test_events_are_followed(server: Serving, client: Client) -> None:
     two_teams(client)
     before = max(each["index"] for each in client.events())

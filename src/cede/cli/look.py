@@ -28,6 +28,8 @@ def why(ctx: click.Context, request_id: str, output: str) -> None:
 
 def _print_why(answer: dict[str, Any]) -> None:
     """The sentence and the fix first; then pool by pool who is before it and what would help."""
+    if whose := _whose(answer.get("labels") or {}):
+        click.echo(whose)
     _print_reason(f"{answer.get('status', '')}: ", answer.get("reason"))
     _print_reason("last stopped: ", answer.get("last_stopped"), fix=False)
     if answer.get("taken_for"):
@@ -46,6 +48,12 @@ def _print_why(answer: dict[str, Any]) -> None:
             click.echo(f"  held: {_holder(holder)}")
         for change in each.get("changes", []):
             click.echo(f"  it {change['then']} if: {_change(change)}")
+
+
+def _whose(labels: dict[str, str]) -> str:
+    """The step behind a request, where its labels name one."""
+    named = [name for name in ("pipeline", "run", "step") if labels.get(name)]
+    return ", ".join(f"{name} {cell(labels[name])}" for name in named)
 
 
 def _print_reason(before: str, reason: dict[str, Any] | None, *, fix: bool = True) -> None:

@@ -292,7 +292,8 @@ async def why(id: RequestRef, call: ThisCall, changes: Tried = True) -> Response
     found = await call.context.query(read)
     if found is None:
         shown = (await show(call, [await find_request(call, request_id)], explain=False))[0]
-        found = {name: shown[name] for name in ("status", "attempt", "preempted_count", "reason")}
+        names = ("status", "attempt", "preempted_count", "labels", "reason")
+        found = {name: shown[name] for name in names}
         return answer({"request": request_id} | found)
     return answer(found)
 
