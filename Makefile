@@ -17,7 +17,7 @@ test-fast: dev ## Run the tests that need no other program and no patience
 
 test-zenml: dev ## Run pipelines on real ZenML servers, and say how long they wait
 	@scripts/setup --zenml
-	@$(BIN)/mypy --strict --no-error-summary --python-executable .venv-zenml/bin/python src/cede/integrations
+	@$(BIN)/mypy --strict --no-error-summary --follow-imports silent --python-executable .venv-zenml/bin/python src/cede/integrations
 	@$(BIN)/pytest -q -s tests/zenml
 
 check: dev lint ## Check style, types, imports and house rules

@@ -16,10 +16,12 @@ from tests.docs.blocks import Block, blocks, missing, script
 
 ROOT = Path(__file__).parents[2]
 MARK = "--block-ended-with--"
+# ZenML has an environment of its own; tests/zenml types its page there.
+ELSEWHERE = ROOT / "docs" / "how-to" / "zenml.md"
 PAGES = sorted(
     str(path.relative_to(ROOT))
     for path in (ROOT / "README.md", *ROOT.glob("docs/**/*.md"))
-    if "<!-- run -->" in path.read_text()
+    if path != ELSEWHERE and "<!-- run -->" in path.read_text()
 )
 
 

@@ -10,7 +10,14 @@ import logging
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from zenml.enums import ResourceRequestReclaimTolerance, ResourceRequestRuntimeState, SorterOps
+from zenml.config.server_config import ServerConfiguration
+from zenml.constants import ENV_ZENML_SERVER, handle_bool_env_var
+from zenml.enums import (
+    AuthScheme,
+    ResourceRequestReclaimTolerance,
+    ResourceRequestRuntimeState,
+    SorterOps,
+)
 from zenml.models import (
     Page,
     ResourceRequestFilter,
@@ -52,6 +59,7 @@ class ResourcePoolStore(ResourcePoolsSQLStoreInterface):
         settings = Settings.read()
         super().__init__(store)
         self._settings = settings
+        self._deaf = _without_authentication()
         self._line = Line(settings)
         self._server_id = str(store.get_deployment_id())
         self._own = Own(self._line, self._server_id)
@@ -172,7 +180,7 @@ class ResourcePoolStore(ResourcePoolsSQLStoreInterface):
             "preemptible": asked.reclaim_tolerance is not ResourceRequestReclaimTolerance.NONE,
             "lease": self._settings.lease,
             # A step without heartbeats keeps its units however long it is silent.
-            "on_silence": "keep" if asked.lease_expires_at is None else "stop",
+            "on_silence": "keep" if asked.lease_expires_at is None or self._deaf else "stop",
             "labels": self._labels(step, asked, component.id),
             **({"pool": pool} if pool else {}),
         }
@@ -228,6 +236,11 @@ class ResourcePoolStore(ResourcePoolsSQLStoreInterface):
 
     def _introduce(self) -> None:
         """Say whom we talk to. A cede server that is away now may be back for the first step."""
+        if self._deaf:
+            log.warning(
+                "this ZenML server works without authentication, where its heartbeats fail: "
+                "running steps cannot be preempted; choose another auth_scheme"
+            )
         try:
             token = self._line.whoami()
         except CedeClientError as error:
@@ -239,6 +252,14 @@ class ResourcePoolStore(ResourcePoolsSQLStoreInterface):
             token["name"],
             token["role"],
         )
+
+
+def _without_authentication() -> bool:
+    """Whether this process is a ZenML server that lets everybody in. In 0.98 such a server answers
+    every heartbeat with an error, before it would ask us."""
+    if not handle_bool_env_var(ENV_ZENML_SERVER, default=False):
+        return False
+    return bool(ServerConfiguration.get_server_config().auth_scheme is AuthScheme.NO_AUTH)
 
 
 def _matches(shown: ResourceRequestResponse, wanted: ResourceRequestFilter) -> bool:

@@ -1,0 +1,49 @@
+"""Two pipelines share two GPUs: queue, preempt, retry, and both succeed. Always in `make test`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.client.serving import Serving
+from tests.zenml.world import ZenServer, pool, requests_of, statuses, until
+
+
+@pytest.mark.system
+def test_two_pipelines_share_two_gpus(cede: Serving, zen: ZenServer, tmp_path: Path) -> None:
+    pool(cede, gpus=2, red=0, blue=2)
+    go = tmp_path / "go"
+    red = zen.run("red", "red-run", seconds=[120.0, 1.0])
+    blue = zen.run("blue", "blue-run", seconds=[1.0], go=str(go))
+
+    # Red borrows what blue does not use.
+    red.until("start")
+    assert statuses(cede, "red") == ["allocated"]
+    assert [each["status"] for each in zen.steps("red-run")] == ["running"]
+
+    # Blue wants what is its own: it waits, and red is told.
+    go.touch()
+    until(lambda: statuses(cede, "blue"), 60, "blue asks")
+    assert statuses(cede, "blue") == ["queued"] and statuses(cede, "red")[0] == "preempting"
+    assert [each["status"] for each in zen.steps("blue-run")] == ["queued"]
+    listed = {each["id"]: each for each in zen.requests()}
+    waiter = requests_of(cede, "blue")[0]
+    assert listed[waiter["id"]]["status"] == "pending"
+    assert "being freed for this in pool gpus" in listed[waiter["id"]]["status_reason"]
+    why = cede.cede("why", waiter["id"]).stdout
+    assert "pipeline sharing, run blue-run, step train" in why
+
+    # Red's step stops by itself, and its retry is back in the queue as a new request.
+    red.until("stopped")
+    until(lambda: len(statuses(cede, "red")) == 2, 30, "red's retry asks again")
+    first, second = requests_of(cede, "red")
+    assert first["status"] == "preempted" and second["status"] in ("queued", "allocated")
+    assert first["reason"]["beneficiary"] == waiter["id"]
+
+    blue.succeeds()
+    red.succeeds()
+    assert statuses(cede, "blue") == ["released"]
+    assert statuses(cede, "red") == ["preempted", "released"]
+    assert red.noted("start")[1] >= blue.noted("end")[0]
+    assert [each["status"] for each in zen.steps("red-run")] == ["retried", "completed"]
