@@ -27,7 +27,8 @@ class Agent:
 
     def start(self, **environ: str) -> Agent:
         command = [BIN / "cede", "agent", "--server", self.cluster.server.url, "--data", self.data]
-        command += ["--name", self.name, "--label", "pool=nodes", *self.options]
+        labels = ("--label", "pool=nodes", "--label", f"host={self.name}")
+        command += ["--name", self.name, *labels, *self.options]
         kept = {key: text for key, text in os.environ.items() if not key.startswith("CEDE_")}
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
@@ -76,6 +77,7 @@ class Cluster:
         agent = Agent(self, name, *own).start(**environ)
         self.agents.append(agent)
         self.until_ready(name)
+        self.allow_everything()
         return agent
 
     def until_ready(self, name: str) -> None:
@@ -84,11 +86,16 @@ class Cluster:
     def nodes(self) -> dict[str, str]:
         return {each["name"]: each["state"] for each in self.client.nodes.list()}
 
-    def policy(self, gpus: int = 4) -> None:
-        amounts = {"gpu": gpus}
-        self.client.policies.attach(
-            POOL, TEAM, component_type="team", priority=10, reserved=amounts, limit=amounts
-        )
+    def allow_everything(self) -> None:
+        """Red may have whatever the nodes have by now."""
+        limit = {"gpu": self.client.pools.get(POOL)["capacity"]["gpu"]}
+        found = list(self.client.policies.list(pool=POOL))
+        if found:
+            self.client.policies.update(found[0]["id"], limit=limit)
+        else:
+            self.client.policies.attach(
+                POOL, TEAM, component_type="team", priority=10, limit=limit
+            )
 
     def submit(self, *argv: str, gpus: int = 1, **fields: Any) -> str:
         work = {"argv": list(argv), **fields.pop("work", {})}

@@ -1,25 +1,38 @@
 from __future__ import annotations
 
+import shutil
+import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
 from tests.agent.cluster import Cluster
 
 
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+@contextmanager
+def a_cluster() -> Iterator[Cluster]:
+    # Not below pytest's own directory, where other accounts' work could not come by.
+    home = Path(tempfile.mkdtemp(prefix="cede-agents-"))
+    made = Cluster(home)
+    try:
+        yield made
+    finally:
+        made.stop()
+        shutil.rmtree(home)
+
+
+@pytest.fixture(scope="session")
+def shared() -> Iterator[Cluster]:
     """One server with one agent, for tests that leave both alive."""
-    cluster = Cluster(tmp_path_factory.mktemp("cluster"))
-    cluster.agent()
-    cluster.policy(2)
-    yield cluster
-    cluster.stop()
+    with a_cluster() as made:
+        made.agent()
+        yield made
 
 
 @pytest.fixture
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """A server, and no agent yet."""
-    made = Cluster(tmp_path_factory.mktemp("cluster"))
-    yield made
-    made.stop()
+def cluster() -> Iterator[Cluster]:
+    """A server of the test's own, and no agent yet."""
+    with a_cluster() as made:
+        yield made

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.agent.cluster import Cluster
+from tests.agent.cluster import Cluster, alive, read_when_there
+from tests.client.serving import BIN
 
 pytestmark = pytest.mark.system
 
@@ -51,3 +53,103 @@ def test_its_surroundings_are_clean_and_say_what_it_is(shared: Cluster) -> None:
     assert Path(env.pop("TMPDIR")).is_dir()
     known = {"PATH", "HOME", "USER", "LOGNAME", "LANG"}
     assert set(env) - {"LC_CTYPE", "SHLVL", "PWD", "_"} == known
+
+
+def test_the_command_line_submits_follows_and_ends_as_the_work_did(shared: Cluster) -> None:
+    own = ("--pool", "nodes", "--component", "red", "-t", "team", "--gpu", "1")
+    command = "echo one; sleep 0.3; echo two; exit 5"
+    done = shared.server.cede("submit", *own, "--follow", "--", "sh", "-c", command)
+    assert done.returncode == 5, done.stderr
+    request, *printed = done.stdout.splitlines()
+    assert printed == ["one", "two"]
+    assert "failed" in done.stderr
+    assert shared.server.cede("logs", request).stdout == "one\ntwo\n"
+    assert shared.server.cede("wait", "-q", request).returncode == 5
+    assert shared.get(request)["work"]["directory"] == str(Path.cwd())
+
+
+def test_independent_tasks_are_waited_for_and_cancelled_together(shared: Cluster) -> None:
+    own = ("--pool", "nodes", "--component", "red", "-t", "team", "--gpu", "1")
+    many = ("--tasks", "3", "--independent")
+    done = shared.server.cede("submit", *own, *many, "--wait", "--", "true")
+    assert done.returncode == 0, done.stderr
+    parts = list(shared.client.requests.list(part_of=done.stdout.strip()))
+    assert [each["status"] for each in parts] == ["released"] * 3
+    made = shared.server.cede("submit", *own, *many, "--", "sleep", "600").stdout.strip()
+    assert shared.server.cede("cancel", made).returncode == 0
+    ended = shared.server.cede("wait", made)
+    assert ended.returncode == 9, ended.stderr
+    parts = list(shared.client.requests.list(part_of=made))
+    assert [each["status"] for each in parts] == ["cancelled"] * 3
+
+
+def test_what_is_cancelled_is_gone_with_all_it_started(shared: Cluster, tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    stubborn = f"trap '' TERM; sleep 600 & (setsid sleep 600 & echo $! $$ >> {pids}); wait"
+    request = shared.submit("sh", "-c", stubborn)
+    found = [int(each) for each in read_when_there(pids).split()]
+    shared.client.requests.cancel(request)
+    assert shared.ended(request)["status"] == "cancelled"
+    assert not [each for each in found if alive(each)]
+
+
+def test_its_walltime_ends_it(shared: Cluster) -> None:
+    ended = shared.ended(shared.submit("sleep", "600", walltime=0.5))
+    assert ended["status"] == "failed"
+    assert ended["reason"]["code"] == "walltime_exceeded"
+
+
+def test_a_program_that_is_not_there_is_its_users_mistake(shared: Cluster) -> None:
+    ended = shared.ended(shared.submit("no-such-program"))
+    assert ended["status"] == "failed"
+    assert ended["reason"]["code"] == "work_failed"
+    member = ended["allocation"]["members"][0]
+    assert (member["exit_code"], member["cause"]) == (127, "start_failed")
+
+
+def test_work_runs_as_the_mapped_account_or_not_at_all(shared: Cluster) -> None:
+    shared.agent("mapped", 1, "--user-map", "team:red=nobody")
+    on = {"node_labels": {"host": "mapped"}}
+    done = shared.submit("sh", "-c", "id -un; touch $TMPDIR/x && echo written", **on)
+    assert shared.ended(done)["status"] == "released"
+    printed = b"".join(data for _, data in shared.client.requests.logs(done))
+    assert printed == b"nobody\nwritten\n"
+    refused = shared.submit("id", work={"user": "daemon"}, **on)
+    shared.until(lambda: shared.events(refused, "task_ended"), about=refused)
+    assert shared.events(refused, "task_ended")[0]["data"]["cause"] == "refused"
+    shared.client.requests.cancel(refused)
+
+
+def test_a_gang_sits_on_two_nodes_and_each_knows_the_others(shared: Cluster) -> None:
+    shared.agent("second", 2)
+    gang = shared.submit(
+        "sh", "-c", "echo $CEDE_TASK of $CEDE_TASKS on $CEDE_NODES", gpus=2, tasks=2, per_node=1
+    )
+    assert shared.ended(gang)["status"] == "released"
+    printed = [b"".join(d for _, d in shared.client.requests.logs(gang, task=n)) for n in (0, 1)]
+    nodes = [each["node"] for each in shared.get(gang)["allocation"]["members"]]
+    assert set(nodes) == {"n1", "second"}
+    assert printed == [f"{n} of 2 on {','.join(nodes)}\n".encode() for n in (0, 1)]
+
+
+def test_nodes_are_looked_after(shared: Cluster) -> None:
+    run = shared.server.cede
+    assert "n1" in run("node", "list").stdout
+    assert run("node", "drain", "n1", "--reason", "fan").stdout.startswith("node n1 is dra")
+    shared.until(lambda: shared.nodes()["n1"] == "drained")
+    assert "fan" in run("node", "describe", "n1").stdout
+    assert run("node", "undrain", "n1").stdout == "node n1 is ready\n"
+    assert run("node", "undrain", "n1").returncode == 5
+    assert run("node", "describe", "nobody").returncode == 3
+
+
+def test_a_second_agent_on_the_same_data_is_refused(shared: Cluster) -> None:
+    first = shared.agents[0]
+    second = subprocess.run(
+        [BIN / "cede", "agent", "--server", shared.server.url, "--data", first.data],
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    assert second.returncode == 1
+    assert "another agent runs on" in second.stderr

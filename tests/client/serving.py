@@ -24,9 +24,12 @@ WAIT_SECONDS = 30.0
 class Serving:
     """One server and its data folder. It can be killed and started again on the same port."""
 
-    def __init__(self, data: Path, database: str | None = None) -> None:
+    def __init__(
+        self, data: Path, database: str | None = None, options: tuple[str, ...] = ("--no-agent",)
+    ) -> None:
         self.data = data
         self._database = database
+        self._options = options
         self._log = data.parent / f"{data.name}.log"
         self._commands: list[subprocess.Popen[str]] = []
         self.port = 0
@@ -37,6 +40,7 @@ class Serving:
 
     def start(self) -> None:
         command = [BIN / "cede", "up", "--data", self.data, "--port", str(self.port)]
+        command += self._options
         if self._database is not None:
             command += ["--database", self._database]
         with self._log.open("ab") as log:

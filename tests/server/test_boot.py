@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import stat
-import sys
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import yaml
@@ -63,12 +60,22 @@ def test_a_later_start_makes_nothing_and_follows_the_port(
     assert content == {"server": "http://127.0.0.1:9", "token": made.secret}
 
 
+def test_with_an_agent_the_pool_is_made_of_this_machine(database_url: str, tmp_path: Path) -> None:
+    with running(database_url) as (store, writer):
+        node = boot.this_node(10_000)
+        made = boot.first_start(store, writer, tmp_path, URL, node=node)
+        assert made is not None
+        pool = store.get_pool("local").pool
+        assert pool.nodes == node.labels
+        assert pool.capacity == node.amounts == made.capacity
+
+
 def test_a_crash_before_the_commit_leaves_no_administrator_without_a_secret(
     database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with running(database_url) as (store, writer):
         with monkeypatch.context() as patch:
-            patch.setattr(boot, "_command", lambda made, digest: lambda tx: 1 / 0)
+            patch.setattr(boot, "_command", lambda made, digest, node: lambda tx: 1 / 0)
             with pytest.raises(ZeroDivisionError):
                 boot.first_start(store, writer, tmp_path, URL)
         assert boot.first_start(store, writer, tmp_path, URL) is not None
@@ -85,38 +92,6 @@ def test_work_of_the_first_user_runs_at_once(database_url: str, tmp_path: Path) 
         wanted = Submission("mine", made.subject, {"mcpu": 500, "step_run": 1}, preemptible=False)
         writer.execute(lambda tx: submit(tx.state, wanted, tx.now)).result(PATIENCE)
         assert store.get_request("mine").request.status == "allocated"
-
-
-class FakeNvml(SimpleNamespace):
-    class NVMLError(Exception):
-        pass
-
-
-def nvml(**functions: Any) -> FakeNvml:
-    usual = {"nvmlInit": lambda: None, "nvmlShutdown": lambda: None}
-    return FakeNvml(**(usual | functions))
-
-
-def no_driver() -> None:
-    raise FakeNvml.NVMLError
-
-
-@pytest.mark.parametrize(
-    ("library", "gpus"),
-    [
-        (None, 0),
-        (nvml(nvmlInit=no_driver), 0),
-        (nvml(nvmlDeviceGetCount=no_driver), 0),
-        (nvml(nvmlDeviceGetCount=lambda: 8), 8),
-    ],
-    ids=["no library", "no driver", "a broken driver", "eight"],
-)
-def test_gpus_are_counted_where_there_are_any(
-    library: Any, gpus: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "pynvml", library)
-    assert boot.count_gpus() == gpus
-    assert boot.this_machine().get("gpu", 0) == gpus
 
 
 def test_this_machine_has_slots_for_a_small_pipeline() -> None:

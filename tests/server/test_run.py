@@ -21,7 +21,9 @@ from tests.server.helpers import PATIENCE, until
 
 pytestmark = [pytest.mark.system, pytest.mark.slow]
 
-START = "import sys; from cede.server.run import main; sys.exit(main(sys.argv[1:]))"
+START = (
+    "import sys; from cede.server.run import main; sys.exit(main([*sys.argv[1:], '--no-agent']))"
+)
 
 
 class Server:

@@ -177,6 +177,7 @@ class Attempts:
             if live.talk is not None:
                 yield from (Heard(_report(live.order, each)) for each in live.talk.poll(now))
                 live.talk.close()
+                live.talk = None
             live.kept.close()
             del self._live[key]
             yield _ended(key, record)
@@ -264,11 +265,12 @@ class Attempts:
 
 
 def _is_over(kept: Kept) -> bool:
+    poll = select.poll()  # select itself knows no descriptor above 1023
     try:
-        ready, _, _ = select.select([kept], [], [], 0)
+        poll.register(kept, select.POLLIN)
     except Conflict:
         return True  # it had no keeper when it was adopted
-    return bool(ready)
+    return bool(poll.poll(0))
 
 
 def _ended(key: Key, record: Mapping[str, Any]) -> Ended:
@@ -292,8 +294,11 @@ def _report(order: Order, said: heard.Heard) -> Report:
             return Report(key, attempt, Kind.PROGRESS, text=", ".join(filter(None, (done, left))))
         case heard.Deferral(_, _, seconds, why):
             return Report(key, attempt, Kind.DEFERRAL, seconds=seconds, text=why)
-        case heard.Saved(_, saved):
-            return Report(key, attempt, Kind.SAVED, checkpoint=saved.id, size=saved.size)
+        case heard.Saved(number, saved):
+            answers = number or 0
+            return Report(
+                key, attempt, Kind.SAVED, checkpoint=saved.id, size=saved.size, hint=answers
+            )
         case heard.SaveFailed(_, reason):
             return Report(key, attempt, Kind.SAVE_FAILED, text=reason)
 

@@ -73,6 +73,7 @@ class Report:
     cause: str = ""
     checkpoint: str = ""
     size: int = 0
+    hint: int = 0  # the hint that a checkpoint answers; 0 for one written of its own accord
     seconds: float = 0.0
     text: str = ""
 

@@ -60,6 +60,7 @@ def report_json(report_id: str, report: Report) -> Json:
         "cause": report.cause,
         "checkpoint": report.checkpoint,
         "size": report.size,
+        "hint": report.hint,
         "seconds": report.seconds,
         "text": report.text[: bounds.DESCRIPTION_LENGTH_MAX],
     }

@@ -16,12 +16,16 @@ from pathlib import Path
 
 import yaml
 
+from cede.agent import detect
+from cede.engine import fleet
 from cede.engine.edits import attach_policy, create_pool
 from cede.model.errors import Invalid
+from cede.model.node import Node
 from cede.model.subject import Subject
 from cede.model.token import Role, Token
 from cede.server import tokens
 from cede.server.ids import new_id
+from cede.server.local_agent import LABELS
 from cede.server.tx import Tx
 from cede.server.writer import Writer
 from cede.store import Store
@@ -45,8 +49,13 @@ class FirstStart:
     capacity: dict[str, int]
 
 
-def first_start(store: Store, writer: Writer, data: Path, url: str) -> FirstStart | None:
-    """Make what a fresh database needs; None when this one has been started before."""
+def first_start(
+    store: Store, writer: Writer, data: Path, url: str, *, node: Node | None = None
+) -> FirstStart | None:
+    """Make what a fresh database needs; None when this one has been started before.
+
+    With a `node` the pool is made of it, else this machine's capacity is only counted.
+    """
     client_file = data / CLIENT_FILE
     if store.list_tokens(limit=1).items:
         _follow(client_file, url)
@@ -54,52 +63,61 @@ def first_start(store: Store, writer: Writer, data: Path, url: str) -> FirstStar
     secret, digest = tokens.new_token()
     made = FirstStart(secret, client_file, _somebody(), this_machine())
     _write_private(client_file, {"server": url, "token": secret})
-    writer.execute(_command(made, digest)).result()
+    writer.execute(_command(made, digest, node)).result()
     return made
+
+
+def this_node(heartbeat: int) -> Node:
+    """This machine as its agent will register it: work may be granted before the agent is here."""
+    found = detect.gpus()
+    capacity = this_machine()
+    devices = {"gpu": found.names} if found.names else {}
+    return Node(
+        id=new_id(),
+        name=detect.hostname(),
+        amounts=capacity,
+        devices=devices,
+        labels=LABELS,
+        fingerprint=detect.fingerprint(found),
+        boot=detect.boot_id(),
+        heartbeat=heartbeat,
+    )
+
+
+def join_token(writer: Writer) -> str:
+    """For the agent of this machine, if it has no token of its own yet."""
+    secret, digest = tokens.new_token()
+
+    def command(tx: Tx) -> None:
+        token = Token(new_id(), "agent of this machine", Role.JOIN, (), digest, tx.wall, uses=1)
+        tx.put_token(token)
+        tx.audit(_ACTOR, "token.create", token.id, {"name": token.name, "role": str(token.role)})
+
+    writer.execute(command).result()
+    return secret
 
 
 def this_machine() -> dict[str, int]:
     """What this process may use, in the keys and units of pools."""
-    cores = len(os.sched_getaffinity(0))
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    capacity = {
-        "mcpu": cores * 1000,
-        "memory_mb": memory // 10**6,
-        "step_run": max(STEPS_MIN, STEPS_PER_CORE * cores),
-    }
-    gpus = count_gpus()
-    return capacity | ({"gpu": gpus} if gpus else {})
+    found = detect.amounts(detect.gpus())
+    steps = max(STEPS_MIN, STEPS_PER_CORE * found["mcpu"] // 1000)
+    return {**found, "step_run": steps}
 
 
-def count_gpus() -> int:
-    """NVIDIA GPUs here. No library or no driver is the normal case of a machine without any."""
-    try:
-        import pynvml
-    except ImportError:
-        return 0
-    try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError:
-        return 0
-    try:
-        return int(pynvml.nvmlDeviceGetCount())
-    except pynvml.NVMLError:
-        return 0
-    finally:
-        pynvml.nvmlShutdown()
-
-
-def _command(made: FirstStart, digest: str) -> Callable[[Tx], None]:
+def _command(made: FirstStart, digest: str, node: Node | None) -> Callable[[Tx], None]:
     def command(tx: Tx) -> None:
         state, everything = tx.state, made.capacity
         pool = create_pool(
             state,
             id=new_id(),
             name=POOL,
-            capacity=everything,
+            capacity=everything if node is None else None,
+            nodes=None if node is None else LABELS,
             description="This machine",
             created=tx.wall,
         )
+        if node is not None:
+            _register(tx, node)
         tx.audit(_ACTOR, "pool.create", POOL, {"capacity": everything})
         attach_policy(
             state,
@@ -118,6 +136,23 @@ def _command(made: FirstStart, digest: str) -> Callable[[Tx], None]:
         tx.audit(_ACTOR, "token.create", token.id, {"name": name, "role": str(token.role)})
 
     return command
+
+
+def _register(tx: Tx, node: Node) -> None:
+    fleet.register(
+        tx.state,
+        id=node.id,
+        name=node.name,
+        amounts=node.amounts,
+        devices=node.devices,
+        labels=node.labels,
+        fingerprint=node.fingerprint,
+        boot=node.boot,
+        heartbeat=node.heartbeat,
+        created=tx.wall,
+        now=tx.now,
+    )
+    tx.audit(_ACTOR, "node.register", node.id, {"name": node.name})
 
 
 def _somebody() -> Subject:

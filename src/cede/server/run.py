@@ -22,8 +22,9 @@ from typing import Any
 import structlog
 import uvicorn
 
-from cede.server.boot import FirstStart, first_start
+from cede.server.boot import FirstStart, first_start, join_token, this_machine, this_node
 from cede.server.config import Config, ConfigError, load_config
+from cede.server.local_agent import LocalAgent, has_joined
 from cede.server.writer import Unsound, Writer
 from cede.store import Store, StoreError
 from cede.store.errors import Stopped
@@ -105,7 +106,8 @@ class _Running:
 
         config = self._config
         url = config.url(self._listener.getsockname()[1])
-        made = first_start(store, writer, config.data, url)
+        node = this_node(config.heartbeat) if config.agent else None
+        made = first_start(store, writer, config.data, url, node=node)
         app = create_app(store, writer, config)
         self._close_streams = lambda: close_streams(app)
         settings = uvicorn.Config(
@@ -118,9 +120,27 @@ class _Running:
             ssl_certfile=config.tls_cert,
             ssl_keyfile=config.tls_key,
         )
-        self._server = _Server(settings, lambda: _welcome(url, made))
-        if not self._stop.is_set():
-            self._server.run(sockets=[self._listener])
+        agent = self._agent(writer, url)
+
+        def on_start() -> None:
+            _welcome(url, made)
+            if agent is not None:
+                agent.start()
+
+        self._server = _Server(settings, on_start)
+        try:
+            if not self._stop.is_set():
+                self._server.run(sockets=[self._listener])
+        finally:
+            if agent is not None:
+                agent.stop()
+
+    def _agent(self, writer: Writer, url: str) -> LocalAgent | None:
+        config = self._config
+        if not config.agent:
+            return None
+        join = "" if has_joined(config.data) else join_token(writer)
+        return LocalAgent(config, url, this_machine(), join)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         """The first asks; a second Ctrl-C does not wait. What was committed is safe either way."""

@@ -1,0 +1,100 @@
+"""The agent that `cede up` starts for this machine: a process of its own, on the server's data.
+
+It ends when the server is told to end; what it started goes on under its keepers, and the next one
+adopts it. It is started again when it dies by itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+
+import structlog
+
+from cede.server.config import Config
+
+FOLDER = "agent"
+# What makes its node one of the pool `local`.
+LABELS = {"pool": "local"}
+STOP_SECONDS = 10.0
+# One that dies at once is not started again at once.
+PAUSE_FIRST, PAUSE_MAX = 1.0, 60.0
+
+_log = structlog.get_logger("cede.local_agent")
+
+
+class LocalAgent:
+    def __init__(self, config: Config, url: str, amounts: Mapping[str, int], join: str) -> None:
+        self._data = config.data / FOLDER
+        command = [sys.executable, "-m", "cede.cli", "agent", "--server", url]
+        command += ["--data", str(self._data)]
+        for name, text in LABELS.items():
+            command += ["--label", f"{name}={text}"]
+        for key, amount in amounts.items():
+            command += ["--amount", f"{key}={amount}"]
+        self._command = command + (["--allow-root-jobs"] if config.allow_root_jobs else [])
+        self._join = join
+        self._process: subprocess.Popen[bytes] | None = None
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._keep, name="local agent", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        process = self._process
+        if process is not None and process.poll() is None:
+            process.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(STOP_SECONDS)
+
+    def _keep(self) -> None:
+        _end_orphan(self._data / "lock", self._stopping)
+        pause = PAUSE_FIRST
+        while not self._stopping.is_set():
+            self._process = subprocess.Popen(
+                self._command,
+                env={**os.environ, "CEDE_JOIN": self._join},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                start_new_session=True,  # Ctrl-C is the server's to pass on
+            )
+            code = self._process.wait()
+            if not self._stopping.is_set():
+                _log.warning("the agent of this machine ended", exit_code=code)
+                self._stopping.wait(pause)
+                pause = min(2 * pause, PAUSE_MAX)
+
+
+def has_joined(data: Path) -> bool:
+    return (data / FOLDER / "agent.json").exists()
+
+
+def _end_orphan(lock: Path, stopping: threading.Event) -> None:
+    """An agent whose server was killed may call where nobody listens any more."""
+    try:
+        file = os.open(lock, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return
+    try:
+        while not stopping.is_set():
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except BlockingIOError:
+                # Whoever holds the lock wrote its number, and holds it as long as it lives.
+                pid = os.pread(file, 32, 0)
+                if pid.strip().isdigit():
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(int(pid), signal.SIGTERM)
+                stopping.wait(0.2)
+    finally:
+        os.close(file)
