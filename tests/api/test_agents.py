@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import base64
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from cede.server.api import auth, relay
+from cede.server.api.app import close_streams
 from tests.api.conftest import Server, made
 from tests.api.machines import API, Machine, body, join_token, pool_of_nodes, run
 
@@ -113,9 +116,33 @@ def test_a_silent_node_is_degraded_and_comes_back(server: Server, eventually: Ev
 
 
 def _quick(server: Server) -> Any:
-    from dataclasses import replace
-
     return replace(server.app.state.cede.config, heartbeat=100)
+
+
+def test_a_server_that_stops_lets_nobody_wait(server: Server) -> None:
+    alpha = Machine(server)
+    alpha.beat()
+    codes: list[int] = []
+    caller = threading.Thread(target=lambda: codes.append(alpha.call(wait=10).status_code))
+    caller.start()
+    while not server.writer.desk._waiting:
+        time.sleep(0.01)
+    began = time.monotonic()
+    close_streams(server.app)
+    caller.join(20)
+    assert codes == [200] and time.monotonic() - began < 9
+
+
+def test_it_is_the_same_on_either_database(any_server: Server) -> None:
+    pool_of_nodes(any_server)
+    any_server.policy("red", "farm")
+    alpha = Machine(any_server)
+    asked = run(any_server, gpu=2)
+    (order,) = alpha.beat()["orders"]
+    alpha.tell(order, "started")
+    alpha.tell(order, "ended", exit_code=3, cause="exited")
+    ended = request_of(any_server, asked["id"])
+    assert ended["status"] == "failed" and ended["allocation"]["members"][0]["exit_code"] == 3
 
 
 # Joining --------------------------------------------------------------------------------------
@@ -320,11 +347,38 @@ def _question(alpha: Machine) -> dict[str, Any]:
 
 
 def answer_log(alpha: Machine, question: dict[str, Any], written: bytes) -> None:
-    import base64
-
     piece = written[question["offset"] :][: question["most"]]
     text = base64.b64encode(piece).decode()
     alpha.beat(logs=[{"id": question["id"], "offset": question["offset"], "data": text}])
+
+
+def test_a_log_is_followed_to_its_end_and_what_was_rotated_away_is_left_out(farm: Server) -> None:
+    alpha = Machine(farm)
+    asked = run(farm)
+    (order,) = alpha.beat()["orders"]
+    alpha.tell(order, "started")
+    reader = Reader(farm, f"/requests/{asked['id']}/logs?follow=true")
+    # (where the piece begins, what is in it, whether that was all)
+    for offset, text, end in ((100, "YWI=", False), (102, "", False), (102, "Yw==", True)):
+        question = _question(alpha)
+        alpha.beat(logs=[{"id": question["id"], "offset": offset, "data": text, "end": end}])
+    question = _question(alpha)
+    assert question["offset"] == 103
+    alpha.beat(logs=[{"id": question["id"], "offset": 103, "end": True}])
+    answer = reader.result()
+    assert (answer.content, answer.headers["cede-log-offset"]) == (b"abc", "100")
+
+
+def test_an_answer_to_a_question_of_another_node_is_nobodys(farm: Server) -> None:
+    alpha, beta = Machine(farm, "alpha"), Machine(farm, "beta")
+    asked = run(farm, node_labels={"zone": "a"})
+    (order,) = alpha.beat()["orders"] + beta.beat()["orders"]
+    mine, other = (alpha, beta) if order["nodes"] == ["alpha"] else (beta, alpha)
+    reader = Reader(farm, f"/requests/{asked['id']}/logs")
+    question = _question(mine)
+    other.beat(logs=[{"id": question["id"], "data": "bGllcw=="}])
+    mine.beat(logs=[{"id": question["id"], "end": True}])
+    assert reader.result().content == b""
 
 
 def test_logs_that_cannot_be_read_say_why(farm: Server, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -397,7 +451,10 @@ def test_client_held_work_converses(server: Server) -> None:
     later = {"attempt": 1, "kind": "deferral", "seconds": 30}
     longer = made(server["red"].post(f"{path}/said", json=later))["allocation"]["parting"]
     assert longer["deferred"] == 30 and longer["seconds_left"] > 80
-    kept = {"attempt": 1, "kind": "saved", "checkpoint": "c1", "size": 7}
+    older = {"attempt": 1, "kind": "saved", "checkpoint": "c0", "size": 7}
+    saved = made(server["red"].post(f"{path}/said", json=older))
+    assert saved["saved"]["id"] == "c0" and saved["allocation"]["state"] == "checkpointing"
+    kept = older | {"checkpoint": "c1", "hint": parting["hint"]}
     saved = made(server["red"].post(f"{path}/said", json=kept))
     assert saved["saved"]["id"] == "c1" and saved["allocation"]["parting"]["saved"]
     assert saved["allocation"]["state"] == "stopping"

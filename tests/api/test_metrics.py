@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.api import machines
 from tests.api.conftest import Server, made
 
 API = "/api/v1"
@@ -42,3 +43,30 @@ def test_pools_grants_preemptions_and_answers(server: Server) -> None:
     assert again["cede_grants_total", ("gpus",)] == 2
     assert again["cede_preemptions_total", ("red", "gpus", "reclaim")] == 1
     assert victim["id"] not in server["viewer"].get("/metrics").text
+
+
+def test_nodes_heartbeats_and_partings(server: Server) -> None:
+    machines.pool_of_nodes(server)
+    server.policy("red", "farm", priority=1)
+    server.policy("blue", "farm", priority=9)
+    alpha = machines.Machine(server, gpus=2)
+    machines.run(server, "red", checkpoint="auto", retry={"max_retries": 1})
+    machines.run(server, "red", checkpoint="manual", checkpoint_timeout=0)
+    for order in alpha.beat()["orders"]:
+        alpha.tell(order, "started")
+    machines.run(server, "blue", gpu=2)
+    orders = {each["checkpoint"]: each for each in alpha.beat()["orders"]}
+    saved = alpha.tell(orders["auto"], "saved", checkpoint="c1")
+    assert {each["do"] for each in saved["orders"]} == {"stop"}
+    for order in orders.values():
+        alpha.tell(order, "ended", exit_code=143, cause="stopped")
+        alpha.tell(order, "ended", exit_code=143, cause="stopped")
+    found = scrape(server)
+    assert found["cede_nodes", ("farm", "ready")] == 1
+    assert found["cede_leases", ("node",)] == 1
+    assert found["cede_heartbeats_total", ()] == found["cede_heartbeat_seconds_count", ()] >= 9
+    assert found["cede_preemptions_total", ("red", "farm", "priority")] == 2
+    assert found["cede_preemption_checkpoint_duration_seconds_count", ("farm",)] == 1
+    assert found["cede_preemption_failed_checkpoint_total", ("farm",)] == 1
+    assert found["cede_preemption_victim_requeue_total", ("farm",)] == 1
+    assert found["cede_stale_reports_total", ()] == 2

@@ -96,3 +96,14 @@ def test_every_setting_is_in_the_reference() -> None:
         assert f"`{name}`" in page
         assert f"`--{name.replace('_', '-')}`" in page
         assert f"`CEDE_{name.upper()}`" in page
+
+
+@pytest.mark.parametrize("text", ["0", "0.05", "soon", "-1", "1e3", "86400"])
+def test_a_heartbeat_has_bounds(text: str) -> None:
+    with pytest.raises(ConfigError, match="--heartbeat"):
+        load_config([f"--heartbeat={text}"], {})
+
+
+def test_a_heartbeat_is_in_seconds() -> None:
+    assert load_config(["--heartbeat", "2.5"], {}).heartbeat == 2_500
+    assert load_config([], {"CEDE_HEARTBEAT": "7"}).heartbeat == 7_000
