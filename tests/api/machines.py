@@ -61,6 +61,8 @@ class Machine:
     def tell(self, order: dict[str, Any], kind: str, **more: Any) -> dict[str, Any]:
         """Report on an order."""
         about = {"allocation": order["allocation"], "attempt": order["attempt"]}
+        if kind == "saved":
+            about["hint"] = order.get("hint") or 0
         report = {"id": f"{kind} 1", **about, "task": order["task"], "kind": kind, **more}
         answer = self.beat(report)
         assert answer["acknowledged"] == [report["id"]]

@@ -144,7 +144,8 @@ class Search:
             for task in range(len(held.members)):
                 current = state.allocation_of(who)
                 assert current is not None
-                farewells.save(state, current, task, saved.checkpoint, 0)
+                hint = 0 if current.parting is None else current.parting.hint
+                farewells.save(state, current, task, saved.checkpoint, 0, hint=hint)
         elif kind == "drains":
             fleet.drain(state, who, NOW)
         elif kind == "comes back":

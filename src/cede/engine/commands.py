@@ -60,7 +60,11 @@ def submit(state: State, submission: Submission, now: int) -> Request | Untracke
     subject = submission.subject
     if not candidates(state, subject, submission.pool_id):
         # Untracked work runs by itself; what agents would run cannot.
-        if submission.work is not None or submission.unpooled == "refuse" or submission.pool_id is not None:
+        if (
+            submission.work is not None
+            or submission.unpooled == "refuse"
+            or submission.pool_id is not None
+        ):
             raise Refused(no_policy(state, subject, submission.pool_id))
         return Untracked(Reason(Code.UNTRACKED, {"subject": str(subject)}))
     request = _request(state, submission, now)
@@ -158,6 +162,7 @@ class Said:
     text: str = ""
     checkpoint: str = ""
     size: int = 0
+    hint: int = 0  # the hint that a checkpoint answers
 
 
 def said(state: State, request_id: str, said: Said, now: int, *, attempt: int) -> Request:
@@ -169,7 +174,7 @@ def said(state: State, request_id: str, said: Said, now: int, *, attempt: int) -
     if allocation is None:
         raise Conflict("not_holding", f"request {request_id} holds nothing")
     if said.kind == "saved":
-        save(state, allocation, 0, said.checkpoint, said.size)
+        save(state, allocation, 0, said.checkpoint, said.size, hint=said.hint)
     elif said.kind == "deferral":
         defer(state, allocation, said.seconds, said.text)
     else:

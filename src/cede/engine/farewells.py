@@ -79,10 +79,12 @@ def defer(state: State, allocation: Allocation, wanted: int, why: str) -> int:
     return granted
 
 
-def save(state: State, allocation: Allocation, task: int, checkpoint: str, size: int) -> None:
+def save(
+    state: State, allocation: Allocation, task: int, checkpoint: str, size: int, *, hint: int
+) -> None:
     """A verified checkpoint of one task. It counts once every task has written that one (S17).
 
-    Written in answer to a hint, it also ends the conversation: nothing is lost by stopping now.
+    Written in answer to the hint, it also ends the conversation: nothing is lost by stopping now.
     """
     if allocation.members:
         allocation = _note_saved(allocation, task, checkpoint)
@@ -95,7 +97,8 @@ def save(state: State, allocation: Allocation, task: int, checkpoint: str, size:
     asked = allocation.parting
     took = None if asked is None else state.now - asked.hinted_at
     _tell(state, "checkpoint_saved", allocation, checkpoint=checkpoint, size=size, took=took)
-    if allocation.state is AllocationState.CHECKPOINTING:
+    answers = asked is not None and hint == asked.hint
+    if answers and allocation.state is AllocationState.CHECKPOINTING:
         state.put(
             parting.saved(
                 allocation,

@@ -46,6 +46,7 @@ class Report:
     cause: str = ""
     checkpoint: str = ""
     size: int = 0
+    hint: int = 0  # the hint that a checkpoint answers; 0 for one written of its own accord
     seconds: int = 0
     text: str = ""
 
@@ -64,7 +65,9 @@ def take(state: State, node_id: str, report: Report, now: int) -> bool:
         cause = "refused" if report.kind == "refused" else report.cause
         ended(state, allocation, report.task, report.exit_code, cause, report.text)
     elif report.kind == "saved":
-        farewells.save(state, allocation, report.task, report.checkpoint, report.size)
+        farewells.save(
+            state, allocation, report.task, report.checkpoint, report.size, hint=report.hint
+        )
     elif report.kind == "deferral":
         farewells.defer(state, allocation, report.seconds, report.text)
     elif report.kind == "save_failed":
@@ -93,7 +96,7 @@ def _started(state: State, allocation: Allocation, task: int) -> None:
     if node.failures:
         state.put(replace(node, failures=0))
     if allocation.state in (AllocationState.GRANTED, AllocationState.STARTING):
-        all_run = all(each.phase is Phase.STARTED for each in allocation.members)
+        all_run = all(each.phase is not Phase.ASSIGNED for each in allocation.members)
         became = AllocationState.RUNNING if all_run else AllocationState.STARTING
         started_at = state.now if all_run else None
         allocation = replace(allocation, state=became, started_at=started_at)
@@ -124,8 +127,8 @@ def ended(
     if all(each.phase is Phase.ENDED for each in allocation.members):
         _conclude(state, allocation)
     elif not _clean(member) and allocation.state is not AllocationState.STOPPING:
-        if allocation.state is AllocationState.CHECKPOINTING:
-            farewells.stop_now(state, allocation)
+        if state.requests[allocation.request_id].status is RequestStatus.PREEMPTING:
+            farewells.stop_now(state, allocation)  # it was to part before, and for what it was
         else:
             farewells.part(state, allocation.id, _fault(state, member), taken_for=None)
 
@@ -136,10 +139,10 @@ def _conclude(state: State, allocation: Allocation) -> None:
     members = allocation.members
     faulty = next((each for each in members if not _clean(each)), None)
     asked = allocation.parting
-    if request.cancelled:
-        endings.finish(state, request, RequestStatus.CANCELLED, request.reason)
-    elif faulty is None:
+    if faulty is None:
         endings.finish(state, request, RequestStatus.RELEASED, None)
+    elif request.cancelled:
+        endings.finish(state, request, RequestStatus.CANCELLED, request.reason)
     elif asked is not None and asked.saved:
         endings.stopped(state, request, allocation, saved=True)
     elif allocation.taken_for is not None and allocation.state is AllocationState.STOPPING:
@@ -165,7 +168,8 @@ def _conclude_victim(state: State, request: Request, allocation: Allocation) -> 
 def _conclude_faulty(
     state: State, request: Request, allocation: Allocation, faulty: Member
 ) -> None:
-    first = request.reason if request.status is RequestStatus.PREEMPTING else None
+    parting = request.status is RequestStatus.PREEMPTING and allocation.taken_for is None
+    first = request.reason if parting else None  # a victim that fails by itself is no victim
     reason = first or _fault(state, faulty)
     if reason.code is Code.NODE_LOST:
         endings.lost(state, request, allocation, reason)

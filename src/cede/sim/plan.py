@@ -150,7 +150,8 @@ def _stop(state: State, allocation: Allocation) -> None:
     if allocation.state is AllocationState.CHECKPOINTING:
         for task in range(max(len(allocation.members), 1)):
             current = state.allocations[allocation.id]
-            farewells.save(state, current, task, f"plan.{allocation.id}", 0)
+            hint = 0 if current.parting is None else current.parting.hint
+            farewells.save(state, current, task, f"plan.{allocation.id}", 0, hint=hint)
     request = state.requests[allocation.request_id]
     if request.work is None:
         allocation = state.allocations[allocation.id]

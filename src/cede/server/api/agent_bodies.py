@@ -87,6 +87,7 @@ class ReportIn(Body):
     cause: Short = ""
     checkpoint: Short = ""
     size: Number = 0
+    hint: Number = Field(0, description="The hint that a checkpoint answers, if any.")
     seconds: Seconds = 0
     text: Text = ""
 

@@ -251,6 +251,7 @@ class SaidIn(Body):
     kind: Literal["answered", "progress", "deferral", "saved"]
     checkpoint: Annotated[str, StringConstraints(max_length=bounds.NAME_LENGTH_MAX)] = ""
     size: Amount = 0
+    hint: Amount = Field(0, description="The hint that a checkpoint answers, if any.")
     seconds: Seconds = Field(0, description="Of a deferral: how much longer it would like.")
     text: Annotated[str, StringConstraints(max_length=bounds.DESCRIPTION_LENGTH_MAX)] = ""
 

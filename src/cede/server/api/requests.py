@@ -187,6 +187,7 @@ async def said(id: RequestRef, body: SaidIn, call: ThisCall) -> Response:
         text=body.text,
         checkpoint=body.checkpoint,
         size=body.size,
+        hint=body.hint,
     )
     if body.kind == "saved" and not body.checkpoint:
         raise Invalid("checkpoint", "must name the checkpoint that was saved")
