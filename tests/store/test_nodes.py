@@ -16,6 +16,7 @@ from cede.model.errors import NotFound
 from cede.model.lifecycle import AllocationState, RequestStatus
 from cede.model.node import NodeState
 from cede.model.token import Role, node_subject
+from cede.model.work import Work
 from cede.store import RequestFilter, Store, rows, schema
 from tests.store.samples import allocation, batch, changes, node, policy, pool, request, token
 from tests.store.samples import event as an_event
@@ -99,6 +100,14 @@ def test_parts_are_listed_with_the_first_of_them(filled: Store) -> None:
     filled.commit(batch(1, changes(parts)))
     found = filled.list_requests(RequestFilter(part_of="p0")).items
     assert {view.request.id for view in found} == {"p0", "p1", "p2"}
+
+
+def test_long_work_is_read_with_its_request_and_not_in_lists(filled: Store) -> None:
+    long, short = Work(("train",), {"KEY": "x" * 500_000}), Work(("train", "--fast"))
+    filled.commit(batch(1, changes([request("l", 10, work=long), request("s", 11, work=short)])))
+    assert filled.get_request("l").request.work == long
+    listed = {view.request.id: view.request.work for view in filled.list_requests().items}
+    assert listed["l"] == Work(("…",)) and listed["s"] == short and listed["a"] is None
 
 
 def test_tokens_of_a_node_are_found(filled: Store) -> None:

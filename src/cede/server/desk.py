@@ -68,6 +68,7 @@ class Desk:
         """Whether the node should look again."""
         node, known = state.nodes.get(node_id), self.posted.get(node_id)
         if node is None:
+            self._heard.pop(node_id, None)
             return self.posted.pop(node_id, None) is not None
         version = state.order_versions[node_id]
         if known is not None and known.version == version:

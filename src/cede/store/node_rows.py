@@ -73,20 +73,19 @@ def held_rows(allocation: Allocation) -> Iterator[Row]:
 
 
 def task_text(request: Request) -> str | None:
-    """What a request is about, beside its amounts."""
-    shape, work, farewell = request.shape, request.work, request.farewell
-    if shape is None and work is None and farewell == PLAIN:
+    """How a request sits and how it parts."""
+    shape, farewell = request.shape, request.farewell
+    if shape is None and farewell == PLAIN:
         return None
-    return encode((_shape(shape), _work(work), _farewell(farewell)))
+    return encode((_shape(shape), _farewell(farewell)))
 
 
-def task_from(text: str | None) -> tuple[Shape | None, Work | None, Farewell]:
+def task_from(text: str | None) -> tuple[Shape | None, Farewell]:
     if text is None:
-        return None, None, PLAIN
-    shape, work, farewell = decode(text)
+        return None, PLAIN
+    shape, farewell = decode(text)
     return (
         None if shape is None else _shape_from(*shape),
-        None if work is None else Work(tuple(work[0]), *work[1:]),
         PLAIN if farewell is None else _farewell_from(*farewell),
     )
 
@@ -106,8 +105,17 @@ def _shape_from(
     return Shape(amounts, tasks, per_node, labels, fingerprint, Topology(topology))
 
 
-def _work(work: Work | None) -> Row | None:
-    return None if work is None else (work.argv, dict(work.env), work.directory, work.user)
+def work_text(work: Work | None) -> str | None:
+    if work is None:
+        return None
+    return encode((work.argv, dict(work.env), work.directory, work.user))
+
+
+def work_from(text: str | None) -> Work | None:
+    if text is None:
+        return None
+    argv, *rest = decode(text)
+    return Work(tuple(argv), *rest)
 
 
 def _farewell(farewell: Farewell) -> Row | None:
@@ -126,12 +134,19 @@ def _farewell_from(checkpoint: str, protocol: str, *rest: Any) -> Farewell:
     return Farewell(Checkpoint(checkpoint), Protocol(protocol), *rest)
 
 
-def saved_text(saved: Saved | None) -> str | None:
-    return None if saved is None else encode((saved.id, saved.at, saved.size))
+def kept_text(request: Request) -> str | None:
+    """The checkpoint of a request, and how often a machine lost it."""
+    saved, lost_count = request.saved, request.lost_count
+    if saved is None and not lost_count:
+        return None
+    return encode((lost_count, *(() if saved is None else (saved.id, saved.at, saved.size))))
 
 
-def saved_from(text: str | None) -> Saved | None:
-    return None if text is None else Saved(*decode(text))
+def kept_from(text: str | None) -> tuple[Saved | None, int]:
+    if text is None:
+        return None, 0
+    lost_count, *saved = decode(text)
+    return Saved(*saved) if saved else None, lost_count
 
 
 def members_text(members: Sequence[Member]) -> str | None:

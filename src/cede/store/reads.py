@@ -187,7 +187,7 @@ class Reads:
         with self._readers.begin() as connection:
             after = self._after(connection, "requests", filters, cursor, place, not oldest_first)
             statement = (
-                views.with_allocation()
+                views.with_allocation(short=True)
                 .where(after, *filter.conditions(connection.dialect.name))
                 .order_by(place.asc() if oldest_first else place.desc())
                 .limit(_bounded(limit) + 1)

@@ -117,9 +117,9 @@ def request_row(request: Request, latest: Allocation | None) -> Row:
         encode(dict(request.labels)) if request.labels else None,
         request.owner,
         node_rows.task_text(request),
+        node_rows.work_text(request.work),
         request.part_of,
-        node_rows.saved_text(request.saved),
-        request.lost_count or None,
+        node_rows.kept_text(request),
     )
 
 
@@ -127,10 +127,11 @@ def request_from(row: Sequence[Any]) -> Request:
     (
         id_, index, submitted_at, subject_type, subject_name, created, status, preemptible, pool_id,
         _, _, amounts, reason, attempt, retries_used, preempted_count, retry, not_before, bypassed,
-        withhold, earmark, walltime, lease, lease_until, on_silence, labels, owner, task, part_of,
-        saved, lost_count,
+        withhold, earmark, walltime, lease, lease_until, on_silence, labels, owner, task, work,
+        part_of, kept,
     ) = row  # fmt: skip
-    shape, work, farewell = node_rows.task_from(task)
+    shape, farewell = node_rows.task_from(task)
+    saved, lost_count = node_rows.kept_from(kept)
     return Request(
         id=id_,
         subject=Subject(subject_type, subject_name),
@@ -154,10 +155,10 @@ def request_from(row: Sequence[Any]) -> Request:
         lease_until=lease_until,
         on_silence=OnSilence(on_silence) if on_silence else _USUAL,
         shape=shape,
-        work=work,
+        work=node_rows.work_from(work),
         farewell=farewell,
-        saved=node_rows.saved_from(saved),
-        lost_count=lost_count or 0,
+        saved=saved,
+        lost_count=lost_count,
         part_of=part_of,
         labels=decode(labels) if labels else {},
         owner=owner,

@@ -142,7 +142,8 @@ Index("ix_policies_subject", policies.c.subject_type, policies.c.subject_name)
 
 # `granted_pool_id` and `granted_attempt` are of the latest allocation. With `one` they are what
 # live allocations refer to: two live allocations of one request in two pools cannot both find their
-# pair. `task` is what a request is about and never changes: its shape, its work and how it parts.
+# pair. `task` and `work` are what a request is about and never change: its shape and how it parts,
+# and what agents run, which may be large. `kept` is its checkpoint and how often machines lost it.
 requests = Table(
     "requests",
     metadata,
@@ -174,9 +175,9 @@ requests = Table(
     Column("labels", Text),
     Column("owner", Text, nullable=False),
     Column("task", Text),
+    Column("work", Text),
     Column("part_of", NAME),
-    Column("saved", Text),
-    Column("lost_count", Integer),
+    Column("kept", Text),
     Column("one", SmallInteger, nullable=False, server_default=text("1")),
     UniqueConstraint("id", "granted_pool_id", "one", name="uq_requests_granted"),
     CheckConstraint(one_of("status", RequestStatus), "status"),
@@ -186,7 +187,7 @@ requests = Table(
     CheckConstraint("(granted_pool_id IS NULL) = (granted_attempt IS NULL)", "granted"),
     not_negative(
         "at_index", "submitted_at", "retries_used", "preempted_count", "not_before", "bypassed",
-        "walltime", "lease", "lease_until", "lost_count",
+        "walltime", "lease", "lease_until",
     ),
     sqlite_with_rowid=False,
 )  # fmt: skip

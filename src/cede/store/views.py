@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, Table, and_, func, or_, select, text
+from sqlalchemy import ColumnElement, Connection, Select, Table, and_, case, func, or_, select, text
 
 from cede.model import bounds
 from cede.model.amounts import add_to
 from cede.model.errors import Conflict, NotFound
 from cede.model.subject import Subject
-from cede.store import rows, schema
+from cede.model.work import Work
+from cede.store import node_rows, rows, schema
 from cede.store.json_text import decode
 from cede.store.statements import REQUESTS
 from cede.store.values import PolicyView, PoolView, RequestView
@@ -26,6 +27,14 @@ _allocations = schema.allocations.c
 _REQUEST_WIDTH = len(REQUESTS.columns)
 # The largest code point: every text that starts with a prefix sorts below prefix + this.
 _LAST = "\U0010ffff"
+# What stands for longer work in lists.
+_LONG_WORK = 8_192
+_SHORT = [
+    case((func.length(each) > _LONG_WORK, node_rows.work_text(Work(("…",)))), else_=each)
+    if each is _requests.work
+    else each
+    for each in REQUESTS.columns
+]
 # Said beside narrower conditions, because SQLite uses a partial index only for its own words.
 _ACTIVE = text(schema.ACTIVE)
 
@@ -62,13 +71,16 @@ def is_subject(subject: Subject) -> ColumnElement[bool]:
     return and_(_policies.subject_type == subject.type, _policies.subject_name == subject.name)
 
 
-def with_allocation() -> Select[Any]:
+def with_allocation(*, short: bool = False) -> Select[Any]:
+    """Requests with their latest allocations; `short` leaves out work that is too long for lists:
+    a page of the longest would be half a gigabyte.
+    """
     latest = and_(
         _allocations.request_id == _requests.id,
         _allocations.attempt == _requests.granted_attempt,
     )
     return (
-        select(*REQUESTS.columns, *schema.allocations.columns)
+        select(*(_SHORT if short else REQUESTS.columns), *schema.allocations.columns)
         .select_from(schema.requests)
         .outerjoin(schema.allocations, latest)
     )

@@ -73,7 +73,7 @@ def _complete(method: str, path: str, operation: Json) -> None:
     role = None if permission is None else permission.role
     operation["x-role"] = "none" if role is None else str(role)
     operation["security"] = [] if role is None else [{_SCHEME: []}]
-    if method == "POST":
+    if method == "POST" and "/agent/" not in path:  # agents repeat by other means
         operation.setdefault("parameters", []).append(_IDEMPOTENCY)
     responses = operation["responses"]
     responses.pop("422", None)

@@ -25,7 +25,7 @@ STATUSES = (
 STATES = ("granted", "starting", "running", "checkpointing", "stopping", "lost", "ended")
 REQUEST_NUMBERS = (
     "at_index", "submitted_at", "retries_used", "preempted_count", "not_before", "bypassed",
-    "walltime", "lease", "lease_until", "lost_count",
+    "walltime", "lease", "lease_until",
 )  # fmt: skip
 ALLOCATION_NUMBERS = (
     "at_index", "allocated_at", "started_at", "walltime", "lease_until", "deadline",
@@ -180,9 +180,9 @@ def _requests() -> None:
         sa.Column("labels", sa.Text(), nullable=True),
         sa.Column("owner", sa.Text(), nullable=False),
         sa.Column("task", sa.Text(), nullable=True),
+        sa.Column("work", sa.Text(), nullable=True),
         sa.Column("part_of", NAME, nullable=True),
-        sa.Column("saved", sa.Text(), nullable=True),
-        sa.Column("lost_count", sa.Integer(), nullable=True),
+        sa.Column("kept", sa.Text(), nullable=True),
         sa.Column("one", sa.SmallInteger(), server_default=sa.text("1"), nullable=False),
         _one_of("status", *STATUSES),
         _one_of("subject_type", "orchestrator", "step_operator", "team", "user"),
