@@ -27,8 +27,9 @@ log = logging.getLogger(__name__)
 
 # Renewals come three times within a lease, and a deleted run's units within a minute.
 PAUSE_MAX = 60.0
-# After a failure: soon, then less and less often.
+# After a failure: soon, then less often; a lease is running.
 RETRY_FIRST = 1.0
+RETRY_MOST = 5.0
 # More holders than this at once belong to more than one ZenML server.
 HOLDERS_MAX = 10_000
 CHUNK = 500
@@ -93,20 +94,21 @@ class Upkeep:
         return found
 
     def _run(self) -> None:
-        pause = self._pause
+        failures = 0
         while True:
-            self._hurry.wait(pause)
+            soon = min(RETRY_FIRST * 2 ** (failures - 1), RETRY_MOST)
+            self._hurry.wait(soon if failures else self._pause)
             self._hurry.clear()
             try:
                 self.sweep()
-                pause = self._pause
+                failures = 0
             except CedeClientError as error:
-                pause = RETRY_FIRST if pause >= self._pause else min(pause * 2, self._pause)
+                failures = min(failures + 1, 10)
                 log.debug("upkeep: %s", advice(error, self._line.server))
             except Exception:
                 # ZenML's database may be away as well; the thread must outlive that.
                 log.exception("upkeep failed and is tried again")
-                pause = self._pause
+                failures = 0
 
 
 def _has_ended(status: str) -> bool:
