@@ -13,7 +13,7 @@ from typing import Any
 from cede import Client
 from tests.client.serving import BIN, Serving, eventually
 
-HEARTBEAT = 0.5
+HEARTBEAT = 1.0
 POOL = "nodes"
 TEAM = "red"
 
@@ -80,6 +80,11 @@ class Cluster:
         self.allow_everything()
         return agent
 
+    def retire(self, agent: Agent) -> None:
+        """End an agent that no other test needs, so that it costs nothing."""
+        agent.kill()
+        self.agents.remove(agent)
+
     def until_ready(self, name: str) -> None:
         self.until(lambda: self.nodes().get(name) == "ready")
 
@@ -93,9 +98,7 @@ class Cluster:
         if found:
             self.client.policies.update(found[0]["id"], limit=limit)
         else:
-            self.client.policies.attach(
-                POOL, TEAM, component_type="team", priority=10, limit=limit
-            )
+            self.client.policies.attach(POOL, TEAM, component_type="team", priority=10, limit=limit)
 
     def submit(self, *argv: str, gpus: int = 1, **fields: Any) -> str:
         work = {"argv": list(argv), **fields.pop("work", {})}

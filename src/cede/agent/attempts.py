@@ -44,6 +44,7 @@ from cede.launch.contain import group_names, open_group
 from cede.launch.launcher import Kept, State
 from cede.launch.logs import read_log
 from cede.launch.probe import Containment
+from cede.launch.spec import Fence
 from cede.model.errors import CedeError, Conflict
 from cede.talk import heard
 from cede.talk.conversation import Conversation
@@ -210,20 +211,34 @@ class Attempts:
             return Found.NEVER
         return _ended(order.key, status.exit or launcher.sweep(directory, keeper_too=True))
 
-    def sweep_unexplained(self, known: Collection[Key]) -> list[str]:
-        """S15: what runs, or lies about, that no journal entry explains; before we are ready."""
+    def sweep_unexplained(self, known: Collection[Key]) -> list[Report]:
+        """S15: kill what no journal entry explains, before we are ready. What it was is known from
+        its spec: it ended here and now, and is never started again.
+        """
         names = {key.directory for key in known}
-        strangers = {each.name for each in self._home.iterdir() if each.is_dir()} - names
-        for name in strangers:
-            if self._sweep(name) is not None:
-                shutil.rmtree(self._home / name, ignore_errors=True)
+        strangers = sorted({each.name for each in self._home.iterdir()} - names)
+        found = [each for name in strangers if (each := self._sweep_stranger(name)) is not None]
         means = self._containment.means
-        groups = set(group_names(means)) - names
-        for name in groups:
+        for name in set(group_names(means)) - names:
             group = open_group(means, name, list, lambda: True)
             if group.kill(timeout=launcher.SWEEP_TIMEOUT):
                 group.remove()
-        return sorted(strangers | groups)
+        return found
+
+    def _sweep_stranger(self, name: str) -> Report | None:
+        _log.warning("no journal entry explains this", attempt=name)
+        with places.Place(self._home / name) as place:
+            spec = place.read(places.SPEC)
+        record = self._sweep(name)
+        if spec is None or record is None:
+            if record is not None:
+                shutil.rmtree(self._home / name, ignore_errors=True)
+            return None
+        fence = Fence(**spec["fence"])
+        ended = _ended(Key(fence.allocation, fence.task), record)
+        return Report(
+            ended.key, fence.attempt, Kind.ENDED, ended.exit_code, ended.cause, text=ended.text
+        )
 
     def _open_talk(self, order: Order, *, fresh: bool) -> Conversation | None:
         protocol = protocol_of(order)

@@ -126,9 +126,9 @@ class Runner:
         over = {key_of(each) for each in entries if not isinstance(each, Taken)}
         taken = [e.order for e in entries if isinstance(e, Taken) and e.order.key not in over]
         found = self._attempts.adopt(taken)
-        swept = self._attempts.sweep_unexplained([key_of(each) for each in entries])
-        if swept:
-            _log.warning("swept what no journal entry explains", attempts=swept)
+        for report in self._attempts.sweep_unexplained([key_of(each) for each in entries]):
+            self._journal.append(Over(report))
+            entries = (*entries, Over(report))
         self._handle(Restarted(entries, found, self._link.known.epoch))
 
     def _turn(self) -> None:

@@ -21,6 +21,7 @@ PLACEMENT = (
     "checkpoint_timeout",
     "checkpoint_protocol",
     "interruptible",
+    "on_silence",
 )
 
 
@@ -65,6 +66,12 @@ PLACEMENT = (
     help="How it is asked; signal unless given.",
 )
 @click.option("--interruptible", is_flag=True, help="Ending with code 0 when stopped means done.")
+@click.option(
+    "--on-silence",
+    type=click.Choice(["stop", "keep"]),
+    default=None,
+    help="What becomes of it when its node is not heard of: it stops, unless given.",
+)
 @click.option("--env", multiple=True, metavar="NAME=VALUE", help="May be given often.")
 @click.option(
     "--directory", type=click.Path(path_type=Path), help="Where it runs; here unless given."
