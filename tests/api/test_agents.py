@@ -437,6 +437,19 @@ def test_what_is_run_is_shown_to_who_may_see_it(farm: Server) -> None:
             assert "swordfish" not in farm[who].get(API + other).text, (other, who)
 
 
+def test_only_agents_say_how_their_work_is(farm: Server) -> None:
+    alpha = Machine(farm)
+    asked = run(farm)
+    path = f"{API}/requests/{asked['id']}"
+    before = farm.writer.index
+    renewed = made(farm["red"].post(f"{path}/renew", json={"attempt": 1, "running": True}))
+    assert renewed["allocation"]["state"] == "granted" and farm.writer.index == before
+    for verb, given in (("said", {"kind": "progress"}), ("release", {"outcome": "done"})):
+        refused = farm["red"].post(f"{path}/{verb}", json=given)
+        assert refused.json()["type"].endswith("agents_work"), refused.text
+    assert [each["do"] for each in alpha.beat()["orders"]] == ["run"]
+
+
 def test_client_held_work_converses(server: Server) -> None:
     server.pool("gpus", 2)
     server.policy("red", priority=1)

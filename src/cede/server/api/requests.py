@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query
@@ -162,14 +165,18 @@ async def delete_request(id: RequestRef, call: ThisCall) -> Response:
 @router.post("/requests/{id}/renew", responses={200: ok(RequestOut, examples.GRANTED)})
 async def renew(id: RequestRef, call: ThisCall, body: RenewIn | None = None) -> Response:
     """Extend the lease of a waiter or a holder. The answer is the request as it is: a holder that
-    reads `preempting` must stop, and has been told by this."""
-    given = body or RenewIn(attempt=None, running=None)
+    reads `preempting` must stop, and has been told by this. With `wait` a holder's answer may take
+    that long, at most 10 s, when there is nothing that it does not know."""
+    given = body or RenewIn()
 
     def command(tx: Tx, request_id: str) -> None:
+        if tx.state.requests[request_id].work is not None:
+            return  # agents hold it, and say how it is; whoever waits for it may still ask
         commands.renew(tx.state, request_id, tx.now, attempt=given.attempt, running=given.running)
 
     # Renewing twice is renewing once, so nothing is remembered under a key.
-    found = await _act(call, id, command, remember=False)
+    act = partial(_act, call, id, command, remember=False)
+    found = await (_wait_for_news(call, id, given, act) if given.wait else act())
     if not isinstance(found, RequestView):
         return answer(found)
     _check_fence(found, given.attempt)
@@ -329,6 +336,28 @@ async def _act(call: Call, ref: str, act: Any, *, remember: bool = True) -> Json
     if caller.bound is not None:
         redact.request(shown)
     return shown
+
+
+async def _wait_for_news(
+    call: Call, id: str, given: RenewIn, renew: Callable[[], Awaitable[Json | RequestView]]
+) -> Json | RequestView:
+    """Renew; if the holder knows everything already, again when there is news, or not at all."""
+    desk = call.context.writer.desk
+    with desk.standing(id) as news:  # from before the renewal, so that nothing is missed
+        found = await renew()
+        if isinstance(found, RequestView) or _standing_hint(found) != given.hint or desk.closed:
+            return found
+        most = min(parse_duration(given.wait, "wait"), bounds.RENEW_WAIT_MAX)
+        await asyncio.wait([news], timeout=most / bounds.SECOND)
+    return await renew() if news.done() else found
+
+
+def _standing_hint(shown: Json) -> int | None:
+    """The number of the hint that stands, 0 for a holder without; None for who need not wait."""
+    held = shown["allocation"]
+    if held is None or held["state"] in ("stopping", "ended"):
+        return None
+    return int(held["parting"]["hint"]) if held["state"] == "checkpointing" else 0
 
 
 def _check_fence(view: RequestView, attempt: int | None) -> None:
