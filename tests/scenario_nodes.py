@@ -6,9 +6,10 @@
     red runs r2 of 2 checkpoint auto timeout 600s deferral 300s interruptible
     r1 starts        all its tasks; `r1/0 starts` is one of them
     r1/1 exits 3     by itself; `done` and `fails` are exit codes 0 and 1
-    r1 stops         because it was told to, by SIGTERM
+    r1 stops         because it was told to, by SIGTERM; `quits`: with exit code 0
     r1 dies lease    for its machine's fault; `refused`, `infrastructure`, …
-    r1 answers; r1 defers 60s; r1 saves c1; r1 botches (a save that failed)
+    r1 answers; r1 defers 60s; r1 saves c1 (as it was asked to); r1 keeps c1 (of its own accord)
+    r1 botches       a save failed
     n1 silent; n1 heard; n1 drains; n1 undrains; n1 disabled; n1 enabled
     delete node n1 force
 
@@ -89,7 +90,7 @@ def act(state: State, words: list[str], now: int, silent: set[str]) -> list[str]
             for name in names:
                 _NODE[verb](state, name, now, silent)
             return []
-        case [*names, "exits" | "saves" | "defers" | "dies" as verb, detail]:
+        case [*names, "exits" | "saves" | "keeps" | "defers" | "dies" as verb, detail]:
             for name in names:
                 _report(state, name, verb, detail, now)
             return [each.partition("/")[0] for each in names]
@@ -148,9 +149,14 @@ def hear(state: State, now: int, silent: set[str]) -> None:
 
 # Reports --------------------------------------------------------------------------------------
 
-_SAID = {"answers": "answered", "defers": "deferral", "saves": "saved"}
+_SAID = {"answers": "answered", "defers": "deferral", "saves": "saved", "keeps": "saved"}
 _KINDS = {**_SAID, "starts": "started", "botches": "save_failed"}
-_ENDS = {"done": (0, "exited"), "fails": (1, "exited"), "stops": (143, "stopped")}
+_ENDS = {
+    "done": (0, "exited"),
+    "fails": (1, "exited"),
+    "stops": (143, "stopped"),
+    "quits": (0, "stopped"),
+}
 
 
 def _report(state: State, name: str, verb: str, detail: str, now: int) -> None:
@@ -159,8 +165,9 @@ def _report(state: State, name: str, verb: str, detail: str, now: int) -> None:
     allocation = state.allocation_of(request_id)
     if allocation is None:
         raise NotFound("holder", request_id)
+    hint = 0 if allocation.parting is None else allocation.parting.hint
     if state.requests[request_id].work is None:
-        said = _said(verb, detail)
+        said = _said(verb, detail, hint)
         commands.said(state, request_id, said, now, attempt=allocation.attempt)
         return
     tasks = [int(task)] if task else range(len(allocation.members))
@@ -169,19 +176,22 @@ def _report(state: State, name: str, verb: str, detail: str, now: int) -> None:
         current = state.allocations.get(allocation.id)
         if current is None or not current.live or current.members[each].phase is Phase.ENDED:
             continue
-        report = _made(allocation.id, allocation.attempt, each, verb, detail)
+        report = _made(allocation.id, allocation.attempt, each, verb, detail, hint)
         if not reports.take(state, member.node_id, report, now):
             raise Untrue(f"a report of {name} was stale")
 
 
-def _made(allocation_id: str, attempt: int, task: int, verb: str, detail: str) -> reports.Report:
+def _made(
+    allocation_id: str, attempt: int, task: int, verb: str, detail: str, hint: int
+) -> reports.Report:
     if verb in _KINDS:
         return reports.Report(
             allocation_id,
             attempt,
             task,
             _KINDS[verb],
-            checkpoint=detail if verb == "saves" else "",
+            checkpoint=detail if verb in ("saves", "keeps") else "",
+            hint=hint if verb == "saves" else 0,
             seconds=milliseconds(detail) if verb == "defers" else 0,
         )
     code: int | None
@@ -194,11 +204,12 @@ def _made(allocation_id: str, attempt: int, task: int, verb: str, detail: str) -
     return reports.Report(allocation_id, attempt, task, "ended", code, cause)
 
 
-def _said(verb: str, detail: str) -> commands.Said:
+def _said(verb: str, detail: str, hint: int) -> commands.Said:
     return commands.Said(
         _SAID[verb],
         seconds=milliseconds(detail) if verb == "defers" else 0,
-        checkpoint=detail if verb == "saves" else "",
+        checkpoint=detail if verb in ("saves", "keeps") else "",
+        hint=hint if verb == "saves" else 0,
     )
 
 

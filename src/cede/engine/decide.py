@@ -43,6 +43,9 @@ def _round(state: State, plan: Plan) -> None:
         plan.changed |= drop_dead(state, state.books[pool_id])
     pools = _dirty(state)
     grant_all(state, plan, pools)  # 3. grants, in standing order
+    # What is on its way on nodes is promised at once, and nobody may be stopped for his equal.
+    if let_victims_go(state, on_nodes=True):
+        plan.again = True
     preempt_all(state, plan, pools)  # 4. takings, for whom no pool could grant
     if let_victims_go(state):  # 5. victims that nobody needs any more
         plan.again = True

@@ -23,10 +23,13 @@ def gone_at(node: Node, heard: int) -> int:
     return max(heard + DOWN_AFTER * node.heartbeat, kept)
 
 
-def node_due(node: Node, heard: int, holds: bool) -> int | None:
-    """When a node that stays silent becomes degraded, or down."""
+def node_due(node: Node, heard: int, holds: bool, passed: int) -> int | None:
+    """When a node that stays silent becomes degraded, or down; one that is down already may hold
+    what is not lost yet.
+    """
     if node.state is NodeState.DOWN:
-        return gone_at(node, heard) if holds else None
+        at = gone_at(node, heard)
+        return at if holds and at > passed else None
     if node.state is NodeState.READY:
         return heard + SILENT_AFTER * node.heartbeat
     return gone_at(node, heard)

@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from cede.engine.books import Books
-from cede.engine.fit import fits, own_room
+from cede.engine.fit import fits, limits_above, own_room
 from cede.engine.share import Holding
 from cede.engine.state import State
 from cede.model.allocation import Allocation
@@ -28,8 +28,12 @@ def drop_dead(state: State, books: Books) -> bool:
 
 def _still_allowed(books: Books, owner_id: str) -> bool:
     holding = books.earmarks[owner_id]
-    room = own_room(books, holding.policy_id, holding.preemptible)
-    return fits(holding.amounts, plus(room, holding.amounts))  # its own earmark is counted in
+    own = own_room(books, holding.policy_id, holding.preemptible, alone=True)
+    above = limits_above(books, holding.policy_id, leaving=True)
+    # Its own earmark is counted in.
+    return all(
+        left >= 0 for room in (own, above) for key, left in room.items() if key in holding.amounts
+    )
 
 
 def settle(state: State, books: Books) -> bool:
@@ -74,18 +78,20 @@ def drop(state: State, owner_id: str) -> None:
     state.emit("earmark_died", request_id=owner_id, pool_id=request.earmark.pool_id)
 
 
-def let_victims_go(state: State) -> bool:
-    """Let victims that were not told yet go on, where nobody was promised their capacity.
+def let_victims_go(state: State, *, on_nodes: bool = False) -> bool:
+    """Let victims that were not told yet go on, where nobody was promised their capacity: their
+    beneficiary neither, which may have found it on other nodes. Or only those `on_nodes`.
 
     One that was cancelled meanwhile stops all the same.
     """
     victims: list[Allocation] = []
     for owner_id in state.unearmarked:
-        owner = state.requests.get(owner_id)
-        if owner is None or owner.earmark is None:
-            untold = [state.allocations[each] for each in state.untold.get(owner_id, ())]
-            victims += [each for each in untold if not state.requests[each.request_id].cancelled]
-    state.unearmarked.clear()
+        untold = [state.allocations[each] for each in state.untold.get(owner_id, ())]
+        victims += [each for each in untold if not state.requests[each.request_id].cancelled]
+    if on_nodes:
+        victims = [each for each in victims if each.members]
+    else:
+        state.unearmarked.clear()
 
     def worth(victim: Allocation) -> tuple[int, int, int]:
         first, second = state.books[victim.pool_id].standing_of(victim.id)
@@ -103,6 +109,8 @@ def _has_room_again(books: Books, victim: Allocation) -> bool:
     """Whether nobody was promised what a victim holds."""
     holding = books.holdings[victim.id]
     ground = books.ground
+    if not fits(holding.amounts, limits_above(books, victim.policy_id, leaving=True)):
+        return False
     if ground is None:
         return fits(plus(books.promised(), holding.amounts), books.pool.capacity)
     need = ground.room(holding.each)
@@ -115,7 +123,8 @@ def _has_room_again(books: Books, victim: Allocation) -> bool:
 
 def _go_on(state: State, victim: Allocation) -> None:
     running = AllocationState.RUNNING if victim.started_at is not None else AllocationState.GRANTED
-    state.put(replace(victim, state=running, deadline=None, taken_for=None, reason=None))
+    free = {"deadline": None, "taken_for": None, "reason": None, "parting": None, "told": False}
+    state.put(replace(victim, state=running, **free))  # type: ignore[arg-type]
     request = state.requests[victim.request_id]
     state.put(replace(request, status=RequestStatus.ALLOCATED, reason=None))
     state.emit("goes_on", request_id=request.id, pool_id=victim.pool_id)

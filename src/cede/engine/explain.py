@@ -152,6 +152,9 @@ def node_reason(state: State, books: Books, request: Request, bound: Standing) -
             return Reason(Code.NODES_OUT, {"pool": books.pool.name, "nodes": names})
     if not fits(demand, free_to_promise(books, bound)) or not fits(demand, free_now(books)):
         return None
+    beside = site(state, books, bound, promise=False, own=(request.id, *books.withheld))
+    if books.withheld and place(beside, form) is not None:
+        return None  # it is withheld, which is said below
     found = places_for(view, form)
     return Reason(Code.NO_NODE, {"pool": books.pool.name, "found": found, **shape})
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from cede.engine import edits, endings, reports
 from cede.engine.due import gone_at
-from cede.engine.farewells import part
+from cede.engine.farewells import part, stop_now
 from cede.engine.state import State
 from cede.model import bounds
 from cede.model.allocation import Allocation, Phase
@@ -100,7 +100,11 @@ def _again(state: State, known: Node, node: Node, own: bool) -> Node:
             "drain it first",
         )
     if became != known:
-        _drop_promises(state, known)
+        if (known.labels, known.fingerprint, *fixed) != (
+            *(became.labels, became.fingerprint),
+            *(became.amounts, became.devices, became.pool_id),
+        ):
+            _drop_promises(state, known)
         state.put(became)
         state.emit("node_registered", pool_id=became.pool_id, node=became.name)
     for pool_id in dict.fromkeys((known.pool_id, became.pool_id)):
@@ -182,8 +186,10 @@ def undrain(state: State, node_id: str, now: int) -> Node:
             "still_draining",
             f"node {node.name} is still draining; wait until its work has ended",
         )
-    back = NodeState.READY if node.state is NodeState.DRAINED else node.state
-    state.put(_with_state(replace(node, out=Out.NO, reason=""), back))
+    if node.state is NodeState.DOWN:  # nobody minds any more; it is still away
+        state.put(replace(node, out=Out.NO, reason="silent"))
+        return state.nodes[node.id]
+    state.put(_with_state(replace(node, out=Out.NO, reason=""), NodeState.READY))
     state.emit("node_ready", pool_id=node.pool_id, node=node.name)
     return state.nodes[node.id]
 
@@ -196,7 +202,7 @@ def disable(state: State, node_id: str, now: int, reason: str = "") -> Node:
     state.emit("node_down", pool_id=node.pool_id, node=node.name, reason=reason or "disabled")
     why = Reason(Code.NODE_LOST, {"node": node.name, "cause": "disabled"})
     for allocation in state.on_node(node):
-        if not allocation.leaving and allocation.state is not AllocationState.LOST:
+        if state.requests[allocation.request_id].status is not RequestStatus.PREEMPTING:
             part(state, allocation.id, why, taken_for=None)
     return state.nodes[node.id]
 
@@ -232,6 +238,14 @@ def delete(state: State, node_id: str, now: int, *, force: bool = False) -> Node
         )
     for allocation in held:
         _lose_members(state, allocation, node)
+    for allocation in state.on_node(node):
+        others = [each for each in allocation.members if each.phase is not Phase.ENDED]
+        raise Conflict(
+            "in_use",
+            f"request {allocation.request_id} on node {node.name} also runs on "
+            f"{state.nodes[others[0].node_id].name}; disable node {node.name} so that it stops "
+            "there, then delete it",
+        )
     _drop_promises(state, node)
     state.drop(node)
     state.emit("node_deleted", pool_id=node.pool_id, node=node.name)
@@ -270,17 +284,20 @@ def heard(state: State, node_id: str, now: int) -> None:
     state.put(replace(node, state=became, reason=reason))
     state.emit("node_ready", pool_id=node.pool_id, node=node.name)
     for allocation in state.on_node(node):
-        if allocation.state is AllocationState.LOST:
+        away = [m for m in allocation.members if state.nodes[m.node_id].state is NodeState.DOWN]
+        if allocation.state is AllocationState.LOST and not away:
             _found(state, allocation)
 
 
 def _found(state: State, allocation: Allocation) -> None:
+    """Every node of what agents run was heard of again: it goes on, or on with stopping."""
     request = state.requests[allocation.request_id]
+    if request.work is None:
+        return  # its client holds it, and must be heard of itself
     if request.status is RequestStatus.PREEMPTING:
-        became = AllocationState.STOPPING
+        stop_now(state, allocation)
     else:
-        became = AllocationState.RUNNING
-    state.put(replace(allocation, state=became))
+        state.put(replace(allocation, state=AllocationState.RUNNING))
 
 
 def silence(state: State, node_id: str) -> bool:

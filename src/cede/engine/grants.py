@@ -275,29 +275,46 @@ def _owed_streams(books: Books) -> list[Stream]:
 
 
 class Owners:
-    """The owners of earmarks in a pool of nodes, in order, whose own nodes are free."""
+    """The owners of earmarks in a pool of nodes, in order, whose own nodes are free, or others that
+    do as well.
+    """
 
     def __init__(self, state: State, books: Books) -> None:
-        self._books = books
+        self._state, self._books = state, books
         self._heap: list[Candidate] = []
         for stream in _owed_streams(books):
             for owner_id in stream.lane:
-                if self._can_start(owner_id):
+                if self._can_start(owner_id, stream):
                     age = (*state.requests[owner_id].age, owner_id)
                     self._heap.append(Candidate(order(stream.standing, age), stream, age))
         self._heap.sort(key=lambda each: each.order, reverse=True)
 
     def peek(self) -> Candidate | None:
         while self._heap:
-            if self._can_start(self._heap[-1].request_id):
+            if self._can_start(self._heap[-1].request_id, self._heap[-1].stream):
                 return self._heap[-1]
             self._heap.pop()
         return None
 
-    def _can_start(self, owner_id: str) -> bool:
+    def _can_start(self, owner_id: str, stream: Stream) -> bool:
         mark = self._books.earmarks.get(owner_id)
-        ground = self._books.ground
-        return mark is not None and ground is not None and ground.has(mark.footprint, mark.each)
+        if mark is None:
+            return False
+        owner = self._state.requests[owner_id]
+        return owned_place(self._state, self._books, owner, stream.standing) is not None
+
+
+def owned_place(state: State, books: Books, owner: Request, standing: Standing) -> Footprint | None:
+    """Where the owner of an earmark starts: on the nodes it was promised, or on others that became
+    free before them, so that nobody below it gets those.
+    """
+    mark, ground, form = books.earmarks[owner.id], books.ground, books.form(owner)
+    assert ground is not None and form is not None
+    if ground.has(mark.footprint, mark.each):
+        return mark.footprint
+    if not fits(mark.amounts, free_now(books)):
+        return None
+    return place(site(state, books, standing, promise=False, own=(owner.id,)), form)
 
 
 def grant(
@@ -345,10 +362,9 @@ def _members(
     form = books.form(request)
     if form is None:
         return ()
-    mark = books.earmarks.get(request.id)
     footprint: Footprint | None
-    if mark is not None and books.ground is not None:
-        footprint = mark.footprint if books.ground.has(mark.footprint, mark.each) else None
+    if request.id in books.earmarks:
+        footprint = owned_place(state, books, request, candidate.stream.standing)
     else:
         own = {request.id, *((beside,) if beside is not None else ())}
         view = site(state, books, candidate.stream.standing, promise=False, own=own)

@@ -142,6 +142,8 @@ class Ground:
             if holding.id in without:
                 continue
             for at, key in enumerate(keys):
+                if key not in amounts:
+                    continue  # a later node brought the key; nobody holds it here
                 amount = holding.each.get(key, 0) * tasks
                 if not holding.earmark:
                     free[at] -= amount

@@ -95,9 +95,10 @@ def _started(state: State, allocation: Allocation, task: int) -> None:
     node = state.nodes[member.node_id]
     if node.failures:
         state.put(replace(node, failures=0))
-    if allocation.state in (AllocationState.GRANTED, AllocationState.STARTING):
+    found = allocation.state is AllocationState.RUNNING and allocation.started_at is None
+    if allocation.state in (AllocationState.GRANTED, AllocationState.STARTING) or found:
         all_run = all(each.phase is not Phase.ASSIGNED for each in allocation.members)
-        became = AllocationState.RUNNING if all_run else AllocationState.STARTING
+        became = AllocationState.RUNNING if all_run or found else AllocationState.STARTING
         started_at = state.now if all_run else None
         allocation = replace(allocation, state=became, started_at=started_at)
         if all_run:
@@ -145,7 +146,7 @@ def _conclude(state: State, allocation: Allocation) -> None:
         endings.finish(state, request, RequestStatus.CANCELLED, request.reason)
     elif asked is not None and asked.saved:
         endings.stopped(state, request, allocation, saved=True)
-    elif allocation.taken_for is not None and allocation.state is AllocationState.STOPPING:
+    elif allocation.taken_for is not None and allocation.state is not AllocationState.CHECKPOINTING:
         _conclude_victim(state, request, allocation)
     else:
         _conclude_faulty(state, request, allocation, faulty)

@@ -451,7 +451,8 @@ class State:
         return self._allocation_due(allocation)
 
     def _node_due(self, node: Node) -> int | None:
-        return node_due(node, self.beats.get(node.id, self.now), bool(self.on_node(node)))
+        heard = self.beats.get(node.id, self.now)
+        return node_due(node, heard, bool(self.on_node(node)), self.passed)
 
     def _request_due(self, request: Request) -> int | None:
         return request_due(request, delayed=request.id in self.delayed)
