@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from cede.engine.books import Books
-from cede.engine.fit import fits, limits_above, own_room
+from cede.engine.fit import fits, own_room
 from cede.engine.share import Holding
 from cede.engine.state import State
 from cede.model.allocation import Allocation
@@ -28,12 +28,8 @@ def drop_dead(state: State, books: Books) -> bool:
 
 def _still_allowed(books: Books, owner_id: str) -> bool:
     holding = books.earmarks[owner_id]
-    own = own_room(books, holding.policy_id, holding.preemptible, alone=True)
-    above = limits_above(books, holding.policy_id, leaving=True)
-    # Its own earmark is counted in.
-    return all(
-        left >= 0 for room in (own, above) for key, left in room.items() if key in holding.amounts
-    )
+    room = own_room(books, holding.policy_id, holding.preemptible)
+    return fits(holding.amounts, plus(room, holding.amounts))  # its own earmark is counted in
 
 
 def settle(state: State, books: Books) -> bool:
@@ -109,8 +105,6 @@ def _has_room_again(books: Books, victim: Allocation) -> bool:
     """Whether nobody was promised what a victim holds."""
     holding = books.holdings[victim.id]
     ground = books.ground
-    if not fits(holding.amounts, limits_above(books, victim.policy_id, leaving=True)):
-        return False
     if ground is None:
         return fits(plus(books.promised(), holding.amounts), books.pool.capacity)
     need = ground.room(holding.each)
