@@ -80,9 +80,20 @@ def policy_row(policy: Policy) -> Row:
 
 
 def policy_from(row: Sequence[Any]) -> Policy:
-    id_, pool_id, subject_type, subject_name, priority, reserved, limit, name, *when = row
-    subject = Subject(subject_type, subject_name)
-    return Policy(id_, pool_id, subject, priority, decode(reserved), decode(limit), name, *when)
+    (
+        id_, pool_id, subject_type, subject_name, priority, reserved, limit, name, created, edited,
+    ) = row  # fmt: skip
+    return Policy(
+        id=id_,
+        pool_id=pool_id,
+        subject=Subject(subject_type, subject_name),
+        priority=priority,
+        reserved=decode(reserved),
+        limit=decode(limit),
+        name=name,
+        created=created,
+        edited=edited,
+    )
 
 
 def request_row(request: Request, latest: Allocation | None) -> Row:
