@@ -98,7 +98,6 @@ def _running(state: State, allocation: Allocation) -> dict[str, Any]:
     request = state.requests[allocation.request_id]
     stopping = allocation.state is AllocationState.STOPPING
     reason = request.reason if request.status is RequestStatus.PREEMPTING else None
-    taken_for = _named(state, allocation.taken_for)
     return _full(
         pool=state.pools[allocation.pool_id].name,
         **_common(request),
@@ -106,9 +105,9 @@ def _running(state: State, allocation: Allocation) -> dict[str, Any]:
         started_at=seconds(allocation.started_at),
         index=allocation.index,
         state=STOPPING_SHOWN if stopping else str(allocation.state),
-        **{"for": taken_for},
+        **{"for": _named(state, allocation.taken_for)},
         cancelled=request.cancelled or None,
-        reason=reason.to_dict() if reason and not taken_for and not request.cancelled else None,
+        reason=reason.to_dict() if reason and not request.cancelled else None,
         deadline=seconds(allocation.deadline),
         told=allocation.told or None,
         lease_until=seconds(allocation.lease_until),

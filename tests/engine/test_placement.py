@@ -1,0 +1,208 @@
+"""Where tasks sit, against brute force on small random grounds."""
+
+from __future__ import annotations
+
+from itertools import product
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cede.engine.ground import Ground
+from cede.engine.placement import View, place, places_for, possible
+from cede.engine.share import Holding
+from cede.engine.victims import Clearing
+from cede.model.node import Node, NodeState
+from cede.model.shape import Footprint, Form, Shape, Topology
+
+NODE = st.builds(
+    lambda gpu, mcpu, group, label, print_, state: (gpu, mcpu, group, label, print_, state),
+    st.integers(1, 4),
+    st.integers(0, 3),
+    st.sampled_from(["", "a", "b", "c"]),
+    st.sampled_from(["", "x"]),
+    st.sampled_from(["", "f"]),
+    st.sampled_from([NodeState.READY] * 4 + [NodeState.DRAINED, NodeState.DEGRADED]),
+)
+FORM = st.builds(
+    lambda gpu, mcpu, tasks, per_node, label, print_, topology: Shape(
+        {key: amount for key, amount in (("gpu", gpu), ("mcpu", mcpu)) if amount},
+        tasks,
+        per_node,
+        {"kind": label} if label else {},
+        print_,
+        topology,
+    ),
+    st.integers(1, 3),
+    st.integers(0, 2),
+    st.integers(1, 5),
+    st.sampled_from([None, None, 1, 2]),
+    st.sampled_from(["", "", "x"]),
+    st.sampled_from(["", "", "f"]),
+    st.sampled_from(Topology),
+)
+HELD = st.lists(st.tuples(st.integers(0, 3), st.integers(1, 2), st.booleans()), max_size=5)
+
+
+def made(nodes: list[tuple[int, int, str, str, str, NodeState]]) -> Ground:
+    ground = Ground()
+    for number, (gpu, mcpu, group, label, print_, state) in enumerate(nodes):
+        amounts = {"gpu": gpu, **({"mcpu": mcpu} if mcpu else {})}
+        labels = {"kind": label} if label else {}
+        devices = {"gpu": tuple(map(str, range(gpu)))}
+        ground.put(
+            Node(f"n{number}", f"n{number}", amounts, devices, labels, group, print_, "p", state)
+        )
+    return ground
+
+
+def hold(ground: Ground, held: list[tuple[int, int, bool]]) -> list[Holding]:
+    """What of these fits, one after another; the flags are who may be stopped."""
+    found = []
+    for number, (at, gpu, takeable) in enumerate(held):
+        node_id = f"n{at % len(ground.spots)}"
+        if ground.spots[node_id].free[ground.keys.index("gpu")] >= gpu:
+            amounts = {"gpu": gpu}
+            holding = Holding(
+                f"h{number}", "p", amounts, takeable, number,
+                takeable=takeable, footprint=((node_id, 1),), each=amounts,
+            )  # fmt: skip
+            ground.hold(holding)
+            found.append(holding)
+    return found
+
+
+def form_of(shape: Shape) -> Form:
+    return shape.form(shape.amounts)
+
+
+def room_on(ground: Ground, shape: Shape, gone: set[str] = frozenset()) -> dict[str, int]:  # type: ignore[assignment]
+    """How many tasks each node could take, counted the slow way."""
+    found = {}
+    for node_id, spot in ground.spots.items():
+        node = spot.node
+        left = dict(node.amounts)
+        for holding, tasks in spot.holdings.values():
+            if holding.id not in gone:
+                for key, amount in holding.each.items():
+                    left[key] = left.get(key, 0) - amount * tasks
+        wrong = any(node.labels.get(name) != text for name, text in shape.labels.items())
+        wrong |= bool(shape.fingerprint) and node.fingerprint != shape.fingerprint
+        tasks = 0
+        while not wrong and node.usable and tasks < (shape.per_node or shape.tasks):
+            if any((tasks + 1) * n > left.get(key, 0) for key, n in shape.amounts.items()):
+                break
+            tasks += 1
+        found[node_id] = tasks
+    return found
+
+
+def all_footprints(room: dict[str, int], tasks: int) -> list[dict[str, int]]:
+    names = sorted(room)
+    return [
+        dict(zip(names, counts, strict=True))
+        for counts in product(*(range(room[name] + 1) for name in names))
+        if sum(counts) == tasks
+    ]
+
+
+def groups_of(ground: Ground, footprint: dict[str, int]) -> int:
+    return len({ground.spots[n].node.group for n, tasks in footprint.items() if tasks})
+
+
+def found(footprint: Footprint | None) -> dict[str, int] | None:
+    return None if footprint is None else dict(footprint)
+
+
+@settings(max_examples=400)
+@given(st.lists(NODE, min_size=1, max_size=4), HELD, FORM)
+def test_a_demand_is_placed_exactly_when_it_can_be(
+    nodes: list[tuple[int, int, str, str, str, NodeState]],
+    held: list[tuple[int, int, bool]],
+    shape: Shape,
+) -> None:
+    ground = made(nodes)
+    hold(ground, held)
+    room, form = room_on(ground, shape), form_of(shape)
+    view = View(ground, ground.now)
+    placed = found(place(view, form))
+    assert (placed is not None) == (sum(room.values()) >= shape.tasks)
+    assert places_for(view, form) == min(sum(room.values()), shape.tasks)
+    if placed is not None:
+        assert sum(placed.values()) == shape.tasks
+        assert all(0 < tasks <= room[node_id] for node_id, tasks in placed.items())
+        assert ground.has(tuple(placed.items()), shape.amounts)
+        several = [groups_of(ground, each) for each in all_footprints(room, shape.tasks)]
+        if shape.topology is Topology.TIGHT:
+            assert groups_of(ground, placed) == min(several)
+        if shape.topology is Topology.SPREAD:
+            assert groups_of(ground, placed) == max(several)
+
+
+@given(st.lists(NODE, min_size=1, max_size=4), HELD, FORM)
+def test_what_could_ever_be_placed_does_not_depend_on_who_holds_it(
+    nodes: list[tuple[int, int, str, str, str, NodeState]],
+    held: list[tuple[int, int, bool]],
+    shape: Shape,
+) -> None:
+    ground = made(nodes)
+    ready = made([(*each[:5], NodeState.READY) for each in nodes])
+    wanted = sum(room_on(ready, shape).values()) >= shape.tasks
+    hold(ground, held)
+    assert possible(ground, form_of(shape)) == wanted
+
+
+@given(st.lists(NODE, min_size=1, max_size=4), HELD, st.integers(1, 3))
+def test_the_best_fit_leaves_the_most_whole(
+    nodes: list[tuple[int, int, str, str, str, NodeState]],
+    held: list[tuple[int, int, bool]],
+    gpu: int,
+) -> None:
+    """One task goes where least of the scarce key is left, so no emptier node is broken up."""
+    ground = made(nodes)
+    hold(ground, held)
+    shape = Shape({"gpu": gpu})
+    room = room_on(ground, shape)
+    placed = found(place(View(ground, ground.now), form_of(shape)))
+    if placed is not None:
+        (chosen,) = placed
+        at = ground.keys.index("gpu")
+        left = {node_id: ground.spots[node_id].free[at] for node_id, n in room.items() if n}
+        assert left[chosen] == min(left.values())
+
+
+@settings(max_examples=400)
+@given(st.lists(NODE, min_size=1, max_size=4), HELD, FORM)
+def test_victims_are_found_when_there_are_any_and_no_more_than_needed(
+    nodes: list[tuple[int, int, str, str, str, NodeState]],
+    held: list[tuple[int, int, bool]],
+    shape: Shape,
+) -> None:
+    """S8: releasing all makes room, releasing all but any one does not."""
+    ground = made(nodes)
+    legal = [each for each in hold(ground, held) if each.takeable]
+    form = form_of(shape)
+    if not all(key in ground.keys for key in shape.amounts):
+        return  # what can never be placed does not wait
+
+    def enough(gone: set[str]) -> bool:
+        return sum(room_on(ground, shape, gone).values()) >= shape.tasks
+
+    if enough(set()):
+        return
+    victims = Clearing(View(ground, ground.promise), form).victims(iter(legal))
+    everybody = {each.id for each in legal}
+    assert (victims is not None) == enough(everybody)
+    if victims is not None:
+        chosen = {each.id for each in victims}
+        assert enough(chosen) and chosen <= everybody
+        assert not any(enough(chosen - {each}) for each in chosen)
+
+
+def test_what_is_held_and_let_go_leaves_the_ground_as_it_was() -> None:
+    ground = made([(4, 2, "a", "x", "f", NodeState.READY), (2, 0, "", "", "", NodeState.READY)])
+    before = (list(ground.now), list(ground.promise), dict(ground.free), dict(ground.unheld))
+    holdings = hold(ground, [(0, 2, True), (1, 1, False), (0, 2, True)])
+    assert len(holdings) == 3 and ground.free["gpu"] == 1
+    for each in holdings:
+        ground.let_go(each)
+    assert (list(ground.now), list(ground.promise), ground.free, ground.unheld) == before
