@@ -450,6 +450,29 @@ def test_only_agents_say_how_their_work_is(farm: Server) -> None:
     assert [each["do"] for each in alpha.beat()["orders"]] == ["run"]
 
 
+def test_a_renewal_waits_for_news_and_gets_them_at_once(server: Server) -> None:
+    server.pool("gpus", 2)
+    server.policy("red", priority=1)
+    server.policy("blue", priority=5, reserved={"gpu": 2})
+    mine = server.submit("red", 2)
+    path = f"{API}/requests/{mine['id']}/renew"
+    answers: list[tuple[float, dict[str, Any]]] = []
+
+    def wait() -> None:
+        began = time.monotonic()
+        answer = made(server["red"].post(path, json={"attempt": 1, "running": True, "wait": 10}))
+        answers.append((time.monotonic() - began, answer))
+
+    caller = threading.Thread(target=wait)
+    caller.start()
+    while not server.writer.desk._waiting:
+        time.sleep(0.01)
+    server.submit("blue", 2)
+    caller.join(20)
+    (took, answer), *_ = answers
+    assert took < 9 and answer["status"] == "preempting"
+
+
 def test_client_held_work_converses(server: Server) -> None:
     server.pool("gpus", 2)
     server.policy("red", priority=1)

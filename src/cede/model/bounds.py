@@ -20,6 +20,9 @@ LABEL_LENGTH_MAX = 512
 # Priorities are compared, never added, so any range does; this one prints in a table.
 PRIORITY_MAX = 1_000_000
 
+# Companies have departments and departments have teams; deeper trees are lists in disguise.
+TREE_DEPTH_MAX = 8
+
 # A bulk call is one transaction; more than this would make its neighbours wait too long.
 BULK_MAX = 500
 # The largest body we parse: a full bulk call with every field at its bound stays below it.
@@ -45,6 +48,8 @@ RETRY_DELAY_MAX = HOUR
 LEASE_DEFAULT = MINUTE
 LEASE_MIN = SECOND
 LEASE_MAX = 24 * HOUR
+# How long the answer to a renewal may take when there is nothing to tell.
+RENEW_WAIT_MAX = 10 * SECOND
 # What the server adds before it believes a lease is over: clock drift of 1 % and one pass.
 LEASE_DRIFT_DIVISOR = 100
 LEASE_MARGIN = 500

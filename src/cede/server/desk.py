@@ -20,6 +20,7 @@ from cede.engine.changes import Changes
 from cede.engine.orders import Order, orders
 from cede.engine.state import State
 from cede.model.allocation import Allocation
+from cede.model.lifecycle import AllocationState
 from cede.model.node import Node
 
 
@@ -57,12 +58,14 @@ class Desk:
                 state.beats[node_id] = at
 
     def publish(self, state: State, changes: Changes) -> None:
-        """Post what a commit changed, and wake the nodes that should do something else now."""
-        if not state.nodes and not changes.nodes.deleted:
-            return
-        touched = dict.fromkeys(_nodes_of(state, changes))
-        moved = [node_id for node_id in touched if self._post(state, node_id)]
-        self._wake_soon(moved)
+        """Post what a commit changed, and wake whoever should do something else now."""
+        moved: list[str] = []
+        if state.nodes or changes.nodes.deleted:
+            touched = dict.fromkeys(_nodes_of(state, changes))
+            moved = [node_id for node_id in touched if self._post(state, node_id)]
+        if self._waiting:
+            told = (request_id for request_id in _told(changes) if request_id in self._waiting)
+            self._wake_soon([*moved, *told])
 
     def _post(self, state: State, node_id: str) -> bool:
         """Whether the node should look again."""
@@ -89,23 +92,29 @@ class Desk:
     async def wait(self, known: Posted, seconds: float) -> None:
         """Until there is something newer than this for its node, at most so many seconds."""
         node_id = known.node.id
-        self._loop = asyncio.get_running_loop()
-        waiter: asyncio.Future[None] = self._loop.create_future()
-        waiting = self._waiting.setdefault(node_id, set())
-        waiting.add(waiter)
-        try:
+        with self.standing(node_id) as waiter:
             # Posted first and woken then: whatever was posted before we stood here is seen here.
             if self.posted.get(node_id) is known and not self.closed:
                 await asyncio.wait([waiter], timeout=seconds)
+
+    @contextlib.contextmanager
+    def standing(self, id: str) -> Iterator[asyncio.Future[None]]:
+        """Done as soon as a commit has something new for this node or for this holder."""
+        self._loop = asyncio.get_running_loop()
+        waiter: asyncio.Future[None] = self._loop.create_future()
+        waiting = self._waiting.setdefault(id, set())
+        waiting.add(waiter)
+        try:
+            yield waiter
         finally:
             waiting.discard(waiter)
             if not waiting:
-                self._waiting.pop(node_id, None)
+                self._waiting.pop(id, None)
 
-    def wake(self, node_ids: Iterable[str]) -> None:
-        """Let these nodes' calls be answered now; on the event loop."""
-        for node_id in node_ids:
-            for waiter in self._waiting.get(node_id, ()):
+    def wake(self, ids: Iterable[str]) -> None:
+        """Let these calls be answered now; on the event loop."""
+        for id in ids:
+            for waiter in self._waiting.get(id, ()):
                 if not waiter.done():
                     waiter.set_result(None)
 
@@ -114,10 +123,18 @@ class Desk:
         self.closed = True
         self._wake_soon(list(self._waiting))
 
-    def _wake_soon(self, node_ids: list[str]) -> None:
-        if node_ids and self._loop is not None and self._waiting:
+    def _wake_soon(self, ids: list[str]) -> None:
+        if ids and self._loop is not None and self._waiting:
             with contextlib.suppress(RuntimeError):  # the loop is gone: so are its calls
-                self._loop.call_soon_threadsafe(self.wake, node_ids)
+                self._loop.call_soon_threadsafe(self.wake, ids)
+
+
+def _told(changes: Changes) -> Iterator[str]:
+    """The requests whose holders should hear something: save, go on, or stop."""
+    yield from (request.id for request in changes.requests.updated)
+    for allocation in changes.allocations.updated:
+        if allocation.state is AllocationState.STOPPING:
+            yield allocation.request_id
 
 
 def _nodes_of(state: State, changes: Changes) -> Iterator[str]:

@@ -240,6 +240,8 @@ class RenewIn(Body):
 
     attempt: Attempt | None = None
     running: bool | None = Field(None, description="True once the work itself has started.")
+    wait: Seconds = Field(0, description="How long the answer may take when nothing is new.")
+    hint: Amount = Field(0, description="The hint that the holder knows of; with `wait`.")
 
 
 class SaidIn(Body):

@@ -167,7 +167,7 @@ async def renew(id: RequestRef, call: ThisCall, body: RenewIn | None = None) -> 
     """Extend the lease of a waiter or a holder. The answer is the request as it is: a holder that
     reads `preempting` must stop, and has been told by this. With `wait` a holder's answer may take
     that long, at most 10 s, when there is nothing that it does not know."""
-    given = body or RenewIn()
+    given = body or RenewIn(running=None, wait=0, hint=0)
 
     def command(tx: Tx, request_id: str) -> None:
         if tx.state.requests[request_id].work is not None:
