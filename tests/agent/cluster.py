@@ -73,11 +73,15 @@ class Cluster:
 
     def agent(self, name: str = "n1", gpus: int = 2, *options: str, **environ: str) -> Agent:
         """An agent that has joined."""
+        agent = self.start_agent(name, gpus, *options, **environ)
+        self.until_ready(name)
+        self.allow_everything()
+        return agent
+
+    def start_agent(self, name: str, gpus: int, *options: str, **environ: str) -> Agent:
         own = ("--amount", f"gpu={gpus}", *(options or ("--allow-root-jobs",)))
         agent = Agent(self, name, *own).start(**environ)
         self.agents.append(agent)
-        self.until_ready(name)
-        self.allow_everything()
         return agent
 
     def retire(self, agent: Agent) -> None:
@@ -94,7 +98,7 @@ class Cluster:
     def allow_everything(self) -> None:
         """Red may have whatever the nodes have by now."""
         limit = {"gpu": self.client.pools.get(POOL)["capacity"]["gpu"]}
-        found = list(self.client.policies.list(pool=POOL))
+        found = list(self.client.policies.list(pool=POOL, component=TEAM))
         if found:
             self.client.policies.update(found[0]["id"], limit=limit)
         else:

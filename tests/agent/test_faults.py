@@ -90,7 +90,13 @@ def test_an_agent_killed_at_any_point_starts_it_once(shared: Cluster, tmp_path: 
     """K5, K6, K7."""
     dying: list[tuple[Agent, str, Path]] = []
     names = {point: f"dies-{point}".replace("_", "-") for point in crash.POINTS}
-    agents = [shared.agent(names[each], 1, **{crash.VARIABLE: each}) for each in crash.POINTS]
+    agents = [
+        shared.start_agent(name, 1, "--allow-root-jobs", **{crash.VARIABLE: point})
+        for point, name in names.items()
+    ]
+    for agent in agents:
+        shared.until_ready(agent.name)
+    shared.allow_everything()
     for agent in agents:
         home = tmp_path / agent.name
         home.mkdir()

@@ -130,7 +130,7 @@ def _commands(group: click.Command, path: str) -> Iterator[tuple[str, click.Comm
 
 
 def test_every_command_is_on_its_page() -> None:
-    text = page("cli.md")
+    text = page("cli.md") + page("cli-nodes.md")
     for top in COMMANDS:
         assert f"cede {top}" in text, top
     for path, _ in _commands(cli, ""):
@@ -142,7 +142,7 @@ def test_every_command_is_on_its_page() -> None:
 
 
 def test_every_option_is_on_its_page() -> None:
-    text = page("cli.md")
+    text = page("cli.md") + page("cli-nodes.md")
     missing = {
         f"{path} {longest}"
         for path, command in _commands(cli, "")

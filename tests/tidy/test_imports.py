@@ -33,6 +33,9 @@ FORBIDDEN = {
     "cede.cli.main": "cede.engine.fit",
     "cede.cli.status": "cede.server.app",
     "cede.cli.top": "cede.store.journal",
+    "cede.cli.node": "cede.agent.runner",
+    "cede.agent.link": "cede.server.app",
+    "cede.client.node": "cede.agent.runner",
 }
 
 ALLOWED = {
@@ -49,6 +52,9 @@ ALLOWED = {
     "cede.cli.ask": "cede.client.wait",
     "cede.cli.plan": "cede.sim.report",
     "cede.cli.server_command": "cede.server.routes",
+    "cede.cli.agent_command": "cede.agent.runner",
+    "cede.agent.wire": "cede.client.wait",
+    "cede.agent.keep": "cede.launch.places",
 }
 
 # What the root offers its users under short names binds nobody who imports the root.

@@ -89,7 +89,7 @@ class Link:
             return
         if isinstance(error, Conflict | NotFound | Unauthorized):
             self._joined.clear()  # it does not know us as we are: introduce ourselves again
-        _log.warning("no heartbeat", why=error.message)
+        pause.say("no heartbeat", error)
         self.stopping.wait(pause.next(self.heartbeat))
 
     def _join(self) -> None:
@@ -132,7 +132,7 @@ class Link:
                 crash.at("report_after")
                 pause.reset()
             except CedeClientError as error:
-                _log.warning("cannot report", why=error.message)
+                pause.say("cannot report", error)
                 self._news.set()
                 self.stopping.wait(pause.next(self.heartbeat))
 
@@ -156,10 +156,17 @@ class _Pause:
 
     def __init__(self) -> None:
         self._dice = random.Random()
-        self._next = PAUSE_FIRST
+        self.reset()
 
     def reset(self) -> None:
         self._next = PAUSE_FIRST
+        self._said = ""
+
+    def say(self, what: str, error: CedeClientError) -> None:
+        """Once for each reason: a server that is away for a night is one line."""
+        if error.message != self._said:
+            self._said = error.message
+            _log.warning(what, why=error.message)
 
     def next(self, most: float) -> float:
         pause, self._next = self._next, min(self._next * 2, PAUSE_MAX, max(most, PAUSE_FIRST))
