@@ -14,6 +14,7 @@ from dataclasses import replace
 import pytest
 
 from cede.engine import audit
+from cede.engine.standing import IN_SHARE
 from cede.engine.state import State
 from cede.model.lifecycle import AllocationState, RequestStatus
 from cede.model.request import Earmark
@@ -94,7 +95,7 @@ def _takeable(state: State) -> None:
 
 def _rights(state: State) -> None:
     rights = state.books["gpus"]._rights
-    rights["f.1"] = 1 - rights["f.1"]
+    rights["f.1"] = IN_SHARE - rights["f.1"]
 
 
 def _forgotten_holding(state: State) -> None:
@@ -142,7 +143,7 @@ FIRES: dict[str, tuple[Callable[[State], None], str]] = {
     "a wrong sum of what is live": (_sum("live"), "S21 pool gpus: live is"),
     "a wrong sum of what is leaving": (_sum("leaving"), "S21 pool gpus: leaving is"),
     "a wrong sum of what may be taken": (_takeable, "S21 pool gpus: takeable is"),
-    "wrong rights": (_rights, "S21 pool gpus: rights of f.1 are not True"),
+    "wrong rights": (_rights, "S21 pool gpus: rights of f.1 are not"),
     "a holding the books forgot": (_forgotten_holding, "S21 pool gpus: rights of f.1"),
     "a waiter outside its lane": (_left_its_lane, "S21 pool gpus: request w is not in its lane"),
     "an owner that queues as well": (_in_a_lane_twice, "S21 pool gpus: request b is not in its"),
@@ -152,6 +153,75 @@ FIRES: dict[str, tuple[Callable[[State], None], str]] = {
 @pytest.mark.parametrize(("breaks", "said"), FIRES.values(), ids=FIRES)
 def test_the_audit_names_what_broke(breaks: Callable[[State], None], said: str) -> None:
     state = tell(STORY).state
+    assert audit.check(state) == []
+    breaks(state)
+    found = audit.check(state)
+    assert any(said in each for each in found), found
+
+
+NODES = """
+    node n1..n3 4 gpu 4000 mcpu in gpus
+    pool gpus nodes
+    team red  reserved 4 limit 12 priority 10
+    team blue reserved 8 limit 12 priority 10
+    red runs g of 2 gpu 1000 mcpu tasks 2 per_node 1 -> running g, on g n1 n2
+    red runs r of 4                                  -> running r, on r n3
+    blue runs b of 4                                 -> stopping r, earmark b, promised b n3
+"""
+
+
+def _sits(task: int, **changes: object) -> Callable[[State], None]:
+    def act(state: State) -> None:
+        allocation = state.allocations["g.1"]
+        members = list(allocation.members)
+        members[task] = replace(members[task], **changes)  # type: ignore[arg-type]
+        state._replace_allocation(allocation, replace(allocation, members=tuple(members)))
+
+    return act
+
+
+def _smaller_node(state: State) -> None:
+    spot = state.grounds["gpus"].spots["n1"]
+    state.nodes["n1"] = spot.node = replace(spot.node, amounts={"gpu": 1, "mcpu": 4000})
+
+
+def _other_capacity(state: State) -> None:
+    state.pools["gpus"] = replace(state.pools["gpus"], capacity={"gpu": 13, "mcpu": 12000})
+
+
+def _wrong_room(state: State) -> None:
+    spot = state.grounds["gpus"].spots["n1"]
+    spot.free = tuple(each + 1 for each in spot.free)
+
+
+def _unlisted(state: State) -> None:
+    ground = state.grounds["gpus"]
+    ground.now.remove(ground.spots["n1"].now)
+
+
+# The same for pools of nodes.
+FIRES_ON_NODES: dict[str, tuple[Callable[[State], None], str]] = {
+    "a capacity that the nodes do not have": (
+        _other_capacity, "S21 pool gpus: its capacity is not what its nodes have"),
+    "a gang that is not whole": (
+        _allocation("g.1", members=()), "S10 allocation g.1 sits on 0 nodes, not on 2"),
+    "a device of two members": (
+        _sits(1, node_id="n1"), "S3 device gpu 0 of n1"),
+    "a device of two allocations": (
+        _sits(1, node_id="n3", devices={"gpu": ("2", "3")}), "S3 device gpu 2 of n3"),
+    "a device twice in one member": (
+        _sits(1, devices={"gpu": ("2", "2")}), "S3 device gpu 2 of n2"),
+    "more on a node than it has": (_smaller_node, "S3 node n1: 2 gpu of 1"),
+    "more promised on a node than it has": (
+        _allocation("r.1", state=AllocationState.RUNNING), "S28 node n3: 8 gpu of 4"),
+    "a wrong room": (_wrong_room, "S21 node n1: 3 gpu free, recounted 2"),
+    "a node that is not listed": (_unlisted, "S21 node n1 is listed 1 times"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("breaks", "said"), FIRES_ON_NODES.values(), ids=FIRES_ON_NODES)
+def test_the_audit_names_what_broke_on_nodes(breaks: Callable[[State], None], said: str) -> None:
+    state = tell(NODES).state
     assert audit.check(state) == []
     breaks(state)
     found = audit.check(state)
@@ -169,10 +239,11 @@ def test_a_policy_in_no_pool_is_found() -> None:
 def test_every_rule_has_a_breakage() -> None:
     source = inspect.getsource(audit)
     rules = re.findall(r'yield f"(?:\{code\}|(S\d+))', source)
-    said = [said for _, said in FIRES.values()]
+    fires = [*FIRES.values(), *FIRES_ON_NODES.values()]
+    said = [said for _, said in fires]
     for number in {each for each in rules if each} | {"S2", "S5"}:
         assert any(each.startswith(f"{number} ") for each in said), number
-    assert len(re.findall(r"\byield f", source)) <= len(FIRES)
+    assert len(re.findall(r"\byield f", source)) <= len(fires)
 
 
 def test_a_lowered_bound_is_no_breakage_until_something_is_granted() -> None:

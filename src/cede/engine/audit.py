@@ -157,9 +157,10 @@ def _nodes(state: State, pool: Pool) -> Iterator[str]:
                 staying.setdefault(member.node_id, []).append(one)
             for key, names in member.devices.items():
                 for name in names:
-                    other = devices.setdefault((member.node_id, key, name), each.id)
-                    if other != each.id or names.count(name) > 1:
-                        yield f"S3 device {key} {name} of {member.node_id}: {other} and {each.id}"
+                    holder = f"{each.id}/{member.task}"
+                    other = devices.setdefault((member.node_id, key, name), holder)
+                    if other != holder or names.count(name) > 1:
+                        yield f"S3 device {key} {name} of {member.node_id}: {other} and {holder}"
     promised = _promised_on(state, pool)
     for node_id, node in mine.items():
         for which, many in (

@@ -1,0 +1,147 @@
+"""Fair shares alone: the whole computation, how it grows, and the update after one change."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import cycle
+from random import Random
+from statistics import median
+from time import perf_counter
+
+from benchmarks.report import Figure, in_a_process
+from cede.engine.fair.shares import Solver, compute
+from cede.engine.fair.tree import Element, Kind, Mode, Options, Tree
+
+OPTIONS = Options(main="gpu")
+CHANGES = 60
+
+
+def generated_tree(policies: int, requests: int, seed: int = 4) -> Tree:
+    """Departments, their teams and groups in these; twice as much is wanted as there is.
+
+    Requests are spread unevenly: a third of the leaves have most of them, as in real trees.
+    """
+    dice = Random(seed)
+    totals = {"gpu": 8 * requests, "mcpu": 128_000 * requests, "memory_mb": 1_000_000 * requests}
+    departments = [f"department{number}" for number in range(max(1, policies // 30))]
+    teams = [f"team{number}" for number in range(policies // 3)]
+    groups = [f"group{number}" for number in range(policies - len(departments) - len(teams))]
+    elements = []
+    for ids, above, most in (
+        (departments, [""], 0.6),
+        (teams, departments, 0.4),
+        (groups, teams, 0.0),
+    ):
+        each = totals["gpu"] * most / len(ids)
+        for element_id in ids:
+            elements.append(
+                Element(
+                    element_id,
+                    Kind.POLICY,
+                    parent=dice.choice(above),
+                    weight=dice.choice((1, 1, 2, 5)),
+                    mode=Mode.FIFO if ids is groups and dice.random() < 0.2 else Mode.FAIR_SHARE,
+                    guarantee={"gpu": int(dice.random() * each)} if dice.random() < 0.5 else {},
+                    limit={"gpu": int(totals["gpu"] * 0.2)} if dice.random() < 0.1 else {},
+                )
+            )
+    busy = groups[: len(groups) // 3]
+    for number in range(requests):
+        gpu = dice.choice((1, 2, 4, 8, 16, 64))
+        demand = {
+            "gpu": gpu,
+            "mcpu": gpu * dice.randrange(4_000, 32_000),
+            "memory_mb": gpu * 90_000,
+        }
+        running = dice.choice((0, 0, 0.25, 0.5, 1))
+        elements.append(
+            Element(
+                f"request{number}",
+                parent=dice.choice(busy if dice.random() < 0.7 else groups),
+                demand=demand,
+                usage={key: int(amount * running) for key, amount in demand.items()},
+                submitted=number,
+            )
+        )
+    return Tree(totals, tuple(elements))
+
+
+def seconds(call: Callable[[], object], times: int) -> float:
+    took = []
+    gc.collect()
+    gc.disable()
+    for _ in range(times):
+        start = perf_counter()
+        call()
+        took.append(perf_counter() - start)
+    gc.enable()
+    return median(took)
+
+
+def whole_seconds(policies: int, requests: int, times: int) -> float:
+    tree = generated_tree(policies, requests)
+    return seconds(lambda: compute(tree, OPTIONS), times)
+
+
+def growth() -> tuple[float, float]:
+    return whole_seconds(566, 743, 7), whole_seconds(5_660, 7_430, 3)
+
+
+def changes(tree: Tree, seed: int = 5) -> Iterator[Element]:
+    """One request after another starts a part of what it wants, wants more, or ends a part."""
+    dice = Random(seed)
+    requests = [each for each in tree.elements if each.kind is Kind.REQUEST]
+    for at in cycle(range(len(requests))):
+        request = dice.choice(requests) if at % 2 else requests[at]
+        more = dice.choice((0.5, 0.75, 1.25, 2))
+        usage = {key: int(amount * dice.random()) for key, amount in request.demand.items()}
+        demand = {key: int(amount * more) + usage[key] for key, amount in request.demand.items()}
+        yield replace(request, demand=demand, usage=usage)
+
+
+def read_all(tree: Tree) -> int:
+    """The bare loop: it reads every element's amounts once and adds up what they want."""
+    wanted = 0
+    for element in tree.elements:
+        demand = element.demand
+        for key in tree.totals:
+            wanted += demand.get(key, 0)
+    return wanted
+
+
+def update() -> tuple[float, float, float, float]:
+    tree = generated_tree(1_000, 10_000)
+    solver = Solver(tree, OPTIONS)
+    edits = changes(tree)
+    touched = []
+
+    def change() -> None:
+        solver.put(next(edits))
+        touched.append(len(solver.settle()))
+
+    took = seconds(change, CHANGES)
+    loop = seconds(lambda: read_all(tree), 30)
+    full = seconds(lambda: compute(tree, OPTIONS), 1)
+    return took, loop, full, median(touched)
+
+
+def fair_shares_grow_gently() -> Figure:
+    small, large = in_a_process(growth)
+    detail = (
+        f"{1e3 * small:.0f} ms for 566 policies and 743 requests, {1e3 * large:.0f} for ten times"
+    )
+    return Figure("fair shares of ten times the tree over once", large / small, 16, detail=detail)
+
+
+def fair_shares_are_updated_cheaply() -> Figure:
+    took, loop, full, touched = in_a_process(update)
+    detail = (
+        f"{1e3 * took:.1f} ms after one change over {1e3 * loop:.2f} ms of a bare loop; all of it "
+        f"{1e3 * full:.0f} ms; {touched:.0f} shares of 11,000 change"
+    )
+    return Figure("update of 1,000 policies and 10,000 requests", took / loop, 20, detail=detail)
+
+
+FIGURES = [fair_shares_grow_gently, fair_shares_are_updated_cheaply]
