@@ -14,7 +14,6 @@ from dataclasses import replace
 import pytest
 
 from cede.engine import audit
-from cede.engine.standing import IN_SHARE
 from cede.engine.state import State
 from cede.model.lifecycle import AllocationState, RequestStatus
 from cede.model.request import Earmark
@@ -95,7 +94,7 @@ def _takeable(state: State) -> None:
 
 def _rights(state: State) -> None:
     rights = state.books["gpus"]._rights
-    rights["f.1"] = IN_SHARE - rights["f.1"]
+    rights["f.1"] = 1 - rights["f.1"]
 
 
 def _forgotten_holding(state: State) -> None:
@@ -143,7 +142,7 @@ FIRES: dict[str, tuple[Callable[[State], None], str]] = {
     "a wrong sum of what is live": (_sum("live"), "S21 pool gpus: live is"),
     "a wrong sum of what is leaving": (_sum("leaving"), "S21 pool gpus: leaving is"),
     "a wrong sum of what may be taken": (_takeable, "S21 pool gpus: takeable is"),
-    "wrong rights": (_rights, "S21 pool gpus: rights of f.1 are not"),
+    "wrong rights": (_rights, "S21 pool gpus: rights of f.1 are not True"),
     "a holding the books forgot": (_forgotten_holding, "S21 pool gpus: rights of f.1"),
     "a waiter outside its lane": (_left_its_lane, "S21 pool gpus: request w is not in its lane"),
     "an owner that queues as well": (_in_a_lane_twice, "S21 pool gpus: request b is not in its"),
