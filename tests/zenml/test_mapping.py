@@ -99,6 +99,8 @@ def test_a_reason_is_the_sentence_and_what_would_change_it() -> None:
     reason = {"code": "x", "text": "gpu: 9 exceeds 8", "fix": "ask for at most 8"}
     assert mapping.reason_of({"reason": reason}) == "gpu: 9 exceeds 8; ask for at most 8"
     assert mapping.reason_of({"reason": {"text": "so", "fix": "nothing"}}) == "so"
+    freed = {"text": "2 are being freed", "fix": "nothing: it starts once x stopped"}
+    assert mapping.reason_of({"reason": freed}) == "2 are being freed; it starts once x stopped"
     assert mapping.reason_of({"reason": None}) is None
 
 

@@ -10,7 +10,13 @@ from pathlib import Path
 import pytest
 
 from cede.client.config import Connection
-from cede.client.errors import NotConfigured, ServerUnreachable, Unauthorized
+from cede.client.errors import (
+    Forbidden,
+    Invalid,
+    NotConfigured,
+    ServerUnreachable,
+    Unauthorized,
+)
 from cede.integrations.zenml.line import Line, advice
 from cede.integrations.zenml.settings import Settings
 
@@ -91,7 +97,8 @@ def test_a_heartbeat_is_tried_once(silent: str) -> None:
 
 def test_what_is_said_says_what_to_do() -> None:
     said = advice(ServerUnreachable("no answer"), "http://cede")
-    assert "start the cede server" in said and "CEDE_ZENML_FAIL_OPEN" in said
-    assert advice(Unauthorized("no", fix="set CEDE_TOKEN"), "http://cede").endswith(
-        "set CEDE_TOKEN"
-    )
+    assert said.startswith("cede at http://cede: no answer; start the cede server")
+    assert "CEDE_ZENML_FAIL_OPEN" in said
+    assert "a valid token" in advice(Unauthorized("no"), "http://cede")
+    assert "role operator" in advice(Forbidden("not bound to orchestrator:x"), "http://cede")
+    assert advice(Invalid("gpu: no", fix="ask for 1"), "http://cede").endswith("; ask for 1")

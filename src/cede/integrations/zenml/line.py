@@ -14,7 +14,14 @@ from typing import Any, TypeVar
 
 from cede.client import clock
 from cede.client.client import Client
-from cede.client.errors import CedeClientError, Conflict, ServerUnreachable
+from cede.client.errors import (
+    CedeClientError,
+    Conflict,
+    Forbidden,
+    ServerBroken,
+    ServerUnreachable,
+    Unauthorized,
+)
 from cede.client.http import Http
 from cede.integrations.zenml.settings import Settings
 
@@ -89,12 +96,18 @@ class Line:
             time.sleep(PAUSE)
 
 
+# What whoever runs the ZenML server can do; other errors come with a fix of their own.
+_REMEDIES: dict[type[CedeClientError], str] = {
+    ServerUnreachable: "start the cede server, or correct CEDE_SERVER of the ZenML server; "
+    "CEDE_ZENML_FAIL_OPEN=true there would let steps run uncounted meanwhile",
+    ServerBroken: "see the cede server's log, and whether CEDE_SERVER names a cede server",
+    Unauthorized: "give the ZenML server a valid token in CEDE_TOKEN",
+    Forbidden: "give the ZenML server a token that is bound to it, or one of role operator",
+}
+
+
 def advice(error: CedeClientError, server: str) -> str:
     """What went wrong and what to do, in one line for whoever runs the pipeline."""
+    remedy = _REMEDIES.get(type(error), error.fix)
     text = f"cede at {server}: {error.message}"
-    if isinstance(error, ServerUnreachable):
-        return (
-            f"{text}; start the cede server, or correct CEDE_SERVER of the ZenML server; "
-            "CEDE_ZENML_FAIL_OPEN=true there would let steps run uncounted meanwhile"
-        )
-    return f"{text}; {error.fix}" if error.fix else text
+    return f"{text}; {remedy}" if remedy else text

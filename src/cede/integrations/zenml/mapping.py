@@ -142,10 +142,12 @@ def reason_of(request: Mapping[str, Any]) -> str | None:
             f"stopped in pool {reason.get('pool')} for request {reason.get('beneficiary')} "
             f"({reason.get('rule')}); if the step has retries left, ZenML asks again"
         )
-    text, fix = str(reason.get("text") or ""), str(reason.get("fix") or "")
+    text = str(reason.get("text") or "")
+    # "nothing: it starts once … stopped" is no advice, but says what happens next.
+    fix = str(reason.get("fix") or "").removeprefix("nothing").removeprefix(": ")
     if not text:
         return None
-    return f"{text}; {fix}" if fix and fix != "nothing" else text
+    return f"{text}; {fix}" if fix else text
 
 
 def beneficiary_of(request: Mapping[str, Any]) -> str | None:
