@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from cede.agent.accounts import Refused, account_for
+from cede.agent.accounts import NotYours, Refused, account_for
 
 WHO = ["ann", "team:red"]
 NOBODY = {"*": ("nobody",)}
@@ -36,21 +36,34 @@ def test_the_map_says_who_runs_it(
 
 @as_root
 @pytest.mark.parametrize(
-    ("users", "asked", "allow_root", "why"),
+    ("users", "asked", "allow_root", "error", "why"),
     [
-        ({}, "", False, "--user-map"),
-        ({}, "nobody", False, "--user-map"),
-        ({"team:blue": ("nobody",)}, "", True, "--user-map"),
-        (NOBODY, "root", True, "not for ann"),
-        ({"*": ("root",)}, "", False, "--allow-root-jobs"),
-        ({"*": ("no-such-account",)}, "", False, "no account"),
+        ({}, "", False, Refused, "--user-map"),
+        ({}, "nobody", False, Refused, "--user-map"),
+        ({"*": ("root",)}, "", False, Refused, "--allow-root-jobs"),
+        ({"*": ("no-such-account",)}, "", False, Refused, "no account"),
+        ({"team:blue": ("nobody",)}, "", True, NotYours, "for ann or team:red"),
+        (NOBODY, "root", True, NotYours, "root is not for ann"),
+        ({}, "no-such-account", True, NotYours, "no account"),
     ],
-    ids=["no map", "asked without a map", "not in the map", "root", "mapped to root", "unknown"],
+    ids=[
+        "no map",
+        "asked without a map",
+        "mapped to root",
+        "mapped to nobody that exists",
+        "not in the map",
+        "asked for root",
+        "asked for nobody that exists",
+    ],
 )
 def test_everybody_else_is_refused(
-    users: dict[str, tuple[str, ...]], asked: str, allow_root: bool, why: str
+    users: dict[str, tuple[str, ...]],
+    asked: str,
+    allow_root: bool,
+    error: type[Exception],
+    why: str,
 ) -> None:
-    with pytest.raises(Refused, match=why):
+    with pytest.raises(error, match=why):
         account_for(WHO, asked, users, allow_root=allow_root)
 
 
@@ -65,5 +78,5 @@ def test_an_agent_that_is_not_root_runs_work_as_itself(monkeypatch: pytest.Monke
     nobody = pwd.getpwnam("nobody")
     monkeypatch.setattr(os, "geteuid", lambda: nobody.pw_uid)
     assert account_for(WHO, "", NOBODY, allow_root=True).user is None
-    with pytest.raises(Refused, match="nobody else"):
+    with pytest.raises(NotYours, match="nobody else"):
         account_for(WHO, "daemon", NOBODY, allow_root=True)

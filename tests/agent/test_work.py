@@ -114,10 +114,23 @@ def test_work_runs_as_the_mapped_account_or_not_at_all(shared: Cluster) -> None:
     assert shared.ended(done)["status"] == "released"
     printed = b"".join(data for _, data in shared.client.requests.logs(done))
     assert printed == b"nobody\nwritten\n"
-    refused = shared.submit("id", work={"user": "daemon"}, **on)
-    shared.until(lambda: shared.events(refused, "task_ended"), about=refused)
-    assert shared.events(refused, "task_ended")[0]["data"]["cause"] == "refused"
-    shared.client.requests.cancel(refused)
+    # Whoever asks for somebody else's account has made a mistake; the node is not at fault.
+    refused = shared.ended(shared.submit("id", work={"user": "daemon"}, **on))
+    assert refused["status"] == "failed"
+    assert refused["reason"]["exit_code"] == 126
+    said = b"".join(d for _, d in shared.client.requests.logs(refused["id"], stream="stderr"))
+    assert said == b"cede: the account daemon is not for root or team:red\n"
+    assert shared.nodes()["mapped"] == "ready"
+
+
+def test_an_agent_that_is_root_and_has_no_map_takes_nothing(shared: Cluster) -> None:
+    agent = shared.agent("root", 1, "--group", "none")
+    request = shared.submit("id", node_labels={"host": "root"})
+    shared.until(lambda: shared.nodes()["root"] == "degraded", about=request)
+    assert "--user-map" in shared.client.nodes.get("root")["reason"]
+    assert {each["data"]["cause"] for each in shared.events(request, "task_ended")} == {"refused"}
+    shared.client.requests.cancel(request)
+    shared.retire(agent)
 
 
 def test_a_gang_sits_on_two_nodes_and_each_knows_the_others(shared: Cluster) -> None:

@@ -11,7 +11,13 @@ from cede.launch.spec import User
 
 
 class Refused(Exception):
-    """This node will not run it, and trying again does not change that."""
+    """This node runs nobody's work as it was started: its operator must do something."""
+
+
+class NotYours(Exception):
+    """The work asks for what its submitter may not have here: that is its submitter's mistake, and
+    no reason to think less of the node.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,19 +40,18 @@ def account_for(
     own = _own()
     if os.geteuid() != 0:
         if asked not in ("", own.name):
-            raise Refused(f"this agent runs as {own.name} and can start work as nobody else")
+            raise NotYours(f"the agent runs as {own.name} and can start work as nobody else")
         return own
-    names = _mapped(submitters, users)
-    if not names:
-        names = (asked or "root",) if allow_root and not users else ()
-    if not names:
+    if not users and not allow_root:
         raise Refused(
-            f"no account of this node is for {submitters[0] if submitters else 'this work'}: start "
-            "its agent with --user-map, or --allow-root-jobs if its work may be root"
+            "it is root and knows no accounts: start the agent with --user-map, or with "
+            "--allow-root-jobs if work may be root"
         )
-    if asked and asked not in names:
-        raise Refused(f"the account {asked} is not for {submitters[0]} on this node")
-    account = _named(asked or names[0])
+    names = _mapped(submitters, users) if users else (asked or "root",)
+    if not names or (asked and asked not in names):
+        wanted = f"the account {asked}" if asked else "no account of this node"
+        raise NotYours(f"{wanted} is {'not ' if asked else ''}for {' or '.join(submitters)}")
+    account = _named(asked or names[0], asked)
     if account.user is not None and account.user.uid == 0 and not allow_root:
         raise Refused("work runs as root only on agents with --allow-root-jobs")
     return account
@@ -64,10 +69,11 @@ def _own() -> Account:
     return Account(entry.pw_name, entry.pw_dir)
 
 
-def _named(name: str) -> Account:
+def _named(name: str, asked: str) -> Account:
     try:
         entry = pwd.getpwnam(name)
     except KeyError:
-        raise Refused(f"this node has no account {name}") from None
+        error = NotYours if asked else Refused
+        raise error(f"this node has no account {name}") from None
     groups = tuple(os.getgrouplist(entry.pw_name, entry.pw_gid))
     return Account(entry.pw_name, entry.pw_dir, User(entry.pw_uid, entry.pw_gid, groups))

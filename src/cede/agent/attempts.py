@@ -17,7 +17,7 @@ from typing import Any
 import structlog
 
 from cede.agent import crash, wire
-from cede.agent.accounts import Refused
+from cede.agent.accounts import NotYours, Refused
 from cede.agent.settings import Settings
 from cede.agent.surroundings import (
     TALK,
@@ -45,14 +45,14 @@ from cede.launch.launcher import Kept, State
 from cede.launch.logs import read_log
 from cede.launch.probe import Containment
 from cede.launch.spec import Fence
-from cede.model.errors import CedeError, Conflict
+from cede.model.errors import CedeError, Conflict, Invalid
 from cede.talk import heard
 from cede.talk.conversation import Conversation
 
 # A keeper that has not ended its work so long after the grace is stuck itself.
 STUCK = 2.0
-# What a shell answers when there is no such program.
-NO_PROGRAM = 127
+# What a shell answers when there is no such program, and when it must not be run.
+NO_PROGRAM, NOT_EXECUTED = 127, 126
 SIGNAL_BASE = 128
 
 _log = structlog.get_logger("cede.agent")
@@ -103,11 +103,20 @@ class Attempts:
             crash.at("launch_after")
         except Refused as error:
             return LaunchFailed(key, str(error), refused=True)
+        except (NotYours, Invalid) as error:
+            return self._users_mistake(key, str(error))
         except (OSError, CedeError) as error:
             return self._not_launched(key, error)
         live = self._live[key] = Live(order, Kept(directory), talk)
         live.kept.set_deadline(deadline)
         return None
+
+    def _users_mistake(self, key: Key, why: str) -> Event:
+        """As if it had said so itself: whoever submitted it finds it in its output."""
+        directory = self._home / key.directory
+        directory.mkdir(mode=0o711, exist_ok=True)
+        (directory / "stderr.log").write_text(f"cede: {why}\n", encoding="utf-8")
+        return Ended(key, NOT_EXECUTED, "start_failed", why)
 
     def _not_launched(self, key: Key, error: Exception) -> Event:
         """Make certain that nothing came of it after all, then say so."""
