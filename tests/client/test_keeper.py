@@ -11,7 +11,10 @@ from pathlib import Path
 import pytest
 
 from cede.client import clock
-from cede.client.child import Child, command
+from cede.client.child import GROUPS, Child, command
+from cede.launch.contain import group_names
+from cede.launch.probe import killer
+from tests.client.serving import eventually
 
 pytestmark = pytest.mark.system
 
@@ -118,6 +121,21 @@ def test_the_work_does_not_outlive_its_keeper() -> None:
     assert child.wait(WAIT) == -signal.SIGKILL
     time.sleep(0.2)
     assert not alive("sleep 1000.5")
+
+
+@pytest.mark.skipif(killer(GROUPS)["kill"] == "subreaper", reason="no cgroup may be made here")
+def test_nothing_outlives_a_keeper_that_is_killed(tmp_path: Path) -> None:
+    """What left its session has no parent that could tell; the cgroup still knows it."""
+    ready = tmp_path / "ready"
+    escape = f"setsid sh -c 'trap \"\" TERM; touch {ready}; sleep 1000.6' & sleep 1000.6"
+    child = start("sh", "-c", escape)
+    wait_for(ready)
+    eventually(lambda: len(alive("sleep 1000.6")) == 2)
+    os.kill(child.pid, signal.SIGKILL)
+    assert child.wait(WAIT) == -signal.SIGKILL
+    assert not alive("sleep 1000.6")
+    groups = killer(GROUPS)
+    assert child._name not in group_names(groups)
 
 
 def test_the_environment_is_what_was_given(tmp_path: Path) -> None:

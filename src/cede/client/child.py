@@ -10,11 +10,18 @@ import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import NoReturn
+from uuid import uuid4
 
 from cede.client.keeper import keep, parent_ends
+from cede.launch import processes
+from cede.launch.contain import open_group
+from cede.launch.probe import killer
 
 NOT_FOUND = 127
 NOT_EXECUTABLE = 126
+# The directory of our groups, and how long clearing one up may take.
+GROUPS = "cede-run"
+CLEAR_UP_TIMEOUT = 5.0
 
 
 class Child:
@@ -25,11 +32,12 @@ class Child:
         self._status, status_write = os.pipe()
         parent_ends.update((self._control, self._status))
         us = os.getpid()
+        self._means, self._name = killer(GROUPS), uuid4().hex
         self.pid = _fork()
         if self.pid == 0:
             for each in parent_ends:
                 _close(each)
-            keep(work, control_read, status_write, us)
+            keep(work, self._means, self._name, control_read, status_write, us)
         os.close(control_read)
         os.close(status_write)
         self.exit_code: int | None = None
@@ -54,10 +62,24 @@ class Child:
         if not ready:
             return None
         text = os.read(self._status, 64).strip()
+        if not text:
+            self._clear_up()
         # Without a report the keeper itself was killed; the work died with it.
         self.exit_code = int(text) if text else -signal.SIGKILL
         self.close()
         return self.exit_code
+
+    def processes(self) -> list[int]:
+        """Everything below the keeper that has not ended."""
+        return processes.descendants(self.pid)
+
+    def _clear_up(self) -> None:
+        """Its keeper is gone: kill what is left in the group, which only a cgroup tells."""
+        if self._means["at"]:
+            group = open_group(self._means, self._name, list, lambda: True)
+            with contextlib.suppress(OSError):  # what cannot be killed or removed now never can
+                group.kill(timeout=CLEAR_UP_TIMEOUT)
+                group.remove()
 
     def close(self) -> None:
         """Let go; a keeper without anybody to report to kills what it keeps."""

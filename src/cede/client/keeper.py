@@ -4,15 +4,15 @@ us ── control pipe ──▶ keeper ── fork ──▶ work (a session of
    ◀── status pipe ───
 
 The keeper adopts every orphan below it, so it knows the whole tree even when parts leave their
-group. It kills the tree when we tell it to, when we die, when the work itself ends, and when the
-lease it was told of is over: the last needs no help from us, so a frozen or swapped-out parent
-cannot break the promise.
+session; where a cgroup can be made the tree is also in one. It kills all of it when we tell it to,
+when we die, when the work itself ends, and when the lease it was told of is over: the last needs no
+help from us, so a frozen or swapped-out parent cannot break the promise. When the keeper itself is
+killed the kernel kills the work, and we kill what is left in the cgroup.
 """
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import select
 import signal
@@ -23,9 +23,11 @@ from pathlib import Path
 from typing import NoReturn
 
 from cede.client import clock
+from cede.launch import processes
+from cede.launch.contain import Group, Means, open_group
 
-PR_SET_PDEATHSIG = 1
-PR_SET_CHILD_SUBREAPER = 36
+LINUX = sys.platform.startswith("linux")
+NO_CGROUP: Means = {"kill": "subreaper", "at": "", "limits": {}}
 # How long what the work left behind may take to obey a SIGTERM, once the work itself has ended.
 LEFTOVERS_GRACE = 2.0
 # How often the keeper looks whether its parent still lives; the pipe tells sooner in nearly all
@@ -36,20 +38,33 @@ LOOK = 1.0
 parent_ends: set[int] = set()
 
 
-def keep(work: Callable[[], NoReturn], control: int, status: int, parent: int) -> NoReturn:
-    """The keeper's whole life. Runs in a forked child and never returns."""
+def keep(
+    work: Callable[[], NoReturn], means: Means, name: str, control: int, status: int, parent: int
+) -> NoReturn:
+    """The keeper's whole life. Runs in a forked child and never returns.
+
+    `means` and `name` are those of the group.
+    """
     try:
-        os._exit(_Keeper(work, control, status, parent).run())
+        os._exit(_Keeper(work, means, name, control, status, parent).run())
     except BaseException as error:
-        # Whatever happened here, the tree must not stay behind.
-        _kill_tree(signal.SIGKILL)
+        # Whatever happened here, the work must not stay behind.
+        for pid in processes.descendants(os.getpid()) if LINUX else ():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         os.write(2, f"cede: the keeper failed: {error!r}\n".encode(errors="replace"))
         os._exit(1)
 
 
 class _Keeper:
     def __init__(
-        self, work: Callable[[], NoReturn], control: int, status: int, parent: int
+        self,
+        work: Callable[[], NoReturn],
+        means: Means,
+        name: str,
+        control: int,
+        status: int,
+        parent: int,
     ) -> None:
         self.control = control
         self.status = status
@@ -58,12 +73,28 @@ class _Keeper:
         self.exit_status: int | None = None
         self.buffer = b""
         self.woken = _wake_on_child()
-        _prctl(PR_SET_CHILD_SUBREAPER, 1)
-        self.pid = _start(work, keeper=os.getpid())
+        if LINUX:
+            processes.prctl(processes.PR_SET_CHILD_SUBREAPER, 1)
+        self.groups = self._make_groups(means, name)
+        self.pid = _start(work, self.groups, keeper=os.getpid())
         _close_all_but({0, 1, 2, control, status, self.woken[0], self.woken[1]})
         # The terminal's Ctrl-C is for us to forward; the keeper must survive it to do its work.
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
             signal.signal(number, signal.SIG_IGN)
+
+    def _make_groups(self, means: Means, name: str) -> list[Group]:
+        """What is below us, and a cgroup if one can be made: each knows some who left the other."""
+
+        def find() -> list[int]:
+            return processes.descendants(os.getpid()) if LINUX else []
+
+        groups = [open_group(NO_CGROUP, name, find, self._childless)]
+        if means["at"]:
+            with contextlib.suppress(OSError):  # it could be made when it was tried
+                cgroup = open_group(means, name, find, self._childless)
+                cgroup.make({})
+                groups.append(cgroup)
+        return groups
 
     def run(self) -> int:
         poll = select.poll()
@@ -74,9 +105,9 @@ class _Keeper:
             if self.woken[0] in ready:
                 os.read(self.woken[0], 512)
             if self.control in ready and not self._obey():
-                _kill_tree(signal.SIGKILL)
+                self._kill()
             if os.getppid() != self.parent or self._lease_over():
-                _kill_tree(signal.SIGKILL)
+                self._kill()
             self._reap()
         self._sweep()
         self._report()
@@ -106,8 +137,16 @@ class _Keeper:
             elif verb == b"signal":
                 _signal_group(self.pid, int(value))
             elif verb == b"kill":
-                _kill_tree(signal.SIGKILL)
+                self._kill()
         return True
+
+    def _kill(self) -> None:
+        if self.exit_status is None:
+            # Also before it has entered the group. It is not reaped, so its pid is its own.
+            _signal_group(self.pid, signal.SIGKILL)
+            os.kill(self.pid, signal.SIGKILL)
+        for group in self.groups:
+            group.strike()
 
     def _reap(self) -> None:
         """Collect every child that ended, our own work among them."""
@@ -124,15 +163,31 @@ class _Keeper:
     def _sweep(self) -> None:
         """The work is over; so is everything it started. Units are given back only after this."""
         deadline = clock.now() + LEFTOVERS_GRACE
-        number = signal.SIGTERM
-        while _kill_tree(number):
-            self._reap()
+        while not all(group.empty() for group in self.groups):
             if clock.now() >= deadline or self._lease_over() or os.getppid() != self.parent:
-                number = signal.SIGKILL
+                self._kill()
+            else:
+                for group in self.groups:
+                    group.signal(signal.SIGTERM)
             if select.select([self.woken[0]], [], [], 0.02)[0]:
                 os.read(self.woken[0], 512)
+            self._reap()
+        if not LINUX:
+            _signal_group(self.pid, signal.SIGKILL)
+        with contextlib.suppress(OSError):  # an empty directory harms nobody
+            for group in self.groups:
+                group.remove()
+
+    def _childless(self) -> bool:
+        """Whether nothing is below us: all orphans are our children, so without any it is sure."""
+        if not LINUX:
+            return True
         self._reap()
-        _signal_group(self.pid, signal.SIGKILL)
+        try:
+            os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:
+            return True
+        return False
 
     def _report(self) -> None:
         # Nobody is left to tell.
@@ -140,7 +195,7 @@ class _Keeper:
             os.write(self.status, f"{self.exit_status}\n".encode())
 
 
-def _start(work: Callable[[], NoReturn], keeper: int) -> int:
+def _start(work: Callable[[], NoReturn], groups: list[Group], keeper: int) -> int:
     with warnings.catch_warnings():
         # After a fork there is one thread, but Python counts those of the process before it.
         warnings.simplefilter("ignore", DeprecationWarning)
@@ -148,13 +203,18 @@ def _start(work: Callable[[], NoReturn], keeper: int) -> int:
     if pid:
         return pid
     try:
-        _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        if LINUX:
+            processes.prctl(processes.PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != keeper:
             os._exit(1)
         os.setsid()
+        for group in groups:
+            group.enter(os.getpid())
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         work()
+    except BaseException as error:
+        os.write(2, f"cede: cannot start: {error!r}\n".encode(errors="replace"))
     finally:
         os._exit(1)
 
@@ -169,55 +229,10 @@ def _wake_on_child() -> tuple[int, int]:
     return read, write
 
 
-def _prctl(option: int, value: int) -> bool:
-    """Linux's process control; elsewhere the group and the pipes have to do."""
-    if not sys.platform.startswith("linux"):
-        return False
-    return bool(ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0) == 0)
-
-
-def _kill_tree(number: int) -> bool:
-    """Signal everything below this process; whether there was anything."""
-    found = descendants(os.getpid())
-    for pid in found:
-        # It was faster.
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, number)
-    return bool(found)
-
-
-def _signal_group(group: int, number: int) -> None:
+def _signal_group(leader: int, number: int) -> None:
     # Nobody is left in it.
     with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(group, number)
-
-
-def descendants(root: int) -> list[int]:
-    """Everything below `root` that has not ended, nearest first."""
-    found: list[int] = []
-    todo = [root]
-    while todo:
-        for child in _children(todo.pop()):
-            todo.append(child)
-            if not _ended(child):
-                found.append(child)
-    return found
-
-
-def _children(pid: int) -> list[int]:
-    try:
-        tasks = list(Path(f"/proc/{pid}/task").iterdir())
-        return [int(each) for task in tasks for each in (task / "children").read_text().split()]
-    except OSError:
-        return []
-
-
-def _ended(pid: int) -> bool:
-    """Whether only its exit status is left of a process."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
-    except (OSError, IndexError):
-        return True
+        os.killpg(leader, number)
 
 
 def _close_all_but(wanted: set[int]) -> None:

@@ -7,6 +7,7 @@ without root. So nothing is believed that was not seen to kill, or to limit.
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import subprocess
 import sys
@@ -88,6 +89,23 @@ def probe(name: str = "cede", only: str | None = None) -> Containment:
         limits = _limits(hierarchies, name, why_not)
         return Containment(kind, at, limits, why_not)
     raise Invalid("containment", f"is impossible here: {why_not}")
+
+
+@functools.cache
+def killer(name: str) -> Means:
+    """What kills here best, without limits, for whoever keeps work by itself; found out once.
+
+    `subreaper` is taken without a trial: there is nothing that could be done instead.
+    """
+    component("name", name)
+    hierarchies: dict[str, str] = {}
+    with contextlib.suppress(OSError):  # not Linux, or a /proc with less in it
+        hierarchies = _hierarchies()
+    for kind in ("cgroup2", "freezer"):
+        at = _beneath(hierarchies.get(kind, ""), name)
+        if not _try_kind(kind, at):
+            return {"kill": kind, "at": at, "limits": {}}
+    return {"kill": "subreaper", "at": "", "limits": {}}
 
 
 def _try_kind(kind: str, at: str) -> str:
