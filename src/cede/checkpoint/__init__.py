@@ -42,6 +42,7 @@ __all__ = [
 # How work ends that leaves early because it was asked to and has saved itself; EX_TEMPFAIL.
 EXIT_SAVED = 75
 
+_environment: Mapping[str, str] = os.environ
 _session: Session | None = None
 _making = threading.Lock()
 
@@ -51,8 +52,18 @@ def _get() -> Session:
     global _session
     with _making:
         if _session is None:
-            _session = Session()
+            _session = Session(_environment)
         return _session
+
+
+def begin(environment: Mapping[str, str]) -> None:
+    """Take part in the conversation of this environment from now on, whatever was before.
+
+    Called by cede, in a process that was not started for it alone.
+    """
+    global _environment, _session
+    with _making:
+        _environment, _session = environment, None
 
 
 def resume_from() -> Path | None:

@@ -57,6 +57,12 @@ class SignalLine:
         files.write_answer(self._talk, answer)
 
 
+def conversation_of(environment: Mapping[str, str]) -> list[str]:
+    """The variables of a conversation that somebody else's process has, and must not pass on."""
+    names = (CHECKPOINT_DIR, CHECKPOINT_PROTOCOL, RESUME_FROM, TALK_DIR)
+    return [name for name in names if name in environment] if TALK_DIR in environment else []
+
+
 def open_line(environment: Mapping[str, str]) -> Line:
     if not environment.get(TALK_DIR):
         return NoLine()

@@ -37,9 +37,45 @@ _OPTIONS: list[Callable[[Any], Any]] = [
     click.option("--label", multiple=True, metavar="NAME=VALUE", help="May be given often."),
 ]
 
+_FAREWELL: list[Callable[[Any], Any]] = [
+    click.option(
+        "--checkpoint",
+        type=click.Choice(["auto", "manual", "none"]),
+        default=None,
+        help="Whether it is asked to save itself before it is stopped.",
+    ),
+    click.option(
+        "--checkpoint-timeout", type=float, help="Seconds that saving may take; 600 unless given."
+    ),
+    click.option(
+        "--max-deferral",
+        type=float,
+        help="Seconds that saving may be put off in all; 300 unless given.",
+    ),
+    click.option(
+        "--protocol",
+        "checkpoint_protocol",
+        type=click.Choice(["signal", "shm", "grpc"]),
+        default=None,
+        help="How it is asked; signal unless given.",
+    ),
+    click.option(
+        "--interruptible", is_flag=True, help="Ending with code 0 when stopped means done."
+    ),
+]
+
 
 def demand_options(function: F) -> F:
-    for option in reversed(_OPTIONS):
+    return _with(_OPTIONS, function)
+
+
+def farewell_options(function: F) -> F:
+    """How it parts from its units."""
+    return _with(_FAREWELL, function)
+
+
+def _with(options: list[Callable[[Any], Any]], function: F) -> F:
+    for option in reversed(options):
         function = option(function)
     return function
 

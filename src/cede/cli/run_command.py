@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ import click
 
 from cede.cli import exit_codes
 from cede.cli.context import client_of
-from cede.cli.demand import demand_options, submission_of
+from cede.cli.demand import demand_options, farewell_options, submission_of
 from cede.cli.waiting_line import WaitingLine
 
 if TYPE_CHECKING:
@@ -34,6 +35,12 @@ SIGNALS_MAX = 3
     show_default=True,
     help="How often it is tried again after it failed.",
 )
+@farewell_options
+@click.option(
+    "--checkpoint-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where checkpoints go, by request; ~/.local/state/cede/checkpoints unless given.",
+)
 @click.option("--wait-timeout", type=float, default=None, help="Seconds to wait for a grant.")
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors.")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, required=True)
@@ -44,12 +51,14 @@ def run(
     command: tuple[str, ...],
     quiet: bool,
     wait_timeout: float | None,
+    checkpoint_dir: Path | None,
     **given: Any,
 ) -> None:
     """Run COMMAND when its units are granted; write -- before it.
 
     The exit code is the command's own, 128 + n when signal n ended it. When the units are needed
     elsewhere the command gets SIGTERM, the pool's grace, and SIGKILL; then it waits and runs again.
+    With --checkpoint it is asked to save itself first, and goes on from there.
     """
     from cede.client.child import command as program
     from cede.client.runner import Interrupted, Runner, child_environment
@@ -63,6 +72,7 @@ def run(
             wait_timeout=wait_timeout,
             # The place in the queue is worth its price only where somebody watches.
             whole_story=sys.stderr.isatty(),
+            checkpoint_dir=checkpoint_dir,
         )
         _pass_signals_to(runner)
         try:

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from cede.cli.context import client_of
-from cede.cli.demand import demand_options, pairs, submission_of
+from cede.cli.demand import demand_options, farewell_options, pairs, submission_of
 from cede.cli.printing import print_json
 
 # What goes into the request as it was given.
@@ -17,10 +17,6 @@ PLACEMENT = (
     "per_node",
     "fingerprint",
     "topology",
-    "checkpoint",
-    "checkpoint_timeout",
-    "checkpoint_protocol",
-    "interruptible",
     "on_silence",
 )
 
@@ -49,23 +45,7 @@ PLACEMENT = (
     "--node-fingerprint", "fingerprint", default=None, help="Only on nodes with this fingerprint."
 )
 @click.option("--topology", type=click.Choice(["any", "tight", "spread"]), default=None)
-@click.option(
-    "--checkpoint",
-    type=click.Choice(["auto", "manual", "none"]),
-    default=None,
-    help="Whether it is asked to save itself before it is stopped.",
-)
-@click.option(
-    "--checkpoint-timeout", type=float, help="Seconds that saving may take; 600 unless given."
-)
-@click.option(
-    "--protocol",
-    "checkpoint_protocol",
-    type=click.Choice(["signal", "shm", "grpc"]),
-    default=None,
-    help="How it is asked; signal unless given.",
-)
-@click.option("--interruptible", is_flag=True, help="Ending with code 0 when stopped means done.")
+@farewell_options
 @click.option(
     "--on-silence",
     type=click.Choice(["stop", "keep"]),

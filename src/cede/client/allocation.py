@@ -2,20 +2,25 @@
 
 The block is the caller's own code in the caller's own process, so nobody can stop it from outside:
 it is told (`should_stop`, `preempted`, `on_preempting`) and has the pool's grace to leave. Work
-that may need a SIGKILL belongs into `cede run` or a step.
+that may need a SIGKILL belongs into `cede run` or a step. With `checkpoint="auto"` the block's own
+`cede.checkpoint` is asked first; a process has one of those, so one such block at a time.
 """
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from types import TracebackType
 
+import cede.checkpoint as checkpoint
 from cede.client import clock
 from cede.client.client import Client
 from cede.client.errors import CedeClientError, Conflict, LeaseLost, NotFound, ending
 from cede.client.http import Json
 from cede.client.lease import Lease
+from cede.client.parting import Parting, checkpoints
 from cede.client.waiting import HOLDING, WAITING, give_up, wait_for_grant
 
 
@@ -30,6 +35,7 @@ class Allocation:
         wait_timeout: float | None = None,
         on_wait: Callable[[Json], None] | None = None,
         on_preempting: Callable[[Json], None] | None = None,
+        checkpoint_dir: Path | None = None,
     ) -> None:
         self.request: Json = {}
         self._client = client
@@ -37,7 +43,9 @@ class Allocation:
         self._wait_timeout = wait_timeout
         self._on_wait = on_wait
         self._on_preempting = on_preempting
+        self._checkpoint_dir = checkpoint_dir
         self._lease: Lease | None = None
+        self._parting: Parting | None = None
         self._finished = False
         self._sent_at = 0.0
 
@@ -92,8 +100,22 @@ class Allocation:
         self._lease = Lease(
             self._client, self.request, sent_at=self._sent_at, on_preempting=self._on_preempting
         )
+        if checkpoints(self.request):
+            self._talk(self._lease)
         self._lease.start()
         return self
+
+    def _talk(self, lease: Lease) -> None:
+        try:
+            parting = Parting(
+                self._client, self.request, self._checkpoint_dir, lambda kind, text: None
+            )
+        except BaseException:
+            give_up(self._client, self.request)
+            raise
+        self._parting = parting
+        checkpoint.begin(parting.environment())
+        parting.start(lease, list)  # nobody must be woken: the block looks by itself
 
     def __exit__(
         self,
@@ -103,6 +125,7 @@ class Allocation:
     ) -> None:
         lease = self._lease
         assert lease is not None, "left without having been entered"
+        saved = self._end_talk(lease, error)
         lease.stop()
         if lease.lost:
             self._lease_lost(lease, raising=error is None)
@@ -111,7 +134,7 @@ class Allocation:
         self._sent_at = clock.now()
         try:
             self.request = self._client.requests.release(
-                self.id, outcome=self._outcome(error), attempt=self.attempt
+                self.id, outcome=self._outcome(error, saved), attempt=self.attempt
             )
         except (Conflict, NotFound):
             self._lease_lost(lease, raising=error is None)
@@ -120,10 +143,23 @@ class Allocation:
     def _held(self) -> Json | None:
         return self._lease.request if self._lease is not None else None
 
-    def _outcome(self, error: BaseException | None) -> str:
+    def _end_talk(self, lease: Lease, error: BaseException | None) -> bool:
+        """Whether the server has the checkpoint that it asked for."""
+        parting, self._parting = self._parting, None
+        if parting is None:
+            return False
+        try:
+            if lease.hint is not None or error is not None:
+                parting.hear_the_rest(threading.Event())
+        finally:
+            parting.close()
+            checkpoint.begin(os.environ)
+        return parting.saved
+
+    def _outcome(self, error: BaseException | None, saved: bool) -> str:
         if self._finished:
             return "done"
-        if self.preempted.is_set():
+        if self.preempted.is_set() or saved:
             return "stopped"
         return "done" if error is None else "failed"
 

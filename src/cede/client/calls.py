@@ -15,6 +15,8 @@ import traceback
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+import cede.checkpoint as checkpoint
+from cede.checkpoint.line import conversation_of, survive_signal
 from cede.client.errors import Failed
 from cede.client.keeper import parent_ends
 
@@ -36,7 +38,11 @@ class Call:
             for each in parent_ends:
                 with contextlib.suppress(OSError):
                     os.close(each)
+            for name in conversation_of(os.environ):
+                del os.environ[name]
             os.environ.update(environment)
+            checkpoint.begin(os.environ)
+            survive_signal(os.environ)
             _stop_politely()
             code = self._run()
             _flush()

@@ -6,7 +6,9 @@ iterators that follow the cursors, so a list of a million requests never sits in
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cede.client.config import resolve
@@ -72,6 +74,7 @@ class Client:
         wait_timeout: float | None = None,
         on_wait: Callable[[Json], None] | None = None,
         on_preempting: Callable[[Json], None] | None = None,
+        checkpoint_dir: str | os.PathLike[str] | None = None,
         **demand: Any,
     ) -> Allocation:
         """Units to hold for the length of a `with` block; see `cede.client.demand.submission` for
@@ -85,6 +88,7 @@ class Client:
             wait_timeout=wait_timeout,
             on_wait=on_wait,
             on_preempting=on_preempting,
+            checkpoint_dir=None if checkpoint_dir is None else Path(checkpoint_dir),
         )
 
 
@@ -139,7 +143,7 @@ class Policies(_Group):
         return _object(self._http.call("GET", f"{API}/policies/{segment(policy)}"))
 
     def attach(self, pool: str, component: str, *, priority: int, **fields: Any) -> Json:
-        """`fields`: component_type, reserved, limit, name."""
+        """`fields`: component_type, reserved, limit, name, parent."""
         body = {"pool": pool, "component": component, "priority": priority, **_given(fields)}
         return _object(self._http.call("POST", f"{API}/policies", body=body))
 
@@ -195,13 +199,27 @@ class Requests(_Group):
         *,
         attempt: int | None = None,
         running: bool | None = None,
+        wait: float | None = None,
+        hint: int | None = None,
         timeout: float | None = None,
         attempts: int | None = None,
     ) -> Json:
-        """Extend the lease. The answer is the request as it is: `preempting` if it must stop."""
+        """Extend the lease. The answer is the request as it is: `preempting` if it must stop.
+
+        With `wait` it may take so many seconds, unless there is more to tell than the `hint` that
+        is known.
+        """
         path = f"{API}/requests/{segment(request)}/renew"
-        body = _given({"attempt": attempt, "running": running})
+        body = _given({"attempt": attempt, "running": running, "wait": wait, "hint": hint})
         return _object(self._http.call("POST", path, body=body, timeout=timeout, attempts=attempts))
+
+    def say(self, request: str, kind: str, *, key: str | None = None, **fields: Any) -> Json:
+        """What work says after a hint: answered, progress, deferral or saved.
+
+        `fields`: attempt, hint, checkpoint, size, seconds, text.
+        """
+        path = f"{API}/requests/{segment(request)}/said"
+        return _object(self._http.call("POST", path, body={"kind": kind, **fields}, key=key))
 
     def release(
         self,

@@ -28,8 +28,12 @@ def submission(
     walltime: float | None = None,
     lease: float | str | None = None,
     labels: Mapping[str, str] | None = None,
+    **farewell: Any,
 ) -> Json:
-    """A request of kind `work`: units for anything that is not a step; it needs a policy."""
+    """A request of kind `work`: units for anything that is not a step; it needs a policy.
+
+    `farewell`: how it parts, by the names of `farewell_body`.
+    """
     settings = ResourceSettings(
         gpu_count=gpu,
         cpu_count=cpu,
@@ -48,6 +52,25 @@ def submission(
         walltime=walltime,
         lease=lease,
         labels=dict(labels or {}) or None,
+        **farewell_body(**farewell),
+    )
+
+
+def farewell_body(
+    *,
+    checkpoint: str | None = None,
+    checkpoint_protocol: str | None = None,
+    checkpoint_timeout: float | None = None,
+    max_deferral: float | None = None,
+    interruptible: bool = False,
+) -> Json:
+    """How a request parts from its units when somebody else needs them."""
+    return _given(
+        checkpoint=checkpoint,
+        checkpoint_protocol=checkpoint_protocol,
+        checkpoint_timeout=checkpoint_timeout,
+        max_deferral=max_deferral,
+        interruptible=interruptible or None,
     )
 
 

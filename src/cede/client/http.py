@@ -89,6 +89,8 @@ class Http:
             # A proxy from the environment cannot reach this machine's own loopback.
             trust_env=urlsplit(connection.server).hostname not in _LOOPBACK,
             verify=_trusted(connection.server),
+            # A renewal that waits for news keeps its connection, and no other call waits for that.
+            limits=httpx2.Limits(max_connections=None, max_keepalive_connections=20),
             headers={
                 "Authorization": f"Bearer {connection.token}",
                 "Accept": "application/json",

@@ -2,8 +2,9 @@
 
 One attempt: wait for the grant, start the work, renew, and end it in one of four ways: it ends by
 itself, it is told to stop (SIGTERM, grace, SIGKILL), its lease is lost (dead before the lease's
-end), or whoever started us sends a signal. Only when the whole tree of the work is gone are the
-units given back.
+end), or whoever started us sends a signal. Work that can save itself is asked to before it is told
+to stop (`parting`), and its next attempt goes on from there. Only when the whole tree of the work
+is gone are the units given back.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ import os
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NoReturn
 
+from cede.checkpoint.line import conversation_of
 from cede.client import clock
 from cede.client.child import Child
 from cede.client.client import Client
@@ -28,6 +31,7 @@ from cede.client.errors import (
 )
 from cede.client.http import Json
 from cede.client.lease import Lease
+from cede.client.parting import Parting, checkpoints
 from cede.client.waiting import HOLDING, WAITING, Waited, give_up, wait_for_grant
 from cede.client.watch import Notify, Watch, reason_of
 
@@ -68,6 +72,7 @@ class Runner:
         notify: Notify | None = None,
         wait_timeout: float | None = None,
         whole_story: bool = False,
+        checkpoint_dir: Path | None = None,
     ) -> None:
         self._client = client
         self._body = body
@@ -75,6 +80,7 @@ class Runner:
         self._notify = notify or (lambda kind, text: None)
         self._wait_timeout = wait_timeout
         self._whole_story = whole_story
+        self._checkpoint_dir = checkpoint_dir
         self._signals: list[int] = []
         self._interrupted = threading.Event()
 
@@ -142,8 +148,10 @@ class Runner:
         return Ended(exit_code, {**request, "status": "released"})
 
     def _attempt(self, request: Json, sent_at: float, make_work: MakeWork) -> Ended:
-        # Forked before the lease's thread starts: a fork copies one thread and every lock.
-        child = Child(make_work(self._environment(request)))
+        parting = self._parting(request)
+        # Forked before any thread starts: a fork copies one thread and every lock.
+        told = {} if parting is None else parting.environment()
+        child = Child(make_work(self._environment(request) | told))
         lease = Lease(
             self._client,
             request,
@@ -156,25 +164,38 @@ class Runner:
         lease.start()
         watch = Watch(child, lease, self._signals, self._notify, self._client)
         try:
+            if parting is not None:
+                parting.start(lease, child.processes)
             exit_code = watch.guarded()
+            if parting is not None and exit_code != 0 and not (watch.lost or self._signals):
+                parting.hear_the_rest(self._interrupted)
         except BaseException:
             give_up(self._client, lease.request)
             raise
         finally:
+            if parting is not None:
+                parting.close()
             lease.stop()
         if self._signals:
             give_up(self._client, lease.request)
             raise Interrupted(self._signals[0])
-        after = self._give_back(lease, watch, exit_code)
-        return Ended(exit_code, after.request, watch.told, after.sent_at)
+        saved = parting is not None and parting.saved
+        outcome = _outcome(lease.request, exit_code, told=watch.told, saved=saved)
+        after = self._give_back(lease, watch, exit_code, outcome)
+        return Ended(exit_code, after.request, outcome == "stopped", after.sent_at)
 
-    def _give_back(self, lease: Lease, watch: Watch, exit_code: int) -> Waited:
+    def _parting(self, request: Json) -> Parting | None:
+        if not checkpoints(request):
+            return None
+        try:
+            return Parting(self._client, request, self._checkpoint_dir, self._notify)
+        except (OSError, ImportError) as error:
+            give_up(self._client, request)
+            raise CedeClientError(f"no checkpoints can be made: {error}") from error
+
+    def _give_back(self, lease: Lease, watch: Watch, exit_code: int, outcome: str) -> Waited:
         """Report the end of an attempt; the request as it is after that."""
         request = lease.request
-        if watch.told:
-            outcome = "stopped"
-        else:
-            outcome = "done" if exit_code == 0 else "failed"
         while not (watch.lost or lease.lost):
             sent_at = clock.now()
             try:
@@ -215,6 +236,17 @@ class Runner:
         }
 
 
+def _outcome(request: Json, exit_code: int, *, told: bool, saved: bool) -> str:
+    """What to report. Work that left by itself once it had saved itself is no failure."""
+    if told:
+        is_victim = (request.get("reason") or {}).get("code") != "cancelled"
+        done = exit_code == 0 and is_victim and request.get("interruptible")
+        return "done" if done else "stopped"
+    if exit_code == 0:
+        return "done"
+    return "stopped" if saved else "failed"
+
+
 def _outside_cause(ended: Ended) -> CedeClientError | None:
     """The error of a request that something other than its work ended."""
     status = ended.request["status"]
@@ -238,6 +270,6 @@ def _shell_code(exit_code: int) -> int:
 
 def child_environment(extra: dict[str, str]) -> dict[str, str]:
     """What a child sees: our environment without the token, which is ours alone, and its own
-    facts."""
-    kept = {key: value for key, value in os.environ.items() if key != "CEDE_TOKEN"}
-    return kept | extra
+    facts. Nor is a conversation of ours with who runs us the child's."""
+    ours = {"CEDE_TOKEN", *conversation_of(os.environ)}
+    return {key: value for key, value in os.environ.items() if key not in ours} | extra

@@ -13,12 +13,13 @@ import os
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, Generic, ParamSpec, TypeVar, overload
+from pathlib import Path
+from typing import Any, Generic, Literal, ParamSpec, TypeVar, overload
 from uuid import uuid4
 
 from cede.client.calls import Call
 from cede.client.client import Client
-from cede.client.demand import settings_body
+from cede.client.demand import farewell_body, settings_body
 from cede.client.http import Json
 from cede.client.runner import MakeWork, Runner
 from cede.client.waiting import reason_text
@@ -99,6 +100,8 @@ class Step(Generic[P, R]):
         retry: StepRetryConfig | Mapping[str, Any] | None = None,
         step_operator: str | None = None,
         lease: float | None = None,
+        checkpoint_dir: str | os.PathLike[str] | None = None,
+        **farewell: Any,
     ) -> None:
         functools.update_wrapper(self, function)
         self.name = name or function.__name__
@@ -107,6 +110,8 @@ class Step(Generic[P, R]):
         self.retry = StepRetryConfig.of(retry)
         self.step_operator = step_operator
         self.lease = lease
+        self.checkpoint_dir = None if checkpoint_dir is None else Path(checkpoint_dir)
+        self.farewell = farewell_body(**farewell)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         run = _current.get()
@@ -138,10 +143,16 @@ class Step(Generic[P, R]):
         def notify(kind: str, text: str) -> None:
             if kind == "untracked":
                 run.say_once(text or f"step {self.name} runs untracked: no policy names it")
-            elif kind != "granted":
+            elif kind not in ("granted", "saved"):
                 log.warning("step %s: %s%s", self.name, kind, f": {text}" if text else "")
 
-        return Runner(run.connection(), self._body(run), on_wait=waiting, notify=notify)
+        return Runner(
+            run.connection(),
+            self._body(run),
+            on_wait=waiting,
+            notify=notify,
+            checkpoint_dir=self.checkpoint_dir,
+        )
 
     def _body(self, run: _Run) -> Json:
         body: Json = {
@@ -149,6 +160,7 @@ class Step(Generic[P, R]):
             "settings": settings_body(self.resources),
             "retry": self.retry.body(),
             "labels": {"pipeline": run.pipeline, "run": run.name, "step": self.name},
+            **self.farewell,
         }
         if self.lease is not None:
             body["lease"] = self.lease
@@ -242,6 +254,12 @@ def step(
     retry: StepRetryConfig | Mapping[str, Any] | None = None,
     step_operator: str | None = None,
     lease: float | None = None,
+    checkpoint: Literal["auto", "manual", "none"] | None = None,
+    checkpoint_dir: str | os.PathLike[str] | None = None,
+    checkpoint_protocol: Literal["signal", "shm", "grpc"] | None = None,
+    checkpoint_timeout: float | None = None,
+    max_deferral: float | None = None,
+    interruptible: bool = False,
 ) -> Callable[[Callable[P, R]], Step[P, R]]: ...
 def step(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Turn a function into a step: `@step`, or `@step(settings={"resources": …}, retry=…)`."""

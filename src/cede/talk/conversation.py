@@ -115,6 +115,15 @@ class Conversation:
                 heard.append(SaveFailed(number, f"{id}: {plain(verdict.reason)}"))
         return heard
 
+    @property
+    def is_verifying(self) -> bool:
+        """Whether more will be heard of what is there already."""
+        return self._verifier.is_busy
+
+    def look(self) -> None:
+        """Look for checkpoints now, without regard to when that was last done."""
+        self._verifier.look(None, self._before)
+
     def close(self) -> None:
         """Stop listening; the application and its files stay as they are."""
         self._verifier.close()

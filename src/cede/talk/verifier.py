@@ -72,6 +72,11 @@ class Verifier:
             taken, self._verdicts = self._verdicts, []
             return taken
 
+    @property
+    def is_busy(self) -> bool:
+        thread = self._thread
+        return thread is not None and thread.is_alive()
+
     def close(self) -> None:
         self._stopped = True
 

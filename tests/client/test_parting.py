@@ -1,0 +1,263 @@
+"""Work that its client holds is asked to save itself, is believed only what verifies, and goes on
+from there: real programs, a real server, another team that wants its units back."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+import cede.checkpoint as checkpoint
+from cede import Client, pipeline, step
+from tests.checkpoint.test_training import TRAIN, result
+from tests.client.serving import Serving, eventually, two_teams
+
+pytestmark = pytest.mark.system
+
+PROGRAMS = Path(__file__).parents[1] / "checkpoint" / "programs"
+AS_RED = ("--component", "red", "-t", "team", "--gpu", "2", "--lease", "30")
+RED = {"component": "red", "component_type": "team", "gpu": 2, "lease": 30}
+BLUE = {"component": "blue", "component_type": "team", "resources": {"gpu": 2}, "kind": "work"}
+# A hint comes with the answer to a renewal, which is held back for 5 s of such a lease.
+SOON = 3.0
+
+
+class Held:
+    """Red's `cede run` of one program, and what the server says of it."""
+
+    def __init__(self, server: Serving, client: Client, tmp_path: Path) -> None:
+        self._server = server
+        self._tmp = tmp_path
+        self.client = client
+        self.checkpoints = tmp_path / "checkpoints"
+
+    def run(self, *command: object, timeout: float = 60, **options: object) -> None:
+        given = [each for name, value in options.items() for each in (f"--{name}", value)]
+        self.process = self._server.start_cede(
+            *("run", *AS_RED, "--checkpoint", "auto", "--checkpoint-timeout", timeout),
+            *("--checkpoint-dir", self.checkpoints, *given),
+            *("--", "env", "-C", self._tmp, sys.executable, *command),
+        )
+        eventually(lambda: list(self.client.requests.list(component="red")))
+        self.id = self.now(component="red")["id"]
+
+    def now(self, **filters: object) -> dict:
+        return next(iter(self.client.requests.list(**(filters or {"component": "red"}))))
+
+    def until(self, status: str) -> dict:
+        eventually(lambda: self.now()["status"] == status)
+        return self.now()
+
+    def until_running(self) -> None:
+        def listens() -> bool:
+            return (self.now()["allocation"] or {}).get("state") == "running"
+
+        eventually(listens)
+
+    def blue_wants_its_own(self) -> str:
+        return str(self.client.requests.create(BLUE)["id"])
+
+    def events(self) -> list[str]:
+        return [each["kind"] for each in self.client.events() if each["request_id"] == self.id]
+
+    def ended(self) -> tuple[int, str, str]:
+        out, err = self.process.communicate(timeout=60)
+        return self.process.returncode, out, err
+
+
+@pytest.fixture
+def red(server: Serving, client: Client, tmp_path: Path) -> Held:
+    two_teams(client)
+    return Held(server, client, tmp_path)
+
+
+def test_a_training_is_preempted_and_comes_out_the_same(red: Held, tmp_path: Path) -> None:
+    command = [sys.executable, TRAIN, "--steps", "150"]
+    alone = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    red.run(TRAIN, "--steps", 150, "--every", 10, "--pause", 0.01)
+    eventually(lambda: red.now()["saved"])
+    blue = red.blue_wants_its_own()
+    hinted_at = time.monotonic()
+    eventually(lambda: "checkpoint_saved" in red.events()[red.events().index("preempting") :])
+    assert time.monotonic() - hinted_at < SOON
+    suspended = red.until("suspended")
+    assert (suspended["attempt"], suspended["preempted_count"]) == (2, 1)
+    assert red.client.requests.get(blue)["status"] == "allocated"
+    red.client.requests.release(blue)
+    code, out, err = red.ended()
+    assert code == 0, err
+    assert f"resumed from {suspended['saved']['id']}" in out
+    assert result(out) == result(alone.stdout)
+    assert "cede: hint: asked to save itself" in err and "cede: requeued" in err
+    # The committed one and what came after it are kept, and nothing older.
+    kept = sorted(each.name for each in (red.checkpoints / red.id).glob("*.manifest.json"))
+    assert kept and kept[0] >= f"{suspended['saved']['id']}.manifest.json"
+
+
+def test_time_is_asked_for_and_given(red: Held) -> None:
+    red.run(PROGRAMS / "loop.py", "late")
+    red.until_running()
+    red.blue_wants_its_own()
+    red.until("suspended")
+    assert [each for each in red.events() if each in ("deferred", "checkpoint_saved")] == [
+        "deferred",
+        "checkpoint_saved",
+    ]
+    red.process.send_signal(signal.SIGINT)
+    code, _, err = red.ended()
+    assert code == 130 and "cede: deferral: asks for 0.2 s" in err
+
+
+def test_slow_work_that_answers_gets_half_as_much_again(red: Held, tmp_path: Path) -> None:
+    red.run(PROGRAMS / "loop.py", "slow", timeout=2)
+    red.until_running()
+    red.blue_wants_its_own()
+    eventually(lambda: "extended" in red.events())
+    (tmp_path / "go").touch()
+    red.until("suspended")
+    assert "checkpoint_failed" not in red.events()
+
+
+@pytest.mark.parametrize("program", [("loop.py", "silent"), ("liar.py", "nothing")])
+def test_without_a_checkpoint_it_has_failed(red: Held, program: tuple[str, str]) -> None:
+    """Whoever says nothing, and whoever only says that it saved itself."""
+    red.run(PROGRAMS / program[0], program[1], timeout=1)
+    red.until_running()
+    blue = red.blue_wants_its_own()
+    failed = red.until("failed")
+    assert failed["reason"]["code"] == "checkpoint_failed" and failed["saved"] is None
+    eventually(lambda: red.client.requests.get(blue)["status"] == "allocated")
+    code, _, err = red.ended()
+    assert code == 8, err
+    assert ("there is no checkpoint" in err) == (program[0] == "liar.py")
+
+
+def test_it_goes_on_when_nobody_needs_its_units_any_more(red: Held, tmp_path: Path) -> None:
+    red.run(PROGRAMS / "loop.py", "slow")
+    red.until_running()
+    blue = red.blue_wants_its_own()
+    eventually(lambda: ((red.now()["allocation"] or {})["parting"] or {}).get("answered"))
+    red.client.requests.cancel(blue)
+    assert red.until("allocated")["attempt"] == 1
+    (tmp_path / "go").touch()  # what it began to write is a checkpoint, and no reason to stop
+    eventually(lambda: red.now()["saved"])
+    assert (red.now()["status"], red.now()["allocation"]["state"]) == ("allocated", "running")
+    red.process.send_signal(signal.SIGINT)
+    _, out, err = red.ended()
+    assert "cede: goes on" in err
+    assert out.splitlines()[-1] == "not stopping"
+
+
+LEAVES = """
+import sys, time
+import cede.checkpoint as checkpoint
+print("from", checkpoint.resume_from(), flush=True)
+for step in checkpoint.steps(10_000):
+    time.sleep(0.01)
+    if checkpoint.resume_from(): break
+    if checkpoint.should_save():
+        with checkpoint.saving() as directory:
+            (directory / "x").write_text("x")
+    if checkpoint.stopping(): sys.exit(checkpoint.EXIT_SAVED)
+"""
+
+
+@pytest.mark.parametrize("protocol", ["signal", "shm"])
+def test_work_that_saves_and_leaves_is_suspended(red: Held, protocol: str) -> None:
+    red.run("-c", LEAVES, protocol=protocol)
+    red.until_running()
+    blue = red.blue_wants_its_own()
+    suspended = red.until("suspended")
+    red.client.requests.release(blue)
+    code, out, err = red.ended()
+    assert code == 0, err
+    assert out.splitlines()[-1].endswith(f"{red.id}/{suspended['saved']['id']}")
+
+
+def test_interruptible_work_that_ends_well_when_stopped_is_done(red: Held) -> None:
+    red.process = red._server.start_cede(
+        *("run", *AS_RED[:-1], "3", "--interruptible", "--"),
+        *("sh", "-c", "trap 'exit 0' TERM; while :; do sleep 0.05; done"),
+    )
+    eventually(lambda: list(red.client.requests.list(component="red")))
+    red.until_running()
+    red.blue_wants_its_own()
+    red.until("released")
+    assert red.ended()[0] == 0
+
+
+def test_a_step_goes_on_from_its_checkpoint(client: Client, tmp_path: Path) -> None:
+    client.pools.create("gpus", {"gpu": 2}, settings={"grace": 1})
+    client.policies.attach("gpus", "red", priority=1, reserved={"gpu": 0})
+    client.policies.attach("gpus", "blue", priority=1, reserved={"gpu": 2})
+    asked = tmp_path / "asked"
+
+    @step(
+        settings={"resources": {"gpu_count": 2}},
+        retry={"max_retries": 1},
+        lease=30,
+        checkpoint="auto",
+        checkpoint_dir=tmp_path / "checkpoints",
+    )
+    def add() -> tuple[int, int]:
+        resume = checkpoint.resume_from()
+        first = total = int((resume / "total").read_text()) if resume else 0
+        for number in checkpoint.steps(400):
+            total += number
+            time.sleep(0.0 if resume else 0.02)
+            if checkpoint.should_save():
+                with checkpoint.saving() as directory:
+                    (directory / "total").write_text(str(total))
+            asked.touch()
+        return first, total
+
+    @pipeline(dynamic=True, orchestrator="red", client=client)
+    def flow() -> tuple[int, int]:
+        return add()
+
+    seen: list[str] = []
+
+    def blue() -> None:
+        eventually(asked.exists)
+        red = next(iter(client.requests.list(component="red")))["id"]
+        eventually(lambda: client.requests.get(red)["allocation"]["state"] == "running")
+        made = client.requests.create({**BLUE, "component_type": "orchestrator"})
+        eventually(lambda: client.requests.get(made["id"])["status"] == "allocated")
+        seen.append(client.requests.get(red)["status"])
+        client.requests.release(made["id"])
+
+    other = Thread(target=blue, daemon=True)
+    other.start()
+    first, total = flow()
+    other.join(30)
+    assert seen == ["suspended"]
+    assert first > 0 and total == sum(range(400))
+
+
+def test_a_block_is_asked_and_goes_on_from_its_checkpoint(red: Held, tmp_path: Path) -> None:
+    held = red.client.allocation(
+        checkpoint="auto", preemptions="free", checkpoint_dir=tmp_path / "checkpoints", **RED
+    )
+    with held:
+        assert checkpoint.resume_from() is None
+        red.until_running()
+        blue = red.blue_wants_its_own()
+        for number in checkpoint.steps(None):
+            time.sleep(0.01)
+            if checkpoint.should_save():
+                with checkpoint.saving() as directory:
+                    (directory / "number").write_text(str(number))
+            if checkpoint.stopping():
+                break
+    assert held.request["status"] == "suspended" and not held.ended
+    red.client.requests.release(blue)
+    with held:
+        resumed = checkpoint.resume_from()
+        assert resumed is not None and int((resumed / "number").read_text()) == number
+        assert next(iter(checkpoint.steps(None))) == number + 1
+    assert held.ended and red.now()["status"] == "released"
