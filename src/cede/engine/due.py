@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from cede.model import bounds
-from cede.model.allocation import Allocation
+from cede.model.allocation import Allocation, Phase
 from cede.model.lifecycle import AllocationState
 from cede.model.node import DOWN_AFTER, SILENT_AFTER, Node, NodeState
-from cede.model.request import Request
+from cede.model.request import OnSilence, Request
 from cede.model.settings import Settings
 
 
@@ -23,13 +23,20 @@ def gone_at(node: Node, heard: int) -> int:
     return max(heard + DOWN_AFTER * node.heartbeat, kept)
 
 
-def node_due(node: Node, heard: int, holds: bool, passed: int) -> int | None:
-    """When a node that stays silent becomes degraded, or down; one that is down already may hold
-    what is not lost yet.
-    """
+def may_lose(node: Node, request: Request, allocation: Allocation) -> bool:
+    """Whether a node that is down has yet to lose something of this."""
+    if request.work is None:
+        return False
+    if request.on_silence is OnSilence.KEEP:
+        return allocation.state is not AllocationState.LOST
+    members = allocation.members
+    return any(each.node_id == node.id and each.phase is not Phase.ENDED for each in members)
+
+
+def node_due(node: Node, heard: int, loses: bool) -> int | None:
+    """When a node that stays silent becomes degraded, or down, or loses what it still holds."""
     if node.state is NodeState.DOWN:
-        at = gone_at(node, heard)
-        return at if holds and at > passed else None
+        return gone_at(node, heard) if loses else None
     if node.state is NodeState.READY:
         return heard + SILENT_AFTER * node.heartbeat
     return gone_at(node, heard)

@@ -15,7 +15,7 @@ from typing import Any
 from cede.engine.admit import eligible_policies
 from cede.engine.books import Books
 from cede.engine.changes import Changes, Event
-from cede.engine.due import allocation_due, node_due, request_due
+from cede.engine.due import allocation_due, may_lose, node_due, request_due
 from cede.engine.ground import Ground
 from cede.engine.moves import check_move
 from cede.engine.share import Holding
@@ -414,6 +414,8 @@ class State:
         self.dirty[allocation.pool_id] = None
         for member in allocation.members:
             self._bump(member.node_id)
+            if (node := self.nodes[member.node_id]).state is NodeState.DOWN:
+                self.timers.schedule(("node", node.id), self._node_due(node))
         self._allocations_of.setdefault(allocation.request_id, {})[allocation.id] = None
         if _may_go_on(allocation):
             assert allocation.taken_for is not None
@@ -451,8 +453,9 @@ class State:
         return self._allocation_due(allocation)
 
     def _node_due(self, node: Node) -> int | None:
-        heard = self.beats.get(node.id, self.now)
-        return node_due(node, heard, bool(self.on_node(node)), self.passed)
+        held = self.on_node(node) if node.state is NodeState.DOWN else ()
+        loses = any(may_lose(node, self.requests[each.request_id], each) for each in held)
+        return node_due(node, self.beats.get(node.id, self.now), loses)
 
     def _request_due(self, request: Request) -> int | None:
         return request_due(request, delayed=request.id in self.delayed)
