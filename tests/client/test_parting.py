@@ -3,6 +3,8 @@ from there: real programs, a real server, another team that wants its units back
 
 from __future__ import annotations
 
+import contextlib
+import os
 import signal
 import subprocess
 import sys
@@ -14,6 +16,7 @@ import pytest
 
 import cede.checkpoint as checkpoint
 from cede import Client, pipeline, step
+from cede.client.runner import child_environment
 from tests.checkpoint.test_training import TRAIN, result
 from tests.client.serving import Serving, eventually, two_teams
 
@@ -147,10 +150,22 @@ def test_it_goes_on_when_nobody_needs_its_units_any_more(red: Held, tmp_path: Pa
     (tmp_path / "go").touch()  # what it began to write is a checkpoint, and no reason to stop
     eventually(lambda: red.now()["saved"])
     assert (red.now()["status"], red.now()["allocation"]["state"]) == ("allocated", "running")
-    red.process.send_signal(signal.SIGINT)
-    _, out, err = red.ended()
+    eventually(lambda: kill_whoever_works_in(tmp_path))
+    code, out, err = red.ended()
     assert "cede: goes on" in err
     assert out.splitlines()[-1] == "not stopping"
+    # It was asked to stop, and is not any more: what ends it now is its own failure.
+    assert (code, red.now()["status"]) == (128 + signal.SIGKILL, "failed")
+
+
+def kill_whoever_works_in(directory: Path) -> bool:
+    killed = False
+    for each in Path("/proc").glob("[0-9]*/cwd"):
+        with contextlib.suppress(OSError):
+            if each.readlink() == directory:
+                os.kill(int(each.parent.name), signal.SIGKILL)
+                killed = True
+    return killed
 
 
 LEAVES = """
@@ -177,6 +192,16 @@ def test_work_that_saves_and_leaves_is_suspended(red: Held, protocol: str) -> No
     code, out, err = red.ended()
     assert code == 0, err
     assert out.splitlines()[-1].endswith(f"{red.id}/{suspended['saved']['id']}")
+
+
+def test_a_conversation_is_not_passed_on_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`cede run` in work that is itself asked to save itself: its command must not answer."""
+    monkeypatch.setenv("CEDE_CHECKPOINT_DIR", "mine")
+    assert child_environment({})["CEDE_CHECKPOINT_DIR"] == "mine"
+    monkeypatch.setenv("CEDE_TALK_DIR", "ours")
+    monkeypatch.setenv("CEDE_RESUME_FROM", "ours")
+    ours = {"CEDE_CHECKPOINT_DIR", "CEDE_TALK_DIR", "CEDE_RESUME_FROM"}
+    assert not ours & set(child_environment({}))
 
 
 def test_interruptible_work_that_ends_well_when_stopped_is_done(red: Held) -> None:

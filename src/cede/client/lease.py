@@ -126,7 +126,8 @@ class Lease:
                 attempts=1,
             )
         except (Conflict, NotFound, Forbidden, Unauthorized) as error:
-            self._refuse(error)
+            if not self._stop.is_set():  # else we gave it back ourselves, while this was held back
+                self._refuse(error)
             return 0.0
         except CedeClientError:
             return min(RETRY_MOST, self.interval / 4)
