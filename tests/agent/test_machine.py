@@ -138,7 +138,7 @@ class BelievesAnyWriter(Machine):
 
 
 class ForgetsWhatItRefused(Machine):
-    def _refuse(self, key: Key, job: Job, why: str) -> None:
+    def _refuse(self, job: Job, why: str) -> None:
         report = self._final(job, Kind.REFUSED, text=why)
         job.phase, job.final = product.Phase.ENDED, report
         self._report(report)

@@ -114,7 +114,7 @@ class World:
         """The agent calls; the answer is on its way, whether or not it ever arrives."""
         assert self.machine is not None
         sent_at, reports = self.now, dict(self.machine.outbox)
-        self.refused |= {each.key for each in reports.values() if each.kind is Kind.REFUSED}
+        self.refused |= {each.key for each in reports.values() if each.never_started}
         if request_lost:
             self.late += reports.values()  # or only late: it may arrive after its sender died
             return
@@ -138,9 +138,9 @@ class World:
 
     def _take(self, report: Report) -> None:
         heard = self.heard.setdefault(report.key, set())
-        heard.add(report.kind)
+        heard.add(Kind.REFUSED if report.never_started else report.kind)
         assert not {Kind.REFUSED, Kind.STARTED} <= heard, f"{report.key}: started and refused"
-        if report.kind is Kind.REFUSED:
+        if report.never_started:
             assert report.key not in self.keepers, f"{report.key} was refused and has a keeper"
         if report.kind in (Kind.ENDED, Kind.REFUSED) and report.key in self.desired:
             self.drop(report.key)

@@ -10,7 +10,7 @@ import select
 import shutil
 from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -98,24 +98,27 @@ class Attempts:
                 # K9: earlier attempts left what they did not finish; nobody writes there now.
                 shelf.clean(found.checkpoints, None, idle=True)
             talk = self._open_talk(order, fresh=True)
+            with Kept(directory) as kept:
+                kept.set_deadline(deadline)  # our predecessor's would be over
             crash.at("launch_before")
             launcher.launch(directory)
             crash.at("launch_after")
         except Refused as error:
             return LaunchFailed(key, str(error), refused=True)
-        except (NotYours, Invalid) as error:
+        except (NotYours, Invalid, ImportError) as error:
+            # ImportError: it wants to be asked by gRPC, and this node has no library for that.
             return self._users_mistake(key, str(error))
         except (OSError, CedeError) as error:
             return self._not_launched(key, error)
-        live = self._live[key] = Live(order, Kept(directory), talk)
-        live.kept.set_deadline(deadline)
+        self._live[key] = Live(order, Kept(directory), talk)
         return None
 
     def _users_mistake(self, key: Key, why: str) -> Event:
         """As if it had said so itself: whoever submitted it finds it in its output."""
         directory = self._home / key.directory
-        directory.mkdir(mode=0o711, exist_ok=True)
-        (directory / "stderr.log").write_text(f"cede: {why}\n", encoding="utf-8")
+        with suppress(OSError):
+            directory.mkdir(mode=0o711, exist_ok=True)
+            (directory / "stderr.log").write_text(f"cede: {why}\n", encoding="utf-8")
         return Ended(key, NOT_EXECUTED, "start_failed", why)
 
     def _not_launched(self, key: Key, error: Exception) -> Event:
@@ -128,12 +131,14 @@ class Attempts:
 
     def set_deadline(self, key: Key, deadline: float | None) -> None:
         if live := self._live.get(key):
-            live.kept.set_deadline(deadline)
+            with _logged(key):
+                live.kept.set_deadline(deadline)
 
     def stop(self, key: Key, grace: float) -> None:
         if live := self._live.get(key):
-            live.kept.stop(grace)
             live.overdue = min(live.overdue, self._clock() + grace + STUCK)
+            with _logged(key):
+                live.kept.stop(grace)
 
     def hint(self, key: Key, number: int, seconds_left: float) -> None:
         if (live := self._live.get(key)) and live.talk is not None:
@@ -286,6 +291,17 @@ class Attempts:
             live.kept.close()
         self._live.clear()
         self._cleaner.shutdown(wait=False, cancel_futures=True)
+
+
+@contextmanager
+def _logged(key: Key) -> Iterator[None]:
+    """A full disk keeps us from telling a keeper something; then the lease decides, or the sweep
+    that follows a stop.
+    """
+    try:
+        yield
+    except OSError as error:
+        _log.error("cannot tell a keeper", attempt=key.directory, why=str(error))
 
 
 def _is_over(kept: Kept) -> bool:

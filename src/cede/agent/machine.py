@@ -17,6 +17,7 @@ from enum import StrEnum
 from cede.agent.values import (
     FINAL,
     INFRASTRUCTURE,
+    NEVER_STARTED,
     Do,
     Ended,
     Entry,
@@ -184,7 +185,7 @@ class Machine:
             job.kept = order.keep
             self._out.append(KeepCheckpoint(key, order.keep))
         if job.phase is Phase.NOTED and order.do is not Do.RUN:
-            self._refuse(key, job, "it was asked to part before it was started")
+            self._leave_unstarted(job)
         elif job.phase is Phase.RUNNING:
             self._converse(key, job)
         elif job.phase is Phase.LAUNCHED and order.do is Do.STOP:
@@ -196,7 +197,7 @@ class Machine:
             self._out.append(Journal(Taken(order)))
         else:
             # Not to be started, and it must stay so: the refusal is an entry of its own.
-            self._refuse(key, job, "it was never started here")
+            self._leave_unstarted(job)
 
     def _converse(self, key: Key, job: Job) -> None:
         """A running job that is asked to save, to go on, or to stop."""
@@ -230,7 +231,7 @@ class Machine:
         if job.phase in ALIVE:
             self._stop(key, job)
         elif job.phase is Phase.NOTED:
-            self._refuse(key, job, "its allocation ended before it was started")
+            self._leave_unstarted(job)
         else:
             self._let_go(key, job)
 
@@ -247,7 +248,7 @@ class Machine:
         elif job.phase is Phase.TAKEN:
             job.phase = Phase.NOTED
             if not job.wanted or job.order.do is not Do.RUN:
-                self._refuse(key, job, "it was asked to part before it was started")
+                self._leave_unstarted(job)
 
     def _over(self, key: Key, job: Job, report: Report) -> None:
         """Nothing will run for it again. A refusal is told now, an end has been told."""
@@ -272,9 +273,15 @@ class Machine:
             job.final = self._final(job, Kind.REFUSED, cause=INFRASTRUCTURE, text=text)
             self._report(job.final)
 
-    def _refuse(self, key: Key, job: Job, why: str) -> None:
+    def _refuse(self, job: Job, why: str) -> None:
+        """This node cannot run it."""
         job.phase, job.why = Phase.REFUSING, why
         self._out.append(Journal(Over(self._final(job, Kind.REFUSED, text=why))))
+
+    def _leave_unstarted(self, job: Job) -> None:
+        job.phase, job.why = Phase.REFUSING, "it was asked to part before it was started"
+        over = self._final(job, Kind.ENDED, cause=NEVER_STARTED, text=job.why)
+        self._out.append(Journal(Over(over)))
 
     # Keepers
 
@@ -292,7 +299,7 @@ class Machine:
     def _on_launch_failed(self, event: LaunchFailed) -> None:
         job = self.jobs[event.key]
         if event.refused:
-            self._refuse(event.key, job, event.why)
+            self._refuse(job, event.why)
             return
         self._ended(job, self._final(job, Kind.ENDED, cause=INFRASTRUCTURE, text=event.why))
 
@@ -404,12 +411,12 @@ class Machine:
             Taken(job.order)
             for job in self.jobs.values()
             if job.phase not in (Phase.TAKEN, Phase.REFUSING)
-            and not (job.final is not None and job.final.kind is Kind.REFUSED)
+            and not (job.final is not None and job.final.never_started)
         ]
         refused: list[Entry] = [
             Over(job.final)
             for job in self.jobs.values()
-            if job.final is not None and job.final.kind is Kind.REFUSED
+            if job.final is not None and job.final.never_started
         ]
         return [*(Over(report) for report in self.over.values()), *refused, *living]
 

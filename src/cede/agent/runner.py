@@ -40,7 +40,6 @@ from cede.agent.values import (
     Journalled,
     KeepCheckpoint,
     Key,
-    Kind,
     Launch,
     Order,
     Over,
@@ -183,8 +182,8 @@ class Runner:
         return None
 
     def _write(self, entry: Entry) -> Event:
-        if isinstance(entry, Over) and entry.report.kind is Kind.REFUSED:
-            # A refusal is for good: no keeper that was asked for may come after it.
+        if isinstance(entry, Over) and entry.report.never_started:
+            # That is for good: no keeper that was asked for may come after it.
             came = self._attempts.fence(entry.report.key)
             if came is not None:
                 return came

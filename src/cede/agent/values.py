@@ -60,6 +60,8 @@ class Kind(StrEnum):
 
 FINAL = (Kind.ENDED, Kind.REFUSED)
 INFRASTRUCTURE = "infrastructure"
+# It was asked to part before it was started: nobody's fault, and unlike a refusal not the node's.
+NEVER_STARTED = "never_started"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +78,10 @@ class Report:
     hint: int = 0  # the hint that a checkpoint answers; 0 for one written of its own accord
     seconds: float = 0.0
     text: str = ""
+
+    @property
+    def never_started(self) -> bool:
+        return self.kind is Kind.REFUSED or self.cause == NEVER_STARTED
 
 
 # Lines of the journal.
