@@ -11,7 +11,14 @@ from tests.zenml.world import ZenServer, why_not
 
 
 @pytest.fixture(scope="session")
-def cede_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
+def zenml_is_here() -> None:
+    """Skips what needs ZenML where it is not, and says why."""
+    if reason := why_not():
+        pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def cede_server(zenml_is_here: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
     serving = Serving(tmp_path_factory.mktemp("cede") / "data")
     yield serving
     serving.stop()
@@ -32,8 +39,6 @@ def zen_server(
 @pytest.fixture
 def cede(cede_server: Serving) -> Serving:
     """cede as its first start left it."""
-    if reason := why_not():
-        pytest.skip(reason)
     with cede_server.client() as client:
         clean(client)
     return cede_server

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs.blocks import blocks, missing, script
-from tests.zenml.world import ROOT, clean_environment, free_port, why_not
+from tests.zenml.world import ROOT, clean_environment, free_port
 
 pytestmark = [pytest.mark.zenml, pytest.mark.system]
 
@@ -24,9 +24,7 @@ PATIENCE = 600
 
 
 @pytest.mark.timeout(PATIENCE + 60)
-def test_the_guide_comes_out_as_it_says(tmp_path: Path) -> None:
-    if reason := why_not():
-        pytest.skip(reason)
+def test_the_guide_comes_out_as_it_says(zenml_is_here: None, tmp_path: Path) -> None:
     page = GUIDE.read_text()
     for port in PORTS:
         page = page.replace(port, str(free_port()))
