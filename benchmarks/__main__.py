@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks import engine, heartbeats, nodes, service
+from benchmarks import engine, heartbeats, nodes, service, shares
+
+FIGURES = [
+    *engine.FIGURES,
+    *nodes.FIGURES,
+    *shares.FIGURES,
+    *service.FIGURES,
+    *heartbeats.FIGURES,
+]
 
 
 def main() -> int:
     wanted = set(sys.argv[1:])
     good = True
-    for measure in [*engine.FIGURES, *nodes.FIGURES, *service.FIGURES, *heartbeats.FIGURES]:
+    for measure in FIGURES:
         if not wanted or measure.__name__ in wanted:
             figure = measure()
             print(figure, flush=True)

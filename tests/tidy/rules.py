@@ -188,11 +188,15 @@ def the_engine_iterates_in_order(path: str, source: str) -> Iterator[Offence]:
             yield Offence(path, iterated.lineno, advice)
 
 
+# Shares are fractions of a whole; everything else counts amounts.
 MAY_USE_FLOATS = ("share.py", "price.py")
+FRACTIONS = "src/cede/engine/fair/"
 
 
 def amounts_are_integers(path: str, source: str) -> Iterator[Offence]:
     if not path.startswith(CORE) or path.endswith(MAY_USE_FLOATS) or not path.endswith(".py"):
+        return
+    if path.startswith(FRACTIONS):
         return
     for node in _nodes(path, source):
         is_literal = isinstance(node, ast.Constant) and isinstance(node.value, float)

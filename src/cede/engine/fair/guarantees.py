@@ -1,0 +1,98 @@
+"""Guarantees as they come out: inferred where nothing was said, shrunk where they promise too much.
+
+It depends on policies and totals alone, never on demand, so it stays as requests come and go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import reduce
+
+from cede.engine.fair.curve import Vector, plus, smaller, times
+from cede.engine.fair.tree import ROOT, Element, IntegralType, Numbers, Tree
+
+Children = Mapping[str, Sequence[Element]]
+
+
+def as_share(amounts: Numbers, totals: Numbers) -> Vector:
+    """The part of the whole; nothing of a key of which there is nothing."""
+    get = amounts.get
+    return tuple([get(key, 0) / total if total else 0.0 for key, total in totals.items()])
+
+
+def limit_share(limit: Numbers, totals: Numbers) -> Vector:
+    get = limit.get
+    return tuple(
+        [min(get(key, total), total) / total if total else 0.0 for key, total in totals.items()]
+    )
+
+
+def top_ratio(amounts: Numbers, totals: Numbers) -> float:
+    return max(as_share(amounts, totals), default=0.0)
+
+
+def infer(tree: Tree, children: Children, main: str) -> dict[str, dict[str, float]]:
+    """Every policy's guarantee in every key: what it says, else in proportion to the main key.
+
+    Below the root inferred amounts never promise more than the parent has left in a key.
+    """
+    inferred: dict[str, dict[str, float]] = {ROOT: dict(tree.totals)}
+    waiting = [ROOT]
+    while waiting:
+        parent = waiting.pop()
+        own = inferred[parent]
+        policies = children[parent]
+        for child in policies:
+            inferred[child.id] = {
+                key: child.guarantee.get(key, 0.0 if key == main else -1.0) for key in tree.totals
+            }
+            waiting.append(child.id)
+        for key in tree.totals:
+            if key == main:
+                continue
+            silent = [each.id for each in policies if key not in each.guarantee]
+            rate = own[key] / own[main] if own.get(main) else 0.0
+            wanted = sum(inferred[each][main] * rate for each in silent) if rate else 0.0
+            spoken = sum(each.guarantee.get(key, 0.0) for each in policies)
+            left = max(0.0, own[key] - spoken)
+            if parent != ROOT and wanted > left:
+                rate *= left / wanted
+            for each in silent:
+                inferred[each][key] = inferred[each][main] * rate if rate else 0.0
+    return inferred
+
+
+def shrink(
+    tree: Tree,
+    children: Children,
+    wanted: Mapping[str, Vector],
+    limits: Mapping[str, Vector],
+) -> tuple[dict[str, Vector], float]:
+    """Strong guarantees that fit, and the factor that burst guarantees are cut by.
+
+    At each policy its children are cut by one factor for all of them and all keys, so that what
+    they ask for keeps its proportions.
+    """
+    zero = (0.0,) * len(tree.totals)
+    strong = {ROOT: _sum((wanted[each.id] for each in children[ROOT]), zero)}
+    bursts = sum(
+        top_ratio(each.integral.burst, tree.totals)
+        for each in tree.elements
+        if each.integral.type is IntegralType.BURST
+    )
+    factor = min([1.0, *[1 / (own + bursts) for own in strong[ROOT] if own + bursts > 1]])
+    strong[ROOT] = times(strong[ROOT], factor)
+    waiting = [ROOT]
+    while waiting:
+        parent = waiting.pop()
+        own = strong[parent] = smaller(strong[parent], limits[parent])
+        asked = _sum((wanted[each.id] for each in children[parent]), zero)
+        most = min([1.0, *[has / ask for has, ask in zip(own, asked, strict=True) if ask > has]])
+        for each in children[parent]:
+            strong[each.id] = times(wanted[each.id], most)
+            waiting.append(each.id)
+    return strong, factor
+
+
+def _sum(many: Iterable[Vector], zero: Vector) -> Vector:
+    return reduce(plus, many, zero)

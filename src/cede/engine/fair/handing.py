@@ -1,0 +1,81 @@
+"""Handing shares down: what a policy got, to its children.
+
+Only what is offered something else than last time is looked at, or what was drawn anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from cede.engine.fair.curve import Vector
+from cede.engine.fair.raising import Node
+from cede.engine.fair.tree import Kind, Mode
+
+
+def hand_down(node: Node, fit: float, mark: int, changed: list[str]) -> None:
+    """Raise the children of `node` to a fit factor; `changed` collects whose share is another."""
+    for child, offer, after in _offers(node, fit, mark):
+        curve = child.curve
+        if not child.redrawn:
+            if offer == child.offer and after == child.after:
+                continue
+            if offer > curve.end < child.offer:
+                continue  # it has all it can get, and had it before
+        at, part = curve.find(offer, after)
+        value = curve.between(at, part)
+        child.offer, child.after = offer, after
+        is_new = value != child.total
+        if is_new:
+            child.total = value
+            changed.append(child.element.id)
+        if child.children and (is_new or child.redrawn):
+            hand_down(child, *_place(child, at, part), changed)
+        child.redrawn = False
+
+
+def _offers(node: Node, fit: float, mark: int) -> Iterator[tuple[Node, float, bool]]:
+    """What each child is offered, and whether it stands behind a jump there."""
+    if node.element.mode is Mode.FIFO:
+        turn = mark >> 1
+        for place, child in enumerate(node.order):
+            if place == turn:
+                yield child, fit, bool(mark & 1)
+            else:
+                yield child, 1.0 if place < turn else 0.0, False
+        return
+    for index, child in enumerate(node.children):
+        offer = fit * child.ratio
+        yield child, offer if offer < 1 else 1.0, index <= mark
+
+
+def _place(node: Node, at: int, part: float) -> tuple[float, int]:
+    """The fit factor and mark of the children at a place of their policy's curve."""
+    curve = node.curve
+    fit, mark = curve.fits[at], curve.marks[at]
+    if not part:
+        return fit, mark
+    start = curve.fits[at - 1]
+    if node.element.mode is Mode.FIFO and curve.marks[at - 1] >> 1 != mark >> 1:
+        start = 0.0  # the line begins where the next in turn begins
+    return start + (fit - start) * part, mark
+
+
+def promised(root: Node) -> dict[str, Vector]:
+    """What elements have within guarantees, below each topmost policy that promises it."""
+    found: dict[str, Vector] = {}
+    waiting = [root]
+    while waiting:
+        node = waiting.pop()
+        if node.element.promises:
+            _promise(node, 0.0, True, found)
+        else:
+            waiting += [each for each in node.children if each.element.kind is Kind.POLICY]
+    return found
+
+
+def _promise(node: Node, offer: float, after: bool, found: dict[str, Vector]) -> None:
+    at, part = node.curve.find(offer, after)
+    found[node.element.id] = node.curve.between(at, part)
+    if node.element.kind is Kind.POLICY:
+        for child, its_offer, its_side in _offers(node, *_place(node, at, part)):
+            _promise(child, its_offer, its_side, found)

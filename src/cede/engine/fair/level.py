@@ -1,0 +1,198 @@
+"""How high the children of the root can be raised before the whole is given away.
+
+The root is offered everything once, so its curve is never drawn: one place on it is searched for,
+from the place found last time. Between two places closer than any bend the sum is a straight line,
+and the answer is exact.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cede.engine.fair.curve import ABOVE, AFTER, BEFORE, BELOW, SAME, Vector, mix, plus
+from cede.engine.fair.raising import Node
+
+FEW = 24  # bends that are worth sorting
+STRIDE = 1e-3  # the first step away from the guess, in parts of it, and how steps grow
+FASTER = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    fit: float
+    mark: int
+    value: Vector
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """The most of one key; `short` if a jump may not reach it, to the last bit."""
+
+    most: float
+    short: bool
+
+
+def bounds_of(root: Node) -> tuple[Bound, ...]:
+    """Offered 1.0, a key may grow to its guarantee and one more, or to its limit."""
+    return tuple(
+        Bound(min(own + 1, limit), own + 1 <= limit + SAME)
+        for own, limit in zip(root.guarantee, root.limit, strict=True)
+    )
+
+
+def _broken(value: Vector, bounds: Sequence[Bound]) -> bool:
+    for amount, bound in zip(value, bounds, strict=True):
+        if amount >= bound.most * BELOW if bound.short else amount > bound.most + SAME:
+            return True
+    return False
+
+
+class Search:
+    """Encloses the answer between `low`, which is good, and `high`, which is too much."""
+
+    __slots__ = (
+        "_active", "_bends", "_bounds", "_children", "_high", "_high_value", "_low",
+        "_low_value", "_rest_high", "_rest_low",
+    )  # fmt: skip
+
+    def __init__(self, children: Sequence[Node], bounds: Sequence[Bound]) -> None:
+        self._bounds = bounds
+        self._children = children
+        self._active = list(enumerate(children))
+        self._low, self._high = 0.0, 1.0
+        zero = (0.0,) * len(bounds)
+        self._rest_low = self._rest_high = zero  # of children that go straight from low to high
+        self._low_value = self._at(0.0, True)
+        self._high_value = self._at(1.0, False)
+        self._bends = 0
+
+    def run(self, guess: float, improved: bool) -> Level:
+        """`guess`: where it was last time; 0 if there was none."""
+        if _broken(self._low_value, self._bounds):
+            return Level(0.0, AFTER, self._low_value)
+        if not _broken(self._high_value, self._bounds):
+            return Level(1.0, BEFORE, self._high_value)
+        self._fold()
+        place, stride = guess, guess * STRIDE
+        while self._bends:
+            if not self._low < place < self._high:
+                place = self._middle()
+            before = self._at(place, False)
+            if _broken(before, self._bounds):
+                self._narrow(self._low, place, before)
+            else:
+                beyond = self._at(place, True)
+                if _broken(beyond, self._bounds):
+                    return self._jump(place, before, improved)
+                self._narrow(place, self._high, beyond)
+            place = self._next(stride) if self._bends else 0.0
+            stride *= FASTER
+        return self._straight(improved)
+
+    def _at(self, place: float, after: bool) -> Vector:
+        total = self._rest(place)
+        for _, child in self._active:
+            curve = child.curve
+            total = plus(total, curve.between(*curve.find(place * child.ratio, after)))
+        return total
+
+    def _rest(self, place: float) -> Vector:
+        if self._rest_low is self._rest_high:
+            return self._rest_low
+        return mix(self._rest_low, self._rest_high, (place - self._low) / (self._high - self._low))
+
+    def _narrow(self, low: float, high: float, value: Vector) -> None:
+        rest_low, rest_high = self._rest(low), self._rest(high)
+        if low > self._low:
+            self._low_value = value
+        else:
+            self._high_value = value
+        self._low, self._high = low, high
+        self._rest_low, self._rest_high = rest_low, rest_high
+        self._fold()
+
+    def _inside(self, child: Node) -> range:
+        """The points of its curve strictly between low and high."""
+        xs = child.curve.xs
+        return range(
+            bisect_right(xs, self._low * child.ratio * ABOVE),
+            bisect_left(xs, self._high * child.ratio * BELOW),
+        )
+
+    def _fold(self) -> None:
+        """Children that do not bend between low and high are one straight line together."""
+        rest_low, rest_high = self._rest_low, self._rest_high
+        active = []
+        self._bends = 0
+        for index, child in self._active:
+            bends = len(self._inside(child))
+            if bends:
+                self._bends += bends
+                active.append((index, child))
+            else:
+                rest_low = plus(rest_low, child.curve.right(self._low * child.ratio))
+                rest_high = plus(rest_high, child.curve.left(self._high * child.ratio))
+        self._active = active
+        self._rest_low, self._rest_high = rest_low, rest_high
+
+    def _next(self, stride: float) -> float:
+        """Away from the guess until the answer is enclosed; then the middle of the bends."""
+        if stride and self._bends > FEW:
+            if self._high == 1:
+                return self._low + stride
+            if self._low == 0:
+                return self._high - stride
+        return self._middle()
+
+    def _middle(self) -> float:
+        """The median of the bends if they are few, else of the middle ones of the children."""
+        places = []
+        for _, child in self._active:
+            inside = self._inside(child)
+            if self._bends > FEW:
+                inside = range(inside[len(inside) // 2], inside[len(inside) // 2] + 1)
+            places += [child.curve.xs[at] / child.ratio for at in inside]
+        places.sort()
+        return places[len(places) // 2]
+
+    def _breaking_part(self) -> float:
+        part = 1.0
+        for low, high, bound in zip(self._low_value, self._high_value, self._bounds, strict=True):
+            if high > bound.most and high > low:
+                part = min(part, max(0.0, (bound.most - low - SAME) / (high - low)))
+        return part
+
+    def _straight(self, improved: bool) -> Level:
+        part = self._breaking_part()
+        if part == 0:
+            # Behind low there is no going on, so that a jump at low does not happen either.
+            self._active = list(enumerate(self._children))
+            self._rest_low = self._rest_high = (0.0,) * len(self._bounds)
+            return self._jump(self._low, self._at(self._low, False), improved, behind=True)
+        fit = self._low + (self._high - self._low) * part
+        # Close to an end, the jump at that end must be seen from the right side.
+        mark = AFTER if part < 0.5 else BEFORE
+        return Level(fit, mark, mix(self._low_value, self._high_value, part))
+
+    def _jump(self, place: float, value: Vector, improved: bool, behind: bool = False) -> Level:
+        """Nobody jumps; in improved mode the first children do, as long as all is within bounds.
+
+        `behind`: all could, but for what comes right after; then the last one does not.
+        """
+        mark = BEFORE
+        jumps = []
+        for index, child in self._active if improved else ():
+            old, new = (
+                child.curve.left(place * child.ratio),
+                child.curve.right(place * child.ratio),
+            )
+            if old != new:
+                jumps.append((index, old, new))
+        for index, old, new in jumps[:-1] if behind else jumps:
+            jumped = tuple([a + c - b for a, b, c in zip(value, old, new, strict=True)])
+            if _broken(jumped, self._bounds):
+                break
+            value, mark = jumped, index
+        return Level(place, mark, value)

@@ -1,0 +1,193 @@
+"""Curves from the bottom up: of a request from its amounts, of a policy from its children.
+
+A request is first raised to what it uses, all keys level, then straight to what it wants. Children
+of a policy are raised together, each as fast as its weight, or in fifo one after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from cede.engine.fair.curve import ABOVE, AFTER, BEFORE, Curve, Path, Vector, plus, smaller
+from cede.engine.fair.tree import Element, Mode
+
+STEEP = 1e5  # above this, what is left of a sum after a slope was taken out may be rounding
+
+
+class Node:
+    """An element with what is known of it so far. Changed in place; nobody outside sees it."""
+
+    __slots__ = (
+        "after", "children", "curve", "demand", "drawn_with", "element", "integral", "limit",
+        "offer", "order", "parent", "ratio", "redrawn", "stale", "strong", "total", "usage",
+    )  # fmt: skip
+
+    def __init__(self, element: Element, parent: Node | None, limit: Vector) -> None:
+        zero = (0.0,) * len(limit)
+        self.element = element
+        self.parent = parent
+        self.children: list[Node] = []
+        self.order: list[Node] = self.children  # as they are served
+        self.limit = limit
+        self.strong = zero
+        self.integral = zero
+        self.demand: Sequence[float] = zero  # amounts
+        self.usage: Sequence[float] = zero
+        self.ratio = 1.0  # its weight over the least among its siblings
+        self.curve = Curve([0.0], [zero])
+        self.stale = True  # the curve is older than what it is made of
+        self.redrawn = True  # the curve is newer than what was handed down
+        self.drawn_with = zero  # its guarantee then
+        self.offer = -1.0  # what was last handed to it, and on which side of a jump
+        self.after = False
+        self.total = zero
+
+    @property
+    def guarantee(self) -> Vector:
+        return plus(self.strong, self.integral)
+
+    def ancestors(self) -> Iterator[Node]:
+        """Itself and everything above it, the root last."""
+        node: Node | None = self
+        while node is not None:
+            yield node
+            node = node.parent
+
+    def mark_stale(self) -> None:
+        for node in self.ancestors():
+            node.stale = True
+
+
+def request_curve(usage: Vector, demand: Vector, limit: Vector, at_once: bool) -> Curve:
+    zero = (0.0,) * len(limit)
+    path = Path(zero, zero, limit)
+    if at_once:
+        if any(demand):
+            path.jump(1.0, demand, BEFORE, AFTER)
+        return path.curve()
+    for level in sorted({*usage}):
+        if level and not path.done:
+            path.line(level, tuple([min(level, used) for used in usage]), BEFORE)
+    if demand != usage and not path.done:
+        path.line(2.0, demand, BEFORE)
+    return path.curve()
+
+
+def policy_curve(node: Node, guarantee: Vector, limit: Vector, improved: bool) -> Curve:
+    """Its children's curves must be fresh."""
+    start = (0.0,) * len(limit)
+    for child in node.children:
+        start = plus(start, child.curve.values[0])
+    # Rounding aside, children within their guarantees are within their parent's.
+    path = Path(smaller(start, limit), guarantee, limit)
+    if not node.children:
+        return path.curve()
+    if node.element.mode is Mode.FIFO:
+        _one_after_the_other(node.order, path)
+    else:
+        _together(node.children, path, improved)
+    return path.curve()
+
+
+def _one_after_the_other(order: Sequence[Node], path: Path) -> None:
+    """A mark is twice the place in the order, and one more after a jump."""
+    path.marks[0] = 0
+    for place, child in enumerate(order):
+        curve = child.curve
+        base = tuple([a - b for a, b in zip(path.values[-1], curve.values[0], strict=True)])
+        for at in range(1, len(curve.xs)):
+            value = plus(base, curve.values[at])
+            begin, end = curve.xs[at - 1], curve.xs[at]
+            if begin == end:
+                path.jump(end, value, 2 * place, 2 * place + 1)
+            else:
+                path.line(end, value, 2 * place, begin)
+            if path.done:
+                return
+
+
+def _together(children: Sequence[Node], path: Path, improved: bool) -> None:
+    """Sweep over the places where some child's curve bends, keeping the sum and its slope."""
+    places = [
+        (x / child.ratio, index, at)
+        for index, child in enumerate(children)
+        for at, x in enumerate(child.curve.xs)
+        if at
+    ]
+    places.sort()
+    places.append((1.0, -1, 0))  # the end, for children too light to get further
+    slopes = [_steepness(child, 0) for child in children]
+    slope = [sum(column) for column in zip(*slopes, strict=True)]
+    fit, at = 0.0, 0
+    while at < len(places) and fit < 1:
+        target = min(places[at][0], 1.0)
+        wide = target - fit
+        if wide > 0:
+            value = tuple([a + b * wide for a, b in zip(path.values[-1], slope, strict=True)])
+            path.line(target, value, BEFORE)
+            fit = target
+            if path.done:
+                return
+        stop = at
+        most = target * ABOVE
+        while stop < len(places) and places[stop][0] <= most:
+            stop += 1
+        group = places[at:stop] if stop - at == 1 else sorted(places[at:stop], key=_by_child)
+        _bend(children, path, group, slopes, slope, improved)
+        if path.done:
+            return
+        at = stop
+
+
+def _by_child(place: tuple[float, int, int]) -> tuple[int, int]:
+    return place[1], place[2]
+
+
+def _steepness(child: Node, at: int) -> Vector:
+    ratio = child.ratio
+    slope = child.curve.slopes[at]
+    return slope if ratio == 1 else tuple([each * ratio for each in slope])
+
+
+def _bend(
+    children: Sequence[Node],
+    path: Path,
+    group: Sequence[tuple[float, int, int]],
+    slopes: list[Vector],
+    slope: list[float],
+    improved: bool,
+) -> None:
+    """Take the points at one place: jumps first one by one or all at once, then the new slope."""
+    fit = group[0][0]
+    jumped = path.values[-1]
+    mark = BEFORE
+    steep = False
+    for _, index, at in group:
+        if index < 0:
+            continue
+        child = children[index]
+        xs, values = child.curve.xs, child.curve.values
+        if xs[at] == xs[at - 1]:
+            jumped = tuple(
+                [a + c - b for a, b, c in zip(jumped, values[at - 1], values[at], strict=True)]
+            )
+            if improved:
+                path.jump(fit, jumped, mark, index)
+                mark = index
+                if path.done:
+                    return
+        old = slopes[index]
+        new = slopes[index] = _steepness(child, at)
+        steep = steep or max(old) > STEEP
+        if old is not new:
+            slope[:] = [a + c - b for a, b, c in zip(slope, old, new, strict=True)]
+    if steep:
+        slope[:] = [sum(column) for column in zip(*slopes, strict=True)]
+    if not improved and jumped is not path.values[-1]:
+        path.jump(fit, jumped, BEFORE, AFTER)
+
+
+def set_ratios(children: Sequence[Node]) -> None:
+    least = min((each.element.weight for each in children if each.element.weight > 1e-9), default=1)
+    for child in children:
+        child.ratio = child.element.weight / least

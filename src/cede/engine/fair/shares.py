@@ -1,0 +1,277 @@
+"""The fair share of every element, and its update after a change.
+
+`compute` answers for a tree. A `Solver` keeps what it worked out: after a change only the curves
+between the changed request and the root are drawn again, and only what is offered something else
+than before is looked at. Both run the same code, so they agree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from cede.engine.fair import integral
+from cede.engine.fair.curve import Vector, minus, plus, smaller
+from cede.engine.fair.guarantees import as_share, infer, limit_share, shrink
+from cede.engine.fair.handing import hand_down, promised
+from cede.engine.fair.level import Search, bounds_of
+from cede.engine.fair.raising import Node, policy_curve, request_curve, set_ratios
+from cede.engine.fair.tree import (
+    ROOT,
+    Element,
+    Kind,
+    Mode,
+    Options,
+    Tree,
+    Volume,
+    check,
+    fifo_order,
+)
+from cede.model.errors import Invalid
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """One element's parts of the whole, each a vector in the order of the keys.
+
+    `total` is its fair share: `strong` is what its guarantee gives, `integral` what its volume
+    adds, `weighed` the rest, which comes by weight. `guarantee` is what it is really guaranteed.
+    """
+
+    total: Vector
+    strong: Vector
+    integral: Vector
+    weighed: Vector
+    guarantee: Vector
+    demand: Vector
+    usage: Vector
+    limit: Vector
+    dominant: str  # the key of which it uses the greatest part; wants, if it uses nothing
+    promised: Vector | None = None  # what it has within guarantees, where that is worked out
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """`elements` by id; the root stands under its own empty name."""
+
+    keys: tuple[str, ...]
+    elements: Mapping[str, Share]
+    volumes: Mapping[str, Volume]
+
+    def __getitem__(self, element_id: str) -> Share:
+        return self.elements[element_id]
+
+
+def compute(tree: Tree, options: Options) -> Shares:
+    return Solver(tree, options).shares()
+
+
+class Solver:
+    """Fair shares of one tree, kept up to date.
+
+    `put` and `drop` change requests, `settle` brings the shares up to date and says whose changed.
+    Another policy, total or option needs another solver; `volumes` go from one to the next.
+    """
+
+    def __init__(self, tree: Tree, options: Options) -> None:
+        check(tree)
+        self.keys = tree.keys
+        self.volumes: dict[str, Volume] = {}
+        self._totals = tree.totals
+        self._options = options
+        self._fit = 0.0  # how high the root's children stand
+        self._nodes = {ROOT: Node(Element(ROOT, Kind.POLICY), None, limit_share({}, tree.totals))}
+        self._root = self._nodes[ROOT]
+        self._burst_factor = self._plant(tree)
+        self._integral = integral.integral_nodes(self._root)
+        self.settle(options.seconds or 0.0, tree.volumes)
+
+    def _plant(self, tree: Tree) -> float:
+        """Make the nodes and their guarantees; the factor that bursts are cut by."""
+        for element in tree.elements:
+            limit = limit_share(element.limit, tree.totals)
+            self._nodes[element.id] = Node(element, None, limit)
+        for element in tree.elements:
+            node, parent = self._nodes[element.id], self._nodes[element.parent]
+            node.parent = parent
+            parent.children.append(node)
+        policies = {
+            node.element.id: [
+                each.element for each in node.children if each.element.kind is Kind.POLICY
+            ]
+            for node in self._nodes.values()
+        }
+        self.inferred = infer(tree, policies, self._options.main)
+        wanted = {each: as_share(amounts, tree.totals) for each, amounts in self.inferred.items()}
+        limits = {each: node.limit for each, node in self._nodes.items()}
+        strong, factor = shrink(tree, policies, wanted, limits)
+        for element_id, share in strong.items():
+            self._nodes[element_id].strong = share
+        for node in self._nodes.values():
+            if node.element.kind is Kind.POLICY:
+                _arrange(node)
+                node.demand = node.usage = (0,) * len(self.keys)
+            node.stale = True
+        for element in tree.elements:
+            if element.kind is Kind.REQUEST:
+                self._count(self._nodes[element.id], element)
+        return factor
+
+    def put(self, element: Element) -> None:
+        """Add a request, or replace it."""
+        node = self._nodes.get(element.id)
+        if element.kind is not Kind.REQUEST or (
+            node is not None and node.element.kind is not Kind.REQUEST
+        ):
+            raise Invalid("kind", f"{element.id!r} is a policy, which needs a new solver")
+        if node is not None and node.element.parent != element.parent:
+            self.drop(element.id)
+            node = None
+        if node is None:
+            parent = self._nodes.get(element.parent)
+            if parent is None or parent.element.kind is not Kind.POLICY:
+                raise Invalid("parent", f"{element.parent!r} of {element.id!r} is no policy")
+            node = Node(element, parent, limit_share(element.limit, self._totals))
+            parent.children.append(node)
+            self._nodes[element.id] = node
+        self._count(node, element)
+        if node.parent is not None:
+            _arrange(node.parent)
+
+    def drop(self, element_id: str) -> None:
+        """Remove a request."""
+        node = self._nodes.get(element_id)
+        if node is None or node.element.kind is not Kind.REQUEST or node.parent is None:
+            raise Invalid("id", f"{element_id!r} is no request")
+        self._count(node, Element(element_id, parent=node.element.parent))
+        node.parent.children.remove(node)
+        _arrange(node.parent)
+        del self._nodes[element_id]
+
+    def _count(self, node: Node, element: Element) -> None:
+        """Take a request's numbers in, and count them in everything above it."""
+        wants, uses = element.demand.get, element.usage.get
+        usage = tuple([uses(key, 0) for key in self.keys])
+        demand = tuple([max(wants(key, 0), uses(key, 0)) for key in self.keys])
+        if node.parent is not None:
+            more = [new - old for new, old in zip(demand, node.demand, strict=True)]
+            used = [new - old for new, old in zip(usage, node.usage, strict=True)]
+            for each in node.parent.ancestors():
+                each.demand = [a + b for a, b in zip(each.demand, more, strict=True)]
+                each.usage = [a + b for a, b in zip(each.usage, used, strict=True)]
+        if element.limit != node.element.limit:
+            node.limit = limit_share(element.limit, self._totals)
+        node.element, node.demand, node.usage = element, demand, usage
+        node.mark_stale()
+
+    def settle(
+        self, seconds: float = 0.0, volumes: Mapping[str, Volume] | None = None
+    ) -> tuple[str, ...]:
+        """Bring shares up to date; the ids of those whose fair share changed.
+
+        `seconds`: fill and use up the volumes for so long first.
+        """
+        if self._integral:
+            self._share_volumes(seconds, self.volumes if volumes is None else volumes)
+        root = self._root
+        if not root.stale:
+            return ()
+        self._draw_below(root)
+        level = Search(root.children, bounds_of(root)).run(self._fit, self._options.improved)
+        root.stale = False
+        root.total = level.value
+        self._fit = level.fit
+        changed: list[str] = []
+        hand_down(root, level.fit, level.mark, changed)
+        return tuple(changed)
+
+    def _share_volumes(self, seconds: float, volumes: Mapping[str, Volume]) -> None:
+        filled = integral.fill(self._root, volumes, self._totals, self._options, seconds)
+        setting = integral.Setting(
+            self._totals, self._options, self._burst_factor, self._draw_below
+        )
+        self.volumes = integral.assign(self._root, self._integral, filled, setting)
+
+    def _draw_below(self, node: Node) -> None:
+        for child in node.children:
+            if child.stale:
+                self._draw(child)
+
+    def _draw(self, node: Node) -> None:
+        if node.element.kind is Kind.REQUEST:
+            element = node.element
+            at_once = self._options.gang_steps and element.gang
+            if at_once and node.parent is not None:
+                at_once = node.parent.element.steps
+            node.curve = request_curve(
+                self._parts(node.usage), self._parts(node.demand), node.limit, at_once
+            )
+        else:
+            self._draw_below(node)
+            node.drawn_with = node.guarantee
+            node.curve = policy_curve(node, node.drawn_with, node.limit, self._options.improved)
+        node.stale = False
+        node.redrawn = True
+
+    def _parts(self, amounts: Sequence[float]) -> Vector:
+        totals = self._totals.values()
+        return tuple(
+            [
+                amount / total if total else 0.0
+                for amount, total in zip(amounts, totals, strict=True)
+            ]
+        )
+
+    def fair_share(self, element_id: str) -> Vector:
+        return self._nodes[element_id].total
+
+    def share(self, element_id: str) -> Share:
+        return self._share(self._nodes[element_id])
+
+    def shares(self) -> Shares:
+        """Everything, with promised shares."""
+        within = promised(self._root)
+        elements = {
+            element_id: self._share(node, within.get(element_id))
+            for element_id, node in self._nodes.items()
+        }
+        return Shares(self.keys, elements, self.volumes)
+
+    def _share(self, node: Node, within: Vector | None = None) -> Share:
+        total = node.total
+        if node is self._root:
+            # What its children really use of their guarantees.
+            strong = (0.0,) * len(self.keys)
+            for child in node.children:
+                strong = plus(strong, smaller(child.total, child.strong))
+        else:
+            strong = smaller(total, node.strong)
+        by_volume = smaller(minus(total, strong), node.integral)
+        demand, usage = self._parts(node.demand), self._parts(node.usage)
+        return Share(
+            total=total,
+            strong=strong,
+            integral=by_volume,
+            weighed=minus(minus(total, strong), by_volume),
+            guarantee=node.guarantee,
+            demand=demand,
+            usage=usage,
+            limit=node.limit,
+            dominant=dominant_key(self.keys, usage if any(usage) else demand, self._options.main),
+            promised=within,
+        )
+
+
+def _arrange(policy: Node) -> None:
+    """Its children's order and ratios, after some came, left or changed."""
+    set_ratios(policy.children)
+    if policy.element.mode is Mode.FIFO:
+        by_id = {each.element.id: each for each in policy.children}
+        order = fifo_order((each.element for each in policy.children), policy.element.sorting)
+        policy.order = [by_id[each] for each in order]
+
+
+def dominant_key(keys: tuple[str, ...], share: Vector, main: str) -> str:
+    """The first key with the greatest share; the main key where there is none."""
+    most = max(share, default=0.0)
+    return keys[share.index(most)] if most > 0 else main

@@ -1,0 +1,165 @@
+"""What a computation of fair shares is asked about: a tree of policies and requests, and options.
+
+Amounts are by key, in whatever keys the totals name and in their order. An element without a parent
+hangs under the root, which is the whole of the totals and no element itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum, auto
+
+from cede.model.errors import Invalid
+
+ROOT = ""
+
+Numbers = Mapping[str, float]
+
+
+class Kind(StrEnum):
+    POLICY = auto()
+    REQUEST = auto()
+
+
+class Mode(StrEnum):
+    """How a policy's children share: together by weight, or one after the other."""
+
+    FAIR_SHARE = auto()
+    FIFO = auto()
+
+
+class Sorting(StrEnum):
+    """What the order of a fifo policy's children goes by."""
+
+    WEIGHT = auto()  # heavier first
+    SUBMITTED = auto()  # earlier first
+    PENDING = auto()  # fewer tasks that wait first
+
+
+class IntegralType(StrEnum):
+    NONE = auto()
+    BURST = auto()
+    RELAXED = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Integral:
+    """A guarantee over time: `flow` fills a volume, from which the policy takes above its share.
+
+    `burst` is the most a burst policy takes at once; a relaxed one takes what others leave, at most
+    `multiplier` times its flow.
+    """
+
+    type: IntegralType = IntegralType.NONE
+    flow: Numbers = field(default_factory=dict)
+    burst: Numbers = field(default_factory=dict)
+    multiplier: float = 3.0
+    accepts_free_volume: bool = True
+    spreads_free_volume: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Volume:
+    """What an integral guarantee has saved up, in amount x seconds, and what it last gave."""
+
+    saved: Numbers = field(default_factory=dict)
+    last_share: float = 0.0
+
+
+NO_INTEGRAL = Integral()
+NO_VOLUME = Volume()
+
+
+@dataclass(frozen=True, slots=True)
+class Element:
+    """A policy or a request. Demand and usage are a request's; a policy has its children's.
+
+    A guarantee that names no amount of a key leaves it to be inferred from the main key. A limit
+    binds only the keys it names. `submitted` is the place in the order of arrival.
+    """
+
+    id: str
+    kind: Kind = Kind.REQUEST
+    parent: str = ROOT
+    weight: float = 1.0
+    mode: Mode = Mode.FAIR_SHARE
+    sorting: tuple[Sorting, ...] = (Sorting.WEIGHT, Sorting.SUBMITTED)
+    guarantee: Numbers = field(default_factory=dict)
+    limit: Numbers = field(default_factory=dict)
+    demand: Numbers = field(default_factory=dict)
+    usage: Numbers = field(default_factory=dict)
+    gang: bool = False
+    submitted: int = 0
+    pending: int = 0
+    integral: Integral = NO_INTEGRAL
+    promises: bool = False  # whether the share within guarantees is worked out below it
+    steps: bool = True  # whether its gangs get all or nothing, where the options say so
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """`seconds`: since the previous update; None if there was none, and no volume is filled."""
+
+    main: str = ""
+    improved: bool = False
+    gang_steps: bool = False
+    smooth: float = 60.0
+    saturation: float = 86_400.0
+    seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """Elements in order: of children that tie, the earlier one comes first."""
+
+    totals: Numbers
+    elements: tuple[Element, ...]
+    volumes: Mapping[str, Volume] = field(default_factory=dict)
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        return tuple(self.totals)
+
+
+def check(tree: Tree) -> None:
+    """Refuse a tree that is none, naming the element."""
+    parents = {ROOT: Kind.POLICY}
+    for element in tree.elements:
+        if element.id in parents:
+            raise Invalid("id", f"{element.id!r} stands twice in the tree")
+        parents[element.id] = element.kind
+    above = {element.id: element.parent for element in tree.elements}
+    for element in tree.elements:
+        if parents.get(element.parent) is not Kind.POLICY:
+            raise Invalid("parent", f"{element.parent!r} of {element.id!r} is no policy")
+        if not element.weight > 0:
+            raise Invalid("weight", f"of {element.id!r} must be above 0")
+    _refuse_cycles(above)
+
+
+def _refuse_cycles(above: Mapping[str, str]) -> None:
+    rooted = {ROOT}
+    for start in above:
+        seen: dict[str, None] = {}
+        at = start
+        while at not in rooted:
+            if at in seen:
+                raise Invalid("parent", f"{start!r} is below itself")
+            seen[at] = None
+            at = above[at]
+        rooted.update(seen)
+
+
+def fifo_order(children: Iterable[Element], sorting: tuple[Sorting, ...]) -> list[str]:
+    """Ids in the order in which a fifo policy serves them; ties stay in the order given."""
+
+    def place(element: Element) -> tuple[float, ...]:
+        by = {
+            Sorting.WEIGHT: -element.weight,
+            Sorting.SUBMITTED: element.submitted,
+            Sorting.PENDING: element.pending,
+        }
+        return tuple(by[each] for each in sorting)
+
+    return [each.id for each in sorted(children, key=place)]
