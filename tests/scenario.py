@@ -33,6 +33,7 @@ from cede.engine.decide import decide
 from cede.engine.explain import why
 from cede.engine.snapshot import dump
 from cede.engine.snapshot_reader import load
+from cede.engine.standing import BORROWED, IN_SHARE
 from cede.engine.state import State
 from cede.model.errors import CedeError, Conflict, Invalid
 from cede.model.lifecycle import AllocationState, RequestStatus
@@ -388,8 +389,8 @@ def _withheld(story: Story, names: list[str]) -> list[str]:
 
 _FACTS = {
     "earmark": _earmark,
-    "borrowed": _rights(0),
-    "inside": _rights(1),
+    "borrowed": _rights(BORROWED),
+    "inside": _rights(IN_SHARE),
     "attempt": _number("attempt"),
     "bypassed": _number("bypassed"),
     "preempted_count": _number("preempted_count"),

@@ -53,6 +53,8 @@ def policy_words(words: list[str]) -> dict[str, Any]:
         name, words = words[0], words[1:]
         if name == "priority":
             given[name], words = int(words[0]), words[1:]
+        elif name == "under":
+            given["parent"], words = words[0], words[1:]
         else:
             given[name], words = amounts_of(words)
     return given

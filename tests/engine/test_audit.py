@@ -14,6 +14,7 @@ from dataclasses import replace
 import pytest
 
 from cede.engine import audit
+from cede.engine.standing import IN_SHARE
 from cede.engine.state import State
 from cede.model.lifecycle import AllocationState, RequestStatus
 from cede.model.request import Earmark
@@ -94,7 +95,7 @@ def _takeable(state: State) -> None:
 
 def _rights(state: State) -> None:
     rights = state.books["gpus"]._rights
-    rights["f.1"] = 1 - rights["f.1"]
+    rights["f.1"] = IN_SHARE - rights["f.1"]
 
 
 def _forgotten_holding(state: State) -> None:
@@ -142,7 +143,7 @@ FIRES: dict[str, tuple[Callable[[State], None], str]] = {
     "a wrong sum of what is live": (_sum("live"), "S21 pool gpus: live is"),
     "a wrong sum of what is leaving": (_sum("leaving"), "S21 pool gpus: leaving is"),
     "a wrong sum of what may be taken": (_takeable, "S21 pool gpus: takeable is"),
-    "wrong rights": (_rights, "S21 pool gpus: rights of f.1 are not True"),
+    "wrong rights": (_rights, "S21 pool gpus: rights of f.1 are not"),
     "a holding the books forgot": (_forgotten_holding, "S21 pool gpus: rights of f.1"),
     "a waiter outside its lane": (_left_its_lane, "S21 pool gpus: request w is not in its lane"),
     "an owner that queues as well": (_in_a_lane_twice, "S21 pool gpus: request b is not in its"),
@@ -227,6 +228,42 @@ def test_the_audit_names_what_broke_on_nodes(breaks: Callable[[State], None], sa
     assert any(said in each for each in found), found
 
 
+TREE = """
+    pool gpus 8
+    team north reserved 6 limit 6 priority 10
+    team a under north reserved 2 priority 10
+    a submits a1..a3 of 2 -> running a1 a2 a3
+"""
+
+
+def _policy_of_tree(name: str, **changes: object) -> Callable[[State], None]:
+    def act(state: State) -> None:
+        policy = state.policies[f"gpus/{name}"]
+        state.policies[policy.id] = replace(policy, **changes)  # type: ignore[arg-type]
+
+    return act
+
+
+# The same for policies that form a tree.
+FIRES_ON_TREES: dict[str, tuple[Callable[[State], None], str]] = {
+    "more below a policy than its limit": (
+        _policy_of_tree("north", limit={"gpu": 4}), "S2 limit of policy north: 6 gpu below it of 4"),
+    "more reserved below a policy than for it": (
+        _policy_of_tree("a", reserved={"gpu": 7}), "S4 policy north: 7 gpu reserved below it"),
+    "a policy below itself": (
+        _policy_of_tree("north", parent_id="gpus/a"), "S4 policy north has a parent that is not"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("breaks", "said"), FIRES_ON_TREES.values(), ids=FIRES_ON_TREES)
+def test_the_audit_names_what_broke_on_trees(breaks: Callable[[State], None], said: str) -> None:
+    state = tell(TREE).state
+    assert audit.check(state) == []
+    breaks(state)
+    found = [*audit._configuration(state), *audit._policy(state, state.policies["gpus/north"])]
+    assert any(said in each for each in found), found
+
+
 def test_a_policy_in_no_pool_is_found() -> None:
     """The rest of the audit cannot look at such a policy, so its rule is asked alone."""
     state = tell(STORY).state
@@ -238,7 +275,7 @@ def test_a_policy_in_no_pool_is_found() -> None:
 def test_every_rule_has_a_breakage() -> None:
     source = inspect.getsource(audit)
     rules = re.findall(r'yield f"(?:\{code\}|(S\d+))', source)
-    fires = [*FIRES.values(), *FIRES_ON_NODES.values()]
+    fires = [*FIRES.values(), *FIRES_ON_NODES.values(), *FIRES_ON_TREES.values()]
     said = [said for _, said in fires]
     for number in {each for each in rules if each} | {"S2", "S5"}:
         assert any(each.startswith(f"{number} ") for each in said), number

@@ -1,71 +1,115 @@
-"""The share as it is kept equals the share by its definition."""
+"""Rights as they are kept equal rights by their definition, on a policy alone and on a tree."""
 
 from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cede.engine.share import Fill, Holding
+from cede.engine.books import Books
+from cede.engine.share import Holding
+from cede.engine.standing import BORROWED, IN_SHARE
+from cede.model.amounts import total
+from cede.model.policy import Policy
+from cede.model.pool import Pool
+from cede.model.settings import Settings
+from cede.model.subject import Subject
 
 KEYS = ("gpu", "mcpu")
-ADD = st.tuples(
-    st.booleans(), st.integers(0, 30), st.integers(0, 4), st.integers(0, 4), st.booleans()
+SHARE = st.dictionaries(st.sampled_from(KEYS), st.integers(0, 10))
+# (who, preemptible, place, gpu, mcpu, whether one goes instead)
+STEP = st.tuples(
+    st.integers(0, 4),
+    st.booleans(),
+    st.integers(0, 30),
+    st.integers(0, 4),
+    st.integers(0, 4),
+    st.booleans(),
 )
 
 
-def definition(share: dict[str, int], holdings: list[Holding]) -> dict[str, int]:
-    """Non-preemptible first, then oldest first; in share while the running sum stays within."""
-    running = dict.fromkeys(KEYS, 0)
-    rights = {}
-    for holding in sorted(holdings, key=lambda each: (each.preemptible, each.index, each.id)):
-        for key in KEYS:
-            running[key] += holding.amounts.get(key, 0)
-        rights[holding.id] = int(all(running[key] <= share.get(key, 0) for key in KEYS))
+def books_of(shares: list[dict[str, int]], parents: list[int | None]) -> Books:
+    policies = {
+        f"p{at}": Policy(
+            id=f"p{at}",
+            pool_id="pool",
+            subject=Subject("team", f"p{at}"),
+            priority=0,
+            reserved=share,
+            limit={},
+            parent_id=None if parent is None else f"p{parent}",
+        )
+        for at, (share, parent) in enumerate(zip(shares, parents, strict=True))
+    }
+    capacity = dict.fromkeys(KEYS, 1000)
+    return Books(Pool("pool", "pool", capacity, "quota", Settings()), policies)
+
+
+def definition(books: Books, held: list[Holding]) -> dict[str, int]:
+    """From the lowest policies up: what is covered below first, then in order while it fits."""
+    rights = {each.id: BORROWED for each in held}
+    depth = max(map(len, books.chains.values()), default=1)
+    lowest_first = sorted(books.policies, key=lambda each: -len(books.chains[each]))
+    assert depth <= IN_SHARE
+    for policy_id in lowest_first:
+        below = [each for each in held if policy_id in books.chains[each.policy_id]]
+        covered = [each for each in below if rights[each.id] != BORROWED]
+        running = total(each.amounts for each in covered)
+        share = books.policies[policy_id].reserved
+        for each in sorted((e for e in below if e not in covered), key=lambda e: e.place):
+            running = total([running, each.amounts])
+            if any(running.get(key, 0) > share.get(key, 0) for key in books.counting):
+                break
+            rights[each.id] = IN_SHARE - books.chains[each.policy_id].index(policy_id)
     return rights
 
 
-@given(
-    st.dictionaries(st.sampled_from(KEYS), st.integers(0, 10)),
-    st.lists(ADD, max_size=40),
-)
-def test_the_cut_is_where_the_definition_puts_it(
-    share: dict[str, int], steps: list[tuple[bool, int, int, int, bool]]
-) -> None:
-    rights: dict[str, int] = {}
-    fill = Fill(share, KEYS, rights.__setitem__)
+def play(books: Books, steps: list[tuple[int, bool, int, int, int, bool]]) -> None:
     held: list[Holding] = []
-    for number, (preemptible, index, gpu, mcpu, remove) in enumerate(steps):
-        if remove and held:
-            gone = held.pop(index % len(held))
-            fill.remove(gone)
-            del rights[gone.id]
+    for number, (who, preemptible, index, gpu, mcpu, goes) in enumerate(steps):
+        if goes and held:
+            books.let_go(held.pop(index % len(held)).id)
         else:
             amounts = {key: n for key, n in zip(KEYS, (gpu, mcpu), strict=True) if n}
-            holding = Holding(f"h{number}", "p", amounts, preemptible, index)
-            fill.add(holding)
-            held.append(holding)
-        assert rights == definition(share, held)
+            policy = f"p{who % len(books.policies)}"
+            held.append(Holding(f"h{number}", policy, amounts, preemptible, index))
+            books.hold(held[-1])
+        assert {each.id: books.rights(each.id) for each in held} == definition(books, held)
 
 
-@given(st.lists(ADD, max_size=20))
-def test_whoever_is_in_share_sums_to_at_most_the_share(
-    steps: list[tuple[bool, int, int, int, bool]],
+@given(SHARE, st.lists(STEP, max_size=40))
+def test_the_cut_is_where_the_definition_puts_it(
+    share: dict[str, int], steps: list[tuple[int, bool, int, int, int, bool]]
 ) -> None:
-    rights: dict[str, int] = {}
-    fill = Fill({"gpu": 6, "mcpu": 3}, KEYS, rights.__setitem__)
-    held = [
-        Holding(f"h{at}", "p", {"gpu": gpu, "mcpu": mcpu}, preemptible, index)
-        for at, (preemptible, index, gpu, mcpu, _) in enumerate(steps)
-    ]
-    for holding in held:
-        fill.add(holding)
-    inside = [each for each in held if rights[each.id]]
+    play(books_of([share], [None]), steps)
+
+
+@given(
+    st.lists(SHARE, min_size=5, max_size=5),
+    st.sampled_from([[None, 0, 0, 1, 1], [None, 0, 1, 2, 3], [None, None, 0, 0, 1]]),
+    st.lists(STEP, max_size=40),
+)
+def test_on_a_tree_what_is_not_covered_is_offered_upwards(
+    shares: list[dict[str, int]],
+    parents: list[int | None],
+    steps: list[tuple[int, bool, int, int, int, bool]],
+) -> None:
+    play(books_of(shares, parents), steps)
+
+
+@given(st.lists(STEP, max_size=20))
+def test_whoever_is_in_share_sums_to_at_most_the_share(
+    steps: list[tuple[int, bool, int, int, int, bool]],
+) -> None:
+    books = books_of([{"gpu": 6, "mcpu": 3}], [None])
+    for number, (_, preemptible, index, gpu, mcpu, _) in enumerate(steps):
+        amounts = {"gpu": gpu, "mcpu": mcpu}
+        books.hold(Holding(f"h{number}", "p0", amounts, preemptible, index))
+    inside = [each for each in books.holdings.values() if books.rights(each.id) == IN_SHARE]
     assert sum(each.amounts["gpu"] for each in inside) <= 6
     assert sum(each.amounts["mcpu"] for each in inside) <= 3
 
 
 def test_where_no_key_counts_everything_is_in_share() -> None:
-    rights: dict[str, int] = {}
-    fill = Fill({}, (), rights.__setitem__)
-    fill.add(Holding("h", "p", {"gpu": 100}, True, 1))
-    assert rights == {"h": 1}
+    books = books_of([{}], [None])
+    books.hold(Holding("h", "p0", {"gpu": 100}, True, 1))
+    assert books.rights("h") == IN_SHARE

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from cede.engine import audit
 from cede.engine.explain import waiting_reason
+from cede.engine.standing import BORROWED, IN_SHARE
 from cede.engine.state import State
 from cede.model.allocation import Allocation
 from cede.model.amounts import UNBOUNDED_WHEN_ABSENT, Amounts, total
@@ -21,10 +22,26 @@ class Broken(AssertionError):
     """A promise that did not hold."""
 
 
-def standing(state: State, policy: Policy, in_share: bool) -> tuple[int, int]:
+def standing(state: State, policy: Policy, rights: int) -> tuple[int, int]:
     if state.pools[policy.pool_id].settings.precedence is Precedence.RIGHTS_FIRST:
-        return (int(in_share), policy.priority)
-    return (policy.priority, int(in_share))
+        return (rights, policy.priority)
+    return (policy.priority, rights)
+
+
+def rights_of(state: State, policy: Policy, holding_id: str) -> int:
+    return audit.rights(state, state.pools[policy.pool_id])[holding_id]
+
+
+def above(state: State, policy: Policy) -> list[Policy]:
+    """A policy and its ancestors, from the lowest up."""
+    found = [policy]
+    while (parent := found[-1].parent_id) is not None:
+        found.append(state.policies[parent])
+    return found
+
+
+def below(state: State, policy: Policy) -> list[Policy]:
+    return [each for each in state.policies.values() if policy in above(state, each)]
 
 
 def counting(state: State, pool_id: str) -> set[str]:
@@ -37,28 +54,69 @@ def counting(state: State, pool_id: str) -> set[str]:
     }
 
 
-def fits_share(state: State, request: Request, policy: Policy, gone: Iterable[str] = ()) -> bool:
-    """Whether a waiter would be in share once granted, with `gone` no longer there."""
-    ahead = [
-        amounts
-        for place, amounts in audit.holdings_in_order(state, policy)
-        if place[2] not in gone and place[2] != request.id and (request.preemptible or not place[0])
-    ]
-    summed = total([*ahead, request.amounts])
-    return all(
-        summed.get(key, 0) <= policy.reserved.get(key, 0) for key in counting(state, policy.pool_id)
-    )
+def rights_then(state: State, request: Request, policy: Policy, gone: Iterable[str] = ()) -> int:
+    """How close to home a waiter would be covered once granted, with `gone` no longer there."""
+    levels = above(state, policy) if request.preemptible else [policy]
+    for distance, each in enumerate(levels):
+        ahead = [
+            amounts
+            for held in (below(state, each) if request.preemptible else [policy])
+            for place, amounts in audit.holdings_in_order(state, held)
+            if place[2] not in gone
+            and place[2] != request.id
+            and (request.preemptible or not place[0])
+        ]
+        summed = total([*ahead, request.amounts])
+        keys = counting(state, policy.pool_id)
+        if all(summed.get(key, 0) <= each.reserved.get(key, 0) for key in keys):
+            return IN_SHARE - distance
+    return BORROWED
 
 
 def own_room_ok(state: State, request: Request, policy: Policy) -> bool:
+    """Whether a waiter's own policy lets it: its limit, which counts those below as well, and for
+    non-preemptible work its reserve.
+    """
     pool = state.pools[policy.pool_id]
-    held = [each for each in audit.holdings_in_order(state, policy) if each[0][2] != request.id]
+    held = [
+        each
+        for every in below(state, policy)
+        for each in audit.holdings_in_order(state, every)
+        if each[0][2] != request.id
+    ]
+    mine = [each for each in audit.holdings_in_order(state, policy) if each[0][2] != request.id]
     used = total(amounts for _, amounts in held)
-    confined = total(amounts for place, amounts in held if not place[0])
+    confined = total(amounts for place, amounts in mine if not place[0])
     for key, amount in pool.metered(request.amounts).items():
         if used.get(key, 0) + amount > policy.limit.get(key, pool.capacity.get(key, 0)):
             return False
         if not request.preemptible and confined.get(key, 0) + amount > policy.reserved.get(key, 0):
+            return False
+    return True
+
+
+def limits_ok(state: State, request: Request, policy: Policy, gone: Iterable[str], by: str) -> bool:
+    """Whether the limits above a policy leave room, with `gone` no longer there; counting what is
+    `held`, or what stays and is `promised`.
+    """
+    for each in above(state, policy)[1:]:
+        ids = {every.id for every in below(state, each)}
+        counted: list[Amounts] = [
+            a.amounts
+            for a in state.allocations.values()
+            if a.live
+            and a.policy_id in ids
+            and a.id not in gone
+            and (by == "held" or not a.leaving)
+        ]
+        counted += [
+            r.amounts
+            for r in state.waiting()
+            if r.earmark is not None and r.earmark.policy_id in ids and r.id != request.id
+        ]
+        summed = total([*counted, request.amounts])
+        wanted = {key: n for key, n in each.limit.items() if key in request.amounts}
+        if any(summed.get(key, 0) > limit for key, limit in wanted.items()):
             return False
     return True
 
@@ -147,13 +205,13 @@ def check_taking(state: State, waiter: Request, policy: Policy, victims: list[st
     """S6, S7, S8 for one preemption, judged just before it is carried out."""
     pool = state.pools[policy.pool_id]
     gone = set(victims)
-    mine = standing(state, policy, fits_share(state, waiter, policy, gone))
+    mine = standing(state, policy, rights_then(state, waiter, policy, gone))
     for victim_id in victims:
         victim = state.allocations[victim_id]
         holder = state.policies[victim.policy_id]
         if not victim.preemptible or victim.leaving or victim.state is AllocationState.LOST:
             raise Broken(f"S6 {victim_id} may not be stopped")
-        theirs = standing(state, holder, audit.in_share(state, holder)[victim_id])
+        theirs = standing(state, holder, rights_of(state, holder, victim_id))
         own = holder.id == policy.id
         legal = (
             (not waiter.preemptible or (mine > theirs and policy.priority > holder.priority))
@@ -178,7 +236,9 @@ def check_taking(state: State, waiter: Request, policy: Policy, victims: list[st
             and r.earmark.pool_id == pool.id
             and _earmark_standing(state, r) >= mine
         ]
-        return room_for(state, waiter, pool, both(stays, promised(state, pool.id, uncut)))
+        return limits_ok(state, waiter, policy, taken, "promised") and room_for(
+            state, waiter, pool, both(stays, promised(state, pool.id, uncut))
+        )
 
     if not enough(gone):
         raise Broken(f"S8 {victims} are not enough for {waiter.id}")
@@ -200,7 +260,7 @@ def _claims(state: State, pool_id: str) -> bool:
 def _earmark_standing(state: State, owner: Request) -> tuple[int, int]:
     assert owner.earmark is not None
     policy = state.policies[owner.earmark.policy_id]
-    return standing(state, policy, audit.in_share(state, policy)[owner.id])
+    return standing(state, policy, rights_of(state, policy, owner.id))
 
 
 def check_state(state: State) -> None:
@@ -223,12 +283,25 @@ def _can_start(state: State, owner: Request, pool: Pool) -> bool:
     """Whether what an owner was promised is physically there: on nodes, on its own ones."""
     held = held_now(state, pool.id)
     assert owner.earmark is not None
+    if not _limits_held(state, owner, state.policies[owner.earmark.policy_id]):
+        return False
     if pool.nodes is None:
         return room_for(state, owner, pool, held)
     for node_id, tasks in owner.earmark.footprint:
         wanted = total([one_task(owner)] * tasks)
         node = state.nodes[node_id]
         if not node.usable or not within(wanted, held.get(node_id, {}), node.amounts):
+            return False
+    return True
+
+
+def _limits_held(state: State, owner: Request, policy: Policy) -> bool:
+    """Whether every limit has room beside what is really held."""
+    for each in above(state, policy):
+        ids = {every.id for every in below(state, each)}
+        held = [a.amounts for a in state.allocations.values() if a.live and a.policy_id in ids]
+        summed = total([*held, owner.amounts])
+        if any(summed.get(key, 0) > limit for key, limit in each.limit.items()):
             return False
     return True
 
@@ -244,15 +317,16 @@ def _check_idle(state: State, request: Request, policy: Policy) -> None:
         now = held_now(state, pool.id)
     # On nodes what is promised counts as held here: it may be on its way where this would sit.
     fits = room_for(state, request, pool, used) and room_for(state, request, pool, now)
+    fits = fits and limits_ok(state, request, policy, (), "held")
     if fits and not withheld:
         raise Broken(f"L2 {request.id} fits pool {pool.name} and waits")
     if request.earmark is not None or withheld:
         return
     if any(_claims(state, each.pool_id) for each in state.places(request.id)):
         return
-    if not fits_share(state, request, policy):
+    if rights_then(state, request, policy) != IN_SHARE:
         return
-    mine = standing(state, policy, True)
+    mine = standing(state, policy, IN_SHARE)
     kept = usage(
         state,
         pool.id,
@@ -262,6 +336,9 @@ def _check_idle(state: State, request: Request, policy: Policy) -> None:
             if a.live and not a.leaving and not _takeable(state, a.id, mine)
         ),
     )
+    takeable = [a.id for a in state.allocations.values() if _takeable(state, a.id, mine)]
+    if not limits_ok(state, request, policy, takeable, "promised"):
+        return
     if room_for(state, request, pool, both(kept, promised(state, pool.id))):
         raise Broken(f"L3 {request.id} is in share, could be served in {pool.name}, and waits")
 
@@ -269,6 +346,8 @@ def _check_idle(state: State, request: Request, policy: Policy) -> None:
 def _takeable(state: State, allocation_id: str, mine: tuple[int, int]) -> bool:
     allocation = state.allocations[allocation_id]
     policy = state.policies[allocation.policy_id]
-    if not allocation.preemptible or allocation.state is AllocationState.LOST:
+    if not allocation.live or not allocation.preemptible:
         return False
-    return standing(state, policy, audit.in_share(state, policy)[allocation_id]) < mine
+    if allocation.state is AllocationState.LOST:
+        return False
+    return standing(state, policy, rights_of(state, policy, allocation_id)) < mine

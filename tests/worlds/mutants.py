@@ -44,7 +44,7 @@ def two_orders() -> Iterator[None]:
             if holding.policy_id != policy_id and literal(place[1], place[0], mine, rights):
                 yield holding
 
-    def below(books: Books, bound: Standing) -> dict[str, int]:
+    def below(books: Books, bound: Standing, within: str | None = None) -> dict[str, int]:
         rights, mine = bound
         result: dict[str, int] = {}
         for (level, policy_id), amounts in books.tiers.items():
@@ -59,7 +59,7 @@ def two_orders() -> Iterator[None]:
 @contextmanager
 def too_many_victims() -> Iterator[None]:
     """Nobody is given back."""
-    with patch.object(victims, "_give_back", lambda chosen, missing: chosen):
+    with patch.object(victims, "_give_back", lambda chosen, goals: chosen):
         yield
 
 
@@ -76,13 +76,6 @@ def capacity_forgets_leaving() -> Iterator[None]:
                 books.live[key] -= amount
 
     with patch.object(State, "_hold", hold):
-        yield
-
-
-@contextmanager
-def too_many_victims_on_nodes() -> Iterator[None]:
-    """Nobody is given back, although its node turned out not to be needed."""
-    with patch.object(victims.Clearing, "_give_back", lambda clearing, chosen: chosen):
         yield
 
 
@@ -108,7 +101,7 @@ def out_of_service_forgotten() -> Iterator[None]:
 ON_NODES = {
     "no earmark": no_earmark,
     "two orders": two_orders,
-    "too many victims": too_many_victims_on_nodes,
+    "too many victims": too_many_victims,
     "promises without nodes": promises_without_nodes,
     "promises on nodes out of service": out_of_service_forgotten,
 }

@@ -73,12 +73,15 @@ class World:
         return state
 
 
-# Worlds from this number on are made of nodes.
+# Worlds from this number on are made of nodes; from this one on their policies form a tree.
 NODES = 1_000_000_000
+TREES = 2_000_000_000
 
 
 def draw(seed: int) -> World:
     """World number `seed`."""
+    if seed >= TREES:
+        return draw_tree(seed)
     if seed >= NODES:
         return draw_on_nodes(seed)
     rng = Random(seed)
@@ -131,6 +134,57 @@ def draw_on_nodes(seed: int) -> World:
     extra = rng.choice(["", "", "completes", "cancels", "tells", "loses", "drains"])
     more = {extra: True} if extra else {}
     return World(seed, pools, policies, asks, settings, nodes=nodes, **more)
+
+
+def draw_tree(seed: int) -> World:
+    """A world of one pool whose policies form a tree of two or three levels, some with limits."""
+    rng = Random(seed)
+    world = draw_on_nodes(seed) if rng.random() < 0.3 else draw(rng.randrange(NODES))
+    name = next(iter(world.pools))
+    capacity = world.pools[name]
+    tops = _policies(rng, name, capacity, ["north", "south"][: rng.choice([1, 2, 2])])
+    policies, teams = [], []
+    for top in tops:
+        policies.append(top)
+        branches = [top]
+        if rng.random() < 0.3:  # a level between
+            branches = _below(rng, name, capacity, top, [f"{top['team']}-mid"])
+            policies += branches
+        for branch in branches:
+            leaves = [f"{branch['team']}-{number}" for number in range(rng.choice([1, 2, 2]))]
+            below = _below(rng, name, capacity, branch, leaves)
+            policies += below
+            teams += [each["team"] for each in below]
+        if rng.random() < 0.2:
+            teams.append(top["team"])  # work of its own beside those below
+    teams = teams or ["north"]
+    asks = [replace(ask, team=rng.choice(teams)) for ask in world.asks]
+    return replace(
+        world,
+        seed=seed,
+        pools={name: capacity},
+        nodes={name: world.nodes[name]} if world.nodes else {},
+        policies=policies,
+        asks=asks,
+    )
+
+
+def _below(
+    rng: Random, pool: str, capacity: dict[str, int], parent: dict[str, Any], teams: list[str]
+) -> list[dict[str, Any]]:
+    most = {key: parent["reserved"].get(key, 0) for key in capacity}
+    below = _policies(rng, pool, capacity, teams)
+    left = dict(most)
+    for policy in below:
+        policy["parent"] = f"{pool}/{parent['team']}"
+        for key in capacity:
+            got = min(policy["reserved"].get(key, 0), left[key])
+            left[key] -= got
+            if got:
+                policy["reserved"][key] = got
+            else:
+                policy["reserved"].pop(key, None)
+    return below
 
 
 def _shaped(rng: Random, ask: Ask) -> Ask:

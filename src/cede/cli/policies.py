@@ -22,6 +22,7 @@ def policy() -> None:
 @click.option("-p", "--priority", type=int, required=True, help="Higher comes first.")
 @click.option("-r", "--reserved", type=Amounts(), help="Its share, such as '{\"gpu\": 2}'.")
 @click.option("-l", "--limit", type=Amounts(), help="The most it may hold.")
+@click.option("--parent", metavar="POLICY", help="The policy above it, by name or id.")
 @click.pass_context
 def attach(
     ctx: click.Context,
@@ -31,6 +32,7 @@ def attach(
     priority: int,
     reserved: dict[str, int] | None,
     limit: dict[str, int] | None,
+    parent: str | None,
 ) -> None:
     """Give a component a place in a pool."""
     made = client_of(ctx).policies.attach(
@@ -40,6 +42,7 @@ def attach(
         priority=priority,
         reserved=reserved,
         limit=limit,
+        parent=parent,
     )
     click.echo(f"attached {component_type} {component} to pool {made['pool']} ({made['id']})")
 

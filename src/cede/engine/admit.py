@@ -25,9 +25,12 @@ if TYPE_CHECKING:
 def refusals(state: State, policy: Policy, request: Request) -> list[Reason]:
     """Every bound that the whole request breaks in this pool; none when it may queue here."""
     pool = state.pools[policy.pool_id]
-    return bounds_broken(pool, policy, request.amounts, request.preemptible) or _sits_nowhere(
-        state, pool, request
-    )
+    found = bounds_broken(pool, policy, request.amounts, request.preemptible)
+    above = policy.parent_id
+    while above is not None and not found:
+        found = bounds_broken(pool, state.policies[above], request.amounts, True)
+        above = state.policies[above].parent_id
+    return found or _sits_nowhere(state, pool, request)
 
 
 def _sits_nowhere(state: State, pool: Pool, request: Request) -> list[Reason]:

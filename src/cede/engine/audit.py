@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from sortedcontainers import SortedList
 
 from cede.engine.ground import Entry, Ground, Spot
+from cede.engine.standing import BORROWED, IN_SHARE
 from cede.engine.state import State
 from cede.model.allocation import Allocation
 from cede.model.amounts import UNBOUNDED_WHEN_ABSENT, Amounts, total
@@ -50,22 +51,45 @@ def holdings_in_order(state: State, policy: Policy) -> list[Filled]:
     return sorted(held, key=lambda each: each[0])
 
 
-def in_share(state: State, policy: Policy) -> dict[str, bool]:
-    """Rights of every holding of a policy, by the definition: the running sum against the share."""
-    pool = state.pools[policy.pool_id]
+def rights(state: State, pool: Pool) -> dict[str, int]:
+    """Rights of every holding of a pool, by the definition: running sums against the shares, from
+    the lowest policies up.
+    """
+    policies = [each for each in state.policies.values() if each.pool_id == pool.id]
     counting = {
         key
-        for each in state.policies.values()
-        if each.pool_id == pool.id
+        for each in policies
         for key, amount in each.reserved.items()
         if amount and pool.bounds_key(key)
     }
-    running: dict[str, int] = dict.fromkeys(counting, 0)
-    result = {}
-    for (_, _, holding_id), amounts in holdings_in_order(state, policy):
-        for key in counting:
-            running[key] += amounts.get(key, 0)
-        result[holding_id] = all(running[key] <= policy.reserved.get(key, 0) for key in counting)
+    result: dict[str, int] = {}
+
+    def fill(policy: Policy) -> tuple[list[Amounts], list[tuple[Filled, int]]]:
+        """What is covered here and below, and what is not, with how far it has come."""
+        covered: list[Amounts] = []
+        waiting = [(each, 0) for each in holdings_in_order(state, policy)]
+        for child in policies:
+            if child.parent_id == policy.id:
+                below, rest = fill(child)
+                covered += below
+                waiting += [(each, distance + 1) for each, distance in rest]
+        running = total(covered)
+        rest = []
+        for ((preemptible, index, holding_id), amounts), distance in sorted(
+            waiting, key=lambda each: each[0][0]
+        ):
+            running = total([running, amounts])
+            if all(running.get(key, 0) <= policy.reserved.get(key, 0) for key in counting):
+                result[holding_id] = IN_SHARE - distance
+                covered.append(amounts)
+            else:
+                rest.append((((preemptible, index, holding_id), amounts), distance))
+        return covered, rest
+
+    for policy in policies:
+        if policy.parent_id is None:
+            for (place, _), _ in fill(policy)[1]:
+                result[place[2]] = BORROWED
     return result
 
 
@@ -106,10 +130,30 @@ def _configuration(state: State) -> Iterator[str]:
                 yield f"S4 policy {policy.name} reserves {amount} {key}"
     for pool in state.pools.values():
         mine = [each for each in state.policies.values() if each.pool_id == pool.id]
-        for key, amount in total(each.reserved for each in mine).items():
+        yield from _tree(mine)
+        tops = [each for each in mine if each.parent_id is None]
+        for key, amount in total(each.reserved for each in tops).items():
             if amount > pool.capacity.get(key, 0):
                 most = pool.capacity.get(key, 0)
                 yield f"S4 pool {pool.name} has {amount} {key} reserved of {most}"
+
+
+def _tree(policies: list[Policy]) -> Iterator[str]:
+    """S4 of a pool's policies: every parent is there, none is below itself, and what is reserved
+    below one is within what is reserved for it.
+    """
+    by_id = {each.id: each for each in policies}
+    for policy in policies:
+        seen, above = {policy.id}, policy.parent_id
+        while above is not None and above in by_id and above not in seen:
+            seen.add(above)
+            above = by_id[above].parent_id
+        if above is not None:
+            yield f"S4 policy {policy.name} has a parent that is not there, or is below itself"
+        below = total(each.reserved for each in policies if each.parent_id == policy.id)
+        for key, amount in below.items():
+            if amount > policy.reserved.get(key, 0):
+                yield f"S4 policy {policy.name}: {amount} {key} reserved below it"
 
 
 def _capacity(state: State, pool: Pool) -> Iterator[str]:
@@ -212,6 +256,7 @@ def _policy(state: State, policy: Policy) -> Iterator[str]:
     pool = state.pools[policy.pool_id]
     held = holdings_in_order(state, policy)
     edited = max(policy.edited, pool.edited)
+    yield from _subtree(state, policy)
     fixed = [each for each in held if not each[0][0]]
     limits = {key: policy.limit_of(key, pool) for _, amounts in held for key in amounts}
     reserves = {key: policy.reserved_of(key, pool) for _, amounts in fixed for key in amounts}
@@ -223,6 +268,30 @@ def _policy(state: State, policy: Policy) -> Iterator[str]:
             ]
             if bound is not None and amount > bound and since:
                 yield f"{code} of policy {policy.name}: {amount} {key} held of {bound}; {since}"
+
+
+def _subtree(state: State, policy: Policy) -> Iterator[str]:
+    """S2 for those below a policy: what is held, and what stays and is promised, is within it."""
+    mine = {policy.id}
+    while more := {p.id for p in state.policies.values() if p.parent_id in mine} - mine:
+        mine |= more
+    if len(mine) == 1:
+        return
+    pool = state.pools[policy.pool_id]
+    live = [each for each in _live(state, pool) if each.policy_id in mine]
+    promised = [
+        (request.earmark.index, request.amounts)
+        for request in state.waiting()
+        if request.earmark is not None and request.earmark.policy_id in mine
+    ]
+    staying = [(each.index, each.amounts) for each in live if not each.leaving]
+    edited = max(policy.edited, pool.edited)
+    for counted in ([(each.index, each.amounts) for each in live], [*staying, *promised]):
+        for key, limit in policy.limit.items():
+            amount = sum(amounts.get(key, 0) for _, amounts in counted)
+            since = [index for index, amounts in counted if index > edited and amounts.get(key)]
+            if amount > limit and since:
+                yield f"S2 limit of policy {policy.name}: {amount} {key} below it of {limit}"
 
 
 def _books(state: State, pool: Pool) -> Iterator[str]:
@@ -242,10 +311,9 @@ def _books(state: State, pool: Pool) -> Iterator[str]:
     for which, recount in recounts.items():
         if recount != cached[which]:
             yield f"S21 pool {pool.name}: {which} is {cached[which]}, recounted {recount}"
-    for policy in books.policies.values():
-        for holding_id, right in in_share(state, policy).items():
-            if holding_id not in books.holdings or bool(books.rights(holding_id)) != right:
-                yield f"S21 pool {pool.name}: rights of {holding_id} are not {right}"
+    for holding_id, right in rights(state, pool).items():
+        if holding_id not in books.holdings or books.rights(holding_id) != right:
+            yield f"S21 pool {pool.name}: rights of {holding_id} are not {right}"
     for request in state.waiting():
         for policy in state.places(request.id):
             if policy.pool_id == pool.id:

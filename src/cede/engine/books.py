@@ -9,6 +9,7 @@ the same numbers from scratch.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from sortedcontainers import SortedList
@@ -16,7 +17,7 @@ from sortedcontainers import SortedList
 from cede.engine.ground import Ground
 from cede.engine.lane import Age, Lane
 from cede.engine.share import Fill, Holding
-from cede.engine.standing import Standing, standing
+from cede.engine.standing import BORROWED, IN_SHARE, Standing, standing
 from cede.model.amounts import Amounts, add_to, take_from
 from cede.model.policy import Policy
 from cede.model.pool import Pool
@@ -41,10 +42,17 @@ class Books:
         self.ground = ground
         self.policies = policies
         self.counting = counting_keys(pool, policies)
+        self.chains = {pid: chain(policies, pid) for pid in policies}  # itself, and upwards
+        parents = {each.parent_id for each in policies.values()}
+        # Limits that are capacity for those below.
+        self.limits = {pid: p.limit for pid, p in policies.items() if pid in parents and p.limit}
         self.live: dict[str, int] = {}
         self.leaving: dict[str, int] = {}
         self.earmarked: dict[str, int] = {}
+        # Of a policy and everything below it: held or promised, of that promised, and leaving.
         self.used: dict[str, dict[str, int]] = {pid: {} for pid in policies}
+        self.used_promised: dict[str, dict[str, int]] = {pid: {} for pid in policies}
+        self.used_leaving: dict[str, dict[str, int]] = {pid: {} for pid in policies}
         self.confined: dict[str, dict[str, int]] = {pid: {} for pid in policies}
         self.holdings: dict[str, Holding] = {}
         self.earmarks: dict[str, Holding] = {}
@@ -53,7 +61,8 @@ class Books:
         self.streams: dict[LaneKey, tuple[Any, ...]] = {}  # what `front` made of each lane
         self.owed: dict[tuple[str, int], Lane] = {}  # (policy, rights): owners of earmarks
         self.owed_sums: dict[tuple[int, str], dict[str, int]] = {}
-        self._below: dict[Standing, dict[str, int]] = {}  # answers given, as long as they hold
+        # Answers given, as long as they hold.
+        self._below: dict[tuple[Standing, str | None], dict[str, int]] = {}
         self._from: dict[Standing, dict[str, int]] = {}
         self.version = 0  # moves with every change, so that an answer can be known to hold still
         self.fresh = True  # just opened: what an edit may have broken is not yet checked
@@ -61,7 +70,12 @@ class Books:
         self.takeable: dict[str, SortedList[Place]] = {}
         self._rights: dict[str, int] = {}
         self._fills = {
-            pid: Fill(policy.reserved, self.counting, self._set_rights)
+            pid: Fill(
+                policy.reserved,
+                self.counting,
+                partial(self._covered_at, pid),
+                partial(self._uncovered_at, pid),
+            )
             for pid, policy in policies.items()
         }
 
@@ -72,7 +86,12 @@ class Books:
         self.holdings[holding.id] = holding
         if self.ground is not None:
             self.ground.hold(holding)
-        add_to(self.used[holding.policy_id], holding.amounts)
+        for policy_id in self.chains[holding.policy_id]:
+            add_to(self.used[policy_id], holding.amounts)
+            if holding.earmark:
+                add_to(self.used_promised[policy_id], holding.amounts)
+            elif holding.leaving:
+                add_to(self.used_leaving[policy_id], holding.amounts)
         if not holding.preemptible:
             add_to(self.confined[holding.policy_id], holding.amounts)
         if holding.earmark:
@@ -89,11 +108,16 @@ class Books:
         holding = self.holdings[holding_id]
         if self.ground is not None:
             self.ground.let_go(holding)
-        self._fills[holding.policy_id].remove(holding)
+        self._take_out(holding, self.chains[holding.policy_id])
         self._unlist(holding)
         del self._rights[holding_id]
         del self.holdings[holding_id]
-        take_from(self.used[holding.policy_id], holding.amounts)
+        for policy_id in self.chains[holding.policy_id]:
+            take_from(self.used[policy_id], holding.amounts)
+            if holding.earmark:
+                take_from(self.used_promised[policy_id], holding.amounts)
+            elif holding.leaving:
+                take_from(self.used_leaving[policy_id], holding.amounts)
         if not holding.preemptible:
             take_from(self.confined[holding.policy_id], holding.amounts)
         if holding.earmark:
@@ -103,6 +127,42 @@ class Books:
             take_from(self.live, holding.amounts)
             if holding.leaving:
                 take_from(self.leaving, holding.amounts)
+
+    def _take_out(self, holding: Holding, chain: tuple[str, ...]) -> None:
+        """Take a holding out of the fills of these policies, from the lowest up."""
+        for at, policy_id in enumerate(chain):
+            if holding.id not in self._fills[policy_id]:
+                break
+            if self._fills[policy_id].remove(holding):
+                for above in chain[at + 1 :]:
+                    self._fills[above].shift(holding.amounts, -1)
+        for policy_id in chain:
+            self._fills[policy_id].settle()
+
+    def _covered_at(self, policy_id: str, holding: Holding) -> None:
+        """A policy's share covers a holding now: it needs nobody's above any more."""
+        above = self.chains[policy_id][1:]
+        if above:
+            self._take_out(holding, above)
+            for each in above:
+                self._fills[each].shift(holding.amounts, 1)
+            for each in above:
+                self._fills[each].settle()
+        distance = self.chains[holding.policy_id].index(policy_id)
+        self._set_rights(holding.id, IN_SHARE - distance)
+
+    def _uncovered_at(self, policy_id: str, holding: Holding, was_covered: bool) -> None:
+        """A policy's share does not cover a holding: it is offered to its parent's."""
+        above = self.chains[policy_id][1:]
+        if not above:
+            self._set_rights(holding.id, BORROWED)
+            return
+        if was_covered:
+            for each in above:
+                self._fills[each].shift(holding.amounts, -1)
+        self._fills[above[0]].add(holding)
+        for each in above:
+            self._fills[each].settle()
 
     def rights(self, holding_id: str) -> int:
         return self._rights[holding_id]
@@ -177,13 +237,14 @@ class Books:
 
     # Sums -------------------------------------------------------------------------------------
 
-    def takeable_below(self, bound: Standing) -> dict[str, int]:
-        """All that holders of strictly lower standing could give back."""
-        result = self._below.get(bound)
+    def takeable_below(self, bound: Standing, within: str | None = None) -> dict[str, int]:
+        """All that holders of strictly lower standing could give back; below one policy, if given."""
+        result = self._below.get((bound, within))
         if result is None:
-            result = self._below[bound] = {}
+            result = self._below[bound, within] = {}
             for (rights, policy_id), amounts in self.tiers.items():
-                if amounts and self.standing(policy_id, rights) < bound:
+                inside = within is None or within in self.chains[policy_id]
+                if amounts and inside and self.standing(policy_id, rights) < bound:
                     add_to(result, amounts)
         return result
 
@@ -206,6 +267,14 @@ class Books:
             result[key] -= amount
         add_to(result, self.earmarked)
         return result
+
+
+def chain(policies: dict[str, Policy], policy_id: str) -> tuple[str, ...]:
+    """A policy, its parent, and so on to the top."""
+    found = [policy_id]
+    while (parent := policies[found[-1]].parent_id) in policies and parent is not None:
+        found.append(parent)
+    return tuple(found)
 
 
 def counting_keys(pool: Pool, policies: dict[str, Policy]) -> tuple[str, ...]:

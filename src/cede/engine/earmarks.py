@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from cede.engine.books import Books
-from cede.engine.fit import fits, own_room
+from cede.engine.fit import fits, limits_above, own_room
 from cede.engine.share import Holding
 from cede.engine.state import State
 from cede.model.allocation import Allocation
@@ -28,8 +28,12 @@ def drop_dead(state: State, books: Books) -> bool:
 
 def _still_allowed(books: Books, owner_id: str) -> bool:
     holding = books.earmarks[owner_id]
-    room = own_room(books, holding.policy_id, holding.preemptible)
-    return fits(holding.amounts, plus(room, holding.amounts))  # its own earmark is counted in
+    own = own_room(books, holding.policy_id, holding.preemptible, alone=True)
+    above = limits_above(books, holding.policy_id, leaving=True)
+    # Its own earmark is counted in.
+    return all(
+        left >= 0 for room in (own, above) for key, left in room.items() if key in holding.amounts
+    )
 
 
 def settle(state: State, books: Books) -> bool:
@@ -45,9 +49,16 @@ def settle(state: State, books: Books) -> bool:
 
 
 def _broken(books: Books) -> list[Holding]:
-    """The earmarks of which one must go: on a node that is overpromised or out of service, or of a
-    key that is overpromised.
+    """The earmarks of which one must go: below a limit or on a node that is overpromised, on a node
+    out of service, or of a key that is overpromised.
     """
+    for policy_id, limit in books.limits.items():
+        used, leaving = books.used[policy_id], books.used_leaving[policy_id]
+        for key, most in limit.items():
+            if used.get(key, 0) - leaving.get(key, 0) > most:
+                marks = [each for each in books.earmarks.values() if key in each.amounts]
+                if below := [e for e in marks if policy_id in books.chains[e.policy_id]]:
+                    return below
     ground = books.ground
     if ground is None:
         over = _overpromised(books)
@@ -105,6 +116,8 @@ def _has_room_again(books: Books, victim: Allocation) -> bool:
     """Whether nobody was promised what a victim holds."""
     holding = books.holdings[victim.id]
     ground = books.ground
+    if not fits(holding.amounts, limits_above(books, victim.policy_id, leaving=True)):
+        return False
     if ground is None:
         return fits(plus(books.promised(), holding.amounts), books.pool.capacity)
     need = ground.room(holding.each)

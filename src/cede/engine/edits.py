@@ -117,8 +117,10 @@ def update_pool(
 def delete_pool(state: State, pool_id: str) -> Pool:
     pool = find_pool(state, pool_id)
     _check_idle(state, f"pool {pool.name}", pool.id, None)
-    for policy in [each for each in state.policies.values() if each.pool_id == pool.id]:
-        state.drop(policy)
+    while mine := _policies(state, pool.id):  # from the lowest up
+        parents = {each.parent_id for each in mine}
+        for policy in [each for each in mine if each.id not in parents]:
+            state.drop(policy)
     for node in [each for each in state.nodes.values() if each.pool_id == pool.id]:
         state.put(replace(node, pool_id=None))
     state.drop(pool)
@@ -136,9 +138,12 @@ def attach_policy(
     reserved: object = None,
     limit: object = None,
     name: object = "",
+    parent: object = None,
     created: str = "",
 ) -> Policy:
-    """Give a subject a place in a pool; its waiting requests may then be granted there."""
+    """Give a subject a place in a pool; its waiting requests may then be granted there. `parent` is
+    a policy of that pool, by id or name.
+    """
     pool = find_pool(state, pool_id)
     policy = Policy(
         id=id,
@@ -148,6 +153,7 @@ def attach_policy(
         reserved=parse_amounts({} if reserved is None else reserved, "reserved"),
         limit=parse_amounts({} if limit is None else limit, "limit"),
         name=parse_name(name or subject.name, "name"),
+        parent_id=None if parent is None else _parent(state, pool, parent).id,
         created=created,
     )
     if any(each.subject == subject for each in _policies(state, pool_id)):
@@ -156,6 +162,20 @@ def attach_policy(
     state.put(policy)
     state.emit("policy_attached", pool_id=pool_id, policy=policy.name)
     return policy
+
+
+def _parent(state: State, pool: Pool, wanted: object) -> Policy:
+    found = [each for each in _policies(state, pool.id) if wanted in (each.id, each.name)]
+    if len(found) != 1:
+        known = ", ".join(sorted(each.name for each in _policies(state, pool.id))) or "none"
+        many = "more than one policy is" if found else "no policy is"
+        raise Invalid("parent", f"{many} named {wanted!r:.80} in pool {pool.name}; it has {known}")
+    depth, above = 1, found[0].parent_id
+    while above is not None:
+        depth, above = depth + 1, state.policies[above].parent_id
+    if depth >= bounds.TREE_DEPTH_MAX:
+        raise Invalid("parent", f"{found[0].name} is {depth} deep; at most {bounds.TREE_DEPTH_MAX}")
+    return found[0]
 
 
 def update_policy(
@@ -185,6 +205,9 @@ def update_policy(
 def detach_policy(state: State, policy_id: str) -> Policy:
     policy = find_policy(state, policy_id)
     pool = state.pools[policy.pool_id]
+    below = [each.name for each in state.policies.values() if each.parent_id == policy.id]
+    if below:
+        raise Conflict("has_children", f"policies stand below it: {', '.join(below)}")
     _check_idle(state, f"the policy of {policy.subject} in pool {pool.name}", pool.id, policy.id)
     state.drop(policy)
     state.emit("policy_detached", pool_id=pool.id, policy=policy.name)
@@ -241,7 +264,7 @@ def _check_policy(state: State, pool: Pool, policy: Policy) -> None:
     for which, amounts in (("reserved", policy.reserved), ("limit", policy.limit)):
         for key, amount in amounts.items():
             if key not in pool.capacity:
-                known = ", ".join(sorted(pool.capacity))
+                known = ", ".join(sorted(pool.capacity)) or "none yet: no node has joined it"
                 raise Invalid(f"{which}.{key}", f"pool {pool.name} has no such key; it has {known}")
             if amount > pool.capacity[key]:
                 most = pool.capacity[key]
@@ -257,14 +280,22 @@ def _check_policy(state: State, pool: Pool, policy: Policy) -> None:
 
 
 def _check_sum(pool: Pool, policies: list[Policy]) -> None:
-    for key, most in pool.capacity.items():
-        reserved = sum(policy.reserved.get(key, 0) for policy in policies)
-        if reserved > most:
-            names = ", ".join(policy.name for policy in policies if policy.reserved.get(key))
+    """What is reserved side by side is within what there is above: the pool's, or the parent's."""
+    _check_siblings(pool.capacity, f"the capacity of pool {pool.name}", policies, None)
+    for parent in policies:
+        what = f"what is reserved for {parent.name}"
+        _check_siblings(parent.reserved, what, policies, parent.id)
+
+
+def _check_siblings(most: Amounts, what: str, policies: list[Policy], parent: str | None) -> None:
+    siblings = [each for each in policies if each.parent_id == parent]
+    for key, reserved in total(each.reserved for each in siblings).items():
+        if reserved > most.get(key, 0):
+            names = ", ".join(each.name for each in siblings if each.reserved.get(key))
             raise Invalid(
                 f"reserved.{key}",
-                f"policies {names} would reserve {reserved} {key} together, more than the capacity "
-                f"{most} of pool {pool.name}",
+                f"policies {names} would reserve {reserved} {key} together, more than {what}: "
+                f"{most.get(key, 0)}",
             )
 
 

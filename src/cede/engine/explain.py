@@ -54,8 +54,10 @@ def reason_in(state: State, request: Request, policy: Policy) -> Reason:
     if request.earmark is not None and request.earmark.pool_id == policy.pool_id:
         return _on_its_way(state, books, request)
     demand = books.pool.metered(request.amounts)
-    return _own_bound(books, policy, request, demand) or _pool_bound(
-        state, books, policy, request, demand
+    return (
+        _own_bound(books, policy, request, demand)
+        or _bound_above(books, policy, demand)
+        or _pool_bound(state, books, policy, request, demand)
     )
 
 
@@ -98,6 +100,20 @@ def _own_bound(books: Books, policy: Policy, request: Request, demand: Amounts) 
         detail: dict[str, Any] = {"held": held.get(key, 0), "bound": bounds[key]}
         detail |= {"enough": enough, "remedy": remedy}
         return Reason(code, {**_names(books, policy, key, demand), **detail})
+    return None
+
+
+def _bound_above(books: Books, policy: Policy, demand: Amounts) -> Reason | None:
+    """The limit of a policy above, which those below it have used up."""
+    for above in books.chains[policy.id][1:]:
+        limit, used = books.policies[above].limit, books.used[above]
+        room = {key: most - used.get(key, 0) for key, most in limit.items()}
+        key = _tightest({each: demand[each] for each in demand if each in room}, room)
+        if key is not None:
+            names = _names(books, policy, key, demand) | {"above": books.policies[above].name}
+            return Reason(
+                Code.LIMIT_ABOVE, {**names, "held": used.get(key, 0), "bound": limit[key]}
+            )
     return None
 
 

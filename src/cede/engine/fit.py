@@ -22,13 +22,18 @@ Room = dict[str, int]
 fits = within
 
 
-def own_room(books: Books, policy_id: str, preemptible: bool) -> Room:
-    """What a policy may still hold: its limit and, for non-preemptible work, its reserve."""
+def own_room(books: Books, policy_id: str, preemptible: bool, *, alone: bool = False) -> Room:
+    """What a policy may still hold: its limit and, for non-preemptible work, its reserve; unless
+    `alone` also what the limits above it leave.
+    """
     pool, policy = books.pool, books.policies[policy_id]
     used = books.used[policy_id]
     room = {}
     for key, capacity in pool.capacity.items():
         room[key] = policy.limit.get(key, capacity) - used.get(key, 0)
+    if not alone:
+        for key, left in limits_above(books, policy_id, leaving=False).items():
+            room[key] = min(room[key], left)
     if not preemptible:
         confined = books.confined[policy_id]
         for key in room:
@@ -36,11 +41,35 @@ def own_room(books: Books, policy_id: str, preemptible: bool) -> Room:
     return room
 
 
-def share_room(books: Books, policy_id: str, preemptible: bool) -> Room | None:
-    """How much more would still be in share; None when nothing would be.
+def limits_above(books: Books, policy_id: str, *, leaving: bool) -> Room:
+    """What the limits of a policy's ancestors leave; with `leaving` once those have left."""
+    room: Room = {}
+    for above in books.chains[policy_id][1:]:
+        used, gone = books.used[above], books.used_leaving[above] if leaving else {}
+        for key, limit in books.policies[above].limit.items():
+            left = limit - used.get(key, 0) + gone.get(key, 0)
+            room[key] = min(left, room.get(key, left))
+    return room
 
-    A new preemptible holding comes last in the fill, behind everything its policy holds; a
-    non-preemptible one only behind other non-preemptible ones.
+
+def held_above(books: Books, policy_id: str) -> Room:
+    """What the limits of a policy and its ancestors leave beside what is really held: whoever was
+    promised capacity starts when this, too, has room.
+    """
+    room: Room = {}
+    for above in books.chains[policy_id]:
+        used, promised = books.used[above], books.used_promised[above]
+        for key, limit in books.policies[above].limit.items():
+            left = limit - used.get(key, 0) + promised.get(key, 0)
+            room[key] = min(left, room.get(key, left))
+    return room
+
+
+def share_room(books: Books, policy_id: str, preemptible: bool) -> Room | None:
+    """How much more would still be in a policy's share; None when nothing would be.
+
+    A new preemptible holding comes last in the fill, behind everything held there or below; a
+    non-preemptible one only behind other non-preemptible ones, and never above its own policy.
     """
     policy = books.policies[policy_id]
     held = books.used[policy_id] if preemptible else books.confined[policy_id]
@@ -53,8 +82,12 @@ def share_room(books: Books, policy_id: str, preemptible: bool) -> Room | None:
 
 
 def rights_if_granted(books: Books, policy_id: str, demand: Amounts, preemptible: bool) -> int:
-    room = share_room(books, policy_id, preemptible)
-    return IN_SHARE if room is not None and fits(demand, room) else BORROWED
+    """How close to home a demand would be covered."""
+    for distance, above in enumerate(books.chains[policy_id] if preemptible else (policy_id,)):
+        room = share_room(books, above, preemptible)
+        if room is not None and fits(demand, room):
+            return IN_SHARE - distance
+    return BORROWED
 
 
 def free_now(books: Books) -> Room:

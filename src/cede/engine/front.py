@@ -40,12 +40,13 @@ class Stream:
     standing: Standing
     form: Form | None = None  # in a pool of nodes, of all its waiters
 
-    def own_room(self, books: Books) -> Room | None:
+    def own_room(self, books: Books, *, alone: bool = False) -> Room | None:
         """What the waiters' own policy allows at this level; None when nothing."""
-        room = own_room(books, self.policy_id, self.preemptible)
+        room = own_room(books, self.policy_id, self.preemptible, alone=alone)
         if self.rights == BORROWED:
             return room
-        share = share_room(books, self.policy_id, self.preemptible)
+        covering = books.chains[self.policy_id][IN_SHARE - self.rights]
+        share = share_room(books, covering, self.preemptible)
         if share is None:
             return None
         for key, left in share.items():
@@ -67,7 +68,13 @@ def streams(books: Books) -> list[Stream]:
 
 def _streams_of(books: Books, key: LaneKey, lane: Lane) -> Iterator[Stream]:
     policy_id, preemptible, form = key
-    for rights in (IN_SHARE, BORROWED) if preemptible else (IN_SHARE,):
+    levels = [IN_SHARE]
+    if preemptible:
+        above = books.chains[policy_id][1:]
+        covers = [any(books.policies[each].reserved.values()) for each in above]
+        levels += [IN_SHARE - at for at, any_of_it in enumerate(covers, 1) if any_of_it]
+        levels.append(BORROWED)
+    for rights in levels:
         standing = books.standing(policy_id, rights)
         yield Stream(lane, policy_id, preemptible, rights, standing, form)
 

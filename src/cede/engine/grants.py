@@ -15,7 +15,7 @@ from typing import Any
 
 from cede.engine.books import Books
 from cede.engine.earmarks import settle
-from cede.engine.fit import Room, fits, free_now, free_to_promise, smallest
+from cede.engine.fit import Room, fits, free_now, free_to_promise, held_above, smallest
 from cede.engine.forecast import earliest_start
 from cede.engine.front import Candidate, Front, Stream, order, streams
 from cede.engine.placement import place
@@ -99,7 +99,10 @@ class _Pool:
         """Those who were promised their capacity: they start as soon as it is there."""
         if self.books.ground is not None:
             return Owners(self.state, self.books)
-        return Front(self.books, _owed_streams(self.books), lambda _: free_now(self.books))
+        return Front(self.books, _owed_streams(self.books), self._owed_room)
+
+    def _owed_room(self, stream: Stream) -> Room:
+        return smallest((free_now(self.books), held_above(self.books, stream.policy_id)))
 
     def _room(self, stream: Stream) -> Room | None:
         """What a waiter of this stream may take now: its policy's, physically free, and not
@@ -298,7 +301,7 @@ class Owners:
 
     def _can_start(self, owner_id: str, stream: Stream) -> bool:
         mark = self._books.earmarks.get(owner_id)
-        if mark is None:
+        if mark is None or not fits(mark.amounts, held_above(self._books, mark.policy_id)):
             return False
         owner = self._state.requests[owner_id]
         return owned_place(self._state, self._books, owner, stream.standing) is not None

@@ -7,7 +7,7 @@ holding and their victims as still there. Nobody is stopped unless the beneficia
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Iterator
 from dataclasses import dataclass, replace
 
 from cede.engine.books import Books
@@ -19,9 +19,9 @@ from cede.engine.grants import Covered, without_withheld
 from cede.engine.placement import place
 from cede.engine.share import Holding
 from cede.engine.site import site
-from cede.engine.standing import IN_SHARE
+from cede.engine.standing import IN_SHARE, Standing
 from cede.engine.state import State
-from cede.engine.victims import find_victims, rule
+from cede.engine.victims import Missing, find_victims, rule
 from cede.model.amounts import Amounts, add_to, plus
 from cede.model.plan import Plan, Preemption
 from cede.model.policy import Policy
@@ -48,6 +48,13 @@ class Offer:
     short: Amounts
     form: Form | None = None
     footprint: Footprint | None = None  # in a pool of nodes: where what could be promised is
+    under: tuple[tuple[str, Amounts], ...] = ()  # what it misses of the limits above it, by policy
+
+    @property
+    def bounded(self) -> bool:
+        """Whether a policy above the waiter's has a limit."""
+        above = self.books.chains[self.policy.id][1:]
+        return any(self.books.policies[each].limit for each in above)
 
     @property
     def contested(self) -> bool:
@@ -83,9 +90,12 @@ class Taking:
         on_its_way = books.leaving or books.earmarks
         if stream.form is not None and not (below or mine or on_its_way):
             return None  # nothing but what is free now, which granting has tried
-        own = stream.own_room(books)
+        own = stream.own_room(books, alone=True)
         if own is None:
             return None
+        for above in books.chains[stream.policy_id][1:]:
+            for key, left in _under(books, above, stream.standing).items():
+                own[key] = min(own[key], left)
         withheld = [each for each in books.withheld if each in stream.lane]
         room = self._promisable(books, stream, withheld)
         for key in room:
@@ -109,18 +119,20 @@ class Taking:
         if lane is None or waiter.id not in lane:
             return None
         demand = lane.demand(waiter.id)
-        if not fits(demand, own_room(books, policy.id, waiter.preemptible)):
+        if not fits(demand, own_room(books, policy.id, waiter.preemptible, alone=True)):
             return None
+        under = tuple(_missing_above(books, policy.id, demand))
         rights = rights_if_granted(books, policy.id, demand, waiter.preemptible)
         stream = Stream(
             lane, policy.id, waiter.preemptible, rights, books.standing(policy.id, rights)
         )
         if (form := key[2]) is not None:
             view = site(self.state, books, stream.standing, promise=True, own=(waiter.id,))
-            return Offer(books, policy, demand, rights, demand, form, place(view, form))
+            where = None if under else place(view, form)
+            return Offer(books, policy, demand, rights, demand, form, where, under)
         room = self._promisable(books, stream, (waiter.id,))
         short = {key: amount - room[key] for key, amount in demand.items() if amount > room[key]}
-        return Offer(books, policy, demand, rights, short)
+        return Offer(books, policy, demand, rights, short, under=under)
 
     def _serve(self, waiter: Request) -> bool:
         """Promise a waiter its demand in one of its pools; whether anything was decided.
@@ -133,24 +145,27 @@ class Taking:
             if offer.footprint is not None:  # on its way: promised at once, since nodes have names
                 self._earmark(offer.books, waiter, offer.policy, offer.footprint)
                 return True
-            if not offer.short and not offer.contested:
-                add_to(self.claimed.setdefault(offer.books.pool.id, {}), offer.demand)
-                self.sure.add(waiter.id)
+            if offer.short or offer.under or offer.contested:
+                continue
+            if offer.bounded:  # promised at once too: a claim says nothing about limits
+                self._earmark(offer.books, waiter, offer.policy)
                 return True
+            add_to(self.claimed.setdefault(offer.books.pool.id, {}), offer.demand)
+            self.sure.add(waiter.id)
+            return True
         return any(self._take(waiter, offer) for offer in offers)
 
     def _take(self, waiter: Request, offer: Offer) -> bool:
         """Stop whom it must, or win the promise of someone of lower standing; whether it could."""
         victims: list[Holding] | None = []
-        if offer.short:
+        if offer.short or offer.under:
             victims = find_victims(
                 self.state,
                 offer.books,
                 waiter,
                 offer.policy.id,
                 offer.rights,
-                offer.short,
-                offer.form,
+                Missing(offer.short, offer.under, offer.form),
             )
         if victims:
             self._preempt(waiter, offer, victims)
@@ -193,6 +208,30 @@ class Taking:
         self.plan.again = True  # what was freed may be more than was needed
         owner = self.state.requests[waiter.id]
         assert owner.earmark is not None, "the waiter's own promise must hold"
+
+
+def _under(books: Books, above: str, bound: Standing) -> Room:
+    """What an ancestor's limit would leave if every holder below it that may be stopped were."""
+    used, leaving = books.used[above], books.used_leaving[above]
+    below = books.takeable_below(bound, above)
+    return {
+        key: limit - used.get(key, 0) + leaving.get(key, 0) + below.get(key, 0)
+        for key, limit in books.policies[above].limit.items()
+    }
+
+
+def _missing_above(books: Books, policy_id: str, demand: Amounts) -> Iterator[tuple[str, Amounts]]:
+    """What a demand misses of each limit above its policy, which is capacity for those below."""
+    for above in books.chains[policy_id][1:]:
+        used, leaving = books.used[above], books.used_leaving[above]
+        missing = {
+            key: over
+            for key, limit in books.policies[above].limit.items()
+            if key in demand
+            and (over := demand[key] + used.get(key, 0) - leaving.get(key, 0) - limit) > 0
+        }
+        if missing:
+            yield above, missing
 
 
 def _stop_reason(

@@ -1,9 +1,11 @@
-"""Which holdings of a policy are inside its share, and which are borrowed.
+"""Which holdings are inside a share, and whose.
 
-Holdings fill the share non-preemptible first, then oldest first; a holding is in share if the
-running sum that includes it stays within the share in every key that counts. So there is one cut
-per policy: everything before it is in share, everything behind it is borrowed. The cut is kept by
-two sorted lists and one sum, and moving it costs as many steps as holdings cross it.
+Holdings fill a policy's share non-preemptible first, then oldest first; a holding is in share if
+the running sum that includes it stays within the share in every key that counts. So there is one
+cut per policy: everything before it is in share, everything behind it is not. What is behind the
+cut of a policy is offered to its parent, where the portions in share below fill first; so a
+holding's rights are how close to home it is covered. A cut is kept by two sorted lists and one sum,
+and moving it costs as many steps as holdings cross it.
 """
 
 from __future__ import annotations
@@ -14,7 +16,6 @@ from dataclasses import dataclass, field
 from sortedcontainers import SortedList
 
 from cede.engine.lane import Age
-from cede.engine.standing import BORROWED, IN_SHARE
 from cede.model.amounts import Amounts
 from cede.model.shape import Footprint
 
@@ -38,60 +39,95 @@ class Holding:
     each: Amounts = field(default_factory=lambda: NOTHING)  # and what one task takes there
 
     @property
-    def place(self) -> tuple[bool, int, str]:
+    def place(self) -> Place:
         return (self.preemptible, self.index, self.id)
 
 
-Crossed = Callable[[str, int], None]
+Place = tuple[bool, int, str]
+# Told of a holding that is covered now, or is not: then whether it was until now.
+Covered = Callable[[Holding], None]
+Uncovered = Callable[[Holding, bool], None]
 
 
 class Fill:
-    """One policy's share and the holdings that fill it. `crossed` is told of every change of
-    rights.
-    """
+    """One policy's share, and the holdings that it covers or not."""
 
-    __slots__ = ("_amounts", "_behind", "_crossed", "_inside", "_keys", "_share", "_sum")
+    __slots__ = (
+        "_behind",
+        "_covered",
+        "_holdings",
+        "_inside",
+        "_keys",
+        "_share",
+        "_sum",
+        "_uncovered",
+    )
 
-    def __init__(self, share: Amounts, keys: tuple[str, ...], crossed: Crossed) -> None:
+    def __init__(
+        self, share: Amounts, keys: tuple[str, ...], covered: Covered, uncovered: Uncovered
+    ) -> None:
         self._share = [share.get(key, 0) for key in keys]
         self._keys = keys
         self._sum = [0] * len(keys)
-        self._inside: SortedList[tuple[bool, int, str]] = SortedList()
-        self._behind: SortedList[tuple[bool, int, str]] = SortedList()
-        self._amounts: dict[str, list[int]] = {}
-        self._crossed = crossed
+        self._inside: SortedList[Place] = SortedList()
+        self._behind: SortedList[Place] = SortedList()
+        self._holdings: dict[str, Holding] = {}
+        self._covered = covered
+        self._uncovered = uncovered
+
+    def __contains__(self, holding_id: object) -> bool:
+        return holding_id in self._holdings
 
     def add(self, holding: Holding) -> None:
-        self._amounts[holding.id] = [holding.amounts.get(key, 0) for key in self._keys]
+        self._holdings[holding.id] = holding
         if self._behind and holding.place > self._behind[0]:
             self._behind.add(holding.place)
-            self._crossed(holding.id, BORROWED)
+            self._uncovered(holding, False)
             return
         self._inside.add(holding.place)
-        self._count(holding.id, 1)
-        self._crossed(holding.id, IN_SHARE)
-        while self._over():
-            last = self._inside.pop()
-            self._behind.add(last)
-            self._count(last[2], -1)
-            self._crossed(last[2], BORROWED)
+        self._count(holding.amounts, 1)
+        if not self._over():
+            self._covered(holding)
+            return
+        self._shrink(new=holding.id)  # it may itself be the last, and never have been covered
+        if holding.place in self._inside:
+            self._covered(holding)
 
-    def remove(self, holding: Holding) -> None:
+    def remove(self, holding: Holding) -> bool:
+        """Take a holding out; whether it was covered. The caller then calls `settle`."""
+        del self._holdings[holding.id]
         if holding.place in self._inside:
             self._inside.remove(holding.place)
-            self._count(holding.id, -1)
-        else:
-            self._behind.remove(holding.place)
-        del self._amounts[holding.id]
-        while self._behind and self._has_room(self._behind[0][2]):
-            first = self._behind.pop(0)
-            self._inside.add(first)
-            self._count(first[2], 1)
-            self._crossed(first[2], IN_SHARE)
+            self._count(holding.amounts, -1)
+            return True
+        self._behind.remove(holding.place)
+        return False
 
-    def _count(self, holding_id: str, sign: int) -> None:
-        for at, amount in enumerate(self._amounts[holding_id]):
-            self._sum[at] += sign * amount
+    def shift(self, amounts: Amounts, sign: int) -> None:
+        """What is covered below has changed: it fills first. The caller then calls `settle`."""
+        self._count(amounts, sign)
+
+    def settle(self) -> None:
+        """Move the cut to where it belongs."""
+        self._shrink()
+        while self._behind and self._has_room(first := self._holdings[self._behind[0][2]]):
+            self._behind.pop(0)
+            self._inside.add(first.place)
+            self._count(first.amounts, 1)
+            self._covered(first)
+
+    def _shrink(self, new: str = "") -> None:
+        while self._inside and self._over():
+            last = self._holdings[self._inside.pop()[2]]
+            self._behind.add(last.place)
+            self._count(last.amounts, -1)
+            self._uncovered(last, last.id != new)
+
+    def _count(self, amounts: Amounts, sign: int) -> None:
+        for at, key in enumerate(self._keys):
+            amount = amounts.get(key)
+            if amount:
+                self._sum[at] += sign * amount
 
     def _over(self) -> bool:
         for at, share in enumerate(self._share):  # noqa: SIM110 - called for every holding
@@ -99,9 +135,8 @@ class Fill:
                 return True
         return False
 
-    def _has_room(self, holding_id: str) -> bool:
-        wanted = self._amounts[holding_id]
+    def _has_room(self, holding: Holding) -> bool:
         return all(
-            total + amount <= share
-            for total, amount, share in zip(self._sum, wanted, self._share, strict=True)
+            self._sum[at] + holding.amounts.get(key, 0) <= self._share[at]
+            for at, key in enumerate(self._keys)
         )

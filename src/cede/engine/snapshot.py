@@ -16,10 +16,12 @@ from cede.model.allocation import Allocation, Member
 from cede.model.lifecycle import AllocationState, RequestStatus
 from cede.model.node import Node, Out
 from cede.model.parting import Checkpoint, Parting
+from cede.model.policy import Policy
 from cede.model.pool import Pool
 from cede.model.request import OnSilence, Preemptions, Request
 from cede.model.settings import seconds
 from cede.model.shape import Footprint, Topology
+from cede.model.subject import Subject
 
 # What a state of an allocation is called where that is not its own name.
 STOPPING_SHOWN = "preempting"
@@ -28,30 +30,36 @@ STOPPING_SHOWN = "preempting"
 def dump(state: State, now: int) -> dict[str, Any]:
     """The state as data, in an order that does not depend on how it came about."""
     pools = sorted(state.pools.values(), key=lambda each: each.name)
-    policies = sorted(
-        state.policies.values(), key=lambda each: (state.pools[each.pool_id].name, each.subject)
-    )
+    policies = sorted(state.policies.values(), key=lambda each: _policy_order(state, each))
     nodes = sorted(state.nodes.values(), key=lambda each: each.name)
     live = sorted((a for a in state.allocations.values() if a.live), key=lambda each: each.index)
     waiting = sorted(state.waiting(), key=lambda each: each.age)
     return _full(
         now=seconds(now),
         pools=[_pool(state, each) for each in pools],
-        policies=[
-            {
-                "pool": state.pools[policy.pool_id].name,
-                "name": policy.name,
-                "component": policy.subject.name,
-                "component_type": policy.subject.type,
-                "priority": policy.priority,
-                "reserved": dict(policy.reserved),
-                "limit": dict(policy.limit),
-            }
-            for policy in policies
-        ],
+        policies=[_policy(state, each) for each in policies],
         nodes=[_node(each, state.beats.get(each.id)) for each in nodes] or None,
         running=[_running(state, each) for each in live],
         requests=[_waiting(state, each) for each in waiting],
+    )
+
+
+def _policy_order(state: State, policy: Policy) -> tuple[str, int, Subject]:
+    """By pool, parents first."""
+    books = state.books[policy.pool_id]
+    return (books.pool.name, len(books.chains[policy.id]), policy.subject)
+
+
+def _policy(state: State, policy: Policy) -> dict[str, Any]:
+    return _full(
+        pool=state.pools[policy.pool_id].name,
+        name=policy.name,
+        component=policy.subject.name,
+        component_type=policy.subject.type,
+        priority=policy.priority,
+        reserved=dict(policy.reserved),
+        limit=dict(policy.limit),
+        parent=None if policy.parent_id is None else str(state.policies[policy.parent_id].subject),
     )
 
 

@@ -46,7 +46,9 @@ __all__ = ["SnapshotError", "load"]
 
 _TOP = {"now", "pools", "policies", "nodes", "running", "requests"}
 _POOL = {"name", "preset", "capacity", "nodes", "settings", "description", "shrunk"}
-_POLICY = {"pool", "name", "component", "component_type", "priority", "reserved", "limit"}
+_POLICY = {
+    *("pool", "name", "component", "component_type", "priority", "reserved", "limit", "parent"),
+}
 _COMMON = {
     *("id", "component", "component_type", "pool", "resources", "settings", "preemptible"),
     *("submitted_at", "submitted_index", "attempt", "preempted_count", "lost_count", "retries"),
@@ -148,7 +150,12 @@ class _Reader:
                 reserved=fields.get("reserved"),
                 limit=fields.get("limit"),
                 name=fields.get("name", ""),
+                parent=self._parent(pool_id, fields.get("parent")),
             )
+
+    def _parent(self, pool_id: str, given: object) -> object:
+        """A policy above, by its subject or its name; parents come before those below them."""
+        return f"{pool_id}/{given}" if f"{pool_id}/{given}" in self.state.policies else given
 
     def running(self, path: str, value: object, position: int, known: set[str]) -> None:
         fields = entry(value, path, _RUNNING)

@@ -7,11 +7,13 @@ want patience or a price.
 
 from __future__ import annotations
 
+from cede.model import bounds
 from cede.model.settings import Precedence
 
-# Rights: how close to home a holding is.
+# Rights: how close to home a holding is covered. By its own policy's share; by that of an ancestor,
+# one less for every step up; or by none.
+IN_SHARE = bounds.TREE_DEPTH_MAX
 BORROWED = 0
-IN_SHARE = 1
 
 # A place in the one order. Compares as a tuple; equal standings never take from each other.
 Standing = tuple[int, int]

@@ -7,9 +7,11 @@ deserving first, and legality is judged again on the set that will really stop (
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from heapq import merge
 from operator import add
+from typing import Protocol
 
 from sortedcontainers import SortedList
 
@@ -26,34 +28,101 @@ from cede.model.request import Request
 from cede.model.shape import Form
 
 
-def find_victims(
-    state: State,
-    books: Books,
-    waiter: Request,
-    policy_id: str,
-    rights: int,
-    short: Amounts,
-    form: Form | None = None,
-) -> list[Holding] | None:
-    """The holders to stop so that `short` is covered and, in a pool of nodes, every task has a
-    place; None when no legal set does that.
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """What a waiter misses: of the pool, of the limits above its policy (capacity for those below),
+    and in a pool of nodes places for tasks of this form.
     """
-    if form is not None:
+
+    short: Amounts
+    under: tuple[tuple[str, Amounts], ...] = ()
+    form: Form | None = None
+
+    @property
+    def keys(self) -> dict[str, None]:
+        every = (self.short, *(amounts for _, amounts in self.under))
+        return dict.fromkeys(key for amounts in every for key in amounts)
+
+
+def find_victims(
+    state: State, books: Books, waiter: Request, policy_id: str, rights: int, missing: Missing
+) -> list[Holding] | None:
+    """The holders to stop so that nothing is missing; None when no legal set does that."""
+    goals: list[Goal] = [Shortage(dict(amounts), books, above) for above, amounts in missing.under]
+    if missing.form is not None:
         bound = books.standing(policy_id, rights)
         view = site(state, books, bound, promise=True, own=(waiter.id,))
-        clearing = Clearing(view, form)
-        return clearing.victims(_legal(state, books, waiter, policy_id, rights, short))
+        goals.append(Clearing(view, missing.form))
+    else:
+        goals.append(Shortage(dict(missing.short)))
+    return choose(goals, _legal(state, books, waiter, policy_id, rights, missing.keys))
+
+
+def choose(goals: list[Goal], legal: Iterable[Holding]) -> list[Holding] | None:
+    """The first of these that meet all goals, without those that turn out not to be needed."""
     chosen: list[Holding] = []
-    missing = dict(short)
-    for holding in _legal(state, books, waiter, policy_id, rights, short):
-        if any(missing.get(key, 0) > 0 for key in holding.amounts):
+    for holding in legal:
+        if any(each.wants(holding) for each in goals):
             chosen.append(holding)
-            for key, amount in holding.amounts.items():
-                if key in missing:
-                    missing[key] -= amount
-            if all(left <= 0 for left in missing.values()):
-                return _give_back(chosen, missing)
+            for goal in goals:
+                goal.take_away(holding, 1)
+            if all(each.met for each in goals):
+                return _give_back(chosen, goals)
     return None
+
+
+def _give_back(chosen: list[Holding], goals: list[Goal]) -> list[Holding]:
+    """Drop whoever is not needed, trying the highest and oldest first."""
+    kept = list(chosen)
+    for holding in reversed(chosen):
+        for goal in goals:
+            goal.take_away(holding, -1)
+        if all(each.met for each in goals):
+            kept.remove(holding)
+        else:
+            for goal in goals:
+                goal.take_away(holding, 1)
+    return kept
+
+
+class Goal(Protocol):
+    """Something that victims must bring about."""
+
+    @property
+    def met(self) -> bool: ...
+
+    def wants(self, holding: Holding) -> bool:
+        """Whether stopping this one would help."""
+
+    def take_away(self, holding: Holding, sign: int) -> None:
+        """Count a holder out, or in again."""
+
+
+class Shortage:
+    """Amounts that must be freed; under one policy, if it is given."""
+
+    def __init__(
+        self, missing: dict[str, int], books: Books | None = None, above: str | None = None
+    ) -> None:
+        self._missing, self._books, self._above = missing, books, above
+
+    @property
+    def met(self) -> bool:
+        return all(left <= 0 for left in self._missing.values())
+
+    def wants(self, holding: Holding) -> bool:
+        return self._counts(holding) and any(
+            self._missing.get(key, 0) > 0 for key in holding.amounts
+        )
+
+    def take_away(self, holding: Holding, sign: int) -> None:
+        if self._counts(holding):
+            for key, amount in holding.amounts.items():
+                if key in self._missing:
+                    self._missing[key] -= sign * amount
+
+    def _counts(self, holding: Holding) -> bool:
+        return self._books is None or self._above in self._books.chains[holding.policy_id]
 
 
 class Clearing:
@@ -66,43 +135,27 @@ class Clearing:
         self._places = places_for(view, form)
         self._away: dict[str, list[int]] = {}  # by node: what was freed there
 
-    def victims(self, legal: Iterator[Holding]) -> list[Holding] | None:
-        """The first of these that make enough places, without those that turn out to be of no
-        use.
-        """
-        chosen: list[Holding] = []
-        for holding in legal:
-            if self._take_away(holding, 1):
-                chosen.append(holding)
-            if self._places >= self._form.tasks:
-                return self._give_back(chosen)
-        return None
+    @property
+    def met(self) -> bool:
+        return self._places >= self._form.tasks
 
-    def _give_back(self, chosen: list[Holding]) -> list[Holding]:
-        kept = list(chosen)
-        for holding in reversed(chosen):
-            self._take_away(holding, -1)
-            if self._places >= self._form.tasks:
-                kept.remove(holding)
-            else:
-                self._take_away(holding, 1)
-        return kept
+    def wants(self, holding: Holding) -> bool:
+        return not self.met and any(self._suits(node_id) for node_id, _ in holding.footprint)
 
-    def _take_away(self, holding: Holding, sign: int) -> bool:
-        """Count a holder out, or in again; whether it is on any node that could be of use."""
-        useful = False
-        ground = self._view.ground
+    def take_away(self, holding: Holding, sign: int) -> None:
+        keys = self._view.ground.keys
         for node_id, tasks in holding.footprint:
-            node = ground.spots[node_id].node
-            if not node.usable or not suits(node, self._form):
+            if not self._suits(node_id):
                 continue
-            useful = True
             before = self._slots(node_id)
-            freed = self._away.setdefault(node_id, [0] * len(ground.keys))
-            for at, key in enumerate(ground.keys):
+            freed = self._away.setdefault(node_id, [0] * len(keys))
+            for at, key in enumerate(keys):
                 freed[at] += sign * tasks * holding.each.get(key, 0)
             self._places += self._slots(node_id) - before
-        return useful
+
+    def _suits(self, node_id: str) -> bool:
+        node = self._view.ground.spots[node_id].node
+        return node.usable and suits(node, self._form)
 
     def _slots(self, node_id: str) -> int:
         room = self._view.instead.get(node_id)
@@ -114,19 +167,8 @@ class Clearing:
         return slots(room, self._need, self._form.per_node)
 
 
-def _give_back(chosen: list[Holding], missing: dict[str, int]) -> list[Holding]:
-    """Drop whoever is not needed, trying the highest and oldest first."""
-    kept = list(chosen)
-    for holding in reversed(chosen):
-        spare = {key: left + holding.amounts.get(key, 0) for key, left in missing.items()}
-        if all(left <= 0 for left in spare.values()):
-            kept.remove(holding)
-            missing = spare
-    return kept
-
-
 def _legal(
-    state: State, books: Books, waiter: Request, policy_id: str, rights: int, short: Amounts
+    state: State, books: Books, waiter: Request, policy_id: str, rights: int, keys: Iterable[str]
 ) -> Iterator[Holding]:
     """Holders of a missing key that this waiter may stop, in the order in which they are to go.
 
@@ -135,9 +177,9 @@ def _legal(
     """
     bound = books.standing(policy_id, rights)
     precedence = books.pool.settings.precedence
-    for level in (BORROWED, IN_SHARE):
+    for level in range(BORROWED, IN_SHARE + 1):
         mine = []
-        for place in _places(books, level, short):
+        for place in _places(books, level, keys):
             holding = books.holdings[place[3]]
             if protected(state, holding, level, rights):
                 continue
@@ -151,11 +193,11 @@ def _legal(
             yield from mine
 
 
-def _places(books: Books, level: int, short: Amounts) -> Iterator[Place]:
+def _places(books: Books, level: int, keys: Iterable[str]) -> Iterator[Place]:
     """Holders of a missing key, of one level of rights, in order and each once."""
     last: Place | None = None
     for place in merge(
-        *(_level(books.takeable[key], level) for key in short if key in books.takeable)
+        *(_level(books.takeable[key], level) for key in keys if key in books.takeable)
     ):
         if place != last:
             last = place

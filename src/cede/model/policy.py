@@ -20,6 +20,7 @@ class Policy:
     reserved: Amounts
     limit: Amounts
     name: str = ""
+    parent_id: str | None = None  # the policy of the same pool below which it stands
     created: str = ""
     edited: int = 0  # the place in the journal of its last edit of amounts
 

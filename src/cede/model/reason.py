@@ -25,6 +25,7 @@ class Code(StrEnum):
     # In the queue.
     OWN_LIMIT = "own_limit"
     OWN_RESERVED = "own_reserved"
+    LIMIT_ABOVE = "limit_above"
     NO_CAPACITY = "no_capacity"
     PARTIAL_HEADROOM = "partial_headroom"
     PROTECTED = "protected"
@@ -91,6 +92,11 @@ SENTENCES: dict[Code, tuple[str, str]] = {
         "{policy} holds {held} of its limit of {bound} {key} in pool {pool}; {requested} more do "
         "not fit",
         "one of its own holders must end, or {remedy}",
+    ),
+    Code.LIMIT_ABOVE: (
+        "{above} and those below it hold or were promised {held} of its limit of {bound} {key} in "
+        "pool {pool}; {requested} more for {policy} do not fit",
+        "a holder below {above} must end, or its limit be raised",
     ),
     Code.OWN_RESERVED: (
         "{policy} already has {held} of its reserved {bound} {key} in pool {pool} under "

@@ -76,12 +76,14 @@ def policy_row(policy: Policy) -> Row:
         policy.name,
         policy.created,
         policy.edited,
+        policy.parent_id,
     )
 
 
 def policy_from(row: Sequence[Any]) -> Policy:
     (
         id_, pool_id, subject_type, subject_name, priority, reserved, limit, name, created, edited,
+        parent_id,
     ) = row  # fmt: skip
     return Policy(
         id=id_,
@@ -91,6 +93,7 @@ def policy_from(row: Sequence[Any]) -> Policy:
         reserved=decode(reserved),
         limit=decode(limit),
         name=name,
+        parent_id=parent_id,
         created=created,
         edited=edited,
     )

@@ -135,6 +135,7 @@ policies = Table(
     Column("name", Text, nullable=False),
     Column("created", Text, nullable=False),
     Column("edited", NUMBER, nullable=False, server_default=text("0")),
+    Column("parent_id", NAME, ForeignKey("policies.id")),
     UniqueConstraint("pool_id", "subject_type", "subject_name"),
     CheckConstraint(one_of("subject_type", SUBJECT_TYPES), "subject_type"),
 )

@@ -130,6 +130,9 @@ class PolicyIn(Body):
     reserved: AmountsIn | None = None
     limit: AmountsIn | None = None
     name: Annotated[str, StringConstraints(max_length=bounds.NAME_LENGTH_MAX)] = ""
+    parent: Reference | None = Field(
+        None, description="The policy of the same pool above it, by name or id."
+    )
 
 
 class PolicyPatch(Body):

@@ -43,6 +43,7 @@ POLICY: Json = {
     "priority": 10,
     "reserved": {"gpu": 4},
     "limit": {"gpu": 8},
+    "parent_id": None,
     "occupied": {"gpu": 6},
     "borrowed": {"gpu": 2},
     "created": "2026-03-02T09:01:00Z",

@@ -75,6 +75,7 @@ async def attach_policy(body: PolicyIn, call: ThisCall) -> Response:
             reserved=body.reserved,
             limit=body.limit,
             name=body.name,
+            parent=body.parent,
             created=tx.wall,
         )
         tx.audit(actor, "policy.attach", policy.id, body.model_dump(exclude_defaults=True))

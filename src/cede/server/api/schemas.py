@@ -44,6 +44,7 @@ class PolicyOut(Out):
     priority: int
     reserved: Amounts
     limit: Amounts
+    parent_id: str | None
     occupied: Amounts
     borrowed: Amounts
     created: str

@@ -79,6 +79,7 @@ def policy_out(view: PolicyView) -> Json:
         "priority": policy.priority,
         "reserved": dict(policy.reserved),
         "limit": dict(policy.limit),
+        "parent_id": policy.parent_id,
         "occupied": dict(view.occupied),
         "borrowed": _borrowed(policy, view.occupied),
         "created": policy.created,

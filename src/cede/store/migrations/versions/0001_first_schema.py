@@ -138,7 +138,9 @@ def _policies() -> None:
         sa.Column("created", sa.Text(), nullable=False),
         sa.Column("edited", NUMBER, server_default=sa.text("0"), nullable=False),
         _one_of("subject_type", "orchestrator", "step_operator", "team", "user"),
+        sa.Column("parent_id", NAME),
         sa.ForeignKeyConstraint(["pool_id"], ["pools.id"], name="fk_policies_pools"),
+        sa.ForeignKeyConstraint(["parent_id"], ["policies.id"], name="fk_policies_policies"),
         sa.PrimaryKeyConstraint("id", name="pk_policies"),
         sa.UniqueConstraint(
             "pool_id",
