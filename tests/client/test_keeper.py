@@ -12,8 +12,9 @@ import pytest
 
 from cede.client import clock
 from cede.client.child import GROUPS, Child, command
-from cede.launch.contain import group_names
-from cede.launch.probe import killer
+from cede.launch.contain import Means, group_names
+from cede.launch.probe import killer, probe
+from cede.model.errors import Invalid
 from tests.client.serving import eventually
 
 pytestmark = pytest.mark.system
@@ -75,8 +76,19 @@ def test_kill_ends_what_ignores_sigterm(tmp_path: Path) -> None:
     assert child.wait(WAIT) == -signal.SIGKILL
 
 
-def test_what_leaves_its_group_and_its_parent_dies_with_the_work(tmp_path: Path) -> None:
+BROKEN: Means = {"kill": "cgroup2", "at": "/proc/no-such-place", "limits": {}}
+
+
+@pytest.mark.parametrize("kind", ["cgroup2", "freezer", "subreaper", "broken"])
+def test_what_leaves_its_group_and_its_parent_dies_with_the_work(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A double fork into a new session escapes every group; the keeper adopts it all the same."""
+    try:
+        means = BROKEN if kind == "broken" else probe(GROUPS, only=kind).means
+    except Invalid as error:
+        pytest.skip(str(error))
+    monkeypatch.setattr("cede.client.child.killer", lambda name: means)
     ready = tmp_path / "ready"
     script = (
         f"setsid sh -c 'trap \"\" TERM; touch {ready}; sleep 1000.2' & "
@@ -85,6 +97,7 @@ def test_what_leaves_its_group_and_its_parent_dies_with_the_work(tmp_path: Path)
     child = start("sh", "-c", script)
     assert child.wait(WAIT) == 3
     assert not alive("sleep 1000.2")
+    assert child._name not in group_names(means)
 
 
 def test_the_keeper_kills_at_the_end_of_the_lease_without_us() -> None:
