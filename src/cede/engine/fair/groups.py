@@ -1,0 +1,99 @@
+"""The three groups of a request's allocations: which of them others may take, and when.
+
+The allocations stand in the order of their last start; the front of the order fills the request's
+fair share, and is safe. One cut is at the aggressive threshold's part of the share, one at the
+other's. By default an allocation is judged by what stands before it, so that the one that crosses a
+cut is still on the safe side; `consider_allocation_on_fair_share_bound_preemptible` counts it in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum, auto
+from math import inf
+
+from cede.engine.fair.curve import Vector, times
+from cede.engine.fair.guarantees import as_share
+from cede.engine.fair.settings import FairSettings
+from cede.engine.fair.status import SMALL, blocked_keys, exceeds
+from cede.engine.fair.tree import Numbers
+
+
+class Group(StrEnum):
+    NON_PREEMPTIBLE = auto()
+    AGGRESSIVELY_PREEMPTIBLE = auto()
+    PREEMPTIBLE = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """One allocation; `started`: when its last work began, or last saved its progress."""
+
+    id: str
+    amounts: Numbers
+    started: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """A request's shares, and the totals that they are parts of."""
+
+    fair: Vector
+    demand: Vector
+    totals: Numbers
+
+
+def in_order(held: Iterable[Held]) -> list[Held]:
+    """Oldest first; progress that was saved puts an allocation at the end. Ties stay as given."""
+    return sorted(held, key=lambda each: each.started)
+
+
+def split(held: Sequence[Held], due: Due, settings: FairSettings) -> dict[Group, tuple[str, ...]]:
+    """The groups of allocations that stand in order, by id."""
+    found: dict[Group, list[str]] = {group: [] for group in Group}
+    for each, group in zip(held, groups_of(held, due, settings), strict=True):
+        found[group].append(each.id)
+    return {group: tuple(ids) for group, ids in found.items()}
+
+
+def groups_of(held: Sequence[Held], due: Due, settings: FairSettings) -> list[Group]:
+    """The group of each allocation; every group is one stretch of the order."""
+    blocked = blocked_keys(due.fair, due.demand)
+    safe = times(due.fair, settings.aggressive_preemption_satisfaction_threshold)
+    within = _upper_bound(due, settings)
+    inclusive = settings.consider_allocation_on_fair_share_bound_preemptible
+    before = dict.fromkeys(due.totals, 0.0)
+    groups = []
+    for each in held:
+        is_protected = _is_protected(before, settings.non_preemptible_resource_usage_threshold)
+        after = {key: used + each.amounts.get(key, 0) for key, used in before.items()}
+        used = as_share(after if inclusive else before, due.totals)
+        if is_protected or _is_below(used, safe, blocked, inclusive):
+            groups.append(Group.NON_PREEMPTIBLE)
+        elif _is_below(used, within, blocked, inclusive):
+            groups.append(Group.AGGRESSIVELY_PREEMPTIBLE)
+        else:
+            groups.append(Group.PREEMPTIBLE)
+        before = after
+    return groups
+
+
+def _upper_bound(due: Due, settings: FairSettings) -> Vector:
+    """Nothing is beyond the share of who is due all that they want."""
+    pairs = zip(due.fair, due.demand, strict=True)
+    if any(wanted > SMALL for wanted in due.demand) and all(abs(a - b) <= SMALL for a, b in pairs):
+        return (inf,) * len(due.fair)
+    return times(due.fair, settings.preemption_satisfaction_threshold)
+
+
+def _is_protected(before: Numbers, threshold: Numbers) -> bool:
+    if not threshold:
+        return False
+    return all(used < threshold.get(key, inf) for key, used in before.items())
+
+
+def _is_below(used: Vector, bound: Vector, blocked: list[bool], inclusive: bool) -> bool:
+    if exceeds(bound, used, blocked):
+        return True
+    return inclusive and all(abs(a - b) <= SMALL for a, b in zip(used, bound, strict=True))

@@ -1,0 +1,124 @@
+"""Whether an element has its fair share, how nearly, and for how long it has not.
+
+All of it is pure: a time is an argument, in milliseconds, and a state goes in and comes out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum, auto
+
+from cede.engine.fair.curve import Vector, smaller, times
+from cede.engine.fair.settings import FairSettings
+
+SMALL = 1e-9
+NEARLY = 1e-4
+SATISFIED = 1e9  # the ratio of who is due nothing
+
+
+class Status(StrEnum):
+    NORMAL = auto()
+    BELOW_FAIR_SHARE = auto()
+
+
+class Starving(StrEnum):
+    NON_STARVING = auto()
+    STARVING = auto()
+    AGGRESSIVELY_STARVING = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """An element's shares as its status is judged by."""
+
+    fair: Vector
+    demand: Vector
+    usage: Vector
+    is_request: bool = True
+    can_start: bool = True  # has tasks that wait, and may run
+    smallest: Vector = ()  # the share of its smallest task
+
+
+def exceeds(a: Iterable[float], b: Iterable[float], blocked: Iterable[bool]) -> bool:
+    """Whether `a` is above `b` in every key that is not blocked; in any, if all are."""
+    every = list(zip(a, b, blocked, strict=True))
+    free = [x > y for x, y, is_blocked in every if not is_blocked]
+    return all(free) if free else any(x > y for x, y, _ in every)
+
+
+def blocked_keys(fair: Vector, demand: Vector) -> list[bool]:
+    """Keys of which the fair share is all that is wanted: more of them would not help."""
+    return [share >= wanted for share, wanted in zip(fair, demand, strict=True)]
+
+
+def status_of(situation: Situation, settings: FairSettings) -> Status:
+    fair, demand = situation.fair, situation.demand
+    if situation.is_request and not situation.can_start:
+        return Status.NORMAL
+    blocked = blocked_keys(fair, demand)
+    tolerance = settings.fair_share_starvation_tolerance
+    if situation.is_request:
+        pairs = zip(fair, demand, strict=True)
+        if all(share + NEARLY >= wanted for share, wanted in pairs):
+            tolerance = 1.0  # it could have everything, and then nearly is not enough
+        elif settings.enable_absolute_fair_share_starvation_tolerance:
+            short = [a - b for a, b in zip(fair, situation.usage, strict=True)]
+            if situation.smallest and not exceeds(short, situation.smallest, blocked):
+                return Status.NORMAL
+    due = smaller(times(fair, tolerance), demand)
+    is_below = exceeds(due, situation.usage, blocked)
+    return Status.BELOW_FAIR_SHARE if is_below else Status.NORMAL
+
+
+def satisfaction(fair: Vector, demand: Vector, usage: Vector) -> float:
+    """What is used of the fair share: below 1 something is missing, above 1 it is exceeded."""
+    if all(share <= SMALL for share in fair):
+        return SATISFIED
+    pairs = list(zip(usage, fair, strict=True))
+    if any(used > share for used, share in pairs):
+        ratios = [used / share if share else (SATISFIED if used else 0.0) for used, share in pairs]
+        return min(SATISFIED, max(ratios))
+    blocked = blocked_keys(fair, demand)
+    if all(blocked):
+        return min(used / share if share else 1.0 for used, share in pairs)
+    free = [pair for pair, is_blocked in zip(pairs, blocked, strict=True) if not is_blocked]
+    return max((used / share for used, share in free if share > 0), default=0.0)
+
+
+def service_order(ratios: Mapping[str, float], first: Collection[str] = ()) -> list[str]:
+    """Requests in the order in which a regular pass serves them: least satisfied first.
+
+    `first`: those below what guarantees promise them. Ties stay in the order given.
+    """
+    return sorted(ratios, key=lambda each: (each not in first, ratios[each]))
+
+
+@dataclass(frozen=True, slots=True)
+class Starvation:
+    """How long an element has been below its share, and what that makes of it."""
+
+    status: Starving = Starving.NON_STARVING
+    since: int | None = None
+
+
+def starve(state: Starvation, is_below: bool, now: int, settings: FairSettings) -> Starvation:
+    """The next state. Nobody starves at the first look, even with a time-out of 0."""
+    if not is_below:
+        return Starvation()
+    if state.since is None:
+        return Starvation(since=now)
+    lasted = now - state.since
+    aggressive = settings.enable_aggressive_starvation
+    if aggressive and lasted > settings.fair_share_aggressive_starvation_timeout:
+        return replace(state, status=Starving.AGGRESSIVELY_STARVING)
+    if lasted > settings.fair_share_starvation_timeout:
+        return replace(state, status=Starving.STARVING)
+    if state.status is Starving.AGGRESSIVELY_STARVING and not aggressive:
+        return replace(state, status=Starving.STARVING)
+    return state
+
+
+def lowest(path: Iterable[tuple[str, Starving]], wanted: Starving) -> str | None:
+    """The nearest that starves so, from an element up to below the root."""
+    return next((element_id for element_id, status in path if status is wanted), None)
