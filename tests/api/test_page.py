@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.api.conftest import Server
+from tests.api.conftest import Server, made
+from tests.api.machines import Machine, pool_of_nodes, run
 
 pytestmark = [
     pytest.mark.browser,
@@ -73,6 +74,22 @@ def test_pools_and_a_waiting_request_with_its_reason(server: Server, page: Any) 
     assert NAUGHTY in page.inner_text("#pools")
     assert page.title() == "cede"
     assert page.query_selector("#pools img") is None
+
+
+def test_nodes_and_where_work_is(server: Server, page: Any) -> None:
+    pool_of_nodes(server)
+    Machine(server, "alpha")
+    server.policy("red", "farm")
+    work = run(server, gpu=1)
+    page.goto(f"{server.url}/#token={server.secrets['red']}")
+    page.wait_for_selector(f"#active tr[data-id='{work['id']}']")
+    assert "alpha" in page.inner_text(f"#active tr[data-id='{work['id']}']")
+    row = page.inner_text("#nodes tr[data-id='alpha']")
+    for shown in ("farm", "ready", "1 of ", "s ago"):
+        assert shown in row, row
+    made(server["operator"].post("/api/v1/nodes/alpha/drain", json={"reason": "a fan"}))
+    page.wait_for_selector("#nodes td.state-draining", timeout=15000)
+    assert "a fan" in page.inner_text("#nodes tr[data-id='alpha']")
 
 
 def test_what_happens_appears_by_itself(server: Server, page: Any) -> None:

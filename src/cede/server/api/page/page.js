@@ -76,13 +76,37 @@ function showPool(pool) {
   return card;
 }
 
+function showNode(node) {
+  const row = element("tr");
+  row.dataset.id = node.name;
+  const held = Object.entries(node.amounts).filter(([key]) => key !== "step_run")
+    .map(([key, total]) => (node.held[key] || 0) + " of " + total + " " + key).join(", ");
+  row.append(
+    element("td", "", node.name),
+    element("td", "", node.pool || "none"),
+    element("td", "state-" + node.state, node.state),
+    element("td", "number", held),
+    element("td", "number", span(node.silent) + " ago"),
+    element("td", "why", node.reason),
+  );
+  return row;
+}
+
+// On which nodes, each once: a gang may have many tasks on one.
+const where = (request) =>
+  [...new Set(((request.allocation || {}).members || []).map((each) => each.node))].join(", ");
+
 const amounts = (resources) =>
   Object.entries(resources).filter(([key]) => key !== "step_run")
     .map(([key, amount]) => amount + " " + key).join(", ") || "1 step_run";
 
 function age(created) {
-  const seconds = Math.max(0, Math.round((Date.now() - Date.parse(created)) / 1000));
-  if (!Number.isFinite(seconds)) return "";
+  const seconds = (Date.now() - Date.parse(created)) / 1000;
+  return Number.isFinite(seconds) ? span(seconds) : "";
+}
+
+function span(exact) {
+  const seconds = Math.max(0, Math.round(exact));
   if (seconds < 120) return seconds + " s";
   if (seconds < 7200) return Math.floor(seconds / 60) + " min";
   if (seconds < 172800) return Math.floor(seconds / 3600) + " h";
@@ -100,7 +124,7 @@ function showRequest(request, active) {
   id.title = request.id;
   const holds = element("td", "number", amounts(request.resources));
   row.append(id, element("td", "", request.component), holds);
-  if (active) row.append(element("td", "", request.pool));
+  if (active) row.append(element("td", "", request.pool), element("td", "", where(request)));
   row.append(
     element("td", "status-" + request.status, request.status),
     element("td", "number", request.attempt),
@@ -118,9 +142,9 @@ function showRequest(request, active) {
   return row;
 }
 
-function fill(table, requests, active, nothing) {
+function fill(table, page, show, nothing) {
   const body = $(table).tBodies[0];
-  const rows = requests.items.map((each) => showRequest(each, active));
+  const rows = page.items.map(show);
   if (!rows.length) {
     const row = element("tr");
     const cell = element("td", "empty", nothing);
@@ -129,7 +153,7 @@ function fill(table, requests, active, nothing) {
     rows.push(row);
   }
   body.replaceChildren(...rows);
-  $(table + "-count").textContent = requests.items.length + (requests.next ? "+" : "");
+  $(table + "-count").textContent = page.items.length + (page.next ? "+" : "");
 }
 
 async function draw() {
@@ -137,15 +161,18 @@ async function draw() {
   if (drawing) { again = true; return; }
   drawing = true;
   try {
-    const [pools, waiting, active] = await Promise.all([
+    const [pools, nodes, waiting, active] = await Promise.all([
       getJson("/pools?limit=" + ROWS_MAX),
+      getJson("/nodes?limit=" + ROWS_MAX),
       getJson("/requests?status=queued&status=suspended&explain=true&limit=" + ROWS_MAX),
       getJson("/requests?status=allocated&status=preempting&limit=" + ROWS_MAX),
     ]);
     $("pools").replaceChildren(...pools.items.map(showPool));
     if (!pools.items.length) $("pools").append(element("p", "", "There are no pools yet."));
-    fill("waiting", waiting, false, "Nothing waits.");
-    fill("active", active, true, "Nothing runs.");
+    $("nodes-section").hidden = !nodes.items.length;
+    fill("nodes", nodes, showNode, "");
+    fill("waiting", waiting, (each) => showRequest(each, false), "Nothing waits.");
+    fill("active", active, (each) => showRequest(each, true), "Nothing runs.");
     say("as of " + new Date().toLocaleTimeString());
   } finally {
     drawing = false;
@@ -211,7 +238,7 @@ function leave(message) {
   token = null;
   if (watcher) { watcher.abort(); watcher = null; }
   clearInterval(timer);
-  for (const id of ["pools-section", "waiting-section", "active-section", "leave"]) $(id).hidden = true;
+  for (const id of ["pools-section", "nodes-section", "waiting-section", "active-section", "leave"]) $(id).hidden = true;
   $("who").textContent = "";
   $("enter").hidden = false;
   say(message || "", Boolean(message));
