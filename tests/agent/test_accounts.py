@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from cede.agent.accounts import NotYours, Refused, account_for
+from cede.agent.accounts import NotAllowed, Refused, account_for
 
 WHO = ["ann", "team:red"]
 NOBODY = {"*": ("nobody",)}
@@ -38,13 +38,13 @@ def test_the_map_says_who_runs_it(
 @pytest.mark.parametrize(
     ("users", "asked", "allow_root", "error", "why"),
     [
-        ({}, "", False, Refused, "--user-map"),
-        ({}, "nobody", False, Refused, "--user-map"),
-        ({"*": ("root",)}, "", False, Refused, "--allow-root-jobs"),
+        ({}, "", False, NotAllowed, "--user-map"),
+        ({}, "nobody", False, NotAllowed, "--user-map"),
+        ({"*": ("root",)}, "", False, NotAllowed, "--allow-root-jobs"),
         ({"*": ("no-such-account",)}, "", False, Refused, "no account"),
-        ({"team:blue": ("nobody",)}, "", True, NotYours, "for ann or team:red"),
-        (NOBODY, "root", True, NotYours, "root is not for ann"),
-        ({}, "no-such-account", True, NotYours, "no account"),
+        ({"team:blue": ("nobody",)}, "", True, NotAllowed, "for ann or team:red"),
+        (NOBODY, "root", True, NotAllowed, "root is not for ann"),
+        ({}, "no-such-account", True, NotAllowed, "no account"),
     ],
     ids=[
         "no map",
@@ -78,5 +78,5 @@ def test_an_agent_that_is_not_root_runs_work_as_itself(monkeypatch: pytest.Monke
     nobody = pwd.getpwnam("nobody")
     monkeypatch.setattr(os, "geteuid", lambda: nobody.pw_uid)
     assert account_for(WHO, "", NOBODY, allow_root=True).user is None
-    with pytest.raises(NotYours, match="nobody else"):
+    with pytest.raises(NotAllowed, match="nobody else"):
         account_for(WHO, "daemon", NOBODY, allow_root=True)

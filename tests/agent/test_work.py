@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from cede.model import bounds
 from tests.agent.cluster import Cluster, alive, read_when_there
 from tests.client.serving import BIN
 
@@ -102,7 +103,8 @@ def test_its_walltime_ends_it(shared: Cluster) -> None:
 def test_a_program_that_is_not_there_is_its_users_mistake(shared: Cluster) -> None:
     ended = shared.ended(shared.submit("no-such-program"))
     assert ended["status"] == "failed"
-    assert ended["reason"]["code"] == "work_failed"
+    assert ended["reason"]["code"] == "not_started"
+    assert "no-such-program" in ended["reason"]["text"]
     member = ended["allocation"]["members"][0]
     assert (member["exit_code"], member["cause"]) == (127, "start_failed")
 
@@ -123,13 +125,20 @@ def test_work_runs_as_the_mapped_account_or_not_at_all(shared: Cluster) -> None:
     assert shared.nodes()["mapped"] == "ready"
 
 
-def test_an_agent_that_is_root_and_has_no_map_takes_nothing(shared: Cluster) -> None:
+def test_an_agent_that_is_root_and_has_no_map_starts_nothing_and_names_the_fix(
+    shared: Cluster,
+) -> None:
     agent = shared.agent("root", 1, "--group", "none")
-    request = shared.submit("id", node_labels={"host": "root"})
-    shared.until(lambda: shared.nodes()["root"] == "degraded", about=request)
-    assert "--user-map" in shared.client.nodes.get("root")["reason"]
-    assert {each["data"]["cause"] for each in shared.events(request, "task_ended")} == {"refused"}
-    shared.client.requests.cancel(request)
+    for _ in range(bounds.NODE_FAILURES_MAX + 1):  # the node is not at fault, however often
+        request = shared.submit("touch", "/cede-was-here", node_labels={"host": "root"})
+        ended = shared.ended(request)
+        assert (ended["status"], ended["attempt"]) == ("failed", 1)
+    assert not Path("/cede-was-here").exists()
+    waited = shared.server.cede("wait", request)
+    assert waited.returncode == 126
+    for said in (waited.stderr, shared.server.cede("why", request).stdout):
+        assert "--user-map" in said and "--allow-root-jobs" in said
+    assert shared.nodes()["root"] == "ready"
     shared.retire(agent)
 
 
@@ -166,3 +175,10 @@ def test_a_second_agent_on_the_same_data_is_refused(shared: Cluster) -> None:
     )
     assert second.returncode == 1
     assert "another agent runs on" in second.stderr
+
+
+def test_an_empty_join_token_is_said_to_be_empty(tmp_path: Path) -> None:
+    options = ("--server", "http://127.0.0.1:9", "--data", str(tmp_path), "--join", "")
+    done = subprocess.run([BIN / "cede", "agent", *options], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "the join token is empty" in done.stderr

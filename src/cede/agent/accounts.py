@@ -11,12 +11,12 @@ from cede.launch.spec import User
 
 
 class Refused(Exception):
-    """This node runs nobody's work as it was started: its operator must do something."""
+    """This node cannot do what its own map says: its operator must look."""
 
 
-class NotYours(Exception):
-    """The work asks for what its submitter may not have here: that is its submitter's mistake, and
-    no reason to think less of the node.
+class NotAllowed(Exception):
+    """Nobody allowed this work to run here as whom it would. Its submitter is told what would help;
+    that is no reason to think less of the node.
     """
 
 
@@ -40,20 +40,20 @@ def account_for(
     own = _own()
     if os.geteuid() != 0:
         if asked not in ("", own.name):
-            raise NotYours(f"the agent runs as {own.name} and can start work as nobody else")
+            raise NotAllowed(f"the agent runs as {own.name} and can start work as nobody else")
         return own
     if not users and not allow_root:
-        raise Refused(
-            "it is root and knows no accounts: start the agent with --user-map, or with "
-            "--allow-root-jobs if work may be root"
+        raise NotAllowed(
+            "its agent is root and knows no other account: start the agent with --user-map "
+            "WHO=ACCOUNT, or with --allow-root-jobs if work may be root"
         )
     names = _mapped(submitters, users) if users else (asked or "root",)
     if not names or (asked and asked not in names):
         wanted = f"the account {asked}" if asked else "no account of this node"
-        raise NotYours(f"{wanted} is {'not ' if asked else ''}for {' or '.join(submitters)}")
+        raise NotAllowed(f"{wanted} is {'not ' if asked else ''}for {' or '.join(submitters)}")
     account = _named(asked or names[0], asked)
     if account.user is not None and account.user.uid == 0 and not allow_root:
-        raise Refused("work runs as root only on agents with --allow-root-jobs")
+        raise NotAllowed("work runs as root only on agents with --allow-root-jobs")
     return account
 
 
@@ -73,7 +73,7 @@ def _named(name: str, asked: str) -> Account:
     try:
         entry = pwd.getpwnam(name)
     except KeyError:
-        error = NotYours if asked else Refused
+        error = NotAllowed if asked else Refused
         raise error(f"this node has no account {name}") from None
     groups = tuple(os.getgrouplist(entry.pw_name, entry.pw_gid))
     return Account(entry.pw_name, entry.pw_dir, User(entry.pw_uid, entry.pw_gid, groups))

@@ -17,7 +17,7 @@ from typing import Any
 import structlog
 
 from cede.agent import crash, wire
-from cede.agent.accounts import NotYours, Refused
+from cede.agent.accounts import NotAllowed, Refused
 from cede.agent.settings import Settings
 from cede.agent.surroundings import (
     TALK,
@@ -105,15 +105,15 @@ class Attempts:
             crash.at("launch_after")
         except Refused as error:
             return LaunchFailed(key, str(error), refused=True)
-        except (NotYours, Invalid, ImportError) as error:
+        except (NotAllowed, Invalid, ImportError) as error:
             # ImportError: it wants to be asked by gRPC, and this node has no library for that.
-            return self._users_mistake(key, str(error))
+            return self._must_not_start(key, str(error))
         except (OSError, CedeError) as error:
             return self._not_launched(key, error)
         self._live[key] = Live(order, Kept(directory), talk)
         return None
 
-    def _users_mistake(self, key: Key, why: str) -> Event:
+    def _must_not_start(self, key: Key, why: str) -> Event:
         """As if it had said so itself: whoever submitted it finds it in its output."""
         directory = self._home / key.directory
         with suppress(OSError):

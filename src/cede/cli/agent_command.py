@@ -66,6 +66,8 @@ def agent(ctx: click.Context, /, server: str | None, **given: Any) -> None:
     from cede.agent.runner import run
 
     options = ctx.find_root().obj or {}
+    if given["join"] is not None and not given["join"].strip():
+        raise click.UsageError("the join token is empty: make one with cede token create")
     server = server or options.get("server")
     if not server:
         raise click.UsageError("give --server URL")

@@ -32,6 +32,8 @@ KINDS = (
 MACHINE = frozenset({"infrastructure", "keeper_lost", "lease", "node_lost", "refused"})
 EXITED = "exited"  # by itself
 WALLTIME = "walltime"
+START_FAILED = "start_failed"  # there is no such program, or this node must not run it
+WHY_MAX = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,16 +128,18 @@ def ended(
     if member.cause in ("infrastructure", "refused"):
         _count_failure(state, member, text)
     if all(each.phase is Phase.ENDED for each in allocation.members):
-        _conclude(state, allocation)
+        _conclude(state, allocation, text)
     elif not _clean(member) and allocation.state is not AllocationState.STOPPING:
         if state.requests[allocation.request_id].status is RequestStatus.PREEMPTING:
             farewells.stop_now(state, allocation)  # it was to part before, and for what it was
         else:
-            farewells.part(state, allocation.id, _fault(state, member), taken_for=None)
+            farewells.part(state, allocation.id, _fault(state, member, text), taken_for=None)
 
 
-def _conclude(state: State, allocation: Allocation) -> None:
-    """How a whole allocation ended, judged from all its members."""
+def _conclude(state: State, allocation: Allocation, text: str) -> None:
+    """How a whole allocation ended, judged from all its members. `text` is of the last of them:
+    one that failed before it has made its gang part, and said why then.
+    """
     request = state.requests[allocation.request_id]
     members = allocation.members
     faulty = next((each for each in members if not _clean(each)), None)
@@ -149,7 +153,7 @@ def _conclude(state: State, allocation: Allocation) -> None:
     elif allocation.taken_for is not None and allocation.state is not AllocationState.CHECKPOINTING:
         _conclude_victim(state, request, allocation)
     else:
-        _conclude_faulty(state, request, allocation, faulty)
+        _conclude_faulty(state, request, allocation, _fault(state, faulty, text))
 
 
 def _conclude_victim(state: State, request: Request, allocation: Allocation) -> None:
@@ -166,12 +170,10 @@ def _conclude_victim(state: State, request: Request, allocation: Allocation) -> 
         endings.stopped(state, request, allocation)
 
 
-def _conclude_faulty(
-    state: State, request: Request, allocation: Allocation, faulty: Member
-) -> None:
+def _conclude_faulty(state: State, request: Request, allocation: Allocation, fault: Reason) -> None:
     parting = request.status is RequestStatus.PREEMPTING and allocation.taken_for is None
     first = request.reason if parting else None  # a victim that fails by itself is no victim
-    reason = first or _fault(state, faulty)
+    reason = first or fault
     if reason.code is Code.NODE_LOST:
         endings.lost(state, request, allocation, reason)
     elif reason.code is Code.WALLTIME:
@@ -180,7 +182,7 @@ def _conclude_faulty(
         endings.failed_for(state, request, allocation, reason)
 
 
-def _fault(state: State, member: Member) -> Reason:
+def _fault(state: State, member: Member, text: str) -> Reason:
     """Why a member that did not end well ended."""
     name = state.nodes[member.node_id].name
     if member.cause in MACHINE:
@@ -188,6 +190,9 @@ def _fault(state: State, member: Member) -> Reason:
     if member.cause == WALLTIME:
         return Reason(Code.WALLTIME, {"node": name})
     shown = "unknown" if member.exit_code is None else member.exit_code
+    if member.cause == START_FAILED and text:
+        why = {"node": name, "why": text[:WHY_MAX], "exit_code": shown}
+        return Reason(Code.NOT_STARTED, why)
     return Reason(Code.WORK_FAILED, {"exit_code": shown})
 
 
@@ -200,7 +205,9 @@ def _count_failure(state: State, member: Member, text: str) -> None:
     node = state.nodes[member.node_id]
     node = replace(node, failures=node.failures + 1)
     if node.failures >= bounds.NODE_FAILURES_MAX and node.state is NodeState.READY:
-        node = replace(node, state=NodeState.DEGRADED, reason=f"cannot start work: {text[:200]}")
+        node = replace(
+            node, state=NodeState.DEGRADED, reason=f"cannot start work: {text[:WHY_MAX]}"
+        )
         state.emit("node_degraded", pool_id=node.pool_id, node=node.name, reason=node.reason)
     state.put(node)
 

@@ -47,6 +47,7 @@ class Code(StrEnum):
     LEASE_EXPIRED = "lease_expired"
     CANCELLED = "cancelled"
     WORK_FAILED = "work_failed"
+    NOT_STARTED = "not_started"
     CHECKPOINT_FAILED = "checkpoint_failed"
     WALLTIME = "walltime_exceeded"
     NODE_LOST = "node_lost"
@@ -175,6 +176,7 @@ SENTENCES: dict[Code, tuple[str, str]] = {
     ),
     Code.CANCELLED: ("cancelled by {actor}", "nothing"),
     Code.WORK_FAILED: ("the work itself failed with exit code {exit_code}", "see its own output"),
+    Code.NOT_STARTED: ("{node} did not start it: {why}", "mend what it names, and submit it again"),
     Code.CHECKPOINT_FAILED: (
         "it was to be stopped ({rule}) and did not save its work in the time it had",
         "make it answer the hint, or give it a longer checkpoint time-out",
