@@ -124,7 +124,7 @@ def clean(client: Client) -> None:
             client.requests.cancel(each["id"])
             client.requests.release(each["id"], outcome="stopped")
         client.requests.delete(each["id"])
-    for each in list(client.policies.list()):
+    for each in reversed(list(client.policies.list())):  # those below before those above
         if each["pool"] != "local":
             client.policies.detach(each["id"])
     for each in list(client.pools.list()):

@@ -281,21 +281,22 @@ def _check_policy(state: State, pool: Pool, policy: Policy) -> None:
 
 def _check_sum(pool: Pool, policies: list[Policy]) -> None:
     """What is reserved side by side is within what there is above: the pool's, or the parent's."""
-    _check_siblings(pool.capacity, f"the capacity of pool {pool.name}", policies, None)
+    _check_siblings(pool.capacity, "capacity", f"pool {pool.name}", policies, None)
     for parent in policies:
-        what = f"what is reserved for {parent.name}"
-        _check_siblings(parent.reserved, what, policies, parent.id)
+        _check_siblings(parent.reserved, "reserved", parent.name, policies, parent.id)
 
 
-def _check_siblings(most: Amounts, what: str, policies: list[Policy], parent: str | None) -> None:
+def _check_siblings(
+    most: Amounts, what: str, whose: str, policies: list[Policy], parent: str | None
+) -> None:
     siblings = [each for each in policies if each.parent_id == parent]
     for key, reserved in total(each.reserved for each in siblings).items():
         if reserved > most.get(key, 0):
             names = ", ".join(each.name for each in siblings if each.reserved.get(key))
             raise Invalid(
                 f"reserved.{key}",
-                f"policies {names} would reserve {reserved} {key} together, more than {what}: "
-                f"{most.get(key, 0)}",
+                f"policies {names} would reserve {reserved} {key} together, more than the {what} "
+                f"{most.get(key, 0)} of {whose}",
             )
 
 
