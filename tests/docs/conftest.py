@@ -11,7 +11,9 @@ from tests.client.serving import Serving, clean
 
 @pytest.fixture(scope="session")
 def docs_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
-    serving = Serving(tmp_path_factory.mktemp("serving") / "data")
+    # As `make up` starts it; tests may be root.
+    options = ("--heartbeat", "1", "--allow-root-jobs")
+    serving = Serving(tmp_path_factory.mktemp("serving") / "data", options=options)
     yield serving
     serving.stop()
 
