@@ -247,7 +247,7 @@ def _policy_of_tree(name: str, **changes: object) -> Callable[[State], None]:
 # The same for policies that form a tree.
 FIRES_ON_TREES: dict[str, tuple[Callable[[State], None], str]] = {
     "more below a policy than its limit": (
-        _policy_of_tree("north", limit={"gpu": 4}), "S2 limit of policy north: 6 gpu below it of 4"),
+        _policy_of_tree("north", limit={"gpu": 4}), "S2 limit of policy north: 6 gpu below"),
     "more reserved below a policy than for it": (
         _policy_of_tree("a", reserved={"gpu": 7}), "S4 policy north: 7 gpu reserved below it"),
     "a policy below itself": (

@@ -238,7 +238,7 @@ class Books:
     # Sums -------------------------------------------------------------------------------------
 
     def takeable_below(self, bound: Standing, within: str | None = None) -> dict[str, int]:
-        """All that holders of strictly lower standing could give back; below one policy, if given."""
+        """All that holders of strictly lower standing could give back; of one subtree, if given."""
         result = self._below.get((bound, within))
         if result is None:
             result = self._below[bound, within] = {}
