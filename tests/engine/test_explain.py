@@ -105,3 +105,21 @@ def test_a_victim_is_told_for_whom_and_a_waiter_why_it_was_stopped() -> None:
     answer = why(story.state, "r", story.now)
     assert answer["last_stopped"]["code"] == "reclaim"
     assert (answer["attempt"], answer["preempted_count"]) == (2, 1)
+
+
+def test_on_nodes_the_story_names_them_and_how_saving_goes() -> None:
+    state = tell("""
+        node n1..n2 2 gpu in gpus
+        pool gpus nodes
+        team red  reserved 0 limit 4 priority 10
+        team blue reserved 4 limit 4 priority 10
+        red runs r of 2 checkpoint auto free -> running r, on r n1
+        red runs s of 2                 -> running s, on s n2
+        r s starts
+        blue runs b of 2 tasks 2        -> saving r, stopping s, earmark b
+    """).state
+    told = why(state, "r", 0)
+    assert told["nodes"] == ["n1"]
+    assert told["saving"] == {"seconds_left": 600, "answered": False}
+    held = why(state, "b", 0)["pools"][0]["holders"]
+    assert [each["nodes"] for each in held if each["request"] == "r"] == [["n1"]]

@@ -34,6 +34,11 @@ def _print_why(answer: dict[str, Any]) -> None:
     _print_reason("last stopped: ", answer.get("last_stopped"), fix=False)
     if answer.get("taken_for"):
         click.echo(f"taken for: {answer['taken_for']}")
+    if answer.get("nodes"):
+        click.echo(f"on: {', '.join(map(cell, answer['nodes']))}")
+    if saving := answer.get("saving"):
+        silent = "" if saving["answered"] else ", and has not answered yet"
+        click.echo(f"asked to save itself: {saving['seconds_left']} s left{silent}")
     for each in answer.get("pools", []):
         place = f"number {each['place']} in the queue, " if each.get("place") else ""
         click.echo(
@@ -73,6 +78,7 @@ def _holder(holder: dict[str, Any]) -> str:
         "promised" if holder.get("promised") else "",
         "leaving" if holder.get("leaving") else "",
         "" if holder.get("ends_in") is None else f"ends in {holder['ends_in']} s",
+        f"on {', '.join(map(cell, holder['nodes']))}" if holder.get("nodes") else "",
     ]
     owner = f"{holder.get('policy') or ''} {holder.get('request') or ''}".strip()
     return f"{cell(holder.get('amounts'))} by {owner} ({', '.join(filter(None, marks))})"

@@ -28,11 +28,12 @@ from cede.engine.standing import BORROWED, IN_SHARE, Standing
 from cede.engine.state import State
 from cede.engine.what_if import changes
 from cede.model.amounts import Amounts, plus, show, total
+from cede.model.lifecycle import AllocationState
 from cede.model.policy import Policy
 from cede.model.reason import Code, Reason
 from cede.model.request import Request
 from cede.model.settings import seconds
-from cede.model.shape import Shape
+from cede.model.shape import Footprint, Shape
 
 # Counting a place beyond this would make a reader slow down the writer.
 _PLACE_MAX = 10_000
@@ -254,6 +255,12 @@ def why(state: State, request_id: str, now: int, *, tried: bool = True) -> dict[
         story["reason"] = None if request.reason is None else request.reason.to_public()
         if allocation.taken_for is not None:
             story["taken_for"] = allocation.taken_for
+        if allocation.members:
+            story["nodes"] = _nodes(state, allocation.footprint)
+        asked = allocation.parting
+        if asked is not None and allocation.state is AllocationState.CHECKPOINTING:
+            left = seconds(max(asked.until - state.now, 0))
+            story["saving"] = {"seconds_left": left, "answered": asked.answered}
         return story
     story["reason"] = waiting_reason(state, request).to_public()
     if request.reason is not None:
@@ -299,6 +306,10 @@ def _order(books: Books, request: Request, policy_id: str, demand: Amounts) -> A
     return order(books.standing(policy_id, rights), (*request.age, request.id))
 
 
+def _nodes(state: State, footprint: Footprint) -> list[str]:
+    return [state.nodes[node_id].name for node_id, _ in footprint[:_HOLDERS_SHOWN]]
+
+
 def _holders(state: State, books: Books, demand: Amounts) -> list[dict[str, Any]]:
     """Who holds what this waiter needs, the largest first."""
 
@@ -319,6 +330,7 @@ def _holders(state: State, books: Books, demand: Amounts) -> list[dict[str, Any]
                 "preemptible": holding.preemptible,
                 "promised": holding.earmark,
                 "leaving": holding.leaving,
+                "nodes": _nodes(state, holding.footprint),
                 "ends_in": None if end is None else seconds(max(end - state.now, 0)),
             }
         )
