@@ -16,6 +16,7 @@ from tests.client.serving import BIN, Serving, eventually
 HEARTBEAT = 1.0
 POOL = "nodes"
 TEAM = "red"
+BLUE = "blue"  # may take back whatever red has
 
 
 class Agent:
@@ -103,6 +104,11 @@ class Cluster:
             self.client.policies.update(found[0]["id"], limit=limit)
         else:
             self.client.policies.attach(POOL, TEAM, component_type="team", priority=10, limit=limit)
+
+    def allow_blue(self, gpus: int = 2) -> None:
+        if not list(self.client.policies.list(pool=POOL, component=BLUE)):
+            own = {"reserved": {"gpu": gpus}, "limit": {"gpu": gpus}}
+            self.client.policies.attach(POOL, BLUE, component_type="team", priority=20, **own)
 
     def submit(self, *argv: str, gpus: int = 1, **fields: Any) -> str:
         work = {"argv": list(argv), **fields.pop("work", {})}

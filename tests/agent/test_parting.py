@@ -1,65 +1,234 @@
-"""Work on a node is asked to save itself, is stopped, and goes on from what it saved."""
+"""The preemption sequence and the time-out table of document 004, row by row: real work under a
+real agent and a real server, with the time-outs set short.
+"""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.agent.cluster import POOL, Cluster, read_when_there
+from tests.agent.cluster import BLUE, Cluster, read_when_there
 
 pytestmark = pytest.mark.system
 
-# Counts to five, saves when it is asked to, and waits after its first step for that to happen.
-PROGRAM = """
-import os, sys, time
-import cede.checkpoint as checkpoint
+PROGRAMS = Path(__file__).parent / "programs"
+LIAR = Path(__file__).parents[1] / "checkpoint" / "programs" / "liar.py"
+AMPLE = 60.0  # for whoever does in time what is asked
+SHORT = 1.0
+GRACE = 1.0  # of the pool
 
-home = sys.argv[1]
-for step in checkpoint.steps(5, every=1000):
-    with open(f"{home}/steps", "a") as out:
-        print(step, os.environ["CEDE_ATTEMPT"], file=out)
-    until = time.monotonic() + 30
-    while os.environ["CEDE_ATTEMPT"] == "1" and step == 1 and time.monotonic() < until:
-        if checkpoint.should_save():
-            break
-        time.sleep(0.05)
-    if checkpoint.should_save():
-        with checkpoint.saving() as directory:
-            (directory / "done").write_text(str(step + 1))
-        if os.environ["CEDE_ATTEMPT"] == "1":
-            time.sleep(30)  # whoever asked for it stops us now
-"""
+
+@dataclass
+class Row:
+    """A victim that was taken for a beneficiary."""
+
+    cluster: Cluster
+    home: Path
+    victim: str
+    beneficiary: str = ""
+
+    def take(self) -> Row:
+        """Somebody with better rights needs all that it has."""
+        on = {"node_labels": {"host": "n1"}}
+        self.beneficiary = self.cluster.submit("true", gpus=2, component=BLUE, **on)
+        return self
+
+    def ended(self) -> dict[str, Any]:
+        """How the victim ended; its beneficiary had what it needed."""
+        if self.beneficiary:
+            assert self.cluster.ended(self.beneficiary)["status"] == "released"
+        return self.cluster.ended(self.victim)
+
+    def times(self, kind: str) -> list[float]:
+        return [each["at"] for each in self.cluster.events(self.victim, kind)]
+
+    def happened(self, kind: str) -> list[dict[str, Any]]:
+        return [each["data"] for each in self.cluster.events(self.victim, kind)]
+
+    def until(self, kind: str) -> None:
+        self.cluster.until(lambda: self.times(kind), about=self.victim)
+
+    def notes(self) -> list[str]:
+        lines = read_when_there(self.home / "notes").splitlines()
+        return [line.partition(" ")[2] for line in lines]
+
+    def until_noted(self, word: str) -> None:
+        self.cluster.until(lambda: word in self.notes(), about=self.victim)
+
+    def parting(self) -> float:
+        """How long it took from the first word to its end."""
+        return self.times("task_ended")[0] - self.times("preempting")[0]
+
+
+@pytest.fixture
+def start(shared: Cluster, tmp_path: Path) -> Iterator[Any]:
+    """Start a victim that does as it is told when it is asked to save itself."""
+    shared.allow_blue()
+    made: list[Row] = []
+
+    def begin(how: str, protocol: str = "", *, program: Path | None = None, **fields: Any) -> Row:
+        conversation = {"checkpoint": "auto", "checkpoint_protocol": protocol} if protocol else {}
+        path = program or PROGRAMS / "victim.py"
+        argv = (sys.executable, str(path), how, str(tmp_path))
+        on = {"node_labels": {"host": "n1"}, "checkpoint_timeout": AMPLE}
+        victim = shared.submit(*argv, gpus=2, **{**on, **conversation, **fields})
+        made.append(Row(shared, tmp_path, victim))
+        made[0].until("started")
+        if program is None:
+            read_when_there(tmp_path / "notes")
+        return made[0]
+
+    yield begin
+    for row in made:
+        for each in filter(None, (row.victim, row.beneficiary)):
+            if shared.get(each)["status"] in ("queued", "suspended", "allocated", "preempting"):
+                shared.client.requests.cancel(each)
+                shared.ended(each)
+
+
+def suspended_and_resumed(row: Row) -> None:
+    before = row.cluster.get(row.victim)["submitted_at"]
+    ended = row.ended()
+    assert (ended["status"], ended["attempt"], ended["preempted_count"]) == ("released", 2, 1)
+    assert ended["submitted_at"] == before
+    assert len(row.happened("suspended")) == 1 and not row.happened("requeued")
+    assert row.notes()[-1] == "from 42", "it went on from what it had saved"
+    [saved] = row.happened("checkpoint_saved")
+    assert row.cluster.get(row.victim)["saved"]["id"] == saved["checkpoint"]
+
+
+def forced_and_failed(row: Row) -> dict[str, Any]:
+    ended = row.ended()
+    assert (ended["status"], ended["reason"]["code"]) == ("failed", "checkpoint_failed")
+    assert (ended["attempt"], ended["preempted_count"], ended["saved"]) == (1, 0, None)
+    assert len(row.happened("checkpoint_failed")) == 1 and not row.happened("suspended")
+    return ended
+
+
+@pytest.mark.parametrize("protocol", ["signal", "shm", "grpc"])
+def test_it_saves_in_time_and_goes_on_from_there(start: Any, protocol: str) -> None:
+    row = start("saves", protocol).take()
+    suspended_and_resumed(row)
+    assert not row.happened("extended")
+
+
+def test_a_hint_that_comes_before_the_program_listens_is_heard_later(
+    start: Any, tmp_path: Path
+) -> None:
+    """SIGUSR1 ends a process that has no handler: it is sent to nobody before there is one."""
+    program = tmp_path / "late.py"
+    wait = f"import os, time\nwhile not os.path.exists('{tmp_path}/begin'): time.sleep(0.01)"
+    program.write_text(f"{wait}\n{(PROGRAMS / 'victim.py').read_text()}")
+    row = start("saves", "signal", program=program).take()
+    row.until("preempting")
+    talk = row.cluster.agents[0].attempt(row.victim) / "talk" / "hint.json"
+    row.cluster.until(talk.exists)
+    (tmp_path / "begin").touch()
+    suspended_and_resumed(row)
+
+
+@pytest.mark.parametrize("protocol", ["shm", "grpc"])
+def test_it_is_slow_but_answers_and_gets_half_as_much_again_once(
+    start: Any, protocol: str, tmp_path: Path
+) -> None:
+    row = start("slow", protocol, checkpoint_timeout=3).take()
+    row.until("extended")
+    (tmp_path / "go").touch()
+    suspended_and_resumed(row)
+    assert len(row.happened("extended")) == 1
+    assert row.times("extended")[0] - row.times("preempting")[0] >= 3
+
+
+def test_it_answers_and_never_saves(start: Any) -> None:
+    row = start("slow", "signal", checkpoint_timeout=SHORT).take()
+    forced_and_failed(row)
+    assert len(row.happened("extended")) == 1
+    assert row.parting() >= SHORT * 1.5
+
+
+def test_it_asks_for_time_and_saves_then(start: Any) -> None:
+    row = start("late", "grpc").take()
+    suspended_and_resumed(row)
+    [asked] = row.happened("deferred")
+    assert asked["granted"] == asked["wanted"] == 300
+    assert asked["why"] == "in the middle of something"
+
+
+@pytest.mark.parametrize("protocol", ["signal", "grpc"])
+def test_it_asks_for_ever_more_time_and_is_forced(start: Any, protocol: str) -> None:
+    row = start("defers", protocol, checkpoint_timeout=SHORT, max_deferral=0.7).take()
+    forced_and_failed(row)
+    asked = row.happened("deferred")
+    assert sum(each["granted"] for each in asked) == 700
+    assert row.parting() >= SHORT + 0.7
 
 
 @pytest.mark.parametrize("protocol", ["signal", "shm"])
-def test_a_victim_saves_itself_and_goes_on(shared: Cluster, tmp_path: Path, protocol: str) -> None:
-    agent = shared.agents[0]
-    on = {"node_labels": {"host": agent.name}}
-    blue = next(
-        (p for p in shared.client.policies.list(pool=POOL) if p["component"] == "blue"), None
-    )
-    if blue is None:
-        shared.client.policies.attach(
-            POOL, "blue", component_type="team", priority=20, reserved={"gpu": 2}, limit={"gpu": 2}
-        )
-    program = tmp_path / "program.py"
-    program.write_text(PROGRAM)
-    victim = shared.submit(
-        sys.executable,
-        str(program),
-        str(tmp_path),
-        gpus=2,
-        checkpoint="auto",
-        checkpoint_protocol=protocol,
-        **on,
-    )
-    shared.until(lambda: "1 1" in read_when_there(tmp_path / "steps"), about=victim)
-    beneficiary = shared.submit("sleep", "0.2", gpus=2, component="blue", **on)
-    assert shared.ended(beneficiary)["status"] == "released"
-    ended = shared.ended(victim)
+def test_it_is_silent_and_is_killed_after_its_grace(start: Any, protocol: str) -> None:
+    row = start("stubborn", protocol, checkpoint_timeout=SHORT).take()
+    ended = forced_and_failed(row)
+    assert ended["allocation"]["members"][0]["exit_code"] == 128 + 9
+    assert row.notes().count("term") == 1
+    assert not row.happened("extended")
+    assert row.parting() >= SHORT + GRACE
+
+
+def test_it_is_silent_and_its_policy_brings_it_back(start: Any) -> None:
+    row = start("silent", "shm", checkpoint_timeout=SHORT, retry={"max_retries": 1}).take()
+    ended = row.ended()
+    assert (ended["status"], ended["attempt"]) == ("released", 2)
+    assert row.notes() == ["anew", "term", "anew"]
+    assert len(row.happened("requeued")) == 1 and not row.happened("suspended")
+
+
+def test_it_cannot_save_itself_and_is_told_to_stop_at_once(start: Any) -> None:
+    row = start("stubborn").take()
+    ended = row.ended()
     assert (ended["status"], ended["attempt"], ended["preempted_count"]) == ("released", 2, 1)
-    steps = [line.split() for line in (tmp_path / "steps").read_text().splitlines()]
-    assert [int(step) for step, _ in steps] == [0, 1, 2, 3, 4]
-    assert [attempt for _, attempt in steps] == ["1", "1", "2", "2", "2"]
+    assert row.notes() == ["anew", "term", "anew"]
+    assert GRACE <= row.parting() < AMPLE
+    assert not row.happened("checkpoint_failed") and not row.happened("suspended")
+
+
+@pytest.mark.parametrize("interruptible", [True, False])
+def test_it_exits_well_when_it_is_stopped(start: Any, interruptible: bool) -> None:
+    """That means that it is done only for who said so."""
+    row = start("polite", interruptible=interruptible).take()
+    ended = row.ended()
+    assert (ended["status"], ended["attempt"]) == ("released", 1 if interruptible else 2)
+    assert ended["preempted_count"] == (0 if interruptible else 1)
+
+
+def test_it_ends_by_itself_while_it_is_asked(start: Any) -> None:
+    row = start("leaves", "shm").take()
+    ended = row.ended()
+    assert (ended["status"], ended["attempt"], ended["preempted_count"]) == ("released", 1, 0)
+    assert row.notes() == ["anew", "leaves"]
+
+
+@pytest.mark.parametrize("protocol", ["signal", "shm", "grpc"])
+def test_whoever_needed_it_is_gone_and_it_goes_on(start: Any, protocol: str) -> None:
+    row = start("goes on", protocol).take()
+    row.until_noted("asked")
+    row.cluster.client.requests.cancel(row.beneficiary)
+    ended = row.cluster.ended(row.victim)
+    assert (ended["status"], ended["attempt"], ended["preempted_count"]) == ("released", 1, 0)
+    assert row.notes() == ["anew", "asked", "goes on"]
+
+
+@pytest.mark.parametrize(
+    ("how", "protocol"), [("nothing", "grpc"), ("nothing", "shm"), ("wrong hash", "signal")]
+)
+def test_it_lies_and_is_not_believed(start: Any, how: str, protocol: str) -> None:
+    row = start(how, protocol, program=LIAR, checkpoint_timeout=SHORT)
+    row.cluster.until(
+        lambda: b"ready" in b"".join(d for _, d in row.cluster.client.requests.logs(row.victim))
+    )
+    forced_and_failed(row.take())
+    assert row.happened("save_failed")
+    assert not row.happened("checkpoint_saved")

@@ -39,14 +39,14 @@ from cede.agent.values import (
     Started,
 )
 from cede.checkpoint import shelf
-from cede.launch import launcher, places
+from cede.launch import launcher, places, processes
 from cede.launch.contain import group_names, open_group
 from cede.launch.launcher import Kept, State
 from cede.launch.logs import read_log
 from cede.launch.probe import Containment
 from cede.launch.spec import Fence
 from cede.model.errors import CedeError, Conflict, Invalid
-from cede.talk import heard
+from cede.talk import heard, signals
 from cede.talk.conversation import Conversation
 
 # A keeper that has not ended its work so long after the grace is stuck itself.
@@ -261,9 +261,13 @@ class Attempts:
         home = self._home / order.key.directory
         directory = checkpoint_directory(order, self._settings)
 
-        def send(number: int) -> None:
+        def send(number: int) -> bool:
             with Kept(home) as kept:
-                kept.send_signal(number)
+                started = kept.status().started
+            # Until its keeper has reaped it, its process group is its own.
+            if started is None or processes.start_time(started["pid"]) != started["pid_start"]:
+                return False
+            return signals.send(signals.group(started["pid"]), number)
 
         talk = Conversation(home / TALK, directory, protocol, send)
         talk.open(fresh=fresh)

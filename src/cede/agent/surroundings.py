@@ -34,8 +34,7 @@ class Surroundings:
 
 
 def surroundings(order: Order, settings: Settings, can_limit: Collection[str]) -> Surroundings:
-    """Everything that is needed to start an order; `Refused`, `NotAllowed` or `Invalid` if it must not
-    be.
+    """Everything that is needed to start an order; or `Refused`, `NotAllowed`, `Invalid`.
 
     `can_limit` is what this machine is able to keep work within.
     """

@@ -92,12 +92,14 @@ def save(
         if any(each.saved != checkpoint for each in allocation.members):
             return
     request = state.requests[allocation.request_id]
+    asked = allocation.parting
+    answers = asked is not None and hint == asked.hint
+    if request.saved is not None and request.saved.id == checkpoint and not answers:
+        return  # what a new attempt found there is heard of again, and is no newer for that
     saved = Saved(id=checkpoint, at=state.now, size=size)
     state.put(replace(request, saved=saved))
-    asked = allocation.parting
     took = None if asked is None else state.now - asked.hinted_at
     _tell(state, "checkpoint_saved", allocation, checkpoint=checkpoint, size=size, took=took)
-    answers = asked is not None and hint == asked.hint
     if answers and allocation.state is AllocationState.CHECKPOINTING:
         state.put(
             parting.saved(
