@@ -13,6 +13,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from itertools import pairwise
+from operator import add
 from typing import Any
 
 Vector = tuple[float, ...]
@@ -20,6 +21,7 @@ Vector = tuple[float, ...]
 # Places closer than this, relatively, are one place: a jump that two divisions put a rounding error
 # apart is one jump.
 SAME = 1e-12
+TINY = 1e-15  # and so absolutely
 BELOW = 1 - SAME
 ABOVE = 1 + SAME
 
@@ -45,11 +47,6 @@ class Curve:
         self.marks = [] if marks is None else marks
         self._slopes: list[Vector] | None = None
 
-    @property
-    def end(self) -> float:
-        """From here on it stays as it is."""
-        return self.xs[-1]
-
     def find(self, x: float, after: bool) -> tuple[int, float]:
         """Where `x` is: (i, 0) at point i, (i, t) the part t of the way from point i - 1 to i."""
         xs = self.xs
@@ -67,9 +64,8 @@ class Curve:
         return at, (x - start) / (xs[at] - start)
 
     def between(self, at: int, part: float) -> Vector:
-        if not part:
-            return self.values[at]
-        return mix(self.values[at - 1], self.values[at], part)
+        values = self.values
+        return mix(values[at - 1], values[at], part) if part else values[at]
 
     def left(self, x: float) -> Vector:
         """The value at `x`; at a jump the one before it."""
@@ -108,7 +104,7 @@ def smaller(a: Vector, b: Vector) -> Vector:
 
 
 def plus(a: Vector, b: Vector) -> Vector:
-    return tuple([x + y for x, y in zip(a, b, strict=True)])
+    return tuple(map(add, a, b))  # the most frequent sum of all, and this is the fastest
 
 
 def minus(a: Vector, b: Vector) -> Vector:
@@ -242,7 +238,8 @@ class Path:
         xs = self.xs
         if x >= BELOW:
             self.done = True
-        x = max(x, xs[-1])
+        if x <= xs[-1] * ABOVE + TINY:
+            x = xs[-1]  # otherwise a jump would be a line of absurd steepness
         # Of a run at one place only its ends count; at no offer at all only the last.
         if x == xs[-1] and (x == 0 or (len(xs) > 1 and xs[-2] == x)):
             xs.pop(), self.fits.pop(), self.values.pop(), self.marks.pop()

@@ -5,9 +5,7 @@ Only what is offered something else than last time is looked at, or what was dra
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from cede.engine.fair.curve import Vector
+from cede.engine.fair.curve import AFTER, BEFORE, Vector
 from cede.engine.fair.raising import Node
 from cede.engine.fair.tree import Kind, Mode
 
@@ -19,7 +17,8 @@ def hand_down(node: Node, fit: float, mark: int, changed: list[str]) -> None:
         if not child.redrawn:
             if offer == child.offer and after == child.after:
                 continue
-            if offer > curve.end < child.offer:
+            end = curve.xs[-1]
+            if offer > end and child.offer > end:
                 continue  # it has all it can get, and had it before
         at, part = curve.find(offer, after)
         value = curve.between(at, part)
@@ -33,19 +32,21 @@ def hand_down(node: Node, fit: float, mark: int, changed: list[str]) -> None:
         child.redrawn = False
 
 
-def _offers(node: Node, fit: float, mark: int) -> Iterator[tuple[Node, float, bool]]:
+def _offers(node: Node, fit: float, mark: int) -> list[tuple[Node, float, bool]]:
     """What each child is offered, and whether it stands behind a jump there."""
     if node.element.mode is Mode.FIFO:
-        turn = mark >> 1
-        for place, child in enumerate(node.order):
-            if place == turn:
-                yield child, fit, bool(mark & 1)
-            else:
-                yield child, 1.0 if place < turn else 0.0, False
-        return
-    for index, child in enumerate(node.children):
-        offer = fit * child.ratio
-        yield child, offer if offer < 1 else 1.0, index <= mark
+        turn, after = mark >> 1, bool(mark & 1)
+        return [
+            (child, fit, after) if place == turn else (child, 1.0 if place < turn else 0.0, False)
+            for place, child in enumerate(node.order)
+        ]
+    if mark in (BEFORE, AFTER):
+        after = mark == AFTER
+        return [(child, min(1.0, fit * child.ratio), after) for child in node.children]
+    return [
+        (child, min(1.0, fit * child.ratio), index <= mark)
+        for index, child in enumerate(node.children)
+    ]
 
 
 def _place(node: Node, at: int, part: float) -> tuple[float, int]:

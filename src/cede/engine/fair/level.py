@@ -50,67 +50,74 @@ def _broken(value: Vector, bounds: Sequence[Bound]) -> bool:
 
 
 class Search:
-    """Encloses the answer between `low`, which is good, and `high`, which is too much."""
+    """Encloses the answer between `low`, which is good, and `high`, which is too much.
+
+    Until an end has moved it is only supposed to be so, and looked at last.
+    """
 
     __slots__ = (
-        "_active", "_bends", "_bounds", "_children", "_high", "_high_value", "_low",
-        "_low_value", "_rest_high", "_rest_low",
+        "_active", "_bends", "_bounds", "_children", "_high", "_low", "_rest_high", "_rest_low",
     )  # fmt: skip
 
     def __init__(self, children: Sequence[Node], bounds: Sequence[Bound]) -> None:
         self._bounds = bounds
         self._children = children
-        self._active = list(enumerate(children))
         self._low, self._high = 0.0, 1.0
-        zero = (0.0,) * len(bounds)
-        self._rest_low = self._rest_high = zero  # of children that go straight from low to high
-        self._low_value = self._at(0.0, True)
-        self._high_value = self._at(1.0, False)
-        self._bends = 0
+        self._start_over()
+
+    def _start_over(self) -> None:
+        self._active = list(enumerate(self._children))
+        self._rest_low = self._rest_high = (0.0,) * len(self._bounds)
+        self._bends = FEW + 1  # nobody has counted
 
     def run(self, guess: float, improved: bool) -> Level:
         """`guess`: where it was last time; 0 if there was none."""
-        if _broken(self._low_value, self._bounds):
-            return Level(0.0, AFTER, self._low_value)
-        if not _broken(self._high_value, self._bounds):
-            return Level(1.0, BEFORE, self._high_value)
-        self._fold()
+        if not 0 < guess < 1:
+            value, _ = self._at(1.0)
+            if not _broken(value, self._bounds):
+                return Level(1.0, BEFORE, value)
+            self._fold()
         place, stride = guess, guess * STRIDE
         while self._bends:
             if not self._low < place < self._high:
                 place = self._middle()
-            before = self._at(place, False)
+            before, beyond = self._at(place)
             if _broken(before, self._bounds):
-                self._narrow(self._low, place, before)
+                self._narrow(self._low, place)
+            elif beyond is not before and _broken(beyond, self._bounds):
+                return self._jump(place, before, improved)
             else:
-                beyond = self._at(place, True)
-                if _broken(beyond, self._bounds):
-                    return self._jump(place, before, improved)
-                self._narrow(place, self._high, beyond)
+                self._narrow(place, self._high)
             place = self._next(stride) if self._bends else 0.0
             stride *= FASTER
         return self._straight(improved)
 
-    def _at(self, place: float, after: bool) -> Vector:
-        total = self._rest(place)
+    def _at(self, place: float) -> tuple[Vector, Vector]:
+        """The sum right before a place and right behind it."""
+        before = self._rest(place)
+        jumps: list[tuple[Vector, Vector]] = []
         for _, child in self._active:
             curve = child.curve
-            total = plus(total, curve.between(*curve.find(place * child.ratio, after)))
-        return total
+            offer = place * child.ratio
+            at, part = curve.find(offer, False)
+            value = curve.between(at, part)
+            before = plus(before, value)
+            if not part and curve.xs[at] == curve.xs[min(at + 1, len(curve.xs) - 1)]:
+                jumps.append((value, curve.right(offer)))
+        beyond = before
+        for old, new in jumps:
+            if old is not new:
+                beyond = _moved(beyond, old, new)
+        return before, beyond
 
     def _rest(self, place: float) -> Vector:
         if self._rest_low is self._rest_high:
             return self._rest_low
         return mix(self._rest_low, self._rest_high, (place - self._low) / (self._high - self._low))
 
-    def _narrow(self, low: float, high: float, value: Vector) -> None:
-        rest_low, rest_high = self._rest(low), self._rest(high)
-        if low > self._low:
-            self._low_value = value
-        else:
-            self._high_value = value
+    def _narrow(self, low: float, high: float) -> None:
+        self._rest_low, self._rest_high = self._rest(low), self._rest(high)
         self._low, self._high = low, high
-        self._rest_low, self._rest_high = rest_low, rest_high
         self._fold()
 
     def _inside(self, child: Node) -> range:
@@ -159,22 +166,26 @@ class Search:
 
     def _breaking_part(self) -> float:
         part = 1.0
-        for low, high, bound in zip(self._low_value, self._high_value, self._bounds, strict=True):
+        for low, high, bound in zip(self._rest_low, self._rest_high, self._bounds, strict=True):
             if high > bound.most and high > low:
                 part = min(part, max(0.0, (bound.most - low - SAME) / (high - low)))
         return part
 
     def _straight(self, improved: bool) -> Level:
+        """Everybody goes straight from low to high: where a bound is broken on the way."""
+        if _broken(self._rest_low, self._bounds):
+            return Level(0.0, AFTER, self._rest_low)
+        if not _broken(self._rest_high, self._bounds):
+            return Level(1.0, BEFORE, self._rest_high)
         part = self._breaking_part()
         if part == 0:
             # Behind low there is no going on, so that a jump at low does not happen either.
-            self._active = list(enumerate(self._children))
-            self._rest_low = self._rest_high = (0.0,) * len(self._bounds)
-            return self._jump(self._low, self._at(self._low, False), improved, behind=True)
+            self._start_over()
+            return self._jump(self._low, self._at(self._low)[0], improved, behind=True)
         fit = self._low + (self._high - self._low) * part
         # Close to an end, the jump at that end must be seen from the right side.
         mark = AFTER if part < 0.5 else BEFORE
-        return Level(fit, mark, mix(self._low_value, self._high_value, part))
+        return Level(fit, mark, mix(self._rest_low, self._rest_high, part))
 
     def _jump(self, place: float, value: Vector, improved: bool, behind: bool = False) -> Level:
         """Nobody jumps; in improved mode the first children do, as long as all is within bounds.
@@ -184,15 +195,17 @@ class Search:
         mark = BEFORE
         jumps = []
         for index, child in self._active if improved else ():
-            old, new = (
-                child.curve.left(place * child.ratio),
-                child.curve.right(place * child.ratio),
-            )
+            offer = place * child.ratio
+            old, new = child.curve.left(offer), child.curve.right(offer)
             if old != new:
                 jumps.append((index, old, new))
         for index, old, new in jumps[:-1] if behind else jumps:
-            jumped = tuple([a + c - b for a, b, c in zip(value, old, new, strict=True)])
+            jumped = _moved(value, old, new)
             if _broken(jumped, self._bounds):
                 break
             value, mark = jumped, index
         return Level(place, mark, value)
+
+
+def _moved(total: Vector, old: Vector, new: Vector) -> Vector:
+    return tuple([a + c - b for a, b, c in zip(total, old, new, strict=True)])

@@ -25,6 +25,7 @@ from cede.engine.fair.tree import (
     Tree,
     Volume,
     check,
+    check_element,
     fifo_order,
 )
 from cede.model.errors import Invalid
@@ -76,7 +77,7 @@ class Solver:
     def __init__(self, tree: Tree, options: Options) -> None:
         check(tree)
         self.keys = tree.keys
-        self.volumes: dict[str, Volume] = {}
+        self.volumes = dict(tree.volumes)
         self._totals = tree.totals
         self._options = options
         self._fit = 0.0  # how high the root's children stand
@@ -84,7 +85,7 @@ class Solver:
         self._root = self._nodes[ROOT]
         self._burst_factor = self._plant(tree)
         self._integral = integral.integral_nodes(self._root)
-        self.settle(options.seconds or 0.0, tree.volumes)
+        self.settle(options.seconds or 0.0)
 
     def _plant(self, tree: Tree) -> float:
         """Make the nodes and their guarantees; the factor that bursts are cut by."""
@@ -120,23 +121,21 @@ class Solver:
     def put(self, element: Element) -> None:
         """Add a request, or replace it."""
         node = self._nodes.get(element.id)
-        if element.kind is not Kind.REQUEST or (
-            node is not None and node.element.kind is not Kind.REQUEST
-        ):
+        if Kind.POLICY in (element.kind, node.element.kind if node else None):
             raise Invalid("kind", f"{element.id!r} is a policy, which needs a new solver")
-        if node is not None and node.element.parent != element.parent:
+        parent = self._nodes.get(element.parent)
+        check_element(element, parent.element.kind if parent else None)
+        if node is not None and node.parent is not parent:
             self.drop(element.id)
             node = None
         if node is None:
-            parent = self._nodes.get(element.parent)
-            if parent is None or parent.element.kind is not Kind.POLICY:
-                raise Invalid("parent", f"{element.parent!r} of {element.id!r} is no policy")
             node = Node(element, parent, limit_share(element.limit, self._totals))
-            parent.children.append(node)
             self._nodes[element.id] = node
+            if parent is not None:
+                parent.children.append(node)
         self._count(node, element)
-        if node.parent is not None:
-            _arrange(node.parent)
+        if parent is not None:
+            _arrange(parent)
 
     def drop(self, element_id: str) -> None:
         """Remove a request."""
@@ -164,15 +163,13 @@ class Solver:
         node.element, node.demand, node.usage = element, demand, usage
         node.mark_stale()
 
-    def settle(
-        self, seconds: float = 0.0, volumes: Mapping[str, Volume] | None = None
-    ) -> tuple[str, ...]:
+    def settle(self, seconds: float = 0.0) -> tuple[str, ...]:
         """Bring shares up to date; the ids of those whose fair share changed.
 
         `seconds`: fill and use up the volumes for so long first.
         """
         if self._integral:
-            self._share_volumes(seconds, self.volumes if volumes is None else volumes)
+            self._share_volumes(seconds)
         root = self._root
         if not root.stale:
             return ()
@@ -185,8 +182,8 @@ class Solver:
         hand_down(root, level.fit, level.mark, changed)
         return tuple(changed)
 
-    def _share_volumes(self, seconds: float, volumes: Mapping[str, Volume]) -> None:
-        filled = integral.fill(self._root, volumes, self._totals, self._options, seconds)
+    def _share_volumes(self, seconds: float) -> None:
+        filled = integral.fill(self._root, self.volumes, self._totals, self._options, seconds)
         setting = integral.Setting(
             self._totals, self._options, self._burst_factor, self._draw_below
         )

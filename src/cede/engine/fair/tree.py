@@ -131,11 +131,15 @@ def check(tree: Tree) -> None:
         parents[element.id] = element.kind
     above = {element.id: element.parent for element in tree.elements}
     for element in tree.elements:
-        if parents.get(element.parent) is not Kind.POLICY:
-            raise Invalid("parent", f"{element.parent!r} of {element.id!r} is no policy")
-        if not element.weight > 0:
-            raise Invalid("weight", f"of {element.id!r} must be above 0")
+        check_element(element, parents.get(element.parent))
     _refuse_cycles(above)
+
+
+def check_element(element: Element, parent: Kind | None) -> None:
+    if parent is not Kind.POLICY:
+        raise Invalid("parent", f"{element.parent!r} of {element.id!r} is no policy")
+    if not element.weight > 0:
+        raise Invalid("weight", f"of {element.id!r} must be above 0")
 
 
 def _refuse_cycles(above: Mapping[str, str]) -> None:
