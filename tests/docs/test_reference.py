@@ -20,6 +20,7 @@ from cede.model.node import NODE_MOVES
 from cede.model.reason import SENTENCES, Code
 from cede.model.settings import Settings
 from cede.server import config
+from cede.server.api.permissions import API, PERMISSIONS
 from tests.client.serving import Serving
 from tests.docs.names import rows
 
@@ -107,6 +108,12 @@ def test_every_metric_is_on_its_page_with_its_labels(server: Serving) -> None:
         assert shown[name][1] == family.type, name
         labels = {label for sample in family.samples for label in sample.labels} - {"le"}
         assert labels <= codes_of(shown[name][2]), name
+
+
+def test_every_route_is_on_its_page() -> None:
+    shown = {code.partition("?")[0] for code in codes_of(page("http-api.md"))}
+    assert len(PERMISSIONS) > 40
+    assert [path for _, path in PERMISSIONS if path.removeprefix(API) not in shown] == []
 
 
 def _scrape(server: Serving) -> str:
