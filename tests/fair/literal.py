@@ -72,24 +72,26 @@ class Literal:
         """The largest fit factor at which no key exceeds guarantee + offer, nor the limit."""
         own = self.guarantees[element.id]
         most = [
-            min(guarantee + offer, limit) + SLACK
+            min(guarantee + offer, limit)
             for guarantee, limit in zip(own, self.amounts[element.id][2], strict=True)
         ]
         if element.kind is Kind.REQUEST:
-            return self._request_fit(element, most)
+            return self._request_fit(element, most, offer)
         top = 1.0
         if element.mode is Mode.FIFO:
             top = float(max(1, len(self.below[element.id])))
 
         def good(fit: float) -> bool:
-            return all(a <= b for a, b in zip(self.raised(element, fit), most, strict=True))
+            return all(a <= b + SLACK for a, b in zip(self.raised(element, fit), most, strict=True))
 
         return _largest(good, top)
 
-    def _request_fit(self, element: Element, most: list[float]) -> float:
-        usage, demand, _ = self.amounts[element.id]
+    def _request_fit(self, element: Element, most: list[float], offer: float) -> float:
+        usage, demand, limit = self.amounts[element.id]
         if self.gangs and element.gang:
-            return 2.0 if all(a <= b for a, b in zip(demand, most, strict=True)) else 1.0
+            # The value at a jump is the one before it, so that the offer must be passed.
+            is_allowed = all(a <= b for a, b in zip(demand, limit, strict=True))
+            return 2.0 if is_allowed and max(demand) < offer else 1.0
         low = [room / max(usage) for used, room in zip(usage, most, strict=True) if used > room]
         if low:
             return min(low)

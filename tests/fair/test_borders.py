@@ -110,6 +110,12 @@ def test_a_jump_onto_a_limit_happens_only_if_it_may_stay_there() -> None:
     assert totals((limited, gang("g", "p", 30), request("r", "p", 99)), STEPS) == [0, 0.3]
 
 
+def test_a_gang_in_a_row_may_fill_the_limit() -> None:
+    row = policy("p", mode=Mode.FIFO, limit={"gpu": 60})
+    work = request("r", "p", 99, submitted=1)
+    assert totals((row, gang("g", "p", 60), work), STEPS) == [0.6, 0]
+
+
 def test_gangs_in_a_row() -> None:
     row = policy("p", mode=Mode.FIFO)
     gangs = tuple(replace(gang(f"g{n}", "p", 30), submitted=n) for n in range(4))

@@ -192,6 +192,10 @@ class Path:
             self._add(x, fit, self.values[-1], before)
         self._add(x, fit, value, mark)
 
+    def stay(self) -> None:
+        """Go on without taking more: a jump onto the limit is then not taken back."""
+        self._undo = None
+
     def _part_within(self, old: Vector, value: Vector) -> float:
         part = 1.0
         for start, stop, most in zip(old, value, self._limit, strict=True):

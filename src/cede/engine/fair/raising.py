@@ -93,6 +93,7 @@ def _one_after_the_other(order: Sequence[Node], path: Path) -> None:
     """A mark is twice the place in the order, and one more after a jump."""
     path.marks[0] = 0
     for place, child in enumerate(order):
+        path.stay()  # behind a jump the one before has the rest of its turn
         curve = child.curve
         base = tuple([a - b for a, b in zip(path.values[-1], curve.values[0], strict=True)])
         for at in range(1, len(curve.xs)):
