@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help up test test-fast test-zenml check lint bench worlds lock clean setup dev zenml system-packages
+.PHONY: help up demo test test-fast test-zenml check lint bench worlds lock clean setup dev zenml system-packages
 MAKEFLAGS += --no-print-directory
 BIN := .venv/bin
 
@@ -8,6 +8,9 @@ help: ## Say what each target does
 
 up: setup ## Run a server on this machine
 	@exec $(BIN)/cede up --data .cede
+
+demo: setup ## Show three agents, a gang and a preemption on this machine
+	@exec $(BIN)/python examples/demo/demo.py
 
 test: dev zenml system-packages lint ## Run everything: the checks, then all tests
 	@$(BIN)/pytest -q -m 'not zenml'

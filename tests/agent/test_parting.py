@@ -132,11 +132,10 @@ def test_a_hint_that_comes_before_the_program_listens_is_heard_later(
     suspended_and_resumed(row)
 
 
-@pytest.mark.parametrize("protocol", ["shm", "grpc"])
 def test_it_is_slow_but_answers_and_gets_half_as_much_again_once(
-    start: Any, protocol: str, tmp_path: Path
+    start: Any, tmp_path: Path
 ) -> None:
-    row = start("slow", protocol, checkpoint_timeout=3).take()
+    row = start("slow", "grpc", checkpoint_timeout=3).take()
     row.until("extended")
     (tmp_path / "go").touch()
     suspended_and_resumed(row)
@@ -159,18 +158,16 @@ def test_it_asks_for_time_and_saves_then(start: Any) -> None:
     assert asked["why"] == "in the middle of something"
 
 
-@pytest.mark.parametrize("protocol", ["signal", "grpc"])
-def test_it_asks_for_ever_more_time_and_is_forced(start: Any, protocol: str) -> None:
-    row = start("defers", protocol, checkpoint_timeout=SHORT, max_deferral=0.7).take()
+def test_it_asks_for_ever_more_time_and_is_forced(start: Any) -> None:
+    row = start("defers", "grpc", checkpoint_timeout=SHORT, max_deferral=0.7).take()
     forced_and_failed(row)
     asked = row.happened("deferred")
     assert sum(each["granted"] for each in asked) == 700
     assert row.parting() >= SHORT + 0.7
 
 
-@pytest.mark.parametrize("protocol", ["signal", "shm"])
-def test_it_is_silent_and_is_killed_after_its_grace(start: Any, protocol: str) -> None:
-    row = start("stubborn", protocol, checkpoint_timeout=SHORT).take()
+def test_it_is_silent_and_is_killed_after_its_grace(start: Any) -> None:
+    row = start("stubborn", "signal", checkpoint_timeout=SHORT).take()
     ended = forced_and_failed(row)
     assert ended["allocation"]["members"][0]["exit_code"] == 128 + 9
     assert row.notes().count("term") == 1
@@ -221,9 +218,7 @@ def test_whoever_needed_it_is_gone_and_it_goes_on(start: Any, protocol: str) -> 
     assert row.notes() == ["anew", "asked", "goes on"]
 
 
-@pytest.mark.parametrize(
-    ("how", "protocol"), [("nothing", "grpc"), ("nothing", "shm"), ("wrong hash", "signal")]
-)
+@pytest.mark.parametrize(("how", "protocol"), [("nothing", "grpc"), ("wrong hash", "shm")])
 def test_it_lies_and_is_not_believed(start: Any, how: str, protocol: str) -> None:
     row = start(how, protocol, program=LIAR, checkpoint_timeout=SHORT)
     row.cluster.until(
