@@ -19,9 +19,9 @@ GANGS = Options(main="gpu", gang_steps=True)
 BOTH = Options(main="gpu", gang_steps=True, improved=True)
 
 calm = settings(
-    max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
 )
-slow = settings(calm, max_examples=25)
+slow = settings(calm, max_examples=20)
 any_options = st.sampled_from((OPTIONS, IMPROVED, GANGS, BOTH))
 
 
@@ -50,7 +50,7 @@ def test_shares_are_what_the_definition_says(tree: Tree) -> None:
     assert by_definition(tree, OPTIONS) == []
 
 
-@settings(calm, max_examples=4)
+@settings(calm, max_examples=3)
 @given(trees(most=1))
 def test_shares_of_deep_trees_are_what_the_definition_says(tree: Tree) -> None:
     assert by_definition(tree, OPTIONS) == []
@@ -144,7 +144,7 @@ def test_the_unit_of_amounts_does_not_matter(tree: Tree, options: Options) -> No
     assert apart(compute(tree, options), compute(scaled, options)) == []
 
 
-@settings(calm, max_examples=100)
+@calm
 @given(trees(gangs=True), any_options, st.data())
 def test_an_update_is_the_whole_computation(
     tree: Tree, options: Options, data: st.DataObject
