@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cede.engine.fair.shares import Shares, Solver, compute
-from cede.engine.fair.tree import ROOT, Element, Kind, Mode, Options, Tree
+from cede.engine.fair.tree import ROOT, Element, Kind, Mode, Options, Sorting, Tree
 from tests.fair.literal import Literal
 from tests.fair.trees import requests, trees
 
@@ -184,14 +184,16 @@ def test_an_update_looks_at_what_changed_only() -> None:
     assert solver.settle() == ()
 
 
-def test_fifo_serves_heavier_then_earlier_then_fewer_waiting() -> None:
+def test_fifo_serves_heavier_then_earlier() -> None:
     line = Element("line", Kind.POLICY, mode=Mode.FIFO)
-    late = Element("late", parent="line", demand={"gpu": 6}, submitted=2)
-    early = Element("early", parent="line", demand={"gpu": 6}, submitted=1)
+    late = Element("late", parent="line", demand={"gpu": 6}, submitted=2, pending=1)
+    early = Element("early", parent="line", demand={"gpu": 6}, submitted=1, pending=2)
     heavy = Element("heavy", parent="line", demand={"gpu": 3}, submitted=3, weight=2)
-    solver = Solver(Tree({"gpu": 10}, (line, late, early, heavy)), OPTIONS)
-    assert [round(solver.fair_share(e)[0], 9) for e in ("heavy", "early", "late")] == [
-        0.3,
-        0.6,
-        0.1,
-    ]
+
+    def served(policy: Element) -> list[float]:
+        solver = Solver(Tree({"gpu": 10}, (policy, late, early, heavy)), OPTIONS)
+        return [round(solver.fair_share(each)[0], 9) for each in ("heavy", "early", "late")]
+
+    assert served(line) == [0.3, 0.6, 0.1]
+    fewer = replace(line, sorting=(Sorting.WEIGHT, Sorting.PENDING))
+    assert served(fewer) == [0.3, 0.1, 0.6]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cede.engine.fair.shares import Shares, compute
+from cede.engine.fair.shares import Shares, Solver, compute
 from tests.fair.cases import KEYS, named, options_of, totals, tree_of, vector
 
 FIELDS = {"weight_proportional": "weighed"}
@@ -48,8 +48,6 @@ def test_what_was_saved_up_is_given_later(case: dict[str, Any], improved: bool) 
 
 @pytest.mark.parametrize("case", named("inference"), ids=lambda case: case["name"])
 def test_guarantees_are_inferred_from_the_main_key(case: dict[str, Any]) -> None:
-    from cede.engine.fair.shares import Solver
-
     solver = Solver(tree_of(case), options_of(case, False))
     for element_id, amounts in case["inferred"].items():
         for key, amount in amounts.items():
