@@ -66,5 +66,5 @@ def script(found: list[Block], mark: str) -> str:
     """One shell script: after each block it prints the mark and the block's exit code."""
     lines = ["set -uo pipefail", "shopt -s expand_aliases"]
     for block in found:
-        lines += [block.commands.rstrip(), f"echo; echo {mark} $?"]
+        lines += [block.commands.rstrip(), f"ended=$?; echo; echo {mark} $ended"]
     return "\n".join(lines) + "\n"

@@ -100,3 +100,9 @@ def test_a_page_that_shows_what_is_not_printed_is_found() -> None:
     assert missing(["one …", "three"], "one   two\nthree\n") == []
     assert missing(["three", "one"], "one two\nthree\n") == ["one"]
     assert missing(["a … c"], "a b d") == ["a … c"]
+
+
+def test_a_block_that_fails_is_found() -> None:
+    shell = ["bash", "-c", script([Block("true"), Block("(exit 3)")], MARK)]
+    printed = subprocess.run(shell, capture_output=True, text=True, check=True).stdout
+    assert re.findall(rf"{MARK} (\d+)", printed) == ["0", "3"]
