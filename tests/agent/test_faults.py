@@ -17,6 +17,7 @@ from tests.agent.cluster import Agent, Cluster, alive, read_when_there
 
 pytestmark = pytest.mark.system
 
+ADOPTION = 5.0  # seconds; about one is usual
 # Says that it runs, waits for a file, and says that it is done.
 PATIENT = "echo $$ >> {home}/started; while ! test -e {home}/go; do sleep 0.05; done; echo done"
 
@@ -50,8 +51,10 @@ def test_work_goes_on_when_its_agent_is_killed_and_is_adopted(
     [pid] = starts(tmp_path)
     agent.kill()
     joined = agent.log.read_text().count("joined")
+    begun = time.monotonic()
     agent.start()
     shared.until(lambda: agent.log.read_text().count("joined") > joined)
+    assert time.monotonic() - begun < ADOPTION  # L7
     assert alive(pid)
     ends_well(shared, request, tmp_path)
 

@@ -117,6 +117,7 @@ def test_a_keeper_that_lives_is_not_swept_away(make: Make) -> None:
     attempt = make("sleep", "1000")
     attempt.launch().close()
     attempt.running()
+    until(lambda: survivors(attempt.mark))  # it may still be getting ready
     with pytest.raises(Conflict, match="keeper that lives"):
         sweep(attempt.directory)
     assert survivors(attempt.mark)
