@@ -6,6 +6,7 @@
     red runs r2 of 2 checkpoint auto timeout 600s deferral 300s interruptible
     r1 starts        all its tasks; `r1/0 starts` is one of them
     r1/1 exits 3     by itself; `done` and `fails` are exit codes 0 and 1
+    r1 unstartable   there is no such program
     r1 stops         because it was told to, by SIGTERM; `quits`: with exit code 0
     r1 dies lease    for its machine's fault; `refused`, `infrastructure`, …
     r1 answers; r1 defers 60s; r1 saves c1 (as it was asked to); r1 keeps c1 (of its own accord)
@@ -156,6 +157,7 @@ _ENDS = {
     "fails": (1, "exited"),
     "stops": (143, "stopped"),
     "quits": (0, "stopped"),
+    "unstartable": (126, "start_failed"),
 }
 
 
@@ -201,7 +203,8 @@ def _made(
         code, cause = None, detail
     else:
         code, cause = _ENDS[verb]
-    return reports.Report(allocation_id, attempt, task, "ended", code, cause)
+    text = "there is no such program" if cause == "start_failed" else ""
+    return reports.Report(allocation_id, attempt, task, "ended", code, cause, text=text)
 
 
 def _said(verb: str, detail: str, hint: int) -> commands.Said:
