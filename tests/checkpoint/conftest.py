@@ -1,11 +1,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from tests.checkpoint.hosting import Host
+
+with suppress(ImportError):  # other tests of this process fork beside it
+    from cede.talk import unforked  # noqa: F401
 
 
 @pytest.fixture(params=["signal", "shm", "grpc"])

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -156,3 +158,25 @@ def test_the_environment_is_what_was_given(tmp_path: Path) -> None:
     child = Child(command(["sh", "-c", f"echo $CEDE_ATTEMPT > {out}"], {"CEDE_ATTEMPT": "4"}))
     assert child.wait(WAIT) == 0
     assert out.read_text() == "4\n"
+
+
+def test_a_process_that_asks_by_grpc_can_go_on_forking() -> None:
+    """Left to itself gRPC starts threads in whoever is forked, and they end it."""
+    pytest.importorskip("grpc", reason="GRPCIO IS NOT INSTALLED: FORKING BESIDE IT WAS NOT TESTED")
+    program = """
+import os
+from concurrent.futures import ThreadPoolExecutor
+from cede.talk.grpc_call import grpc
+from cede.client.child import Child, command
+assert "GRPC_ENABLE_FORK_SUPPORT" not in os.environ
+server = grpc.server(ThreadPoolExecutor(1))
+port = server.add_insecure_port("127.0.0.1:0")
+server.start()
+grpc.channel_ready_future(grpc.insecure_channel(f"127.0.0.1:{port}")).result(10)
+print([Child(command(("sh", "-c", "exit 7"), os.environ)).wait(20) for _ in range(9)])
+os._exit(0)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=100, check=False
+    )
+    assert done.stdout.strip() == str([7] * 9), done

@@ -22,10 +22,8 @@ except ImportError as error:
 
 from cede.checkpoint import clock
 from cede.checkpoint.generated import checkpoint_pb2 as pb
-from cede.checkpoint.words import Answer, Hint, Status
+from cede.checkpoint.words import SERVICE, SOCKET, Answer, Hint, Status
 
-SERVICE = "cede.checkpoint.v1.Application"
-SOCKET = "app.sock"
 # How soon a stream notices that its caller is gone.
 _LOOK_SECONDS = 0.5
 # A host, and one that took its place before the first was noticed to be gone.

@@ -16,6 +16,10 @@ WHY_LENGTH_MAX = 200
 SECONDS_MAX = 366 * 24 * 3600.0
 NUMBER_MAX = 2**63 - 1
 
+# Of the protocol grpc: what the application serves, and where in its talk directory.
+SERVICE = "cede.checkpoint.v1.Application"
+SOCKET = "app.sock"
+
 
 class Protocol(StrEnum):
     SIGNAL = "signal"

@@ -236,9 +236,13 @@ def _signal_group(leader: int, number: int) -> None:
 
 
 def _close_all_but(wanted: set[int]) -> None:
+    """Others wait for the ends of our pipes and sockets, so we keep none. What belongs to nobody
+    else stays: libraries with threads of their own (gRPC) start them anew in whoever is forked, and
+    end the process when their epoll is gone.
+    """
     for each in list(Path("/proc/self/fd").iterdir()) if Path("/proc/self/fd").exists() else []:
         number = int(each.name)
-        if number not in wanted:
-            # The descriptor of this very listing.
-            with contextlib.suppress(OSError):
+        # The descriptor of this very listing is there no more.
+        with contextlib.suppress(OSError):
+            if number not in wanted and not os.readlink(each).startswith("anon_inode:"):
                 os.close(number)

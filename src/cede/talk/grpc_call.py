@@ -13,15 +13,10 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-try:
-    import grpc
-except ImportError as error:
-    raise ImportError('the protocol grpc needs: pip install "cede[grpc]"') from error
-
 from cede.checkpoint import clock
 from cede.checkpoint.generated import checkpoint_pb2 as pb
-from cede.checkpoint.grpc_line import SERVICE, SOCKET
-from cede.checkpoint.words import NUMBER_MAX, Answer, Hint, Status
+from cede.checkpoint.words import NUMBER_MAX, SERVICE, SOCKET, Answer, Hint, Status
+from cede.talk.unforked import grpc
 
 _AGAIN_SECONDS = 0.2
 _REPLY_SECONDS = 0.01
