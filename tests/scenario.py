@@ -149,6 +149,7 @@ class Story:
             self.state,
             id=name,
             name=name,
+            preset=options.pop("preset", "quota"),
             capacity=amounts or None,
             nodes=nodes,
             settings=settings_of(options),

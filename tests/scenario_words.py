@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+from dataclasses import fields
 from typing import Any
 
-SETTINGS = ("precedence", "bypass_max", "withhold_max", "min_run", "reclaim_min_run", "grace")
+from cede.model.settings import Settings
+
+SETTINGS = tuple(each.name for each in fields(Settings))
 FLAGS = ("fixed", "keep", "free", "interruptible", "nodes", "force")
 # What an operator types: a duration in seconds, with or without its unit.
 NUMBER = re.compile(r"(\d+(?:\.\d+)?)(s?)")
@@ -55,6 +58,8 @@ def policy_words(words: list[str]) -> dict[str, Any]:
             given[name], words = int(words[0]), words[1:]
         elif name == "under":
             given["parent"], words = words[0], words[1:]
+        elif name == "weight":
+            given[name], words = float(words[0]), words[1:]
         else:
             given[name], words = amounts_of(words)
     return given
@@ -66,6 +71,8 @@ def settings_of(options: dict[str, str]) -> dict[str, Any]:
         assert name in SETTINGS, f"no setting {name}"
         number = NUMBER.fullmatch(value)
         settings[name] = (float(number[1]) if number[2] else int(number[1])) if number else value
+        if name.startswith(("enable", "allow")):
+            settings[name] = value == "yes"
     return settings
 
 

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 
 from cede.engine import audit
 from cede.engine.explain import waiting_reason
+from cede.engine.fair.status import Starving
+from cede.engine.fairness import hunger
 from cede.engine.standing import BORROWED, IN_SHARE
 from cede.engine.state import State
 from cede.model.allocation import Allocation
@@ -15,7 +17,7 @@ from cede.model.node import Node
 from cede.model.policy import Policy
 from cede.model.pool import Pool
 from cede.model.request import Request
-from cede.model.settings import Precedence
+from cede.model.settings import Patience, Precedence, Share
 
 
 class Broken(AssertionError):
@@ -44,33 +46,39 @@ def below(state: State, policy: Policy) -> list[Policy]:
     return [each for each in state.policies.values() if policy in above(state, each)]
 
 
-def counting(state: State, pool_id: str) -> set[str]:
-    return {
-        key
-        for policy in state.policies.values()
-        if policy.pool_id == pool_id
-        for key, amount in policy.reserved.items()
-        if amount
-    }
-
-
 def rights_then(state: State, request: Request, policy: Policy, gone: Iterable[str] = ()) -> int:
     """How close to home a waiter would be covered once granted, with `gone` no longer there."""
-    levels = above(state, policy) if request.preemptible else [policy]
-    for distance, each in enumerate(levels):
+    keys = audit.counted_keys(state, state.pools[policy.pool_id])
+    if not request.preemptible:  # confined to what is reserved
         ahead = [
             amounts
-            for held in (below(state, each) if request.preemptible else [policy])
-            for place, amounts in audit.holdings_in_order(state, held)
-            if place[2] not in gone
-            and place[2] != request.id
-            and (request.preemptible or not place[0])
+            for place, amounts in audit.holdings_in_order(state, policy)
+            if place[2] not in gone and place[2] != request.id and not place[0]
         ]
         summed = total([*ahead, request.amounts])
-        keys = counting(state, policy.pool_id)
-        if all(summed.get(key, 0) <= each.reserved.get(key, 0) for key in keys):
-            return IN_SHARE - distance
+        fits = all(summed.get(key, 0) <= policy.reserved.get(key, 0) for key in keys)
+        return IN_SHARE if fits else BORROWED
+    distance = 0
+    for each in above(state, policy):
+        ahead = [
+            amounts
+            for held in below(state, each)
+            for place, amounts in audit.holdings_in_order(state, held)
+            if place[2] not in gone and place[2] != request.id
+        ]
+        summed = total([*ahead, request.amounts])
+        for share in audit.shares_of(state, each):
+            if all(summed.get(key, 0) <= share.get(key, 0) for key in keys):
+                return IN_SHARE - distance
+            distance += 1
     return BORROWED
+
+
+def starves(state: State, request: Request, policy: Policy) -> Starving:
+    books = state.books[policy.pool_id]
+    if books.pool.settings.patience is Patience.NONE:
+        return Starving.AGGRESSIVELY_STARVING
+    return hunger(state, books, request, policy.id)
 
 
 def own_room_ok(state: State, request: Request, policy: Policy) -> bool:
@@ -220,6 +228,12 @@ def check_taking(state: State, waiter: Request, policy: Policy, victims: list[st
         )
         if not legal:
             raise Broken(f"S7 {waiter.id} {mine} takes {victim_id} {theirs}")
+        within = rights_of(state, holder, victim_id) == IN_SHARE - 1
+        if state.books[pool.id].fair and within:
+            hungry = starves(state, waiter, policy)
+            allowed = pool.settings.allow_aggressive_preemption
+            if hungry is not Starving.AGGRESSIVELY_STARVING or not allowed:
+                raise Broken(f"S6 {waiter.id} takes {victim_id}, which is within its share")
     if not own_room_ok(state, waiter, policy):
         raise Broken(f"S8 {waiter.id} is over its own bound and still takes")
 
@@ -324,30 +338,46 @@ def _check_idle(state: State, request: Request, policy: Policy) -> None:
         return
     if any(_claims(state, each.pool_id) for each in state.places(request.id)):
         return
-    if rights_then(state, request, policy) != IN_SHARE:
+    hungry = starves(state, request, policy)
+    rights = rights_then(state, request, policy)
+    if rights == BORROWED or hungry is Starving.NON_STARVING:
         return
-    mine = standing(state, policy, IN_SHARE)
+    if not state.books[pool.id].fair and rights != IN_SHARE:
+        return
+    mine = standing(state, policy, rights)
     kept = usage(
         state,
         pool.id,
         (
             a
             for a in state.allocations.values()
-            if a.live and not a.leaving and not _takeable(state, a.id, mine)
+            if a.live and not a.leaving and not _takeable(state, a.id, mine, policy, hungry)
         ),
     )
-    takeable = [a.id for a in state.allocations.values() if _takeable(state, a.id, mine)]
+    takeable = [
+        a.id for a in state.allocations.values() if _takeable(state, a.id, mine, policy, hungry)
+    ]
     if not limits_ok(state, request, policy, takeable, "promised"):
         return
     if room_for(state, request, pool, both(kept, promised(state, pool.id))):
         raise Broken(f"L3 {request.id} is in share, could be served in {pool.name}, and waits")
 
 
-def _takeable(state: State, allocation_id: str, mine: tuple[int, int]) -> bool:
+def _takeable(
+    state: State, allocation_id: str, mine: tuple[int, int], waiter: Policy, hungry: Starving
+) -> bool:
     allocation = state.allocations[allocation_id]
     policy = state.policies[allocation.policy_id]
     if not allocation.live or not allocation.preemptible:
         return False
     if allocation.state is AllocationState.LOST:
         return False
-    return standing(state, policy, rights_of(state, policy, allocation_id)) < mine
+    rights = rights_of(state, policy, allocation_id)
+    settings = state.pools[policy.pool_id].settings
+    if settings.share is Share.FAIR_SHARE:
+        if policy.id == waiter.id:
+            return False
+        aggressive = hungry is Starving.AGGRESSIVELY_STARVING
+        if rights == IN_SHARE - 1 and not (aggressive and settings.allow_aggressive_preemption):
+            return False
+    return standing(state, policy, rights) < mine

@@ -10,6 +10,7 @@ from typing import Any
 
 from cede.engine import commands, endings, farewells, fleet, preempt
 from cede.engine.decide import decide
+from cede.engine.fair.status import Starving
 from cede.engine.share import Holding
 from cede.engine.state import State
 from cede.model.allocation import Allocation
@@ -99,6 +100,8 @@ class Search:
                 yield ("is done", allocation.request_id, False)
             elif allocation.state is AllocationState.GRANTED and self._saves(allocation):
                 yield ("begins", allocation.request_id, True)
+        if world.preset == "fair_share" and any(_impatient(state)):
+            yield ("time passes for", "everybody", True)
         if world.drains:
             for node in list(state.nodes.values()):
                 if node.state is NodeState.READY and not any(
@@ -116,7 +119,9 @@ class Search:
         return any(each.id == allocation.request_id and each.saves for each in self.world.asks)
 
     def _happen(self, state: State, kind: str, who: str) -> None:
-        if kind == "arrives":
+        if kind == "time passes for":
+            decide(state, state.now + 15_000)
+        elif kind == "arrives":
             ask = next(each for each in self.world.asks if each.id == who)
             submission = commands.Submission(
                 id=ask.id,
@@ -129,14 +134,14 @@ class Search:
                 retry=Retry(preemptions=Preemptions.FREE),
                 lease=None,
             )
-            commands.submit(state, submission, NOW)
+            commands.submit(state, submission, max(NOW, state.now))
         elif kind == "stops":
-            commands.renew(state, who, NOW)
-            commands.release(state, who, NOW, outcome="stopped")
+            commands.renew(state, who, max(NOW, state.now))
+            commands.release(state, who, max(NOW, state.now), outcome="stopped")
         elif kind == "is told":
-            commands.renew(state, who, NOW)
+            commands.renew(state, who, max(NOW, state.now))
         elif kind == "begins":
-            commands.renew(state, who, NOW, running=True)
+            commands.renew(state, who, max(NOW, state.now), running=True)
         elif kind == "saves":
             saved = commands.Said("saved", checkpoint="1")
             held = state.allocation_of(who)
@@ -147,13 +152,13 @@ class Search:
                 hint = 0 if current.parting is None else current.parting.hint
                 farewells.save(state, current, task, saved.checkpoint, 0, hint=hint)
         elif kind == "drains":
-            fleet.drain(state, who, NOW)
+            fleet.drain(state, who, max(NOW, state.now))
         elif kind == "comes back":
-            fleet.undrain(state, who, NOW)
+            fleet.undrain(state, who, max(NOW, state.now))
         elif kind == "is done":
-            commands.release(state, who, NOW, outcome="done")
+            commands.release(state, who, max(NOW, state.now), outcome="done")
         elif kind == "gives up":
-            commands.cancel(state, who, NOW, actor="its owner")
+            commands.cancel(state, who, max(NOW, state.now), actor="its owner")
         else:
             allocation = state.allocation_of(who)
             assert allocation is not None
@@ -184,8 +189,22 @@ class Search:
 
 def _settle(state: State) -> None:
     """One pass, which must end at rest."""
-    if decide(state, NOW).again:
+    if decide(state, max(NOW, state.now)).again:
         raise Broken("L1 a pass does not come to an end")
+
+
+def _impatient(state: State) -> Iterator[str]:
+    """Who would starve more with time."""
+    for pool_id, starving in state.starving.items():
+        settings = state.pools[pool_id].settings
+        for element_id, each in starving.items():
+            most = (
+                Starving.AGGRESSIVELY_STARVING
+                if settings.enable_aggressive_starvation
+                else Starving.STARVING
+            )
+            if each.status is not most:
+                yield element_id
 
 
 def _canon(state: State, arrived: int, lost: bool) -> Canon:
@@ -212,7 +231,12 @@ def _canon(state: State, arrived: int, lost: bool) -> Canon:
     waiting = [(r.id, r.bypassed, r.withhold is not None) for r in state.waiting()]
     out = tuple(sorted((n.id, str(n.state)) for n in state.nodes.values() if not n.usable))
     held = tuple(each[1:] for each in sorted(places))
-    return (arrived, lost, held, tuple(sorted(waiting)), out)
+    hungry = tuple(
+        sorted(
+            (each, str(known.status)) for s in state.starving.values() for each, known in s.items()
+        )
+    )
+    return (arrived, lost, held, tuple(sorted(waiting)), out, hungry)
 
 
 class checked_takings:

@@ -38,6 +38,7 @@ class World:
     tells: bool = False  # learning that one must stop is a step of its own
     loses: bool = False  # one leaving holder may fall silent for good
     nodes: dict[str, list[dict[str, int]]] = field(default_factory=dict)  # by pool
+    preset: str = "quota"
     drains: bool = False  # a node may be taken out of service, and come back when it is empty
 
     def state(self) -> State:
@@ -61,7 +62,9 @@ class World:
             made_of: dict[str, Any] = {"capacity": capacity}
             if self.nodes:
                 made_of = {"nodes": {"pool": name}}
-            edits.create_pool(state, id=name, name=name, settings=self.settings, **made_of)
+            edits.create_pool(
+                state, id=name, name=name, preset=self.preset, settings=self.settings, **made_of
+            )
         for policy in self.policies:
             fields = dict(policy)
             subject = Subject("team", fields.pop("team"))
@@ -76,10 +79,13 @@ class World:
 # Worlds from this number on are made of nodes; from this one on their policies form a tree.
 NODES = 1_000_000_000
 TREES = 2_000_000_000
+FAIR = 3_000_000_000  # and from this one on they share fairly
 
 
 def draw(seed: int) -> World:
     """World number `seed`."""
+    if seed >= FAIR:
+        return draw_fair(seed)
     if seed >= TREES:
         return draw_tree(seed)
     if seed >= NODES:
@@ -167,6 +173,38 @@ def draw_tree(seed: int) -> World:
         policies=policies,
         asks=asks,
     )
+
+
+def draw_fair(seed: int) -> World:
+    """A world whose pool is shared by weight; starving takes a step of time."""
+    rng = Random(seed)
+    world = draw_tree(TREES + rng.randrange(NODES))
+    for policy in world.policies:
+        policy["weight"] = rng.choice([1, 1, 1, 2, 3])
+        policy["priority"] = 0
+        if rng.random() < 0.5:
+            policy["reserved"] = {}
+        if "parent" in policy:
+            parent = next(
+                p for p in world.policies if f"{p['pool']}/{p['team']}" == policy["parent"]
+            )
+            most = parent["reserved"]
+            policy["reserved"] = {
+                key: min(amount, most.get(key, 0) // 2)
+                for key, amount in policy["reserved"].items()
+                if most.get(key, 0) // 2
+            }
+    settings = {
+        **world.settings,
+        "precedence": "rights_first",
+        "fair_share_update_period": 0,
+        "fair_share_starvation_timeout": 10,
+        "fair_share_aggressive_starvation_timeout": 20,
+        "enable_aggressive_starvation": rng.random() < 0.5,
+        "allow_aggressive_preemption": rng.random() < 0.8,
+        "fair_share_starvation_tolerance": rng.choice([0.8, 1.0]),
+    }
+    return replace(world, seed=seed, preset="fair_share", settings=settings)
 
 
 def _below(

@@ -23,6 +23,12 @@ def policy() -> None:
 @click.option("-r", "--reserved", type=Amounts(), help="Its share, such as '{\"gpu\": 2}'.")
 @click.option("-l", "--limit", type=Amounts(), help="The most it may hold.")
 @click.option("--parent", metavar="POLICY", help="The policy above it, by name or id.")
+@click.option("--weight", type=float, help="Its part of what is shared by weight; 1 unless given.")
+@click.option(
+    "--mode",
+    type=click.Choice(["fair_share", "fifo"]),
+    help="How those below it share: by weight, or one after the other.",
+)
 @click.pass_context
 def attach(
     ctx: click.Context,
@@ -33,6 +39,8 @@ def attach(
     reserved: dict[str, int] | None,
     limit: dict[str, int] | None,
     parent: str | None,
+    weight: float | None,
+    mode: str | None,
 ) -> None:
     """Give a component a place in a pool."""
     made = client_of(ctx).policies.attach(
@@ -43,6 +51,8 @@ def attach(
         reserved=reserved,
         limit=limit,
         parent=parent,
+        weight=weight,
+        mode=mode,
     )
     click.echo(f"attached {component_type} {component} to pool {made['pool']} ({made['id']})")
 

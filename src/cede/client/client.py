@@ -143,7 +143,7 @@ class Policies(_Group):
         return _object(self._http.call("GET", f"{API}/policies/{segment(policy)}"))
 
     def attach(self, pool: str, component: str, *, priority: int, **fields: Any) -> Json:
-        """`fields`: component_type, reserved, limit, name, parent."""
+        """`fields`: component_type, reserved, limit, name, parent, weight, mode."""
         body = {"pool": pool, "component": component, "priority": priority, **_given(fields)}
         return _object(self._http.call("POST", f"{API}/policies", body=body))
 

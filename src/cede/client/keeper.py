@@ -244,5 +244,5 @@ def _close_all_but(wanted: set[int]) -> None:
         number = int(each.name)
         # The descriptor of this very listing is there no more.
         with contextlib.suppress(OSError):
-            if number not in wanted and not os.readlink(each).startswith("anon_inode:"):
+            if number not in wanted and not str(each.readlink()).startswith("anon_inode:"):
                 os.close(number)

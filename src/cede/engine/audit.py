@@ -7,10 +7,11 @@ worlds run it on every state.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from sortedcontainers import SortedList
 
+from cede.engine.books import ROUNDING
 from cede.engine.ground import Entry, Ground, Spot
 from cede.engine.standing import BORROWED, IN_SHARE
 from cede.engine.state import State
@@ -19,6 +20,7 @@ from cede.model.amounts import UNBOUNDED_WHEN_ABSENT, Amounts, total
 from cede.model.lifecycle import HOLDING, AllocationState
 from cede.model.policy import Policy
 from cede.model.pool import Pool
+from cede.model.settings import Share
 
 # What fills a share: (preemptible, place, id) and the amounts.
 Filled = tuple[tuple[bool, int, str], Amounts]
@@ -56,12 +58,8 @@ def rights(state: State, pool: Pool) -> dict[str, int]:
     the lowest policies up.
     """
     policies = [each for each in state.policies.values() if each.pool_id == pool.id]
-    counting = {
-        key
-        for each in policies
-        for key, amount in each.reserved.items()
-        if amount and pool.bounds_key(key)
-    }
+    bands = {each.id: shares_of(state, each) for each in policies}
+    counting = counted_keys(state, pool)
     result: dict[str, int] = {}
 
     def fill(policy: Policy) -> tuple[list[Amounts], list[tuple[Filled, int]]]:
@@ -72,25 +70,51 @@ def rights(state: State, pool: Pool) -> dict[str, int]:
             if child.parent_id == policy.id:
                 below, rest = fill(child)
                 covered += below
-                waiting += [(each, distance + 1) for each, distance in rest]
-        running = total(covered)
-        rest = []
-        for ((preemptible, index, holding_id), amounts), distance in sorted(
-            waiting, key=lambda each: each[0][0]
-        ):
-            running = total([running, amounts])
-            if all(running.get(key, 0) <= policy.reserved.get(key, 0) for key in counting):
-                result[holding_id] = IN_SHARE - distance
-                covered.append(amounts)
-            else:
-                rest.append((((preemptible, index, holding_id), amounts), distance))
-        return covered, rest
+                waiting += rest
+        for share in bands[policy.id]:
+            running = total(covered)
+            rest = []
+            for each, distance in sorted(waiting, key=lambda each: each[0][0]):
+                running = total([running, each[1]])
+                if all(running.get(key, 0) <= share.get(key, 0) for key in counting):
+                    result[each[0][2]] = IN_SHARE - distance
+                    covered.append(each[1])
+                else:
+                    rest.append((each, distance + 1))
+            waiting = rest
+        return covered, waiting
 
     for policy in policies:
         if policy.parent_id is None:
             for (place, _), _ in fill(policy)[1]:
                 result[place[2]] = BORROWED
     return result
+
+
+def shares_of(state: State, policy: Policy) -> list[Mapping[str, float]]:
+    """A policy's share, band by band from the safest on."""
+    pool = state.pools[policy.pool_id]
+    if pool.settings.share is Share.RESERVED:
+        return [policy.reserved]
+    share = state.books[pool.id].published.shares.get(policy.id, {})
+    parts = (
+        pool.settings.aggressive_preemption_satisfaction_threshold,
+        pool.settings.preemption_satisfaction_threshold,
+    )
+    return [{key: part * amount + ROUNDING for key, amount in share.items()} for part in parts]
+
+
+def counted_keys(state: State, pool: Pool) -> set[str]:
+    """Keys that count for rights: those of which somebody has a share."""
+    if pool.settings.share is not Share.RESERVED:
+        return set(pool.capacity)
+    return {
+        key
+        for each in state.policies.values()
+        if each.pool_id == pool.id
+        for key, amount in each.reserved.items()
+        if amount and pool.bounds_key(key)
+    }
 
 
 def _live(state: State, pool: Pool) -> list[Allocation]:

@@ -9,6 +9,8 @@ the same numbers from scratch.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -22,6 +24,7 @@ from cede.model.amounts import Amounts, add_to, take_from
 from cede.model.policy import Policy
 from cede.model.pool import Pool
 from cede.model.request import Request
+from cede.model.settings import Share
 from cede.model.shape import Form, Shape
 
 # Waiters of one policy, preemptible or not, and in a pool of nodes of one form: what does not fit
@@ -30,6 +33,20 @@ LaneKey = tuple[str, bool, Form | None]
 
 # (rights, rank, minus index, id): the order in which holders are considered as victims.
 Place = tuple[int, int, int, str]
+
+
+# A policy's share, or one band of it, from the safest on.
+Level = tuple[str, int]
+
+ROUNDING = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """Fair shares as they were last computed, in amounts, and how much of them is used."""
+
+    shares: Mapping[str, Mapping[str, float]]
+    satisfaction: Mapping[str, float]
 
 
 class Books:
@@ -41,7 +58,10 @@ class Books:
         self.pool = pool
         self.ground = ground
         self.policies = policies
-        self.counting = counting_keys(pool, policies)
+        self.fair = pool.settings.share is Share.FAIR_SHARE
+        self.counting = tuple(sorted(pool.capacity)) if self.fair else counting_keys(pool, policies)
+        self.published = Published({}, {})
+        self._shares: dict[Level, Mapping[str, float]] = {}
         self.chains = {pid: chain(policies, pid) for pid in policies}  # itself, and upwards
         parents = {each.parent_id for each in policies.values()}
         # Limits that are capacity for those below.
@@ -69,14 +89,21 @@ class Books:
         self.tiers: dict[tuple[int, str], dict[str, int]] = {}  # (rights, policy): takeable sums
         self.takeable: dict[str, SortedList[Place]] = {}
         self._rights: dict[str, int] = {}
-        self._fills = {
-            pid: Fill(
-                policy.reserved,
+        bands = range(2 if self.fair else 1)
+        # How close to home: its own policy's share, band by band, then those above.
+        self.levels: dict[str, tuple[Level, ...]] = {
+            pid: tuple((each, band) for each in self.chains[pid] for band in bands)
+            for pid in policies
+        }
+        self._fills: dict[Level, Fill] = {
+            level: Fill(
+                self.share_at(level),
                 self.counting,
-                partial(self._covered_at, pid),
-                partial(self._uncovered_at, pid),
+                partial(self._covered_at, level),
+                partial(self._uncovered_at, level),
             )
-            for pid, policy in policies.items()
+            for pid in policies
+            for level in self.levels[pid][: len(bands)]
         }
 
     # Holdings ---------------------------------------------------------------------------------
@@ -101,14 +128,14 @@ class Books:
             add_to(self.live, holding.amounts)
             if holding.leaving:
                 add_to(self.leaving, holding.amounts)
-        self._fills[holding.policy_id].add(holding)
+        self._fills[self.levels[holding.policy_id][0]].add(holding)
 
     def let_go(self, holding_id: str) -> None:
         self.version += 1
         holding = self.holdings[holding_id]
         if self.ground is not None:
             self.ground.let_go(holding)
-        self._take_out(holding, self.chains[holding.policy_id])
+        self._take_out(holding, self.levels[holding.policy_id])
         self._unlist(holding)
         del self._rights[holding_id]
         del self.holdings[holding_id]
@@ -128,32 +155,67 @@ class Books:
             if holding.leaving:
                 take_from(self.leaving, holding.amounts)
 
-    def _take_out(self, holding: Holding, chain: tuple[str, ...]) -> None:
-        """Take a holding out of the fills of these policies, from the lowest up."""
-        for at, policy_id in enumerate(chain):
-            if holding.id not in self._fills[policy_id]:
-                break
-            if self._fills[policy_id].remove(holding):
-                for above in chain[at + 1 :]:
-                    self._fills[above].shift(holding.amounts, -1)
-        for policy_id in chain:
-            self._fills[policy_id].settle()
+    def share_at(self, level: Level) -> Mapping[str, float]:
+        """The share that covers holdings at a level: what is reserved, or part of a fair share."""
+        policy_id, band = level
+        if not self.fair:
+            return self.policies[policy_id].reserved
+        known = self._shares.get(level)
+        if known is None:
+            settings = self.pool.settings
+            part = (
+                settings.aggressive_preemption_satisfaction_threshold,
+                settings.preemption_satisfaction_threshold,
+            )[band]
+            share = self.published.shares.get(policy_id, {})
+            # A whole amount that rounding left a hair above the share is within it.
+            known = {key: part * amount + ROUNDING for key, amount in share.items()}
+            self._shares[level] = known
+        return known
 
-    def _covered_at(self, policy_id: str, holding: Holding) -> None:
-        """A policy's share covers a holding now: it needs nobody's above any more."""
-        above = self.chains[policy_id][1:]
+    def publish(self, published: Published) -> None:
+        """Fair shares were computed anew: the cuts move to where they belong now."""
+        self.published = published
+        self.version += 1
+        self._shares.clear()
+        for level, fill in self._fills.items():
+            fill.reshare(self.share_at(level))
+        for fill in self._fills.values():
+            fill.settle()
+
+    def satisfaction(self, policy_id: str) -> float:
+        return self.published.satisfaction.get(policy_id, 0.0)
+
+    def _take_out(self, holding: Holding, levels: tuple[Level, ...]) -> None:
+        """Take a holding out of the fills of these levels, from the lowest up."""
+        for at, level in enumerate(levels):
+            if holding.id not in self._fills[level]:
+                break
+            if self._fills[level].remove(holding):
+                for above in levels[at + 1 :]:
+                    self._fills[above].shift(holding.amounts, -1)
+        for level in levels:
+            self._fills[level].settle()
+
+    def _above(self, level: Level) -> tuple[Level, ...]:
+        policy_id, band = level
+        return self.levels[policy_id][band + 1 :]
+
+    def _covered_at(self, level: Level, holding: Holding) -> None:
+        """A share covers a holding now: it needs nobody's above any more."""
+        above = self._above(level)
         if above:
             self._take_out(holding, above)
             for each in above:
                 self._fills[each].shift(holding.amounts, 1)
             for each in above:
                 self._fills[each].settle()
-        distance = self.chains[holding.policy_id].index(policy_id)
+        distance = self.levels[holding.policy_id].index(level)
         self._set_rights(holding.id, IN_SHARE - distance)
 
-    def _uncovered_at(self, policy_id: str, holding: Holding, was_covered: bool) -> None:
-        """A policy's share does not cover a holding: it is offered to its parent's."""
-        above = self.chains[policy_id][1:]
+    def _uncovered_at(self, level: Level, holding: Holding, was_covered: bool) -> None:
+        """A share does not cover a holding: it is offered to the next one up."""
+        above = self._above(level)
         if not above:
             self._set_rights(holding.id, BORROWED)
             return

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from cede.engine.earmarks import drop_dead, let_victims_go
 from cede.engine.endings import expire
+from cede.engine.fairness import refresh
 from cede.engine.fleet import settle_drains, silence
 from cede.engine.grants import grant_all
 from cede.engine.preempt import preempt_all
@@ -26,6 +27,7 @@ def decide(state: State, now: int) -> Plan:
         plan.changed |= kind == "node" and silence(state, entity_id)
     if state.draining:
         plan.changed |= settle_drains(state)
+    refresh(state, due)  # 2. fair shares, where they are due
     for _ in range(bounds.ROUNDS_MAX):
         plan.again = False
         _round(state, plan)
@@ -39,15 +41,15 @@ def decide(state: State, now: int) -> Plan:
 
 
 def _round(state: State, plan: Plan) -> None:
-    for pool_id in _dirty(state):  # 2. promises that no longer hold
+    for pool_id in _dirty(state):  # 3. promises that no longer hold
         plan.changed |= drop_dead(state, state.books[pool_id])
     pools = _dirty(state)
-    grant_all(state, plan, pools)  # 3. grants, in standing order
+    grant_all(state, plan, pools)  # 4. grants, in standing order
     # What is on its way on nodes is promised at once, and nobody may be stopped for his equal.
     if let_victims_go(state, on_nodes=True):
         plan.again = True
-    preempt_all(state, plan, pools)  # 4. takings, for whom no pool could grant
-    if let_victims_go(state):  # 5. victims that nobody needs any more
+    preempt_all(state, plan, pools)  # 5. takings, for whom no pool could grant
+    if let_victims_go(state):  # 6. victims that nobody needs any more
         plan.again = True
 
 

@@ -20,9 +20,10 @@ from cede.model.amounts import Amounts, parse_amount, parse_amounts, total
 from cede.model.errors import Conflict, Invalid, NotFound
 from cede.model.lifecycle import RequestStatus
 from cede.model.node import Node, matches, parse_labels
-from cede.model.policy import Policy
+from cede.model.policy import Mode, Policy
 from cede.model.pool import Pool
 from cede.model.reason import Code
+from cede.model.settings import parse_ratio
 from cede.model.subject import Subject, parse_name
 
 
@@ -139,6 +140,8 @@ def attach_policy(
     limit: object = None,
     name: object = "",
     parent: object = None,
+    weight: object = 1,
+    mode: object = Mode.FAIR_SHARE,
     created: str = "",
 ) -> Policy:
     """Give a subject a place in a pool; its waiting requests may then be granted there. `parent` is
@@ -154,6 +157,8 @@ def attach_policy(
         limit=parse_amounts({} if limit is None else limit, "limit"),
         name=parse_name(name or subject.name, "name"),
         parent_id=None if parent is None else _parent(state, pool, parent).id,
+        weight=_weight(weight),
+        mode=_mode(mode),
         created=created,
     )
     if any(each.subject == subject for each in _policies(state, pool_id)):
@@ -228,6 +233,17 @@ def find_policy(state: State, policy_id: str) -> Policy:
 
 def _policies(state: State, pool_id: str) -> list[Policy]:
     return [each for each in state.policies.values() if each.pool_id == pool_id]
+
+
+def _weight(value: object) -> float:
+    return parse_ratio(value, "weight", least=bounds.WEIGHT_MIN, most=bounds.WEIGHT_MAX)
+
+
+def _mode(value: object) -> Mode:
+    try:
+        return Mode(value)  # type: ignore[arg-type]
+    except ValueError:
+        raise Invalid("mode", f"must be {' or '.join(Mode)}, not {value!r:.80}") from None
 
 
 def _priority(value: object) -> int:

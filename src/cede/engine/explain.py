@@ -7,10 +7,11 @@ is not guessed: each change is tried on the real engine and taken back.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from cede.engine.admit import told
 from cede.engine.books import Books
+from cede.engine.fair.status import Starving
 from cede.engine.fit import (
     Room,
     fits,
@@ -180,6 +181,10 @@ def _taking_reason(
     state: State, books: Books, policy: Policy, rights: int, key: str, names: dict[str, Any]
 ) -> Reason:
     """Why no holder may be stopped: the nearest rule that stands in the way."""
+    if (since := _patient(state, books, policy)) is not None:
+        whole = books.pool.settings.fair_share_starvation_timeout
+        waited = {"since": seconds(state.now - since), "seconds": seconds(whole)}
+        return Reason(Code.PATIENCE, {**names, **waited})
     young = _young(state, books, policy, rights, key)
     if young is not None:
         settings = books.pool.settings
@@ -191,12 +196,20 @@ def _taking_reason(
         if policy_id != policy.id and key in amounts
     ]
     headroom = _headroom(books, policy, key)
-    if rights == BORROWED and headroom > 0 and BORROWED in others:
+    if rights == BORROWED and headroom > 0 and BORROWED in others and not books.fair:
         return Reason(
             Code.PARTIAL_HEADROOM,
             {**names, "headroom": headroom, "missing": max(names["requested"] - headroom, 0)},
         )
     return Reason(Code.PROTECTED if others else Code.NO_CAPACITY, names)
+
+
+def _patient(state: State, books: Books, policy: Policy) -> int | None:
+    """Since when a policy is below its fair share without having starved yet."""
+    known = state.starving.get(books.pool.id, {}).get(policy.id)
+    if known is None or known.status is not Starving.NON_STARVING:
+        return None
+    return cast(int | None, known.since)
 
 
 def _young(state: State, books: Books, policy: Policy, rights: int, key: str) -> int | None:

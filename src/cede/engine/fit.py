@@ -12,8 +12,9 @@ where.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from math import floor
 
-from cede.engine.books import Books
+from cede.engine.books import Books, Level
 from cede.engine.standing import BORROWED, IN_SHARE, Standing
 from cede.model.amounts import Amounts, within
 
@@ -65,17 +66,19 @@ def held_above(books: Books, policy_id: str) -> Room:
     return room
 
 
-def share_room(books: Books, policy_id: str, preemptible: bool) -> Room | None:
-    """How much more would still be in a policy's share; None when nothing would be.
+def share_room(books: Books, level: Level, preemptible: bool) -> Room | None:
+    """How much more would still be covered at a level; None when nothing would be.
 
     A new preemptible holding comes last in the fill, behind everything held there or below; a
     non-preemptible one only behind other non-preemptible ones, and never above its own policy.
     """
-    policy = books.policies[policy_id]
+    policy_id = level[0]
     held = books.used[policy_id] if preemptible else books.confined[policy_id]
+    # Non-preemptible work is confined to what is reserved, so that is its share.
+    share = books.share_at(level) if preemptible else books.policies[policy_id].reserved
     room = {}
     for key in books.counting:
-        left = room[key] = policy.reserved.get(key, 0) - held.get(key, 0)
+        left = room[key] = floor(share.get(key, 0)) - held.get(key, 0)
         if left < 0:
             return None
     return room
@@ -83,8 +86,9 @@ def share_room(books: Books, policy_id: str, preemptible: bool) -> Room | None:
 
 def rights_if_granted(books: Books, policy_id: str, demand: Amounts, preemptible: bool) -> int:
     """How close to home a demand would be covered."""
-    for distance, above in enumerate(books.chains[policy_id] if preemptible else (policy_id,)):
-        room = share_room(books, above, preemptible)
+    levels = books.levels[policy_id]
+    for distance, level in enumerate(levels if preemptible else levels[:1]):
+        room = share_room(books, level, preemptible)
         if room is not None and fits(demand, room):
             return IN_SHARE - distance
     return BORROWED

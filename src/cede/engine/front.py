@@ -21,12 +21,12 @@ from cede.model.shape import Form
 
 _UNSEEN = -1
 
-# Sorts as the queue does: highest standing, then oldest.
-Order = tuple[int, int, Age]
+# Sorts as the queue does: highest standing, then least satisfied, then oldest.
+Order = tuple[int, int, float, Age]
 
 
-def order(standing: Standing, age: Age) -> Order:
-    return (-standing[0], -standing[1], age)
+def order(standing: Standing, age: Age, satisfaction: float = 0.0) -> Order:
+    return (-standing[0], -standing[1], satisfaction, age)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +45,8 @@ class Stream:
         room = own_room(books, self.policy_id, self.preemptible, alone=alone)
         if self.rights == BORROWED:
             return room
-        covering = books.chains[self.policy_id][IN_SHARE - self.rights]
-        share = share_room(books, covering, self.preemptible)
+        level = books.levels[self.policy_id][IN_SHARE - self.rights]
+        share = share_room(books, level, self.preemptible)
         if share is None:
             return None
         for key, left in share.items():
@@ -70,8 +70,8 @@ def _streams_of(books: Books, key: LaneKey, lane: Lane) -> Iterator[Stream]:
     policy_id, preemptible, form = key
     levels = [IN_SHARE]
     if preemptible:
-        above = books.chains[policy_id][1:]
-        covers = [any(books.policies[each].reserved.values()) for each in above]
+        above = books.levels[policy_id][1:]
+        covers = [books.fair or any(books.policies[pid].reserved.values()) for pid, _ in above]
         levels += [IN_SHARE - at for at, any_of_it in enumerate(covers, 1) if any_of_it]
         levels.append(BORROWED)
     for rights in levels:
@@ -105,7 +105,7 @@ class Front:
         # Until it comes first a stream stands at its oldest waiter, unlooked at; the last number is
         # the version at which somebody in it was found to fit.
         self._heap: list[tuple[Order, int, Stream, int]] = [
-            (order(stream.standing, oldest), number, stream, _UNSEEN)
+            (self.order_of(stream, oldest), number, stream, _UNSEEN)
             for number, stream in enumerate(among)
             if (oldest := stream.lane.oldest) is not None
         ]
@@ -114,7 +114,7 @@ class Front:
     def peek(self) -> Candidate | None:
         while self._heap:
             found, number, stream, version = self._heap[0]
-            age = found[2]
+            age = found[3]
             if version == _UNSEEN:
                 heapq.heappop(self._heap)
                 self._push(number, stream, BEGINNING)
@@ -129,7 +129,7 @@ class Front:
     def skip(self) -> None:
         """Pass over the waiter that `peek` showed."""
         found, number, stream, _ = heapq.heappop(self._heap)
-        self._push(number, stream, found[2])
+        self._push(number, stream, found[3])
 
     def skip_stream(self) -> None:
         """Pass over everybody in the stream of the waiter that `peek` showed."""
@@ -140,8 +140,11 @@ class Front:
             return
         age = stream.lane.first(room, after, self._besides)
         if age is not None:
-            found = order(stream.standing, age)
+            found = self.order_of(stream, age)
             heapq.heappush(self._heap, (found, number, stream, self._books.version))
+
+    def order_of(self, stream: Stream, age: Age) -> Order:
+        return order(stream.standing, age, self._books.satisfaction(stream.policy_id))
 
     def _still(self, stream: Stream, age: Age) -> bool:
         if age[2] not in stream.lane or age[2] in self._besides:

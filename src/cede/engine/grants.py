@@ -153,7 +153,7 @@ class _Pool:
                     continue
                 if own is not None and fits(demand, smallest((own, free_now(self.books), promise))):
                     age = (*request.age, request_id)
-                    return Candidate(order(stream.standing, age), stream, age)
+                    return Candidate(self.fitting.order_of(stream, age), stream, age)
         return None
 
     # Passing a blocked head -------------------------------------------------------------------
@@ -220,7 +220,7 @@ class _Pool:
             if head is None:  # it waits elsewhere, or not yet
                 continue
             age = (*self.state.requests[head_id].age, head_id)
-            first = Candidate(order(head.standing, age), head, age)
+            first = Candidate(self.fitting.order_of(head, age), head, age)
             for stream in self.streams:
                 self._backfill_stream(first, stream)
 
@@ -289,7 +289,8 @@ class Owners:
             for owner_id in stream.lane:
                 if self._can_start(owner_id, stream):
                     age = (*state.requests[owner_id].age, owner_id)
-                    self._heap.append(Candidate(order(stream.standing, age), stream, age))
+                    first = order(stream.standing, age, books.satisfaction(stream.policy_id))
+                    self._heap.append(Candidate(first, stream, age))
         self._heap.sort(key=lambda each: each.order, reverse=True)
 
     def peek(self) -> Candidate | None:

@@ -16,6 +16,7 @@ from cede.engine.farewells import part
 from cede.engine.fit import Room, fits, free_to_promise, own_room, rights_if_granted
 from cede.engine.front import Front, Stream, streams
 from cede.engine.grants import Covered, without_withheld
+from cede.engine.patience import may_take
 from cede.engine.placement import place
 from cede.engine.share import Holding
 from cede.engine.site import site
@@ -77,6 +78,9 @@ class Taking:
         front = Front(books, streams(books), lambda stream: self._reach(books, stream), covered)
         while (candidate := front.peek()) is not None:
             waiter = self.state.requests[candidate.request_id]
+            if not may_take(self.state, books, waiter, candidate.stream.policy_id):
+                front.skip()
+                continue
             served = self._serve(waiter)
             if not served and books.ground is not None:
                 front.skip_stream()  # what does not fit for one of a form fits for none
@@ -114,6 +118,8 @@ class Taking:
     def _offer(self, waiter: Request, policy: Policy) -> Offer | None:
         """What one of its pools could do for a waiter; None where its own bounds stop it."""
         books = self.state.books[policy.pool_id]
+        if not may_take(self.state, books, waiter, policy.id):
+            return None
         key = books.lane_of(policy.id, waiter)
         lane = books.lanes.get(key)
         if lane is None or waiter.id not in lane:
@@ -249,5 +255,5 @@ def _strongest(reasons: list[Reason]) -> Reason:
     """The rule of a whole set: reclaim if any victim was reclaimed, then priority, then its own
     policy.
     """
-    ranked = [Code.RECLAIM, Code.PRIORITY, Code.OWN_POLICY]
+    ranked = [Code.STARVATION, Code.RECLAIM, Code.PRIORITY, Code.OWN_POLICY]
     return min(reasons, key=lambda each: ranked.index(each.code))

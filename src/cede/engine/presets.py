@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from cede.model.errors import Invalid
-from cede.model.settings import Settings
+from cede.model.settings import Patience, Settings, Share
 
 DEFAULT = "quota"
 
 PRESETS: dict[str, Settings] = {
     "quota": Settings(),
+    "fair_share": Settings(share=Share.FAIR_SHARE, patience=Patience.STARVATION),
 }
 
 

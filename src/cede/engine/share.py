@@ -10,7 +10,7 @@ and moving it costs as many steps as holdings cross it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from sortedcontainers import SortedList
@@ -64,9 +64,13 @@ class Fill:
     )
 
     def __init__(
-        self, share: Amounts, keys: tuple[str, ...], covered: Covered, uncovered: Uncovered
+        self,
+        share: Mapping[str, float],
+        keys: tuple[str, ...],
+        covered: Covered,
+        uncovered: Uncovered,
     ) -> None:
-        self._share = [share.get(key, 0) for key in keys]
+        self._share: list[float] = [share.get(key, 0) for key in keys]
         self._keys = keys
         self._sum = [0] * len(keys)
         self._inside: SortedList[Place] = SortedList()
@@ -106,6 +110,10 @@ class Fill:
     def shift(self, amounts: Amounts, sign: int) -> None:
         """What is covered below has changed: it fills first. The caller then calls `settle`."""
         self._count(amounts, sign)
+
+    def reshare(self, share: Mapping[str, float]) -> None:
+        """Another share. The caller then calls `settle`."""
+        self._share = [share.get(key, 0) for key in self._keys]
 
     def settle(self) -> None:
         """Move the cut to where it belongs."""

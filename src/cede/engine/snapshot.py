@@ -16,7 +16,7 @@ from cede.model.allocation import Allocation, Member
 from cede.model.lifecycle import AllocationState, RequestStatus
 from cede.model.node import Node, Out
 from cede.model.parting import Checkpoint, Parting
-from cede.model.policy import Policy
+from cede.model.policy import Mode, Policy
 from cede.model.pool import Pool
 from cede.model.request import OnSilence, Preemptions, Request
 from cede.model.settings import seconds
@@ -60,6 +60,8 @@ def _policy(state: State, policy: Policy) -> dict[str, Any]:
         reserved=dict(policy.reserved),
         limit=dict(policy.limit),
         parent=None if policy.parent_id is None else str(state.policies[policy.parent_id].subject),
+        weight=policy.weight if policy.weight != 1 else None,
+        mode=policy.mode.value if policy.mode is not Mode.FAIR_SHARE else None,
     )
 
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from cede.engine import edits
+from cede.engine.entities import Entity
 from cede.engine.presets import DEFAULT
 from cede.engine.snapshot import STOPPING_SHOWN
 from cede.engine.snapshot_fields import (
@@ -31,12 +32,12 @@ from cede.engine.snapshot_fields import (
     word,
 )
 from cede.engine.snapshot_nodes import Devices, footprint, members, read_node
-from cede.engine.state import Entity, State
+from cede.engine.state import State
 from cede.model.allocation import Allocation, allocation_id
 from cede.model.amounts import parse_amounts
 from cede.model.lifecycle import AllocationState, RequestStatus
 from cede.model.parting import Parting
-from cede.model.policy import Policy
+from cede.model.policy import Mode, Policy
 from cede.model.reason import Code, Reason
 from cede.model.request import Earmark, OnSilence, Request, Withhold
 from cede.model.subject import parse_name
@@ -48,6 +49,7 @@ _TOP = {"now", "pools", "policies", "nodes", "running", "requests"}
 _POOL = {"name", "preset", "capacity", "nodes", "settings", "description", "shrunk"}
 _POLICY = {
     *("pool", "name", "component", "component_type", "priority", "reserved", "limit", "parent"),
+    *("weight", "mode"),
 }
 _COMMON = {
     *("id", "component", "component_type", "pool", "resources", "settings", "preemptible"),
@@ -151,6 +153,8 @@ class _Reader:
                 limit=fields.get("limit"),
                 name=fields.get("name", ""),
                 parent=self._parent(pool_id, fields.get("parent")),
+                weight=fields.get("weight", 1),
+                mode=fields.get("mode", Mode.FAIR_SHARE),
             )
 
     def _parent(self, pool_id: str, given: object) -> object:

@@ -12,7 +12,7 @@ from cede.model.settings import Precedence
 
 # Rights: how close to home a holding is covered. By its own policy's share; by that of an ancestor,
 # one less for every step up; or by none.
-IN_SHARE = bounds.TREE_DEPTH_MAX
+IN_SHARE = 2 * bounds.TREE_DEPTH_MAX  # a policy's fair share has two bands
 BORROWED = 0
 
 # A place in the one order. Compares as a tuple; equal standings never take from each other.

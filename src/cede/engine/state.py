@@ -7,7 +7,7 @@ since the last `drain` is known, so that the store writes exactly that.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +16,7 @@ from cede.engine.admit import eligible_policies
 from cede.engine.books import Books
 from cede.engine.changes import Changes, Event
 from cede.engine.due import allocation_due, may_lose, node_due, request_due
+from cede.engine.entities import Entity, gone, may_go_on, place_of, table_of
 from cede.engine.ground import Ground
 from cede.engine.moves import check_move
 from cede.engine.share import Holding
@@ -27,8 +28,6 @@ from cede.model.policy import Policy
 from cede.model.pool import Pool
 from cede.model.request import Request
 from cede.model.subject import Subject
-
-Entity = Pool | Node | Policy | Request | Allocation
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +53,12 @@ class State:
             str, int
         ] = {}  # moves when what a node should do may have changed
         self.draining: dict[str, None] = {}
+        # Of pools with fair shares, and never written down: what computes them, when it last did,
+        # who starves, and when to look again.
+        self.solvers: dict[str, Any] = {}
+        self.published_at: dict[str, int] = {}
+        self.starving: dict[str, Mapping[str, Any]] = {}
+        self.looks: dict[str, int] = {}
         self.now = 0
         self.passed = 0  # the instant up to which timers have been looked at
         self.index = 0
@@ -109,7 +114,7 @@ class State:
     # Writing ----------------------------------------------------------------------------------
 
     def put(self, entity: Entity) -> None:
-        table = _table(entity)
+        table = table_of(entity)
         old = getattr(self, table).get(entity.id)
         self._log.append((table, entity.id, old))
         self._touched.setdefault((table, entity.id), old is not None)
@@ -118,7 +123,7 @@ class State:
         self._replace(table, entity.id, old, entity)
 
     def drop(self, entity: Entity) -> None:
-        table = _table(entity)
+        table = table_of(entity)
         self._log.append((table, entity.id, entity))
         self._touched.setdefault((table, entity.id), True)
         self._replace(table, entity.id, entity, None)
@@ -149,14 +154,29 @@ class State:
         mark, clock = self.mark(), (self.now, self.passed)
         touched, dirty, unearmarked = dict(self._touched), dict(self.dirty), dict(self.unearmarked)
         came_up, self._came_up = self._came_up, []
+        fair = (dict(self.published_at), dict(self.starving), dict(self.looks))
+        shares = {pool_id: books.published for pool_id, books in self.books.items()}
         try:
             yield
         finally:
-            self.now, self.passed = clock  # first: what is put back is scheduled from there
+            # First: what is put back is scheduled from there.
+            self.now, self.passed = clock
+            self.published_at, self.starving, self.looks = fair
             self.undo(mark)
             self._go_back(self._came_up)
             self._came_up = came_up
+            for pool_id, published in shares.items():
+                if self.books[pool_id].published is not published:
+                    self.books[pool_id].publish(published)
+            self.reschedule(("pool", pool_id) for pool_id in self.looks)
             self._touched, self.dirty, self.unearmarked = touched, dirty, unearmarked
+
+    def wake(self, pool_id: str, at: int | None) -> None:
+        """Look at a pool's shares again at this instant, whatever happens."""
+        self.looks.pop(pool_id, None)
+        if at is not None:
+            self.looks[pool_id] = at
+            self.timers.schedule(("pool", pool_id), at)
 
     def _go_back(self, came_up: list[Key]) -> None:
         """What a pass in the future woke is asleep again, with its timer."""
@@ -177,7 +197,7 @@ class State:
                     rows.deleted.append(entity_id)
             else:
                 (rows.updated if existed else rows.inserted).append(entity)
-                if _gone(entity):
+                if gone(entity):
                     del getattr(self, table)[entity_id]
         self.events = []
         self._came_up = []
@@ -190,7 +210,7 @@ class State:
         self.now = self.passed = now
         self.index = index  # every node counts as heard of now: it was promised no more than that
         for entity in entities:
-            self._replace(_table(entity), entity.id, None, entity)
+            self._replace(table_of(entity), entity.id, None, entity)
         self._log.clear()
         self._touched.clear()
 
@@ -204,6 +224,10 @@ class State:
                 request = self.requests[entity_id]
                 self._unindex_request(request)
                 self._index_request(request)
+            elif kind == "pool":
+                self.looks.pop(entity_id, None)
+                if entity_id in self.books:
+                    self.dirty[entity_id] = None
             elif kind == "allocation":
                 self.dirty[self.allocations[entity_id].pool_id] = None
         return due
@@ -252,7 +276,7 @@ class State:
         if old is not None and (new is None or old.pool_id != new.pool_id):
             self._edit("nodes", old.id, old, None)
             old = None
-        if new is not None and (old is None or _place_of(old) != _place_of(new)):
+        if new is not None and (old is None or place_of(old) != place_of(new)):
             self._edit("nodes", new.id, old, new)
         elif new is not None:
             self.nodes[new.id] = new
@@ -320,6 +344,8 @@ class State:
         ground = None if pool.nodes is None else self.grounds.setdefault(pool_id, Ground())
         policies = {pid: each for pid, each in self.policies.items() if each.pool_id == pool_id}
         self.books[pool_id] = Books(pool, policies, ground)
+        if old is not None:
+            self.books[pool_id].publish(old.published)
         self.dirty[pool_id] = None
         holdings = () if old is None else tuple(old.holdings.values())
         if ground is not None:
@@ -417,7 +443,7 @@ class State:
             if (node := self.nodes[member.node_id]).state is NodeState.DOWN:
                 self.timers.schedule(("node", node.id), self._node_due(node))
         self._allocations_of.setdefault(allocation.request_id, {})[allocation.id] = None
-        if _may_go_on(allocation):
+        if may_go_on(allocation):
             assert allocation.taken_for is not None
             self.untold.setdefault(allocation.taken_for, {})[allocation.id] = None
         self.timers.schedule(("allocation", allocation.id), self._allocation_due(allocation))
@@ -444,6 +470,8 @@ class State:
         if kind == "request":
             request = self.requests.get(entity_id)
             return None if request is None or request.ended else self._request_due(request)
+        if kind == "pool":
+            return self.looks.get(entity_id)
         if kind == "node":
             node = self.nodes.get(entity_id)
             return None if node is None else self._node_due(node)
@@ -465,34 +493,3 @@ class State:
         settings = self.pools[allocation.pool_id].settings
         lease = None if request is None else request.lease
         return allocation_due(allocation, lease, settings, self.passed)
-
-
-def _place_of(node: Node) -> tuple[Any, ...]:
-    """What of a node concerns who may wait where."""
-    return (node.pool_id, node.amounts, node.labels, node.fingerprint, node.devices)
-
-
-def _may_go_on(allocation: Allocation) -> bool:
-    """Whether a victim could still be let go on: it was not told to stop, at most to save."""
-    if not allocation.leaving or allocation.taken_for is None:
-        return False
-    return not allocation.told or allocation.state is AllocationState.CHECKPOINTING
-
-
-def _table(entity: Entity) -> str:
-    return _TABLES[type(entity)]
-
-
-_TABLES: dict[type[Any], str] = {
-    Pool: "pools",
-    Node: "nodes",
-    Policy: "policies",
-    Request: "requests",
-    Allocation: "allocations",
-}
-
-
-def _gone(entity: Entity) -> bool:
-    return (isinstance(entity, Request) and entity.ended) or (
-        isinstance(entity, Allocation) and not entity.live
-    )

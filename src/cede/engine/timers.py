@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable
 
-Key = tuple[str, str]  # ("request" | "allocation" | "node", id)
+Key = tuple[str, str]  # ("request" | "allocation" | "node" | "pool", id)
 
 
 class Timers:

@@ -16,7 +16,7 @@ from typing import Protocol
 from sortedcontainers import SortedList
 
 from cede.engine.books import Books, Place
-from cede.engine.patience import protected
+from cede.engine.patience import protected, spared
 from cede.engine.placement import View, need_of, places_for, slots, suits
 from cede.engine.share import Holding
 from cede.engine.site import site
@@ -178,6 +178,8 @@ def _legal(
     bound = books.standing(policy_id, rights)
     precedence = books.pool.settings.precedence
     for level in range(BORROWED, IN_SHARE + 1):
+        if spared(state, books, level, waiter, policy_id):
+            continue
         mine = []
         for place in _places(books, level, keys):
             holding = books.holdings[place[3]]
@@ -213,4 +215,6 @@ def rule(books: Books, holding: Holding, policy_id: str, rights: int) -> Code:
     """The rule that makes stopping this holder legal for a waiter of these rights."""
     if holding.policy_id == policy_id:
         return Code.OWN_POLICY
-    return Code.RECLAIM if rights > books.rights(holding.id) else Code.PRIORITY
+    if rights <= books.rights(holding.id):
+        return Code.PRIORITY
+    return Code.STARVATION if books.fair else Code.RECLAIM

@@ -94,6 +94,15 @@ GRACE_DEFAULT = 30 * SECOND
 # After the grace a holder still has to report; then its units return without it.
 PARTING_MARGIN = 5 * SECOND
 
+# Document 003 and its system: shares are published five times a second; who is below its share
+# starves after half a minute, and aggressively after two.
+SHARES_PERIOD_DEFAULT = 200
+STARVATION_DEFAULT = 30 * SECOND
+AGGRESSIVE_STARVATION_DEFAULT = 2 * MINUTE
+# Weights are compared with each other; these ends are far beyond any use.
+WEIGHT_MIN = 1e-6
+WEIGHT_MAX = 1e6
+
 # How often later waiters may pass a blocked head, and how long freed capacity is withheld for it
 # then.
 BYPASS_MAX_DEFAULT = 64

@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from cede.model.amounts import Amounts
 from cede.model.pool import Pool
 from cede.model.subject import Subject
+
+
+class Mode(StrEnum):
+    """How those below a policy share: together by weight, or one after the other."""
+
+    FAIR_SHARE = "fair_share"
+    FIFO = "fifo"
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +29,8 @@ class Policy:
     limit: Amounts
     name: str = ""
     parent_id: str | None = None  # the policy of the same pool below which it stands
+    weight: float = 1.0  # its part of what is shared by weight, against its siblings
+    mode: Mode = Mode.FAIR_SHARE
     created: str = ""
     edited: int = 0  # the place in the journal of its last edit of amounts
 

@@ -34,6 +34,7 @@ class Code(StrEnum):
     ON_ITS_WAY = "on_its_way"
     MIN_RUN = "min_run"
     RETRY_DELAY = "retry_delay"
+    PATIENCE = "patience"
     NEXT = "next"
     NO_NODE = "no_node"
     NODES_OUT = "nodes_out"
@@ -41,6 +42,7 @@ class Code(StrEnum):
     RECLAIM = "reclaim"
     PRIORITY = "priority"
     OWN_POLICY = "own_policy"
+    STARVATION = "starvation"
     # How a request ended.
     PREEMPTED = "preempted"
     RETRIES_EXHAUSTED = "retries_exhausted"
@@ -149,6 +151,11 @@ SENTENCES: dict[Code, tuple[str, str]] = {
         "what this needs in pool {pool} is on nodes that are out of service: {nodes}",
         "bring one of them back: cede node list",
     ),
+    Code.PATIENCE: (
+        "pool {pool} is full; {policy} has been below its fair share for {since} seconds, and may "
+        "take what others hold beyond theirs after {seconds}",
+        "nothing: it is tried again when that time is over",
+    ),
     Code.NEXT: ("it fits and starts with the next pass", "nothing"),
     Code.RECLAIM: (
         "stopped in pool {pool} for {beneficiary}, which is inside its reserve; this was borrowed",
@@ -161,6 +168,11 @@ SENTENCES: dict[Code, tuple[str, str]] = {
     Code.OWN_POLICY: (
         "stopped in pool {pool} for {beneficiary}, non-preemptible work of the same policy",
         "reserve more for {policy}",
+    ),
+    Code.STARVATION: (
+        "stopped in pool {pool} for {beneficiary}, which starved below its fair share; this was "
+        "further beyond the share of {policy}",
+        "give {policy} more weight or a reserve, or run it when the pool is idle",
     ),
     Code.PREEMPTED: (
         "preempted, and its retry policy does not bring it back",

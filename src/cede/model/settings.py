@@ -21,6 +21,20 @@ class Precedence(StrEnum):
     RANK_FIRST = "rank_first"
 
 
+class Share(StrEnum):
+    """What a policy's share is: what is reserved for it, or its fair share of everything."""
+
+    RESERVED = "reserved"
+    FAIR_SHARE = "fair_share"
+
+
+class Patience(StrEnum):
+    """When a waiter may take: as soon as it cannot be granted, or once it has starved."""
+
+    NONE = "none"
+    STARVATION = "starvation"
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """One pool's settings; durations in milliseconds (in seconds wherever people write them)."""
@@ -31,6 +45,16 @@ class Settings:
     min_run: int = 0
     reclaim_min_run: int = 0
     grace: int = bounds.GRACE_DEFAULT
+    share: Share = Share.RESERVED
+    patience: Patience = Patience.NONE
+    fair_share_update_period: int = bounds.SHARES_PERIOD_DEFAULT
+    fair_share_starvation_timeout: int = bounds.STARVATION_DEFAULT
+    fair_share_aggressive_starvation_timeout: int = bounds.AGGRESSIVE_STARVATION_DEFAULT
+    fair_share_starvation_tolerance: float = 0.8
+    enable_aggressive_starvation: bool = False
+    allow_aggressive_preemption: bool = True
+    preemption_satisfaction_threshold: float = 1.0
+    aggressive_preemption_satisfaction_threshold: float = 0.5
 
     def override(self, given: object, field: str = "settings") -> Settings:
         """These settings with some replaced by outside data; unknown or impossible ones are
@@ -44,7 +68,24 @@ class Settings:
                 raise Invalid(
                     f"{field}.{name}", f"unknown setting; known are {', '.join(sorted(known))}"
                 )
-        return replace(self, **{name: _parse(name, value, field) for name, value in given.items()})
+        made = replace(self, **{name: _parse(name, value, field) for name, value in given.items()})
+        made.check(field)
+        return made
+
+    def check(self, field: str = "settings") -> None:
+        """Refuse settings that contradict each other."""
+        aggressive = "aggressive_preemption_satisfaction_threshold"
+        if getattr(self, aggressive) > self.preemption_satisfaction_threshold:
+            raise Invalid(f"{field}.{aggressive}", "is above preemption_satisfaction_threshold")
+        timeout = "fair_share_aggressive_starvation_timeout"
+        if getattr(self, timeout) < self.fair_share_starvation_timeout:
+            raise Invalid(f"{field}.{timeout}", "is below fair_share_starvation_timeout")
+
+    @classmethod
+    def stored(cls, given: Mapping[str, Any]) -> Settings:
+        """Settings as they were written down, in their own units."""
+        words = {name: kind(given[name]) for name, kind in _WORDS.items() if name in given}
+        return cls(**{**given, **words})
 
     def differences(self, base: Settings) -> dict[str, Any]:
         """What was overridden against `base`, in the units that people write."""
@@ -56,26 +97,63 @@ class Settings:
 
     def shown(self, name: str) -> Any:
         value = getattr(self, name)
-        return (
-            seconds(value) if name in DURATIONS else str(value) if name == "precedence" else value
-        )
+        if name in DURATIONS:
+            return seconds(value)
+        return str(value) if name in _WORDS else value
 
 
-DURATIONS = frozenset({"withhold_max", "min_run", "reclaim_min_run", "grace"})
+DURATIONS = frozenset(
+    {
+        "withhold_max",
+        "min_run",
+        "reclaim_min_run",
+        "grace",
+        "fair_share_update_period",
+        "fair_share_starvation_timeout",
+        "fair_share_aggressive_starvation_timeout",
+    }
+)
+_WORDS: dict[str, type[StrEnum]] = {
+    "precedence": Precedence,
+    "share": Share,
+    "patience": Patience,
+}
+_FLAGS = frozenset({"enable_aggressive_starvation", "allow_aggressive_preemption"})
+_RATIOS = {
+    "fair_share_starvation_tolerance": 1.0,
+    "preemption_satisfaction_threshold": 1_000.0,
+    "aggressive_preemption_satisfaction_threshold": 1_000.0,
+}
 
 
 def _parse(name: str, value: object, field: str) -> Any:
-    if name == "precedence":
+    at = f"{field}.{name}"
+    if name in _WORDS:
         try:
-            return Precedence(value)  # type: ignore[arg-type]
+            return _WORDS[name](value)  # type: ignore[arg-type]
         except ValueError:
-            known = " or ".join(Precedence)
-            raise Invalid(f"{field}.precedence", f"must be {known}, not {value!r:.80}") from None
+            known = " or ".join(_WORDS[name])
+            raise Invalid(at, f"must be {known}, not {value!r:.80}") from None
     if name in DURATIONS:
-        return parse_duration(value, f"{field}.{name}")
+        return parse_duration(value, at)
+    if name in _FLAGS:
+        if not isinstance(value, bool):
+            raise Invalid(at, f"must be true or false, not {value!r:.80}")
+        return value
+    if name in _RATIOS:
+        return parse_ratio(value, at, most=_RATIOS[name])
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= 1_000_000:
-        raise Invalid(f"{field}.{name}", f"must be an integer from 0 to 1000000, not {value!r:.80}")
+        raise Invalid(at, f"must be an integer from 0 to 1000000, not {value!r:.80}")
     return value
+
+
+def parse_ratio(value: object, field: str, *, least: float = 0.0, most: float) -> float:
+    """A fraction or a weight: the only numbers here that are not counted."""
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
+        raise Invalid(field, f"must be a number, not {value!r:.80}")
+    if not least <= value <= most:
+        raise Invalid(field, f"must be from {least:g} to {most:g}, not {quoted(value)}")
+    return float(value)
 
 
 def parse_duration(value: object, field: str, *, most: int = bounds.DURATION_MAX) -> int:

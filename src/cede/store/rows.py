@@ -15,11 +15,11 @@ from typing import Any
 from cede.engine.changes import Event
 from cede.model.allocation import Allocation, allocation_id
 from cede.model.lifecycle import AllocationState, RequestStatus
-from cede.model.policy import Policy
+from cede.model.policy import Mode, Policy
 from cede.model.pool import Pool
 from cede.model.reason import Reason
 from cede.model.request import Earmark, OnSilence, Preemptions, Request, Retry, Withhold
-from cede.model.settings import Precedence, Settings
+from cede.model.settings import Settings
 from cede.model.subject import Subject
 from cede.model.token import Role, Token
 from cede.store import node_rows
@@ -56,11 +56,9 @@ def pool_row(pool: Pool) -> Row:
 
 def pool_from(row: Sequence[Any]) -> Pool:
     id_, name, capacity, preset, settings, description, created, edited, nodes = row
-    given = decode(settings)
-    given["precedence"] = Precedence(given["precedence"])
     amounts = decode(capacity)
     selector = None if nodes is None else decode(nodes)
-    made = Settings(**given)
+    made = Settings.stored(decode(settings))
     return Pool(id_, name, amounts, preset, made, description, created, edited, selector)
 
 
@@ -77,13 +75,15 @@ def policy_row(policy: Policy) -> Row:
         policy.created,
         policy.edited,
         policy.parent_id,
+        policy.weight,
+        policy.mode.value,
     )
 
 
 def policy_from(row: Sequence[Any]) -> Policy:
     (
         id_, pool_id, subject_type, subject_name, priority, reserved, limit, name, created, edited,
-        parent_id,
+        parent_id, weight, mode,
     ) = row  # fmt: skip
     return Policy(
         id=id_,
@@ -94,6 +94,8 @@ def policy_from(row: Sequence[Any]) -> Policy:
         limit=decode(limit),
         name=name,
         parent_id=parent_id,
+        weight=weight,
+        mode=Mode(mode),
         created=created,
         edited=edited,
     )

@@ -19,6 +19,7 @@ from sqlalchemy import (
     Boolean,
     CheckConstraint,
     Column,
+    Double,
     ForeignKey,
     ForeignKeyConstraint,
     Index,
@@ -136,6 +137,8 @@ policies = Table(
     Column("created", Text, nullable=False),
     Column("edited", NUMBER, nullable=False, server_default=text("0")),
     Column("parent_id", NAME, ForeignKey("policies.id")),
+    Column("weight", Double, nullable=False, server_default=text("1")),
+    Column("mode", Text, nullable=False, server_default=text("'fair_share'")),
     UniqueConstraint("pool_id", "subject_type", "subject_name"),
     CheckConstraint(one_of("subject_type", SUBJECT_TYPES), "subject_type"),
 )

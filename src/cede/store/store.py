@@ -18,7 +18,8 @@ from sqlalchemy import Connection, and_, delete, select, text, tuple_, update
 from sqlalchemy.exc import SQLAlchemyError
 
 from cede.engine.changes import Changes
-from cede.engine.state import Entity, State
+from cede.engine.entities import Entity
+from cede.engine.state import State
 from cede.model.allocation import Allocation
 from cede.model.lifecycle import TERMINAL
 from cede.model.token import Token

@@ -133,6 +133,12 @@ class PolicyIn(Body):
     parent: Reference | None = Field(
         None, description="The policy of the same pool above it, by name or id."
     )
+    weight: Annotated[float, Field(ge=bounds.WEIGHT_MIN, le=bounds.WEIGHT_MAX)] = Field(
+        1, description="Its part of what is shared by weight, against its siblings."
+    )
+    mode: Literal["fair_share", "fifo"] = Field(
+        "fair_share", description="How those below it share: by weight, or one after the other."
+    )
 
 
 class PolicyPatch(Body):

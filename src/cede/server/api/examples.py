@@ -44,6 +44,8 @@ POLICY: Json = {
     "reserved": {"gpu": 4},
     "limit": {"gpu": 8},
     "parent_id": None,
+    "weight": 1.0,
+    "mode": "fair_share",
     "occupied": {"gpu": 6},
     "borrowed": {"gpu": 2},
     "created": "2026-03-02T09:01:00Z",

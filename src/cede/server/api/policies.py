@@ -76,6 +76,8 @@ async def attach_policy(body: PolicyIn, call: ThisCall) -> Response:
             limit=body.limit,
             name=body.name,
             parent=body.parent,
+            weight=body.weight,
+            mode=body.mode,
             created=tx.wall,
         )
         tx.audit(actor, "policy.attach", policy.id, body.model_dump(exclude_defaults=True))

@@ -45,6 +45,8 @@ class PolicyOut(Out):
     reserved: Amounts
     limit: Amounts
     parent_id: str | None
+    weight: float
+    mode: str
     occupied: Amounts
     borrowed: Amounts
     created: str

@@ -80,6 +80,8 @@ def policy_out(view: PolicyView) -> Json:
         "reserved": dict(policy.reserved),
         "limit": dict(policy.limit),
         "parent_id": policy.parent_id,
+        "weight": policy.weight,
+        "mode": policy.mode.value,
         "occupied": dict(view.occupied),
         "borrowed": _borrowed(policy, view.occupied),
         "created": policy.created,

@@ -139,6 +139,8 @@ def _policies() -> None:
         sa.Column("edited", NUMBER, server_default=sa.text("0"), nullable=False),
         _one_of("subject_type", "orchestrator", "step_operator", "team", "user"),
         sa.Column("parent_id", NAME),
+        sa.Column("weight", sa.Double(), server_default=sa.text("1"), nullable=False),
+        sa.Column("mode", sa.Text(), server_default=sa.text("'fair_share'"), nullable=False),
         sa.ForeignKeyConstraint(["pool_id"], ["pools.id"], name="fk_policies_pools"),
         sa.ForeignKeyConstraint(["parent_id"], ["policies.id"], name="fk_policies_policies"),
         sa.PrimaryKeyConstraint("id", name="pk_policies"),

@@ -1,0 +1,223 @@
+"""Fair shares of a pool, published: computed at most so often, used by every pass until the next.
+
+Shares couple every element of a pool, so a pass does not wait for them. With them it is known who
+is below its share, and for how long: what starves may take.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from cede.engine.books import Books, Published
+from cede.engine.fair.settings import FairSettings
+from cede.engine.fair.shares import Solver
+from cede.engine.fair.status import (
+    Situation,
+    Starvation,
+    Starving,
+    Status,
+    satisfaction,
+    starve,
+    status_of,
+)
+from cede.engine.fair.tree import ROOT, Element, Kind, Mode, Options, Tree
+from cede.engine.state import State
+from cede.engine.timers import Key
+from cede.model.amounts import add_to
+from cede.model.request import Request
+from cede.model.settings import Settings
+
+
+@dataclass(slots=True)
+class Standings:
+    """What was last computed of one pool. `seen` are the requests as its solver knows them."""
+
+    solver: Solver
+    policies: tuple[Element, ...]
+    totals: Mapping[str, float]
+    seen: dict[str, Element] = field(default_factory=dict)
+
+
+def refresh(state: State, due: list[Key]) -> bool:
+    """Publish fair shares anew where something moved and the period is over; whether any were."""
+    changed = False
+    woken = {entity_id for kind, entity_id in due if kind == "pool"}
+    for pool_id in sorted({*state.dirty, *woken}):
+        books = state.books.get(pool_id)
+        if books is not None and books.fair:
+            changed |= _refresh(state, books)
+    return changed
+
+
+def _refresh(state: State, books: Books) -> bool:
+    pool = books.pool
+    at = state.published_at.get(pool.id)
+    period = pool.settings.fair_share_update_period
+    if at is not None and state.now < at + period and books.published.shares:
+        state.wake(pool.id, at + period)
+        return False
+    before = books.published
+    solver = _solve(state, books)
+    starving = _starvation(state, books, solver)
+    moved = starving != state.starving.get(pool.id)
+    state.starving[pool.id] = starving
+    state.published_at[pool.id] = state.now
+    published = _published(books, solver)
+    if published != before:
+        books.publish(published)
+        moved = True
+    state.wake(pool.id, _next_look(state, books, starving))
+    if moved:
+        state.dirty[pool.id] = None
+    return moved
+
+
+def _solve(state: State, books: Books) -> Solver:
+    """The pool's solver with everything that changed since it was last asked."""
+    policies = tuple(_policies(books))
+    totals = {key: float(books.pool.capacity[key]) for key in sorted(books.pool.capacity)}
+    requests = _requests(state, books)
+    known: Standings | None = state.solvers.get(books.pool.id)
+    if known is None or known.policies != policies or known.totals != totals:
+        solver = Solver(Tree(totals, (*policies, *requests.values())), Options(main=_main(totals)))
+        state.solvers[books.pool.id] = Standings(solver, policies, totals, requests)
+        return solver
+    for element_id in [each for each in known.seen if each not in requests]:
+        known.solver.drop(element_id)
+    for element_id, element in requests.items():
+        if known.seen.get(element_id) != element:
+            known.solver.put(element)
+    known.seen = requests
+    known.solver.settle()
+    return known.solver
+
+
+def _main(totals: Mapping[str, float]) -> str:
+    return "gpu" if "gpu" in totals else next(iter(totals), "")
+
+
+def _policies(books: Books) -> Iterator[Element]:
+    for policy in sorted(books.policies.values(), key=lambda each: (each.name, each.id)):
+        yield Element(
+            id=policy.id,
+            kind=Kind.POLICY,
+            parent=policy.parent_id or ROOT,
+            weight=policy.weight,
+            mode=Mode(policy.mode),
+            guarantee=dict(policy.reserved),
+            limit=dict(policy.limit),
+        )
+
+
+def _requests(state: State, books: Books) -> dict[str, Element]:
+    """Every request of the pool as one element, with all its tasks: what it has and wants."""
+    usage: dict[str, dict[str, int]] = {}
+    demand: dict[str, dict[str, int]] = {}
+    first: dict[str, tuple[Request, str]] = {}
+    for holding in books.holdings.values():
+        owner = holding.id if holding.earmark else state.allocations[holding.id].request_id
+        family = _count(state.requests[owner], holding.policy_id, first)
+        if not holding.leaving:  # what is on its way out is not used any more
+            add_to(usage.setdefault(family, {}), holding.amounts)
+        add_to(demand.setdefault(family, {}), holding.amounts)
+    for (policy_id, _, _), lane in books.lanes.items():
+        for request_id in lane:
+            family = _count(state.requests[request_id], policy_id, first)
+            add_to(demand.setdefault(family, {}), lane.demand(request_id))
+    return {
+        family: Element(
+            id=family,
+            parent=policy_id,
+            demand=demand.get(family, {}),
+            usage=usage.get(family, {}),
+            submitted=request.index,
+        )
+        for family, (request, policy_id) in sorted(first.items(), key=lambda each: each[1][0].age)
+    }
+
+
+def _count(request: Request, policy_id: str, first: dict[str, tuple[Request, str]]) -> str:
+    family = request.part_of or request.id
+    if family not in first or request.age < first[family][0].age:
+        first[family] = (request, policy_id)
+    return family
+
+
+def _published(books: Books, solver: Solver) -> Published:
+    shares, ratios = {}, {}
+    for policy_id in books.policies:
+        share = solver.share(policy_id)
+        shares[policy_id] = {
+            key: part * books.pool.capacity[key]
+            for key, part in zip(solver.keys, share.total, strict=True)
+        }
+        ratios[policy_id] = satisfaction(share.total, share.demand, share.usage)
+    return Published(shares, ratios)
+
+
+# Starvation -----------------------------------------------------------------------------------
+
+
+def _starvation(state: State, books: Books, solver: Solver) -> dict[str, Starvation]:
+    """Who is below its share, and since when; only those are listed."""
+    before = state.starving.get(books.pool.id, {})
+    settings = fair_settings(books.pool.settings)
+    waiting = {
+        state.requests[each].part_of or each for lane in books.lanes.values() for each in lane
+    }
+    requests = state.solvers[books.pool.id].seen
+    found = {}
+    for element_id in (*books.policies, *requests):
+        share = solver.share(element_id)
+        situation = Situation(
+            share.total,
+            share.demand,
+            share.usage,
+            is_request=element_id in requests,
+            can_start=element_id in waiting,
+        )
+        is_below = status_of(situation, settings) is Status.BELOW_FAIR_SHARE
+        then = starve(before.get(element_id, Starvation()), is_below, state.now, settings)
+        if then != Starvation():
+            found[element_id] = then
+    return found
+
+
+def fair_settings(settings: Settings) -> FairSettings:
+    return FairSettings(
+        fair_share_starvation_timeout=settings.fair_share_starvation_timeout,
+        fair_share_aggressive_starvation_timeout=settings.fair_share_aggressive_starvation_timeout,
+        fair_share_starvation_tolerance=settings.fair_share_starvation_tolerance,
+        enable_aggressive_starvation=settings.enable_aggressive_starvation,
+        allow_aggressive_preemption=settings.allow_aggressive_preemption,
+        preemption_satisfaction_threshold=settings.preemption_satisfaction_threshold,
+        aggressive_preemption_satisfaction_threshold=(
+            settings.aggressive_preemption_satisfaction_threshold
+        ),
+    )
+
+
+def _next_look(state: State, books: Books, starving: Mapping[str, Starvation]) -> int | None:
+    """When somebody starves more than now, if nothing else happens."""
+    settings = books.pool.settings
+    instants = []
+    for each in starving.values():
+        if each.since is None:
+            continue
+        if each.status is Starving.NON_STARVING:
+            instants.append(each.since + settings.fair_share_starvation_timeout + 1)
+        elif each.status is Starving.STARVING and settings.enable_aggressive_starvation:
+            instants.append(each.since + settings.fair_share_aggressive_starvation_timeout + 1)
+    return min((each for each in instants if each > state.now), default=None)
+
+
+def hunger(state: State, books: Books, request: Request, policy_id: str) -> Starving:
+    """How much a waiter starves: itself, its policy or one above, whichever the most."""
+    known = state.starving.get(books.pool.id, {})
+    path = (request.part_of or request.id, *books.chains[policy_id])
+    found = [known[each].status for each in path if each in known]
+    for wanted in (Starving.AGGRESSIVELY_STARVING, Starving.STARVING):
+        if wanted in found:
+            return wanted
+    return Starving.NON_STARVING
