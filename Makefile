@@ -13,7 +13,7 @@ demo: setup ## Show three agents, a gang and a preemption on this machine
 	@exec $(BIN)/python examples/demo/demo.py
 
 test: dev zenml system-packages lint ## Run everything: the checks, then all tests
-	@$(BIN)/pytest -q -m 'not zenml'
+	@scripts/test
 
 test-fast: dev ## Run the tests that need no other program and no patience
 	@$(BIN)/pytest -q -m 'not browser and not postgres and not slow and not system'

@@ -9,7 +9,7 @@ import time
 
 from .checks import Broken
 from .explore import Search
-from .world import NODES, TREES, draw
+from .world import FAIR, NODES, TREES, draw
 
 STATES_A_WORLD = 4_000
 BATCH = 400
@@ -40,15 +40,15 @@ def report(first: int, wanted: int) -> int:
     states = worlds = broken = 0
     with multiprocessing.Pool() as pool:
         while states < wanted and broken < 20:
-            # As many worlds that are made of nodes, and with trees, as others.
-            numbers = range(first, first + BATCH // 3)
-            seeds = [each + kind for each in numbers for kind in (0, NODES, TREES)]
+            # As many worlds that are made of nodes, with trees, and with fair shares, as others.
+            numbers = range(first, first + BATCH // 4)
+            seeds = [each + kind for each in numbers for kind in (0, NODES, TREES, FAIR)]
             for visited, problem in pool.imap_unordered(search, seeds, 4):
                 states, worlds = states + visited, worlds + 1
                 if problem:
                     broken += 1
                     print(problem, flush=True)
-            first += BATCH // 3
+            first += BATCH // 4
             if sys.stderr.isatty():
                 print(f"\r{states:,} states in {worlds:,} worlds", end="", file=sys.stderr)
     took = time.monotonic() - started

@@ -6,8 +6,8 @@ import pytest
 
 from .checks import Broken
 from .explore import Search
-from .mutants import MUTANTS, ON_NODES
-from .world import NODES, draw
+from .mutants import FAIRLY, MUTANTS, ON_NODES
+from .world import FAIR, NODES, TREES, draw
 
 STATES = 20_000
 
@@ -29,7 +29,22 @@ def test_no_world_loops_or_breaks_a_promise() -> None:
     while states < STATES:
         states += Search(draw(seed), 2_000).run()
         states += Search(draw(NODES + seed), 2_000).run()
+        states += Search(draw(TREES + seed), 2_000).run()
         seed += 1
+
+
+def test_no_world_that_shares_fairly_loops_or_breaks_a_promise() -> None:
+    states, seed = 0, FAIR + 100_000
+    while states < STATES // 8:
+        states += Search(draw(seed), 500).run()
+        seed += 1
+
+
+@pytest.mark.parametrize("name", FAIRLY)
+def test_the_search_finds_a_planted_bug_of_fair_shares(name: str) -> None:
+    with FAIRLY[name](), pytest.raises((Broken, AssertionError, KeyError)):
+        for seed in range(FAIR, FAIR + 400):
+            Search(draw(seed), 800).run()
 
 
 @pytest.mark.parametrize("seed", FOUND, ids=list(FOUND.values()))
