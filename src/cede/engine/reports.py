@@ -15,7 +15,7 @@ from cede.model import bounds
 from cede.model.allocation import Allocation, Member, Phase
 from cede.model.lifecycle import AllocationState, RequestStatus
 from cede.model.node import NodeState
-from cede.model.reason import Code, Reason
+from cede.model.reason import TAKINGS, Code, Reason
 from cede.model.request import Request
 
 KINDS = (
@@ -150,10 +150,15 @@ def _conclude(state: State, allocation: Allocation, text: str) -> None:
         endings.finish(state, request, RequestStatus.CANCELLED, request.reason)
     elif asked is not None and asked.saved:
         endings.stopped(state, request, allocation, saved=True)
-    elif allocation.taken_for is not None and allocation.state is not AllocationState.CHECKPOINTING:
+    elif _is_victim(allocation) and allocation.state is not AllocationState.CHECKPOINTING:
         _conclude_victim(state, request, allocation)
     else:
         _conclude_faulty(state, request, allocation, _fault(state, faulty, text))
+
+
+def _is_victim(allocation: Allocation) -> bool:
+    """Whether it was taken, by the rule: its beneficiary may be gone by now."""
+    return allocation.reason is not None and allocation.reason.code in TAKINGS
 
 
 def _conclude_victim(state: State, request: Request, allocation: Allocation) -> None:
@@ -171,7 +176,7 @@ def _conclude_victim(state: State, request: Request, allocation: Allocation) -> 
 
 
 def _conclude_faulty(state: State, request: Request, allocation: Allocation, fault: Reason) -> None:
-    parting = request.status is RequestStatus.PREEMPTING and allocation.taken_for is None
+    parting = request.status is RequestStatus.PREEMPTING and not _is_victim(allocation)
     first = request.reason if parting else None  # a victim that fails by itself is no victim
     reason = first or fault
     if reason.code is Code.NODE_LOST:

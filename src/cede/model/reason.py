@@ -56,6 +56,9 @@ class Code(StrEnum):
     NO_LONGER_ELIGIBLE = "no_longer_eligible"
 
 
+# The rules under which somebody is stopped for somebody else.
+TAKINGS = frozenset({Code.RECLAIM, Code.PRIORITY, Code.OWN_POLICY, Code.STARVATION})
+
 # code: (what is so, what would change it). The words in braces are keys of `detail`.
 SENTENCES: dict[Code, tuple[str, str]] = {
     Code.CAPACITY_EXCEEDED: (
