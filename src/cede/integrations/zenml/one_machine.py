@@ -78,6 +78,7 @@ class OneMachineOrchestrator(LocalOrchestrator):
             # A group of its own: a signal reaches what the step started as well, and Ctrl-C in the
             # terminal reaches the pipeline only, which then stops its steps.
             start_new_session=True,
+            preexec_fn=_hear_interrupts,
         )
         _children.add(step_run_info.step_run_id, child)
 
@@ -120,6 +121,13 @@ class OneMachineOrchestrator(LocalOrchestrator):
         """
         if Client().get_run_step(step_run_id, hydrate=False).status in _TOLD:
             child.insist(self.config.stop_seconds)
+
+
+def _hear_interrupts() -> None:
+    """What a shell started with & or nohup ignores SIGINT, and so would its steps: ZenML asks them
+    to stop by it.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 class Child:
