@@ -108,7 +108,7 @@ def test_two_launches_at_once_start_one(make: Make, tmp_path: Path) -> None:
     code += "launch(Path(sys.argv[1]))"
     both = [subprocess.Popen([sys.executable, "-c", code, attempt.directory]) for _ in range(2)]
     assert [each.wait() for each in both] == [0, 0]
-    until(ran.exists)
+    until(lambda: ran.exists() and ran.read_text())
     attempt.running()
     assert ran.read_text() == "once\n"
 
