@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 
-from cede.engine.fair.settings import BY_POLICY, BY_REQUEST, FairSettings
+from cede.engine.fair.settings import FairSettings
 from cede.engine.fair.shares import compute
 from cede.engine.fair.tree import Element, Integral, Kind, Mode, Options, Tree
+from cede.model.policy import OF_POLICY
+from cede.model.terms import OF_REQUEST
 from tests.docs.names import rows
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -88,8 +90,8 @@ def test_every_setting_stands_in_the_table_with_its_default_and_who_may_set_it()
             ", ".join(
                 [
                     "pool",
-                    *(["policy"] if each.name in BY_POLICY else []),
-                    *(["request"] if each.name in BY_REQUEST else []),
+                    *(["policy"] if each.name in OF_POLICY else []),
+                    *(["request"] if each.name in OF_REQUEST else []),
                 ]
             ),
         )

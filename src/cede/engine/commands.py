@@ -21,6 +21,7 @@ from cede.model.reason import Code, Reason
 from cede.model.request import PLAIN, OnSilence, Request, Retry
 from cede.model.shape import Shape
 from cede.model.subject import Subject
+from cede.model.terms import USUAL, Terms
 from cede.model.work import Work
 
 
@@ -40,6 +41,7 @@ class Submission:
     shape: Shape | None = None
     work: Work | None = None
     farewell: Farewell = PLAIN
+    terms: Terms = USUAL
     part_of: str | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     owner: str = ""
@@ -93,6 +95,7 @@ def _request(state: State, submission: Submission, now: int) -> Request:
         shape=submission.shape,
         work=submission.work,
         farewell=submission.farewell,
+        terms=submission.terms,
         part_of=submission.part_of,
         labels=submission.labels,
         owner=submission.owner,

@@ -16,14 +16,14 @@ from cede.engine.presets import DEFAULT
 from cede.engine.presets import preset as preset_settings
 from cede.engine.state import State
 from cede.model import bounds
-from cede.model.amounts import Amounts, parse_amount, parse_amounts, total
+from cede.model.amounts import Amounts, parse_amounts, total
 from cede.model.errors import Conflict, Invalid, NotFound
 from cede.model.lifecycle import RequestStatus
 from cede.model.node import Node, matches, parse_labels
-from cede.model.policy import Mode, Policy
+from cede.model.policy import Policy
+from cede.model.policy_fields import parse_fields
 from cede.model.pool import Pool
 from cede.model.reason import Code
-from cede.model.settings import parse_ratio
 from cede.model.subject import Subject, parse_name
 
 
@@ -135,31 +135,24 @@ def attach_policy(
     id: str,
     pool_id: str,
     subject: Subject,
-    priority: object = 0,
-    reserved: object = None,
-    limit: object = None,
     name: object = "",
     parent: object = None,
-    weight: object = 1,
-    mode: object = Mode.FAIR_SHARE,
     created: str = "",
+    **given: object,
 ) -> Policy:
     """Give a subject a place in a pool; its waiting requests may then be granted there. `parent` is
-    a policy of that pool, by id or name.
+    a policy of that pool, by id or name; `given` are fields as people write them.
     """
     pool = find_pool(state, pool_id)
+    said = {"priority": 0, "reserved": {}, "limit": {}, **parse_fields(given)}
     policy = Policy(
         id=id,
         pool_id=pool_id,
         subject=subject,
-        priority=_priority(priority),
-        reserved=parse_amounts({} if reserved is None else reserved, "reserved"),
-        limit=parse_amounts({} if limit is None else limit, "limit"),
         name=parse_name(name or subject.name, "name"),
         parent_id=None if parent is None else _parent(state, pool, parent).id,
-        weight=_weight(weight),
-        mode=_mode(mode),
         created=created,
+        **said,
     )
     if any(each.subject == subject for each in _policies(state, pool_id)):
         raise Conflict("policy_exists", f"{subject} already has a policy in pool {pool.name}")
@@ -183,22 +176,9 @@ def _parent(state: State, pool: Pool, wanted: object) -> Policy:
     return found[0]
 
 
-def update_policy(
-    state: State,
-    policy_id: str,
-    *,
-    priority: object = None,
-    reserved: object = None,
-    limit: object = None,
-) -> Policy:
-    """Change a policy; a given map replaces the whole old one."""
-    policy = find_policy(state, policy_id)
-    if priority is not None:
-        policy = replace(policy, priority=_priority(priority))
-    if reserved is not None:
-        policy = replace(policy, reserved=parse_amounts(reserved, "reserved"))
-    if limit is not None:
-        policy = replace(policy, limit=parse_amounts(limit, "limit"))
+def update_policy(state: State, policy_id: str, **given: object) -> Policy:
+    """Change fields of a policy; a given map replaces the whole old one."""
+    policy = replace(find_policy(state, policy_id), **parse_fields(given))
     policy = replace(policy, edited=state.next_index())
     _check_policy(state, state.pools[policy.pool_id], policy)
     state.put(policy)
@@ -233,24 +213,6 @@ def find_policy(state: State, policy_id: str) -> Policy:
 
 def _policies(state: State, pool_id: str) -> list[Policy]:
     return [each for each in state.policies.values() if each.pool_id == pool_id]
-
-
-def _weight(value: object) -> float:
-    return parse_ratio(value, "weight", least=bounds.WEIGHT_MIN, most=bounds.WEIGHT_MAX)
-
-
-def _mode(value: object) -> Mode:
-    try:
-        return Mode(value)  # type: ignore[arg-type]
-    except ValueError:
-        raise Invalid("mode", f"must be {' or '.join(Mode)}, not {value!r:.80}") from None
-
-
-def _priority(value: object) -> int:
-    priority = parse_amount(value, "priority")
-    if priority > bounds.PRIORITY_MAX:
-        raise Invalid("priority", f"must be from 0 to {bounds.PRIORITY_MAX}, not {priority}")
-    return priority
 
 
 def _description(value: Any) -> str:

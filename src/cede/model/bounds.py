@@ -99,6 +99,9 @@ PARTING_MARGIN = 5 * SECOND
 SHARES_PERIOD_DEFAULT = 200
 STARVATION_DEFAULT = 30 * SECOND
 AGGRESSIVE_STARVATION_DEFAULT = 2 * MINUTE
+# How often a node may take for a starving waiter; how long work may be above a limit.
+STAGE_BACKOFF_DEFAULT = 5 * SECOND
+OVER_LIMIT_GRACE_DEFAULT = 15 * SECOND
 # Weights are compared with each other; these ends are far beyond any use.
 WEIGHT_MIN = 1e-6
 WEIGHT_MAX = 1e6

@@ -13,6 +13,7 @@ from cede.model.parting import Farewell, Saved
 from cede.model.reason import Code, Reason
 from cede.model.shape import Footprint, Shape
 from cede.model.subject import Subject
+from cede.model.terms import USUAL, Terms
 from cede.model.work import Work
 
 
@@ -102,6 +103,7 @@ class Request:
     farewell: Farewell = PLAIN
     saved: Saved | None = None  # where its next attempt goes on
     lost_count: int = 0  # attempts that a machine ended
+    terms: Terms = USUAL
     part_of: str | None = None  # the first of the independent tasks it was submitted with
     labels: Mapping[str, str] = field(default_factory=dict)
     owner: str = ""

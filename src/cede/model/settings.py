@@ -5,12 +5,13 @@ overridden.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from decimal import Decimal
 from enum import StrEnum
 from typing import Any
 
 from cede.model import bounds
+from cede.model.amounts import Amounts, parse_amounts
 from cede.model.errors import Invalid, quoted
 
 
@@ -26,6 +27,13 @@ class Share(StrEnum):
 
     RESERVED = "reserved"
     FAIR_SHARE = "fair_share"
+
+
+class OverLimit(StrEnum):
+    """What becomes of work above a limit: it stays until it ends, or the newest is stopped."""
+
+    DRAIN = "drain"
+    PREEMPT = "preempt"
 
 
 class Patience(StrEnum):
@@ -55,31 +63,43 @@ class Settings:
     allow_aggressive_preemption: bool = True
     preemption_satisfaction_threshold: float = 1.0
     aggressive_preemption_satisfaction_threshold: float = 0.5
+    consider_allocation_on_fair_share_bound_preemptible: bool = False
+    non_preemptible_resource_usage_threshold: Amounts = field(default_factory=dict)
+    preemptive_scheduling_backoff: int = bounds.STAGE_BACKOFF_DEFAULT
+    over_limit: OverLimit = OverLimit.DRAIN
+    over_limit_grace: int = bounds.OVER_LIMIT_GRACE_DEFAULT
+    gang_steps: bool = False  # the fair share of a gang is all or nothing
+    improved_fit_factor: bool = False  # gangs that tie get theirs one after the other
 
-    def override(self, given: object, field: str = "settings") -> Settings:
+    def override(self, given: object, at: str = "settings") -> Settings:
         """These settings with some replaced by outside data; unknown or impossible ones are
         refused.
         """
         if not isinstance(given, Mapping):
-            raise Invalid(field, "must be a map of settings")
+            raise Invalid(at, "must be a map of settings")
         known = {each.name for each in fields(Settings)}
-        for name in given:
+        said = {}
+        for written, value in given.items():
+            name = _ALSO.get(written, written)
             if name not in known:
                 raise Invalid(
-                    f"{field}.{name}", f"unknown setting; known are {', '.join(sorted(known))}"
+                    f"{at}.{written}", f"unknown setting; known are {', '.join(sorted(known))}"
                 )
-        made = replace(self, **{name: _parse(name, value, field) for name, value in given.items()})
-        made.check(field)
+            if name in said:
+                raise Invalid(f"{at}.{written}", f"is the same as {name}; give one of them")
+            said[name] = _parse(name, value, at)
+        made = replace(self, **said)
+        made.check(at)
         return made
 
-    def check(self, field: str = "settings") -> None:
+    def check(self, at: str = "settings") -> None:
         """Refuse settings that contradict each other."""
         aggressive = "aggressive_preemption_satisfaction_threshold"
         if getattr(self, aggressive) > self.preemption_satisfaction_threshold:
-            raise Invalid(f"{field}.{aggressive}", "is above preemption_satisfaction_threshold")
+            raise Invalid(f"{at}.{aggressive}", "is above preemption_satisfaction_threshold")
         timeout = "fair_share_aggressive_starvation_timeout"
         if getattr(self, timeout) < self.fair_share_starvation_timeout:
-            raise Invalid(f"{field}.{timeout}", "is below fair_share_starvation_timeout")
+            raise Invalid(f"{at}.{timeout}", "is below fair_share_starvation_timeout")
 
     @classmethod
     def stored(cls, given: Mapping[str, Any]) -> Settings:
@@ -111,14 +131,28 @@ DURATIONS = frozenset(
         "fair_share_update_period",
         "fair_share_starvation_timeout",
         "fair_share_aggressive_starvation_timeout",
+        "preemptive_scheduling_backoff",
+        "over_limit_grace",
     }
 )
+# Names that document 003 has for something of ours.
+_ALSO = {"allocation_preemption_timeout": "grace"}
 _WORDS: dict[str, type[StrEnum]] = {
     "precedence": Precedence,
     "share": Share,
     "patience": Patience,
+    "over_limit": OverLimit,
 }
-_FLAGS = frozenset({"enable_aggressive_starvation", "allow_aggressive_preemption"})
+_FLAGS = frozenset(
+    {
+        "enable_aggressive_starvation",
+        "allow_aggressive_preemption",
+        "consider_allocation_on_fair_share_bound_preemptible",
+        "gang_steps",
+        "improved_fit_factor",
+    }
+)
+_AMOUNTS = frozenset({"non_preemptible_resource_usage_threshold"})
 _RATIOS = {
     "fair_share_starvation_tolerance": 1.0,
     "preemption_satisfaction_threshold": 1_000.0,
@@ -137,14 +171,35 @@ def _parse(name: str, value: object, field: str) -> Any:
     if name in DURATIONS:
         return parse_duration(value, at)
     if name in _FLAGS:
-        if not isinstance(value, bool):
-            raise Invalid(at, f"must be true or false, not {value!r:.80}")
-        return value
+        return parse_flag(value, at)
     if name in _RATIOS:
         return parse_ratio(value, at, most=_RATIOS[name])
+    if name in _AMOUNTS:
+        return parse_amounts(value, at)
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= 1_000_000:
         raise Invalid(at, f"must be an integer from 0 to 1000000, not {value!r:.80}")
     return value
+
+
+def parse_flag(value: object, field: str) -> bool:
+    if not isinstance(value, bool):
+        raise Invalid(field, f"must be true or false, not {value!r:.80}")
+    return value
+
+
+def parse_own(given: object, allowed: tuple[str, ...], whose: str) -> dict[str, Any]:
+    """Settings that somebody below the pool says for itself, as they are kept."""
+    if not isinstance(given, Mapping):
+        raise Invalid("settings", "must be a map of settings")
+    for name in given:
+        if name not in allowed:
+            raise Invalid(f"settings.{name}", f"{whose} may set {', '.join(allowed)}")
+    return {name: _parse(name, value, "settings") for name, value in given.items()}
+
+
+def shown_own(own: Mapping[str, Any]) -> dict[str, Any]:
+    """Such settings in the units that people write."""
+    return {name: seconds(value) if name in DURATIONS else value for name, value in own.items()}
 
 
 def parse_ratio(value: object, field: str, *, least: float = 0.0, most: float) -> float:

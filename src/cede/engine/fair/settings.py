@@ -13,6 +13,8 @@ from typing import Any
 
 from cede.engine.fair.tree import Kind, Numbers
 from cede.model.errors import Invalid
+from cede.model.policy import OF_POLICY
+from cede.model.terms import OF_REQUEST
 
 MINUTE = 60_000
 
@@ -63,23 +65,9 @@ def _refuse_negative(settings: FairSettings, name: str) -> None:
         raise Invalid(name, "must not be below 0")
 
 
-BY_POLICY = (
-    "fair_share_starvation_timeout",
-    "fair_share_starvation_tolerance",
-    "enable_aggressive_starvation",
-    "allow_aggressive_preemption",
-    "non_preemptible_resource_usage_threshold",
-)
-BY_REQUEST = (
-    "fair_share_starvation_timeout",
-    "fair_share_starvation_tolerance",
-    "non_preemptible_resource_usage_threshold",
-)
-
-
 def inherit(above: FairSettings, own: Mapping[str, Any], kind: Kind) -> FairSettings:
     """The settings of an element below `above` that says `own`."""
-    allowed = BY_POLICY if kind is Kind.POLICY else BY_REQUEST
+    allowed = OF_POLICY if kind is Kind.POLICY else OF_REQUEST
     known = [each.name for each in fields(FairSettings)]
     for name in own:
         if name not in known:
@@ -100,7 +88,7 @@ def inherit(above: FairSettings, own: Mapping[str, Any], kind: Kind) -> FairSett
 
 def _modest(above: FairSettings, own: Mapping[str, Any]) -> dict[str, Any]:
     said = dict(own)
-    timeout, tolerance, threshold = BY_REQUEST
+    timeout, tolerance, threshold = OF_REQUEST
     if timeout in said:
         said[timeout] = max(said[timeout], above.fair_share_starvation_timeout)
     if tolerance in said:

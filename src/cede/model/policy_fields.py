@@ -1,0 +1,102 @@
+"""The fields of a policy as people write them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from enum import StrEnum
+from typing import Any
+
+from cede.model import bounds
+from cede.model.amounts import parse_amount, parse_amounts
+from cede.model.errors import Invalid
+from cede.model.node import parse_labels
+from cede.model.policy import OF_POLICY, Home, Kind, Mode
+from cede.model.settings import parse_duration, parse_flag, parse_own, parse_ratio
+from cede.model.subject import parse_name
+from cede.model.terms import parse_class
+
+# A volume is what its flow fills; these are the parts that document 003's system names.
+_INTEGRAL_TYPES = ("none", "burst", "relaxed")
+_INTEGRAL = ("guarantee_type", "resource_flow", "burst_guarantee_resources")
+
+
+def parse_fields(given: Mapping[str, object]) -> dict[str, Any]:
+    """Those of a policy's fields that are given, by their own names; None is not given."""
+    return {
+        _OWN.get(name, name): _PARSERS[name](value)
+        for name, value in given.items()
+        if value is not None
+    }
+
+
+def _priority(value: object) -> int:
+    priority = parse_amount(value, "priority")
+    if priority > bounds.PRIORITY_MAX:
+        raise Invalid("priority", f"must be from 0 to {bounds.PRIORITY_MAX}, not {priority}")
+    return priority
+
+
+def _weight(value: object) -> float:
+    return parse_ratio(value, "weight", least=bounds.WEIGHT_MIN, most=bounds.WEIGHT_MAX)
+
+
+def _word(words: type[StrEnum], field: str) -> Callable[[object], StrEnum]:
+    def parse(value: object) -> StrEnum:
+        try:
+            return words(value)  # type: ignore[arg-type]
+        except ValueError:
+            raise Invalid(field, f"must be {' or '.join(words)}, not {value!r:.80}") from None
+
+    return parse
+
+
+def _settings(value: object) -> dict[str, Any]:
+    return parse_own(value, OF_POLICY, "a policy")
+
+
+def _integral(value: object) -> dict[str, Any]:
+    """A guarantee over time: how fast it fills, and the most it gives at once."""
+    if not isinstance(value, Mapping):
+        raise Invalid("integral", f"must be a map of {', '.join(_INTEGRAL)}")
+    for name in value:
+        if name not in _INTEGRAL:
+            raise Invalid(f"integral.{name}", f"unknown; known are {', '.join(_INTEGRAL)}")
+    kind = value.get("guarantee_type", "none")
+    if kind not in _INTEGRAL_TYPES:
+        known = " or ".join(_INTEGRAL_TYPES)
+        raise Invalid("integral.guarantee_type", f"must be {known}, not {kind!r:.80}")
+    made: dict[str, Any] = {"guarantee_type": kind}
+    for name in _INTEGRAL[1:]:
+        if name in value:
+            made[name] = parse_amounts(value[name], f"integral.{name}")
+    return made
+
+
+def _home(value: object) -> Home:
+    if isinstance(value, Mapping):
+        return Home(labels=parse_labels(value, "home"))
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return Home(names=tuple(parse_name(each, "home") for each in value))
+    raise Invalid("home", "must be labels of nodes, or a list of their names")
+
+
+# What people call it, where that is not its own name.
+_OWN = {"type": "kind"}
+_PARSERS: dict[str, Callable[[object], Any]] = {
+    "priority": _priority,
+    "reserved": lambda value: parse_amounts(value, "reserved"),
+    "limit": lambda value: parse_amounts(value, "limit"),
+    "weight": _weight,
+    "mode": _word(Mode, "mode"),
+    "settings": _settings,
+    "integral": _integral,
+    "type": _word(Kind, "type"),
+    "max_class": lambda value: parse_class(value, "max_class"),
+    "allow_sensitive": lambda value: parse_flag(value, "allow_sensitive"),
+    "home": _home,
+    "allow_lending": lambda value: parse_flag(value, "allow_lending"),
+    "allow_borrowing": lambda value: parse_flag(value, "allow_borrowing"),
+    "max_borrow_pct": lambda value: parse_ratio(value, "max_borrow_pct", most=1_000.0),
+    "return_grace": lambda value: parse_duration(value, "return_grace"),
+}
+FIELDS = tuple(_PARSERS)
