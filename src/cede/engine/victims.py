@@ -89,6 +89,16 @@ class Goal(Protocol):
     """Something that victims must bring about."""
 
     @property
+    def keys(self) -> Iterable[str]:
+        """What it counts; holders that differ only in other keys help it alike."""
+
+    @property
+    def left(self) -> int:
+        """How much is missing. Holders without a common node together bring it down by no more than
+        the sum of what each would alone.
+        """
+
+    @property
     def met(self) -> bool: ...
 
     def wants(self, holding: Holding) -> bool:
@@ -105,6 +115,14 @@ class Shortage:
         self, missing: dict[str, int], books: Books | None = None, above: str | None = None
     ) -> None:
         self._missing, self._books, self._above = missing, books, above
+
+    @property
+    def keys(self) -> Iterable[str]:
+        return self._missing
+
+    @property
+    def left(self) -> int:
+        return sum(left for left in self._missing.values() if left > 0)
 
     @property
     def met(self) -> bool:
@@ -134,6 +152,14 @@ class Clearing:
         self._view, self._form, self._need = view, form, need
         self._places = places_for(view, form)
         self._away: dict[str, list[int]] = {}  # by node: what was freed there
+
+    @property
+    def keys(self) -> Iterable[str]:
+        return dict(self._form.amounts)
+
+    @property
+    def left(self) -> int:
+        return max(self._form.tasks - self._places, 0)
 
     @property
     def met(self) -> bool:
