@@ -71,6 +71,7 @@ BROKEN: dict[str, Callable[[], Any]] = {
     "an unknown type of requester": lambda: a_request(subject_type="planet"),
     "an attempt before the first": lambda: a_request(attempt=0),
     "a negative count of preemptions": lambda: a_request(preempted_count=-1),
+    "a class beyond the last": lambda: a_request(**{"class": 11}),
     "a negative walltime": lambda: a_request(walltime=-1),
     "a pool of the latest allocation without its attempt": lambda: a_request(
         granted_pool_id="pool-1"

@@ -8,15 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Engine, MetaData, create_engine, inspect, text
+from sqlalchemy import Connection, Engine, MetaData, create_engine, insert, inspect, text
 from sqlalchemy.schema import CreateTable
 
-from cede.store import Store, WrongDatabase, connect, migrate, schema
-from tests.store.samples import batch
+from cede.store import Store, WrongDatabase, connect, migrate, rows, schema
+from cede.store.statements import REQUESTS
+from tests.store.samples import batch, policy, pool, request
 
 
 def engine_of(url: str) -> Engine:
@@ -59,6 +61,36 @@ def test_the_last_revision_is_the_one_we_say() -> None:
     folder = Path(migrate.__file__).parent / "migrations"
     config.set_main_option("script_location", str(folder))
     assert ScriptDirectory.from_config(config).get_current_head() == migrate.HEAD
+
+
+def test_what_an_earlier_version_stored_is_usual(database_url: str) -> None:
+    engine = engine_of(database_url)
+    with engine.begin() as connection:
+        upgrade_to(connection, "0001")
+        values = [
+            (schema.pools, schema.pools.columns, rows.pool_row(pool())),
+            (schema.policies, schema.policies.columns, rows.policy_row(policy())),
+            (schema.requests, REQUESTS.columns, rows.request_row(request(), None)),
+        ]
+        for table, columns, row in values:
+            said = {
+                of.name: each for of, each in zip(columns, row, strict=True) if each is not None
+            }
+            connection.execute(insert(table).values(said))
+    engine.dispose()
+    store = Store(database_url)
+    store.migrate()
+    assert store.get_policy("policy-1").policy == policy()
+    assert store.get_request("request-1").request == request()
+    store.close()
+
+
+def upgrade_to(connection: Connection, revision: str) -> None:
+    config = Config()
+    folder = Path(migrate.__file__).parent / "migrations"
+    config.set_main_option("script_location", str(folder))
+    config.attributes["connection"] = connection
+    command.upgrade(config, revision)
 
 
 def test_migrating_again_changes_nothing(store: Store, database_url: str) -> None:

@@ -12,6 +12,7 @@ import pytest
 from cede.model.errors import Conflict, Invalid, NotFound
 from cede.model.lifecycle import AllocationState, RequestStatus
 from cede.model.request import Earmark
+from cede.model.terms import Terms
 from cede.store import Store
 from cede.store.filters import RequestFilter
 from tests.store.samples import (
@@ -46,7 +47,7 @@ def filled(store: Store) -> Store:
         allocation("a1", amounts={"gpu": 2, "mcpu": 500}),
         request("a2", 2, status=ALLOCATED, preemptible=False),
         allocation("a2", index=11, amounts={"gpu": 2**52}),
-        request("b1", 3, labels={"run": "8"}),
+        request("b1", 3, labels={"run": "8"}, terms=Terms(tenant="bio")),
         request("b2", 4, pool_id="pool-2"),
         request("c1", 5, status=RELEASED),
         allocation("c1", pool_id="pool-2", index=12, state=AllocationState.ENDED),
@@ -67,6 +68,7 @@ FILTERS: dict[str, tuple[RequestFilter, list[str]]] = {
     "a label": (RequestFilter(labels={"run": "7"}), ["a1"]),
     "an odd label": (RequestFilter(labels={'odd "key"': "x'y"}), ["a1"]),
     "two labels": (RequestFilter(labels={"run": "8", "odd": ""}), []),
+    "a tenant": (RequestFilter(tenant="bio"), ["b1"]),
     "a pool": (RequestFilter(pool_id="pool-1"), ["d1", "b1", "a2", "a1"]),
     "another pool": (RequestFilter(pool_id="pool-2"), ["c1", "b2", "b1"]),
     "waiting for a pool": (RequestFilter(pool_id="pool-1", view="queued"), ["d1", "b1"]),

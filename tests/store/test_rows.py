@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
@@ -16,17 +16,19 @@ from cede.model.bounds import AMOUNT_MAX
 from cede.model.lifecycle import AllocationState, RequestStatus
 from cede.model.node import Node, NodeState, Out
 from cede.model.parting import Checkpoint, Farewell, Parting, Protocol, Saved
-from cede.model.policy import Policy
+from cede.model.policy import Home, Kind, Mode, Policy
 from cede.model.pool import Pool
 from cede.model.reason import Code, Reason
 from cede.model.request import PLAIN, Earmark, OnSilence, Preemptions, Request, Retry, Withhold
-from cede.model.settings import Precedence, Settings
+from cede.model.settings import OverLimit, Precedence, Settings
 from cede.model.shape import Shape, Topology
 from cede.model.subject import SUBJECT_TYPES, Subject
+from cede.model.terms import USUAL, Terms
 from cede.model.token import Role, Token
 from cede.model.work import Work
-from cede.store import node_rows, rows
-from tests.store.samples import batch, changes, started
+from cede.store import node_rows, rows, schema, term_rows
+from cede.store.statements import REQUESTS
+from tests.store.samples import batch, changes, policy, request, started
 
 # Everything that can come through the door: no NUL and no half of a surrogate pair.
 texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20)
@@ -50,7 +52,14 @@ pools = st.builds(
     capacity=amounts,
     preset=names,
     settings=st.builds(
-        Settings, st.sampled_from(Precedence), small, numbers, numbers, numbers, numbers
+        Settings,
+        st.sampled_from(Precedence),
+        small,
+        *(numbers,) * 4,
+        preemption_satisfaction_threshold=st.floats(0, 1_000),
+        non_preemptible_resource_usage_threshold=amounts,
+        over_limit=st.sampled_from(OverLimit),
+        gang_steps=st.booleans(),
     ),
     description=texts,
     created=texts,
@@ -114,6 +123,14 @@ members = st.builds(
 partings = st.builds(
     Parting, small, numbers, numbers, *(st.booleans(),) * 2, numbers, *(st.booleans(),) * 2
 )
+own_settings = st.fixed_dictionaries(
+    {},
+    optional={
+        "fair_share_starvation_timeout": numbers,
+        "fair_share_starvation_tolerance": st.floats(0, 1),
+        "non_preemptible_resource_usage_threshold": amounts,
+    },
+)
 policies = st.builds(
     Policy,
     id=names,
@@ -123,8 +140,24 @@ policies = st.builds(
     reserved=amounts,
     limit=amounts,
     name=texts,
+    weight=st.floats(1e-6, 1e6),
+    mode=st.sampled_from(Mode),
+    settings=own_settings,
+    integral=st.just({}) | st.fixed_dictionaries({"resource_flow": amounts}),
+    kind=st.sampled_from(Kind),
+    max_class=st.integers(0, 10),
+    allow_sensitive=st.booleans(),
+    home=st.none()
+    | st.builds(Home, st.dictionaries(names, texts, max_size=2), st.lists(names).map(tuple)),
+    allow_lending=st.booleans(),
+    allow_borrowing=st.booleans(),
+    max_borrow_pct=st.floats(0, 1_000),
+    return_grace=numbers,
     created=texts,
     edited=numbers,
+)
+terms = st.just(USUAL) | st.builds(
+    Terms, st.integers(0, 10), st.booleans(), texts, amounts, own_settings
 )
 requests = st.builds(
     Request,
@@ -154,6 +187,7 @@ requests = st.builds(
     farewell=farewells,
     saved=st.none() | st.builds(Saved, names, numbers, numbers),
     lost_count=small,
+    terms=terms,
     part_of=st.none() | names,
     labels=st.dictionaries(names, texts, max_size=3),
     owner=texts,
@@ -217,6 +251,22 @@ def test_node(value: Node) -> None:
 @given(policies)
 def test_policy(value: Policy) -> None:
     assert rows.policy_from(rows.policy_row(value)) == value
+
+
+def test_who_says_nothing_unusual_has_no_text_for_it() -> None:
+    told = dict(zip(schema.policies.columns.keys(), rows.policy_row(policy()), strict=True))
+    asked = dict(zip(REQUESTS.columns, rows.request_row(request(), None), strict=True))
+    of = schema.requests.c
+    assert told["further"] is None
+    assert [asked[each] for each in (of["class"], of.tenant, of.terms)] == [None, None, None]
+    assert rows.request_from(rows.request_row(request(), None)).terms is USUAL
+
+
+def test_every_field_of_a_policy_is_kept() -> None:
+    """A field that the model gets and the rows do not would be lost by the next restart."""
+    columns = {"limit": "limits", "subject": "subject_type"}
+    kept = {*schema.policies.columns.keys(), *term_rows.FURTHER}
+    assert {columns.get(each.name, each.name) for each in fields(Policy)} <= kept
 
 
 @given(requests)

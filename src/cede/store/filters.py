@@ -34,6 +34,7 @@ class RequestFilter:
     preemptible: bool | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     part_of: str | None = None
+    tenant: str | None = None
 
     def key(self) -> dict[str, Any]:
         """What a cursor is bound to."""
@@ -53,6 +54,8 @@ class RequestFilter:
             found.append(_requests.preemptible.is_(self.preemptible))
         if self.part_of is not None:
             found.append(_requests.part_of == self.part_of)
+        if self.tenant is not None:
+            found.append(_requests.tenant == self.tenant)
         found += [_has_label(dialect, *label) for label in self.labels.items()]
         if self.pool_id is not None or self.view != ALL:
             found.append(self._in_pool())

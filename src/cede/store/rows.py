@@ -22,7 +22,7 @@ from cede.model.request import Earmark, OnSilence, Preemptions, Request, Retry, 
 from cede.model.settings import Settings
 from cede.model.subject import Subject
 from cede.model.token import Role, Token
-from cede.store import node_rows
+from cede.store import node_rows, term_rows
 from cede.store.json_text import decode, encode
 from cede.store.node_rows import Row, footprint_from, with_footprint
 from cede.store.values import AuditEntry, AuditNote, Remembered
@@ -77,13 +77,14 @@ def policy_row(policy: Policy) -> Row:
         policy.parent_id,
         policy.weight,
         policy.mode.value,
+        term_rows.further_text(policy),
     )
 
 
 def policy_from(row: Sequence[Any]) -> Policy:
     (
         id_, pool_id, subject_type, subject_name, priority, reserved, limit, name, created, edited,
-        parent_id, weight, mode,
+        parent_id, weight, mode, further,
     ) = row  # fmt: skip
     return Policy(
         id=id_,
@@ -98,6 +99,7 @@ def policy_from(row: Sequence[Any]) -> Policy:
         mode=Mode(mode),
         created=created,
         edited=edited,
+        **term_rows.further_from(further),
     )
 
 
@@ -136,6 +138,9 @@ def request_row(request: Request, latest: Allocation | None) -> Row:
         node_rows.work_text(request.work),
         request.part_of,
         node_rows.kept_text(request),
+        term_rows.class_number(request.terms),
+        request.terms.tenant or None,
+        term_rows.terms_text(request.terms),
     )
 
 
@@ -144,7 +149,7 @@ def request_from(row: Sequence[Any]) -> Request:
         id_, index, submitted_at, subject_type, subject_name, created, status, preemptible, pool_id,
         _, _, amounts, reason, attempt, retries_used, preempted_count, retry, not_before, bypassed,
         withhold, earmark, walltime, lease, lease_until, on_silence, labels, owner, task, work,
-        part_of, kept,
+        part_of, kept, class_, tenant, terms,
     ) = row  # fmt: skip
     shape, farewell = node_rows.task_from(task)
     saved, lost_count = node_rows.kept_from(kept)
@@ -175,6 +180,7 @@ def request_from(row: Sequence[Any]) -> Request:
         farewell=farewell,
         saved=saved,
         lost_count=lost_count,
+        terms=term_rows.terms_from(class_, tenant, terms),
         part_of=part_of,
         labels=decode(labels) if labels else {},
         owner=owner,

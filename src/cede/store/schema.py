@@ -139,6 +139,7 @@ policies = Table(
     Column("parent_id", NAME, ForeignKey("policies.id")),
     Column("weight", Double, nullable=False, server_default=text("1")),
     Column("mode", Text, nullable=False, server_default=text("'fair_share'")),
+    Column("further", Text),
     UniqueConstraint("pool_id", "subject_type", "subject_name"),
     CheckConstraint(one_of("subject_type", SUBJECT_TYPES), "subject_type"),
 )
@@ -148,6 +149,7 @@ Index("ix_policies_subject", policies.c.subject_type, policies.c.subject_name)
 # live allocations refer to: two live allocations of one request in two pools cannot both find their
 # pair. `task` and `work` are what a request is about and never change: its shape and how it parts,
 # and what agents run, which may be large. `kept` is its checkpoint and how often machines lost it.
+# `class` is NULL for the usual one, `tenant` for none; `terms` is the rest of its terms.
 requests = Table(
     "requests",
     metadata,
@@ -182,12 +184,16 @@ requests = Table(
     Column("work", Text),
     Column("part_of", NAME),
     Column("kept", Text),
+    Column("class", SmallInteger),
+    Column("tenant", NAME),
+    Column("terms", Text),
     Column("one", SmallInteger, nullable=False, server_default=text("1")),
     UniqueConstraint("id", "granted_pool_id", "one", name="uq_requests_granted"),
     CheckConstraint(one_of("status", RequestStatus), "status"),
     CheckConstraint(one_of("subject_type", SUBJECT_TYPES), "subject_type"),
     CheckConstraint("one = 1", "one"),
     CheckConstraint("attempt >= 1", "attempt"),
+    CheckConstraint("class BETWEEN 0 AND 10", "class"),
     CheckConstraint("(granted_pool_id IS NULL) = (granted_attempt IS NULL)", "granted"),
     not_negative(
         "at_index", "submitted_at", "retries_used", "preempted_count", "not_before", "bypassed",
@@ -209,6 +215,13 @@ Index(
     requests.c.at_index,
     sqlite_where=text("part_of IS NOT NULL"),
     postgresql_where=text("part_of IS NOT NULL"),
+)
+Index(
+    "ix_requests_tenant",
+    requests.c.tenant,
+    requests.c.at_index,
+    sqlite_where=text("tenant IS NOT NULL"),
+    postgresql_where=text("tenant IS NOT NULL"),
 )
 
 # Its id is `request_id.attempt`, so it needs no column. `live` is 1 or, once ended, NULL: then
