@@ -191,6 +191,8 @@ def the_engine_iterates_in_order(path: str, source: str) -> Iterator[Offence]:
 # Shares are fractions of a whole; everything else counts amounts.
 MAY_USE_FLOATS = (
     *("share.py", "price.py", "engine/fairness.py", "engine/books.py", "engine/front.py"),
+    # What a victim costs, what comes first, what is worth it.
+    *("engine/budget.py", "engine/score.py", "engine/broker.py"),
     # Weights, thresholds and tolerances.
     *("model/settings.py", "model/policy.py", "model/bounds.py"),
 )
