@@ -21,8 +21,9 @@ class _Stopped(Exception):
 class Verifier:
     """`look` never waits; `verdicts` are what the thread has found out since they were last taken.
 
-    Of what lies there from the beginning only the newest that holds is of use, so that a restart
-    does not hash everything again. What appears later is always judged, whatever its id.
+    The newest is judged first. Once it holds, older ones that were there with it are of no use: a
+    restart does not hash everything again, and nobody goes back to one that may be cleaned away by
+    now. What appears after it is always judged, whatever its id.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -30,11 +31,11 @@ class Verifier:
         self._lock = threading.Lock()
         self._seen: dict[str, _Stamp] = {}
         self._waiting: list[str] = []
-        self._superseded: set[str] = set()
+        self._appeared: dict[str, int] = {}  # at which look
+        self._looks = 0
         self._verdicts: list[tuple[str, Saved | NotACheckpoint]] = []
         self._thread: threading.Thread | None = None
         self._stopped = False
-        self._is_first = True
         self._looked_at = float("-inf")
         self._changed_at = 0
 
@@ -51,14 +52,12 @@ class Verifier:
             found = self._stamps()
         except OSError:
             return  # whoever removed the directory has no checkpoints
-        is_first, self._is_first = self._is_first, False
         self._looked_at = self._looked_at if now is None else now
         self._changed_at = changed_at
         fresh = [id for id in found if self._seen.get(id) != found[id]]
         with self._lock:
             self._seen = found
-            old = {id for id in fresh if is_first and (before is None or id in before)}
-            self._superseded |= old
+            self._note(fresh, before)
             self._waiting = sorted({*self._waiting, *fresh}, key=shelf.age)
             if self._waiting and self._thread is None:
                 self._thread = threading.Thread(target=self._work, daemon=True)
@@ -89,6 +88,16 @@ class Verifier:
                 stamps[id] = (found.st_ino, found.st_mtime_ns, found.st_size)
         return stamps
 
+    def _note(self, fresh: list[str], before: frozenset[str] | None) -> None:
+        """Remember when each appeared. At the first look it is the hint that tells old from new."""
+        is_first, self._looks = self._looks == 0, self._looks + 1
+        for id in fresh:
+            is_old = is_first and (before is None or id in before)
+            self._appeared[id] = 0 if is_old else self._looks
+        gone = self._appeared.keys() - self._seen.keys()
+        for id in gone:
+            del self._appeared[id]
+
     def _work(self) -> None:
         while (id := self._next()) is not None:
             verdict: Saved | NotACheckpoint
@@ -100,8 +109,14 @@ class Verifier:
                 return
             with self._lock:
                 self._verdicts.append((id, verdict))
-                if isinstance(verdict, Saved) and id in self._superseded:
-                    self._waiting = [each for each in self._waiting if each not in self._superseded]
+                if isinstance(verdict, Saved):
+                    self._waiting = [
+                        each for each in self._waiting if not self._supersedes(id, each)
+                    ]
+
+    def _supersedes(self, id: str, other: str) -> bool:
+        appeared = self._appeared
+        return appeared.get(other, 0) <= appeared.get(id, 0) and shelf.age(other) < shelf.age(id)
 
     def _next(self) -> str | None:
         """The newest first: it is the one that somebody may be waiting for."""
