@@ -18,7 +18,7 @@ from cede.launch.probe import Containment, probe
 from cede.launch.spec import Limits
 from cede.model.errors import Invalid
 from tests.launch.conftest import NAME, Make
-from tests.launch.support import until
+from tests.launch.support import WAIT, until
 
 pytestmark = pytest.mark.system
 
@@ -96,7 +96,7 @@ def test_a_group_inside_the_group_dies_with_it(each_means: Containment) -> None:
     sleeper = subprocess.Popen(["sleep", "1000"])
     (inside / "cgroup.procs").write_text(str(sleeper.pid))
     assert group.members() == [sleeper.pid]
-    assert group.kill(timeout=10)
+    assert group.kill(timeout=WAIT)
     assert sleeper.wait() == -signal.SIGKILL
     group.remove()
     assert not Path(group.home).exists()
