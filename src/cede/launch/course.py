@@ -18,14 +18,13 @@ class Stop(TypedDict):
 
 
 class Control(TypedDict):
-    """control.json: what the agent wants. `signals` are numbered; each is sent once."""
+    """control.json: what the agent wants."""
 
     deadline: float | None
     stop: Stop | None
-    signals: list[tuple[int, int]]
 
 
-NOTHING_WANTED: Control = {"deadline": None, "stop": None, "signals": []}
+NOTHING_WANTED: Control = {"deadline": None, "stop": None}
 
 
 class Course:

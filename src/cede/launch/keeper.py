@@ -52,7 +52,6 @@ class Keeper:
         self.course = Course(None, 0.0)
         self.control: Control = NOTHING_WANTED
         self.looked_at = 0.0
-        self.signalled = 0
         self.asking = False
         self.wake = place.open(places.WAKE, os.O_RDWR | os.O_NONBLOCK)
         self.logs = {stream: Log(place, stream, self.spec["log_bytes"]) for stream in STREAMS}
@@ -148,23 +147,8 @@ class Keeper:
         if now < self.looked_at + LOOK:
             return
         self.looked_at = now
-        try:
+        with contextlib.suppress(OSError, ValueError):
             self.control = {**NOTHING_WANTED, **(self.place.read(places.CONTROL) or {})}
-        except (OSError, ValueError):
-            return
-        if self.child is not None and self.status is None:
-            self._pass_signals_on(self.child)
-
-    def _pass_signals_on(self, child: Child) -> None:
-        """Send what was not sent before. Its first process is not reaped, so the group is its own.
-
-        Not before it is the work: what gets it ready would die of a hint.
-        """
-        for number, signal_number in self.control["signals"] if child.became_work else ():
-            if number > self.signalled:
-                self.signalled = number
-                with contextlib.suppress(OSError):
-                    os.killpg(child.pid, signal_number)
 
     def _act(self) -> str:
         order = self.course.next(boottime(), self.control, self.status is None)

@@ -33,8 +33,6 @@ from cede.model.errors import CedeError, Conflict, Invalid
 # A keeper that has not taken over by now is not going to.
 LAUNCH_TIMEOUT = 20.0
 SWEEP_TIMEOUT = 10.0
-# Signals that a keeper may not have read yet; it looks five times a second.
-SIGNALS_KEPT = 32
 
 
 class LaunchFailed(CedeError):
@@ -182,13 +180,6 @@ class Kept:
 
     def kill(self) -> None:
         self.stop(0.0)
-
-    def send_signal(self, number: int) -> None:
-        """Send a signal to the work's process group, once."""
-        control = self._control()
-        sent = control["signals"]
-        order = (sent[-1][0] + 1 if sent else 1, int(signal.Signals(number)))
-        self._want({**control, "signals": [*sent[1 - SIGNALS_KEPT :], order]})
 
     def _control(self) -> Control:
         return {**NOTHING_WANTED, **(self._place.read(places.CONTROL) or {})}
