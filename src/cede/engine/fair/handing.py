@@ -5,7 +5,7 @@ Only what is offered something else than last time is looked at, or what was dra
 
 from __future__ import annotations
 
-from cede.engine.fair.curve import AFTER, BEFORE, Vector
+from cede.engine.fair.curve import ABOVE, AFTER, BEFORE, Vector
 from cede.engine.fair.raising import Node
 from cede.engine.fair.tree import Kind, Mode
 
@@ -17,7 +17,7 @@ def hand_down(node: Node, fit: float, mark: int, changed: list[str]) -> None:
         if not child.redrawn:
             if offer == child.offer and after == child.after:
                 continue
-            end = curve.xs[-1]
+            end = curve.xs[-1] * ABOVE  # not a rounding error above it: a jump may be there
             if offer > end and child.offer > end:
                 continue  # it has all it can get, and had it before
         at, part = curve.find(offer, after)

@@ -1,8 +1,8 @@
 """How high the children of the root can be raised before the whole is given away.
 
 The root is offered everything once, so its curve is never drawn: one place on it is searched for,
-from the place found last time. Between two places closer than any bend the sum is a straight line,
-and the answer is exact.
+from the place found last time. Only bends are looked at: between two of them that are neighbours
+the sum is a straight line, the answer is exact, and it does not depend on where the search began.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Search:
     def _start_over(self) -> None:
         self._active = list(enumerate(self._children))
         self._rest_low = self._rest_high = (0.0,) * len(self._bounds)
-        self._bends = FEW + 1  # nobody has counted
+        self._bends = 0  # nobody has counted
 
     def run(self, guess: float, improved: bool) -> Level:
         """`guess`: where it was last time; 0 if there was none."""
@@ -76,11 +76,11 @@ class Search:
             value, _ = self._at(1.0)
             if not _broken(value, self._bounds):
                 return Level(1.0, BEFORE, value)
-            self._fold()
-        place, stride = guess, guess * STRIDE
+        self._fold()
+        stride = guess * STRIDE if guess < 1 else 0.0
+        wish: float | None = guess if stride else None
         while self._bends:
-            if not self._low < place < self._high:
-                place = self._middle()
+            place = self._middle() if wish is None else self._nearest(wish)
             before, beyond = self._at(place)
             if _broken(before, self._bounds):
                 self._narrow(self._low, place)
@@ -88,7 +88,7 @@ class Search:
                 return self._jump(place, before, improved)
             else:
                 self._narrow(place, self._high)
-            place = self._next(stride) if self._bends else 0.0
+            wish = self._next(stride)
             stride *= FASTER
         return self._straight(improved)
 
@@ -144,14 +144,27 @@ class Search:
         self._active = active
         self._rest_low, self._rest_high = rest_low, rest_high
 
-    def _next(self, stride: float) -> float:
-        """Away from the guess until the answer is enclosed; then the middle of the bends."""
+    def _next(self, stride: float) -> float | None:
+        """Away from the guess until the answer is enclosed; then nowhere in particular."""
         if stride and self._bends > FEW:
             if self._high == 1:
                 return self._low + stride
             if self._low == 0:
                 return self._high - stride
-        return self._middle()
+        return None
+
+    def _nearest(self, wish: float) -> float:
+        """The bend closest to a place.
+
+        The place itself may be the last answer, where a bound was met to the last bit: rounding
+        would once call it broken and once not.
+        """
+        places = []
+        for _, child in self._active:
+            xs, inside = child.curve.xs, self._inside(child)
+            at = bisect_left(xs, wish * child.ratio, inside.start, inside.stop - 1)
+            places += [xs[near] / child.ratio for near in (at, max(at - 1, inside.start))]
+        return min(places, key=lambda place: abs(place - wish))
 
     def _middle(self) -> float:
         """The median of the bends if they are few, else of the middle ones of the children."""
@@ -173,9 +186,9 @@ class Search:
 
     def _straight(self, improved: bool) -> Level:
         """Everybody goes straight from low to high: where a bound is broken on the way."""
-        if _broken(self._rest_low, self._bounds):
+        if self._low == 0 and _broken(self._rest_low, self._bounds):
             return Level(0.0, AFTER, self._rest_low)
-        if not _broken(self._rest_high, self._bounds):
+        if self._high == 1 and not _broken(self._rest_high, self._bounds):
             return Level(1.0, BEFORE, self._rest_high)
         part = self._breaking_part()
         if part == 0:
