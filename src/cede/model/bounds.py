@@ -64,6 +64,8 @@ KILL_GRACE = 5 * SECOND
 # Devices and tasks are listed in one row each; more than this is not one machine or one job.
 DEVICES_MAX = 1024
 TASKS_MAX = 4096
+# Who has more nodes of its own than this says so by a label.
+HOME_NODES_MAX = 4096
 # Independent tasks are requests of their own, and one commit.
 PARTS_MAX = 500
 # What Linux takes at most for one argument list and environment is 2 MiB; half of it is ours to
@@ -110,6 +112,11 @@ WEIGHT_MAX = 1e6
 # then.
 BYPASS_MAX_DEFAULT = 64
 WITHHOLD_MAX_DEFAULT = HOUR
+
+# Sets of more than three victims are weighed for about a fifth of a second, and where there are too
+# many groups of candidates so many of them are tried alone: a few milliseconds.
+VICTIM_STEPS_MAX = 200_000
+VICTIM_PROBES_MAX = 512
 
 # Sizes of what the engine reads in an offline snapshot.
 SNAPSHOT_BYTES_MAX = 256 * 1024 * 1024

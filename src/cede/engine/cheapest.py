@@ -1,0 +1,183 @@
+"""The cheapest victims: of all sets of candidates that would do, the one that costs the least.
+
+A set costs what its victims cost, and something for each of them, so that fewer and larger ones are
+preferred. Of sets that cost the same the one whose highest rank is the lowest goes, then the
+smaller, then the one that is the cheapest to save, then the newest. Nobody who is not needed can be
+in it: without him the set would be as cheap, of no higher rank, and smaller.
+
+Up to a number of groups (`candidates`) every set that could be the best is weighed. Beyond it, what
+document 004 does is tried, and what is likely to be better.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from heapq import nsmallest
+from itertools import chain, islice
+from math import fsum, inf
+
+from cede.engine.candidates import Candidate, Gathering, Group, Kind, order
+from cede.engine.subsets import Best, Scale, Subsets
+from cede.engine.victims import Goal
+from cede.model import bounds
+
+# Up to so many victims every set is weighed, however long it takes: 64 groups have 50,000 sets.
+_EXACT = 3
+
+
+@dataclass(frozen=True, slots=True)
+class VictimSettings:
+    """How many may be stopped for one waiter, what each adds to the cost of a set, and up to how
+    many groups of candidates every set is weighed.
+    """
+
+    max_victims: int = 3
+    per_victim_cost: float = 1
+    groups_max: int = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The cheapest set that would do, if there is one; it is taken if it costs less than `bound`.
+
+    Unless the search was exhaustive, there may be a cheaper one, or one at all.
+    """
+
+    best: tuple[Candidate, ...] | None
+    cost: float
+    bound: float
+    exhaustive: bool
+
+    @property
+    def victims(self) -> tuple[Candidate, ...] | None:
+        """Who is to be stopped; nobody need be is (), and None is that nothing may be done."""
+        return None if self.best and self.cost >= self.bound else self.best
+
+
+def cheapest(
+    candidates: Iterable[Candidate],
+    goals: Sequence[Goal],
+    settings: VictimSettings,
+    bound: float = inf,
+) -> Choice:
+    """Whom to stop so that all goals are met. The goals are left as they were."""
+    if all(goal.met for goal in goals):
+        return Choice((), 0, bound, exhaustive=True)
+    if not settings.max_victims:
+        return Choice(None, inf, bound, exhaustive=True)
+    gathering = Gathering(goals, settings.max_victims, probes=settings.groups_max)
+    gathering.add_all(candidates)
+    search = _Search(goals, gathering, settings)
+    exhaustive = search.run()
+    best = search.best.victims
+    if best is None:
+        return Choice(None, inf, bound, exhaustive)
+    cost = fsum(part for each in best for part in (each.price, settings.per_victim_cost))
+    return Choice(best, cost, bound, exhaustive)
+
+
+class _Search:
+    """One search, from the cheapest attempt to the dearest."""
+
+    def __init__(
+        self, goals: Sequence[Goal], gathering: Gathering, settings: VictimSettings
+    ) -> None:
+        self._goals, self._settings = goals, settings
+        self._groups, self._cheap = gathering.groups, gathering.cheap
+        members = (each for group in self._groups for each in group.members)
+        scale = Scale(chain(self._cheap, members), settings.per_victim_cost)
+        self.best = Best(goals, scale)
+
+    def run(self) -> bool:
+        """Look for the best set; whether all were weighed."""
+        self._greedy(self._cheap)
+        if len(self._groups) <= self._settings.groups_max:
+            groups, exhaustive = self._groups, self._weigh(self._groups)
+        else:
+            groups, exhaustive = self._try_alone(), False
+            self._weigh(groups[: self._settings.groups_max])
+        if not exhaustive:
+            self._guess(groups)
+        return exhaustive
+
+    def _try_alone(self) -> list[Group]:
+        """Some groups of every shape, each tried alone."""
+        tried = _sample(self._groups, bounds.VICTIM_PROBES_MAX)
+        for group in tried:
+            if group.probe(self._goals, group.members[0].holding):
+                self.best.offer(group.members[:1])
+        return tried
+
+    def _guess(self, groups: Sequence[Group]) -> None:
+        """Try what is likely to be good: those who help alone, the cheapest first, then the best
+        rate, then the largest; and those who make room together on one node.
+        """
+        gain = {id(group): sum(group.gains or ()) for group in groups}
+        helpful = [group for group in groups if gain[id(group)]]
+        self._greedy(_members(helpful))
+        helpful.sort(key=lambda group: group.members[0].price / gain[id(group)])
+        self._greedy(each for group in helpful for each in group.members)
+        helpful.sort(key=lambda group: -gain[id(group)])
+        self._greedy(each for group in helpful for each in group.members)
+        for neighbours in self._neighbours(groups):
+            self._greedy(_members(neighbours))
+        if self.best.victims:
+            self._greedy(self.best.victims)  # one who is not needed may have been weighed first
+
+    def _weigh(self, groups: Sequence[Group]) -> bool:
+        most = self._settings.max_victims
+        steps = inf if most <= _EXACT else bounds.VICTIM_STEPS_MAX
+        return Subsets(self.best, groups, steps).search(most)
+
+    def _greedy(self, candidates: Iterable[Candidate]) -> None:
+        """One after the other, if it helps, until it is enough; then those not needed go back."""
+        best, taken = self.best, list[Candidate]()
+        for candidate in candidates:
+            if len(taken) == self._settings.max_victims:
+                break
+            if best.wanted(candidate):
+                best.move(candidate, 1)
+                taken.append(candidate)
+                if best.met:
+                    taken = self._needed(taken)
+                    best.offer(taken)
+                    break
+        for candidate in taken:
+            best.move(candidate, -1)
+
+    def _needed(self, taken: list[Candidate]) -> list[Candidate]:
+        """Bring back whoever is not needed, the dearest first."""
+        kept = list(taken)
+        for candidate in sorted(taken, key=order, reverse=True):
+            self.best.move(candidate, -1)
+            if self.best.met:
+                kept.remove(candidate)
+            else:
+                self.best.move(candidate, 1)
+        return kept
+
+    def _neighbours(self, tried: Iterable[Group]) -> Iterator[list[Group]]:
+        """Those that share a node with one of these: together they may make room on it."""
+        on_node: dict[str, list[Group]] = {}
+        for group in self._groups:
+            for node_id, _ in group.footprint:
+                on_node.setdefault(node_id, []).append(group)
+        nodes = dict.fromkeys(node_id for group in tried for node_id, _ in group.footprint)
+        for node_id in islice(nodes, bounds.VICTIM_PROBES_MAX):
+            if len(on_node[node_id]) > 1:
+                yield on_node[node_id]
+
+
+def _members(groups: Iterable[Group]) -> list[Candidate]:
+    return sorted((each for group in groups for each in group.members), key=order)
+
+
+def _sample(groups: Iterable[Group], count: int) -> list[Group]:
+    """The cheapest groups of every shape in turn: large holders are few, and dear."""
+    seen: dict[Kind, int] = {}
+    turns: list[tuple[int, int, Group]] = []
+    for at, group in enumerate(groups):
+        turn = seen[group.shape] = seen.get(group.shape, -1) + 1
+        turns.append((turn, at, group))
+    return [group for _, _, group in nsmallest(count, turns)]
