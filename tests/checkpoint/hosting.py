@@ -18,7 +18,7 @@ from cede.talk.conversation import Conversation
 from cede.talk.heard import Heard, Saved
 
 PROGRAMS = Path(__file__).parent / "programs"
-PATIENCE = 20.0
+PATIENCE = 60.0
 T = TypeVar("T")
 
 

@@ -6,13 +6,14 @@ import os
 import subprocess
 import sys
 import textwrap
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from cede.checkpoint import manifest, shelf
 from cede.talk.heard import Saved
-from tests.checkpoint.hosting import Host, wait_for
+from tests.checkpoint.hosting import PATIENCE, Host, wait_for
 
 pytestmark = pytest.mark.system
 
@@ -25,7 +26,7 @@ def run(folder: Path, program: str, **environment: str) -> str:
         env={**clean, **environment},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -186,13 +187,12 @@ for step in checkpoint.steps(None):
 
 @pytest.mark.parametrize("when", ["before", "after", "in a thread"])
 def test_a_handler_of_its_own_does_not_cost_the_hint(when: str, tmp_path: Path) -> None:
-    host = Host(tmp_path, "signal")
-    host.run(sys.executable, "-c", WITH_A_HANDLER, when)
-    host.conversation.hint(1, 30)
-    assert host.listen(Saved).number == 1
-    if when != "in a thread":
-        wait_for(lambda: "mine" in host.said())
-    host.close()
+    with closing(Host(tmp_path, "signal")) as host:
+        host.run(sys.executable, "-c", WITH_A_HANDLER, when)
+        host.conversation.hint(1, 30)
+        assert host.listen(Saved).number == 1
+        if when != "in a thread":
+            wait_for(lambda: "mine" in host.said())
 
 
 def test_a_hint_before_the_helper_is_there_is_not_lost(host: Host) -> None:
@@ -207,4 +207,4 @@ def test_a_finished_program_ends_whoever_listens(host: Host) -> None:
     host.run(sys.executable, "-c", program)
     host.conversation.hint(1, 30)
     assert host.process is not None
-    assert host.process.wait(20) == 0
+    assert host.process.wait(PATIENCE) == 0

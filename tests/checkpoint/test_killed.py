@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cede.talk.heard import Saved, SaveFailed
-from tests.checkpoint.hosting import PROGRAMS, Host, wait_for
+from tests.checkpoint.hosting import PATIENCE, PROGRAMS, Host, wait_for
 
 pytestmark = pytest.mark.system
 
@@ -23,7 +23,7 @@ def save_or_clean(what: str) -> subprocess.CompletedProcess[str]:
             [sys.executable, PROGRAMS / "killed.py", what, Path(folder) / "checkpoints"],
             capture_output=True,
             text=True,
-            timeout=100,
+            timeout=4 * PATIENCE,
         )
 
 
@@ -47,8 +47,10 @@ def test_killed_in_the_middle_of_a_save_that_was_asked_for(host: Host) -> None:
     host.conversation.hint(1, 30)
     wait_for(lambda: len([p for p in host.checkpoints.iterdir() if (p / "number").exists()]) == 2)
     host.kill()
-    heard = host.listen_for(0.2)
-    assert [each.number for each in heard if isinstance(each, Saved | SaveFailed)] == [None]
+    host.heard.clear()
+    host.listen(Saved)
+    host.listen_for(0.2)
+    assert [each.number for each in host.heard if isinstance(each, Saved | SaveFailed)] == [None]
     host.next_attempt()
     host.run_program("loop.py", "obey", resume=good.path)
     assert f"ready at {good.step}\n" in host.said()

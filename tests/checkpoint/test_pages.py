@@ -13,7 +13,7 @@ import pytest
 from cede.checkpoint import __all__ as names
 from cede.checkpoint import flag, manifest, words
 from cede.talk.heard import Deferral, Progress, Saved
-from tests.checkpoint.hosting import Host, wait_for
+from tests.checkpoint.hosting import PATIENCE, Host, wait_for
 
 ROOT = Path(__file__).parents[2]
 HOW_TO = (ROOT / "docs/how-to/make-work-resumable.md").read_text()
@@ -51,12 +51,12 @@ def test_the_long_save_reports_defers_and_leaves(host: Host) -> None:
     assert host.listen(Deferral).why == "in the middle of an evaluation"
     host.listen(Saved)
     assert [each for each in host.heard if isinstance(each, Progress) and each.fraction]
-    assert host.process is not None and host.process.wait(20) == 75
+    assert host.process is not None and host.process.wait(PATIENCE) == 75
 
 
 @pytest.mark.system
 def test_files_of_a_library(tmp_path: Path) -> None:
-    subprocess.run([sys.executable, "-c", program("zipfile")], cwd=tmp_path, check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", program("zipfile")], cwd=tmp_path, check=True)
     saved = manifest.verify(tmp_path / "checkpoints", "000020-1")
     assert [file.path for file in saved.files] == ["state.zip"]
 

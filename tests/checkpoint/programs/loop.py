@@ -8,6 +8,7 @@ from pathlib import Path
 import cede.checkpoint as checkpoint
 
 how = sys.argv[1]
+LATE = {"late": 0.2, "much later": 60}  # seconds for which it asks first
 rename = os.rename
 
 
@@ -39,8 +40,8 @@ def wait_for(name: str) -> None:
 def save() -> None:
     global tries
     tries += 1
-    if how == "late" and tries == 1:
-        checkpoint.defer(0.2, "in the \x1b[31mmiddle\n of\u202e something " + "x" * 10_000)
+    if how in LATE and tries == 1:
+        checkpoint.defer(LATE[how], "in the \x1b[31mmiddle\n of\u202e something " + "x" * 10_000)
         return
     with checkpoint.saving() as directory:
         (directory / "number").write_text(str(number))
@@ -52,7 +53,7 @@ def save() -> None:
 
 for _ in checkpoint.steps(None, every=interval):
     number += 1
-    time.sleep(0.005)
+    time.sleep(0.02 if how == "slow" else 0.005)  # what it prints must not fill a pipe
     if how != "silent" and checkpoint.should_save():
         try:
             save()
