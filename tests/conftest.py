@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
 from sqlalchemy.engine import make_url
 
 from tests.support import postgres
+from tests.support.properties import Properties, in_ci
 
-# Under CI hypothesis takes a repeatable profile of its own. Elsewhere only the deadline goes: on a
-# busy machine it fails tests for the machine's slowness.
-IN_CI = os.environ.get("CI", "").lower() in ("1", "true")
-if not IN_CI:
-    settings.register_profile("cede", deadline=None)
-    settings.load_profile("cede")
+PROPERTIES = Properties.of()
+PROPERTIES.load()
+
+# What a background shell starts ignores these, and so would every process that a test interrupts.
+for _number, _usual in (
+    (signal.SIGINT, signal.default_int_handler),
+    (signal.SIGQUIT, signal.SIG_DFL),
+):
+    if signal.getsignal(_number) is signal.SIG_IGN:
+        signal.signal(_number, _usual)
 
 NO_POSTGRES = pytest.StashKey[str]()
 
@@ -29,7 +33,7 @@ def postgres_url(request: pytest.FixtureRequest) -> Iterator[str]:
         with postgres.running_server(postgres.find_binaries()) as url:
             yield url.render_as_string(hide_password=False)
     except postgres.Unavailable as reason:
-        if IN_CI:
+        if in_ci():
             pytest.fail(f"PostgreSQL is required here: {reason}")
         request.config.stash[NO_POSTGRES] = str(reason)
         pytest.skip(f"no PostgreSQL: {reason}")
@@ -44,6 +48,10 @@ def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str
     server = make_url(request.getfixturevalue("postgres_url"))
     with postgres.fresh_database(server) as url:
         yield url.render_as_string(hide_password=False)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    PROPERTIES.hold_for(items)
 
 
 def pytest_terminal_summary(

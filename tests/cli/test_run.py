@@ -13,17 +13,20 @@ from pathlib import Path
 import pytest
 
 from cede import Client
-from tests.client.serving import Serving, eventually, two_teams
-from tests.client.test_keeper import alive
+from tests.client.serving import WAIT_SECONDS, Serving, eventually, two_teams
+from tests.client.test_keeper import alive, sleeper
 
 pytestmark = pytest.mark.system
 
-AS_RED = ("--component", "red", "-t", "team", "--lease", "3")
+# A lease that a busy machine keeps, and one that is waited out.
+AS_RED = ("--component", "red", "-t", "team", "--lease", "10")
+SHORT = 3.0
+SHORTLY_RED = (*AS_RED[:-1], SHORT)
 BLUE = {"component": "blue", "component_type": "team", "resources": {"gpu": 2}, "kind": "work"}
 
 
-def said(process: subprocess.Popen[str], seconds: float = 40) -> tuple[int, str, str]:
-    out, err = process.communicate(timeout=seconds)
+def said(process: subprocess.Popen[str]) -> tuple[int, str, str]:
+    out, err = process.communicate(timeout=2 * WAIT_SECONDS)
     return process.returncode, out, err
 
 
@@ -84,7 +87,7 @@ def test_preempted_for_its_owner_and_finished_after_that(
     two_teams(client)
     log = tmp_path / "log"
     script = (
-        f'echo "start $CEDE_ATTEMPT" >> {log}; trap "echo stopped >> {log}; exit 9" TERM; '
+        f'trap "echo stopped >> {log}; exit 9" TERM; echo "start $CEDE_ATTEMPT" >> {log}; '
         '[ "$CEDE_ATTEMPT" = 2 ] && exit 0; while :; do sleep 0.05; done'
     )
     run = server.start_cede("run", *AS_RED, "--gpu", 2, "--", "sh", "-c", script)
@@ -106,15 +109,16 @@ def test_preempted_for_its_owner_and_finished_after_that(
 def test_a_command_that_ignores_sigterm_is_killed_after_the_grace(
     server: Serving, client: Client
 ) -> None:
-    two_teams(client)
-    script = "trap '' TERM; while :; do sleep 1000.7 & wait; done"
+    two_teams(client, grace=1)
+    sleep = sleeper()
+    script = f"trap '' TERM; while :; do {sleep} & wait; done"
     run = server.start_cede(
         "run", *AS_RED, "--gpu", 2, "--preemptions", "count", "--", "sh", "-c", script
     )
-    eventually(lambda: alive("sleep 1000.7"))
+    eventually(lambda: alive(sleep))
     blue = client.requests.create(BLUE)
     eventually(lambda: status(client, blue["id"]) == "allocated")
-    assert not alive("sleep 1000.7"), "the units were given away while somebody used them"
+    assert not alive(sleep), "the units were given away while somebody used them"
     code, _, err = said(run)
     assert code == 8, err
     assert "killed" in err
@@ -123,11 +127,12 @@ def test_a_command_that_ignores_sigterm_is_killed_after_the_grace(
 
 def test_cancelled_by_somebody_else(server: Serving, client: Client) -> None:
     two_teams(client)
-    run = server.start_cede("run", *AS_RED, "--gpu", 2, "--", "sleep", "1000.8")
-    eventually(lambda: alive("sleep 1000.8"))
+    sleep = sleeper()
+    run = server.start_cede("run", *AS_RED, "--gpu", 2, "--", *sleep.split())
+    eventually(lambda: alive(sleep))
     client.requests.cancel(only_request(client)["id"])
     assert said(run)[0] == 9
-    assert not alive("sleep 1000.8")
+    assert not alive(sleep)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -135,37 +140,43 @@ def test_a_signal_is_passed_on_and_the_request_ends(
     server: Serving, client: Client, number: signal.Signals
 ) -> None:
     two_teams(client)
-    run = server.start_cede("run", *AS_RED, "--gpu", 2, "--", "sleep", "1000.9")
-    eventually(lambda: alive("sleep 1000.9"))
+    sleep = sleeper()
+    run = server.start_cede("run", *AS_RED, "--gpu", 2, "--", *sleep.split())
+    eventually(lambda: alive(sleep))
     run.send_signal(number)
     assert said(run)[0] == 128 + number
-    assert not alive("sleep 1000.9")
+    assert not alive(sleep)
     assert only_request(client)["status"] == "cancelled"
     assert client.pools.get("gpus")["occupied"] == {"gpu": 0}
 
 
-def test_a_signal_while_it_waits_cancels_the_request(server: Serving, client: Client) -> None:
+def test_a_signal_while_it_waits_cancels_the_request(
+    server: Serving, client: Client, tmp_path: Path
+) -> None:
     two_teams(client)
-    client.requests.create({**BLUE, "lease": 60})
-    run = server.start_cede("run", *AS_RED, "--gpu", 1, "--", "true")
+    client.requests.create({**BLUE, "lease": "none"})
+    errors = tmp_path / "errors"
+    with errors.open("w") as stream:
+        run = server.start_cede("run", *AS_RED, "--gpu", 1, "--", "true", stderr=stream)
+    eventually(lambda: "waiting:" in errors.read_text())
     red = only_request(client)
     assert red["status"] == "queued"
-    time.sleep(1)
     run.send_signal(signal.SIGINT)
-    code, _, err = said(run)
-    assert code == 130
+    assert said(run)[0] == 130
+    err = errors.read_text()
     assert err.count("waiting:") == 1 and "1 gpu are missing" in err, err
     assert status(client, red["id"]) == "cancelled"
 
 
 def test_when_cede_run_is_killed_its_command_dies(server: Serving, client: Client) -> None:
     two_teams(client)
-    script = "setsid sleep 1001.1 & sleep 1001.1"
-    run = server.start_cede("run", *AS_RED, "--gpu", 2, "--", "sh", "-c", script)
-    eventually(lambda: len(alive("sleep 1001.1")) >= 2)
+    sleep = sleeper()
+    script = f"setsid {sleep} & {sleep}"
+    run = server.start_cede("run", *SHORTLY_RED, "--gpu", 2, "--", "sh", "-c", script)
+    eventually(lambda: len(alive(sleep)) >= 2)
     run.send_signal(signal.SIGKILL)
     run.communicate()
-    eventually(lambda: not alive("sleep 1001.1"), 5)
+    eventually(lambda: not alive(sleep))
     eventually(lambda: only_request(client)["status"] == "failed")
 
 
@@ -173,20 +184,23 @@ def test_without_its_server_the_command_is_dead_before_the_lease_ends(
     own_server: Serving, client: Client
 ) -> None:
     two_teams(client)
-    run = own_server.start_cede("run", *AS_RED, "--gpu", 2, "--", "sleep", "1001.2")
-    eventually(lambda: alive("sleep 1001.2"))
-    time.sleep(0.5)
+    sleep = sleeper()
+    run = own_server.start_cede("run", *SHORTLY_RED, "--gpu", 2, "--", *sleep.split())
+    eventually(lambda: only_request(client)["allocation"]["state"] == "running" and alive(sleep))
     own_server.kill()
-    killed_at = time.monotonic()
-    eventually(lambda: not alive("sleep 1001.2"), 4)
-    assert time.monotonic() - killed_at < 3
+    killed_at = seen_at = time.monotonic()
+    while alive(sleep):
+        # How late we look does not matter, only how late it was seen to live.
+        assert seen_at - killed_at < SHORT
+        seen_at = time.monotonic()
+        time.sleep(0.02)
     assert said(run)[0] == 6
 
 
 def test_a_short_restart_of_the_server_goes_unnoticed(own_server: Serving, client: Client) -> None:
     two_teams(client)
     run = own_server.start_cede(
-        "run", *AS_RED[:-1], "20", "--gpu", 2, "--", "sh", "-c", "sleep 6; exit 5"
+        "run", *AS_RED[:-1], "90", "--gpu", 2, "--", "sh", "-c", "sleep 6; exit 5"
     )
     eventually(lambda: only_request(client)["status"] == "allocated")
     own_server.kill()

@@ -6,19 +6,22 @@ import contextlib
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import yaml
 
-from cede import CedeClientError, Client
+from cede import CedeClientError, Client, Conflict, NotFound
 
 BIN = Path(sys.executable).parent
-START_SECONDS = 60.0
-WAIT_SECONDS = 30.0
+# What takes a second takes many on a busy machine; only a test that fails waits so long.
+START_SECONDS = 100.0
+WAIT_SECONDS = 60.0
 
 
 class Serving:
@@ -32,6 +35,7 @@ class Serving:
         self._options = options
         self._log = data.parent / f"{data.name}.log"
         self._commands: list[subprocess.Popen[str]] = []
+        self._held: socket.socket | None = None
         self.port = 0
         self.url = ""
         self.start()
@@ -44,10 +48,12 @@ class Serving:
         if self._database is not None:
             command += ["--database", self._database]
         with self._log.open("ab") as log:
+            before = self._log.stat().st_size
             self.process = subprocess.Popen(
                 [str(each) for each in command], stdout=log, stderr=log, cwd=self.data.parent
             )
-        self._wait_until_serving(self._log.stat().st_size if self.url else 0)
+        self._wait_until_serving(before)
+        self._let_port_go()
 
     def _wait_until_serving(self, since: int) -> None:
         deadline = time.monotonic() + START_SECONDS
@@ -63,15 +69,30 @@ class Serving:
     def kill(self) -> None:
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()
+        self.hold_port()
+
+    def hold_port(self) -> None:
+        """Keep the port for the next start. It is refused as before, but given to nobody else: any
+        connection that goes out meanwhile could get it.
+        """
+        self._held = socket.socket()
+        self._held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._held.bind(("127.0.0.1", self.port))
+
+    def _let_port_go(self) -> None:
+        if self._held is not None:
+            self._held.close()
+            self._held = None
 
     def stop(self) -> None:
         self.end_commands()
         if self.process.poll() is None:
             self.process.terminate()
             try:
-                self.process.wait(15)
+                self.process.wait(WAIT_SECONDS)
             except subprocess.TimeoutExpired:
                 self.kill()
+        self._let_port_go()
 
     def client(self, token: str | None = None) -> Client:
         return Client(self.url, token or self.token)
@@ -92,17 +113,19 @@ class Serving:
             env=self.environment(token),
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=2 * WAIT_SECONDS,
             **options,
         )
 
-    def start_cede(self, *arguments: object, token: str | None = None) -> subprocess.Popen[str]:
+    def start_cede(
+        self, *arguments: object, token: str | None = None, stderr: object = subprocess.PIPE
+    ) -> subprocess.Popen[str]:
         """Start one command, to be watched while it runs."""
         process = subprocess.Popen(
             [str(BIN / "cede"), *map(str, arguments)],
             env=self.environment(token),
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stderr=stderr,
             text=True,
         )
         self._commands.append(process)
@@ -123,13 +146,22 @@ def clean(client: Client) -> None:
         with contextlib.suppress(CedeClientError):
             client.requests.cancel(each["id"])
             client.requests.release(each["id"], outcome="stopped")
-        client.requests.delete(each["id"])
+        eventually(partial(_delete, client, each["id"]))  # an agent may still be stopping it
     for each in reversed(list(client.policies.list())):  # those below before those above
         if each["pool"] != "local":
             client.policies.detach(each["id"])
     for each in list(client.pools.list()):
         if each["name"] != "local":
             client.pools.delete(each["id"])
+
+
+def _delete(client: Client, request_id: str) -> bool:
+    try:
+        return client.requests.delete(request_id)
+    except NotFound:
+        return True
+    except Conflict:
+        return False
 
 
 def eventually(look: Callable[[], object], seconds: float = WAIT_SECONDS) -> object:
@@ -141,8 +173,11 @@ def eventually(look: Callable[[], object], seconds: float = WAIT_SECONDS) -> obj
     return found
 
 
-def two_teams(client: Client, pool: str = "gpus", gpus: int = 2, grace: float = 1) -> None:
-    """A pool that belongs to blue; red may borrow all of it and must give it back."""
+def two_teams(client: Client, pool: str = "gpus", gpus: int = 2, grace: float = 30) -> None:
+    """A pool that belongs to blue; red may borrow all of it and must give it back.
+
+    Whoever obeys has all the time it may need on a busy machine.
+    """
     client.pools.create(pool, {"gpu": gpus}, settings={"grace": grace})
     for team, reserved in (("red", 0), ("blue", gpus)):
         client.policies.attach(

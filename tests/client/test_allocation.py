@@ -10,11 +10,12 @@ import pytest
 from cede import Client, Conflict, LeaseLost, NotFound, Rejected
 from cede.client import clock
 from cede.client.errors import WaitTimeout
-from tests.client.serving import Serving, eventually, two_teams
+from tests.client.serving import WAIT_SECONDS, Serving, eventually, two_teams
 
 pytestmark = pytest.mark.system
 
-RED = {"component": "red", "component_type": "team", "lease": 3}
+SHORT = 3.0  # a lease that is waited out; others have one that a busy machine keeps
+RED = {"component": "red", "component_type": "team", "lease": 10}
 BLUE = {"component": "blue", "component_type": "team", "resources": {"gpu": 2}, "kind": "work"}
 
 
@@ -39,8 +40,8 @@ def test_units_are_held_for_the_length_of_the_block(teams: Client) -> None:
 
 
 def test_it_is_renewed_for_longer_than_its_lease(teams: Client) -> None:
-    with teams.allocation(gpu=1, **RED) as held:
-        time.sleep(5)
+    with teams.allocation(gpu=1, **{**RED, "lease": 6}) as held:
+        time.sleep(7)
         assert not held.should_stop
         assert teams.requests.get(held.id)["status"] == "allocated"
 
@@ -59,14 +60,21 @@ def test_it_is_told_to_stop_and_comes_back(teams: Client) -> None:
     )
     with held:
         blue = teams.requests.create(BLUE)
-        assert held.preempted.wait(10)
+        assert held.preempted.wait(WAIT_SECONDS)
         assert held.should_stop
     assert told[0]["reason"]["code"] == "reclaim"
     assert not held.ended
     assert eventually(lambda: teams.requests.get(blue["id"])["status"] == "allocated")
-    threading.Timer(1.5, lambda: teams.requests.release(blue["id"])).start()
+
+    def give_way() -> None:
+        eventually(lambda: waited)
+        teams.requests.release(blue["id"])
+
+    other = threading.Thread(target=give_way)
+    other.start()
     with held:
         assert held.attempt == 2
+    other.join()
     assert held.ended
     assert waited[0]["reason"]["code"] == "protected"
     assert teams.requests.get(held.id)["status"] == "released"
@@ -75,18 +83,20 @@ def test_it_is_told_to_stop_and_comes_back(teams: Client) -> None:
 def test_finished_although_told_to_stop(teams: Client) -> None:
     with teams.allocation(gpu=2, retries=1, **RED) as held:
         teams.requests.create(BLUE)
-        assert held.preempted.wait(10)
+        assert held.preempted.wait(WAIT_SECONDS)
         held.finish()
     assert teams.requests.get(held.id)["status"] == "released"
 
 
 def test_a_lost_lease_is_raised_when_the_block_ends(own_server: Serving, teams: Client) -> None:
     with pytest.raises(LeaseLost):  # noqa: SIM117  the inner one is the subject
-        with teams.allocation(gpu=2, **RED) as held:
+        with teams.allocation(gpu=2, **{**RED, "lease": SHORT}) as held:
             own_server.kill()
-            started = clock.now()
-            eventually(lambda: held.should_stop, 6)
-            assert clock.now() - started <= 3.2
+            killed = looked = clock.now()
+            while not held.should_stop:
+                assert looked - killed <= SHORT, "it goes on when the lease is over"
+                looked = clock.now()
+                time.sleep(0.01)
 
 
 def test_refusals_are_typed(teams: Client) -> None:
@@ -148,7 +158,7 @@ def test_events_are_followed_across_a_restart(own_server: Serving, teams: Client
     own_server.kill()
     own_server.start()
     teams.requests.release(made["id"])
-    follower.join(30)
+    follower.join(WAIT_SECONDS)
     assert not follower.is_alive()
     assert seen[-1] == "released" and seen.count("granted") == 1
     assert [each["kind"] for each in teams.events()] == seen

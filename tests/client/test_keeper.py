@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -17,11 +17,17 @@ from cede.client.child import GROUPS, Child, command
 from cede.launch.contain import Means, group_names
 from cede.launch.probe import killer, probe
 from cede.model.errors import Invalid
+from tests.client.serving import WAIT_SECONDS as WAIT
 from tests.client.serving import eventually
 
 pytestmark = pytest.mark.system
 
-WAIT = 10.0
+_numbers = itertools.count(1)
+
+
+def sleeper() -> str:
+    """A command that sleeps and is like no other on this machine, whoever tests beside us."""
+    return f"sleep {1000 + next(_numbers)}.{os.getpid()}"
 
 
 def start(*argv: str) -> Child:
@@ -39,13 +45,6 @@ def alive(sleeper: str) -> list[int]:
     return found
 
 
-def wait_for(path: Path) -> None:
-    deadline = time.monotonic() + WAIT
-    while not path.exists():
-        assert time.monotonic() < deadline, f"{path} never appeared"
-        time.sleep(0.01)
-
-
 @pytest.mark.parametrize(
     ("argv", "code"),
     [
@@ -61,17 +60,18 @@ def test_the_code_is_the_programs_own(argv: list[str], code: int) -> None:
 
 
 def test_a_signal_reaches_the_group_and_the_default_is_to_die() -> None:
-    child = start("sh", "-c", "sleep 1000.1 & wait")
-    time.sleep(0.2)
+    sleep = sleeper()
+    child = start("sh", "-c", f"{sleep} & wait")
+    eventually(lambda: alive(sleep))
     child.signal(signal.SIGTERM)
     assert child.wait(WAIT) == -signal.SIGTERM
-    assert not alive("sleep 1000.1")
+    assert not alive(sleep)
 
 
 def test_kill_ends_what_ignores_sigterm(tmp_path: Path) -> None:
     ready = tmp_path / "ready"
     child = start("sh", "-c", f"trap '' TERM; touch {ready}; while :; do sleep 0.1; done")
-    wait_for(ready)
+    eventually(ready.exists)
     child.signal(signal.SIGTERM)
     assert child.wait(0.5) is None
     child.kill()
@@ -91,64 +91,67 @@ def test_what_leaves_its_group_and_its_parent_dies_with_the_work(
     except Invalid as error:
         pytest.skip(str(error))
     monkeypatch.setattr("cede.client.child.killer", lambda name: means)
-    ready = tmp_path / "ready"
+    ready, sleep = tmp_path / "ready", sleeper()
     script = (
-        f"setsid sh -c 'trap \"\" TERM; touch {ready}; sleep 1000.2' & "
+        f"setsid sh -c 'trap \"\" TERM; touch {ready}; {sleep}' & "
         f"while [ ! -e {ready} ]; do sleep 0.01; done; exit 3"
     )
     child = start("sh", "-c", script)
     assert child.wait(WAIT) == 3
-    assert not alive("sleep 1000.2")
+    assert not alive(sleep)
     assert child._name not in group_names(means)
 
 
 def test_the_keeper_kills_at_the_end_of_the_lease_without_us() -> None:
-    started = clock.now()
-    child = Child(command(["sleep", "1000.3"], os.environ), lease_until=started + 0.5)
+    ends = clock.now() + 0.5
+    child = Child(command(["sleep", "1000"], os.environ), lease_until=ends)
     assert child.wait(WAIT) == -signal.SIGKILL
-    assert 0.4 < clock.now() - started < 3
+    assert clock.now() >= ends
 
 
-def test_a_renewed_lease_lets_it_live_on() -> None:
-    child = Child(command(["sleep", "1"], os.environ), lease_until=clock.now() + 0.5)
-    child.lease(clock.now() + 30)
-    assert child.wait(WAIT) == 0
+def test_a_renewed_lease_lets_it_live_on(tmp_path: Path) -> None:
+    go = tmp_path / "go"
+    script = f"while ! test -e {go}; do sleep 0.01; done; exit 5"
+    first = clock.now() + 3
+    child = Child(command(["sh", "-c", script], os.environ), lease_until=first)
+    child.lease(clock.now() + 1000)
+    eventually(lambda: clock.now() > first + 0.5)
+    go.touch()
+    assert child.wait(WAIT) == 5
 
 
-def test_the_work_does_not_outlive_whoever_started_it(tmp_path: Path) -> None:
-    ready = tmp_path / "ready"
+def test_the_work_does_not_outlive_whoever_started_it() -> None:
+    sleep = sleeper()
     parent = os.fork()
     if parent == 0:
-        start("sh", "-c", f"setsid sleep 1000.4 & touch {ready}; sleep 1000.4")
-        wait_for(ready)
-        os.kill(os.getpid(), signal.SIGKILL)
-    os.waitpid(parent, 0)
-    deadline = time.monotonic() + WAIT
-    while alive("sleep 1000.4"):
-        assert time.monotonic() < deadline, alive("sleep 1000.4")
-        time.sleep(0.05)
+        try:
+            start("sh", "-c", f"setsid {sleep} & {sleep}")
+            eventually(lambda: len(alive(sleep)) == 2)
+            os.kill(os.getpid(), signal.SIGKILL)
+        finally:  # whatever goes wrong, the tests go on in one process
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(parent, 0)[1]) == -signal.SIGKILL
+    eventually(lambda: not alive(sleep))
 
 
 def test_the_work_does_not_outlive_its_keeper() -> None:
-    child = start("sleep", "1000.5")
-    time.sleep(0.2)
+    sleep = sleeper()
+    child = start(*sleep.split())
+    eventually(lambda: alive(sleep))
     os.kill(child.pid, signal.SIGKILL)
     assert child.wait(WAIT) == -signal.SIGKILL
-    time.sleep(0.2)
-    assert not alive("sleep 1000.5")
+    eventually(lambda: not alive(sleep))
 
 
 @pytest.mark.skipif(killer(GROUPS)["kill"] == "subreaper", reason="no cgroup may be made here")
-def test_nothing_outlives_a_keeper_that_is_killed(tmp_path: Path) -> None:
+def test_nothing_outlives_a_keeper_that_is_killed() -> None:
     """What left its session has no parent that could tell; the cgroup still knows it."""
-    ready = tmp_path / "ready"
-    escape = f"setsid sh -c 'trap \"\" TERM; touch {ready}; sleep 1000.6' & sleep 1000.6"
-    child = start("sh", "-c", escape)
-    wait_for(ready)
-    eventually(lambda: len(alive("sleep 1000.6")) == 2)
+    sleep = sleeper()
+    child = start("sh", "-c", f"setsid sh -c 'trap \"\" TERM; {sleep}' & {sleep}")
+    eventually(lambda: len(alive(sleep)) == 2)
     os.kill(child.pid, signal.SIGKILL)
     assert child.wait(WAIT) == -signal.SIGKILL
-    assert not alive("sleep 1000.6")
+    assert not alive(sleep)
     groups = killer(GROUPS)
     assert child._name not in group_names(groups)
 
@@ -172,11 +175,11 @@ assert "GRPC_ENABLE_FORK_SUPPORT" not in os.environ
 server = grpc.server(ThreadPoolExecutor(1))
 port = server.add_insecure_port("127.0.0.1:0")
 server.start()
-grpc.channel_ready_future(grpc.insecure_channel(f"127.0.0.1:{port}")).result(10)
-print([Child(command(("sh", "-c", "exit 7"), os.environ)).wait(20) for _ in range(9)])
+grpc.channel_ready_future(grpc.insecure_channel(f"127.0.0.1:{port}")).result(60)
+print([Child(command(("sh", "-c", "exit 7"), os.environ)).wait(60) for _ in range(9)])
 os._exit(0)
 """
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=100, check=False
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=240, check=False
     )
     assert done.stdout.strip() == str([7] * 9), done

@@ -18,16 +18,18 @@ import cede.checkpoint as checkpoint
 from cede import Client, pipeline, step
 from cede.client.runner import child_environment
 from tests.checkpoint.test_training import TRAIN, result
-from tests.client.serving import Serving, eventually, two_teams
+from tests.client.serving import WAIT_SECONDS, Serving, eventually, two_teams
 
 pytestmark = pytest.mark.system
 
 PROGRAMS = Path(__file__).parents[1] / "checkpoint" / "programs"
-AS_RED = ("--component", "red", "-t", "team", "--gpu", "2", "--lease", "30")
-RED = {"component": "red", "component_type": "team", "gpu": 2, "lease": 30}
+AS_RED = ("--component", "red", "-t", "team", "--gpu", "2", "--lease", "60")
+RED = {"component": "red", "component_type": "team", "gpu": 2, "lease": 60}
 BLUE = {"component": "blue", "component_type": "team", "resources": {"gpu": 2}, "kind": "work"}
-# A hint comes with the answer to a renewal, which is held back for 5 s of such a lease.
-SOON = 3.0
+# A hint comes at once, with the answer to a renewal that else is held back for 10 s.
+SOON = 9.0
+# Half of this is what slow work gets after its time is over; a busy machine must manage in it.
+SLOW = 8.0
 
 
 class Held:
@@ -56,6 +58,14 @@ class Held:
         eventually(lambda: self.now()["status"] == status)
         return self.now()
 
+    def took(self) -> float:
+        """Seconds from the first hint to the checkpoint that answered it, as the server saw it."""
+        kinds = {"checkpoint_saved", "preempting"}
+        found = [each for each in self.client.events() if each["request_id"] == self.id]
+        found = [each for each in found if each["kind"] in kinds]
+        asked = [each["kind"] for each in found].index("preempting")
+        return float(found[asked + 1]["at"] - found[asked]["at"])
+
     def until_running(self) -> None:
         def listens() -> bool:
             return (self.now()["allocation"] or {}).get("state") == "running"
@@ -69,7 +79,7 @@ class Held:
         return [each["kind"] for each in self.client.events() if each["request_id"] == self.id]
 
     def ended(self) -> tuple[int, str, str]:
-        out, err = self.process.communicate(timeout=60)
+        out, err = self.process.communicate(timeout=2 * WAIT_SECONDS)
         return self.process.returncode, out, err
 
 
@@ -82,15 +92,16 @@ def red(server: Serving, client: Client, tmp_path: Path) -> Held:
 def test_a_training_is_preempted_and_comes_out_the_same(red: Held, tmp_path: Path) -> None:
     command = [sys.executable, TRAIN, "--steps", "150"]
     alone = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
-    red.run(TRAIN, "--steps", 150, "--every", 10, "--pause", 0.01)
+    go = tmp_path / "go"
+    red.run(PROGRAMS / "resting.py", go, TRAIN, "--steps", 150, "--every", 10, "--pause", 0.2)
     eventually(lambda: red.now()["saved"])
     blue = red.blue_wants_its_own()
-    hinted_at = time.monotonic()
     eventually(lambda: "checkpoint_saved" in red.events()[red.events().index("preempting") :])
-    assert time.monotonic() - hinted_at < SOON
+    assert red.took() < SOON
     suspended = red.until("suspended")
     assert (suspended["attempt"], suspended["preempted_count"]) == (2, 1)
     assert red.client.requests.get(blue)["status"] == "allocated"
+    go.touch()
     red.client.requests.release(blue)
     code, out, err = red.ended()
     assert code == 0, err
@@ -117,7 +128,7 @@ def test_time_is_asked_for_and_given(red: Held) -> None:
 
 
 def test_slow_work_that_answers_gets_half_as_much_again(red: Held, tmp_path: Path) -> None:
-    red.run(PROGRAMS / "loop.py", "slow", timeout=2)
+    red.run(PROGRAMS / "loop.py", "slow", timeout=SLOW)
     red.until_running()
     red.blue_wants_its_own()
     eventually(lambda: "extended" in red.events())
@@ -129,7 +140,8 @@ def test_slow_work_that_answers_gets_half_as_much_again(red: Held, tmp_path: Pat
 @pytest.mark.parametrize("program", [("loop.py", "silent"), ("liar.py", "nothing")])
 def test_without_a_checkpoint_it_has_failed(red: Held, program: tuple[str, str]) -> None:
     """Whoever says nothing, and whoever only says that it saved itself."""
-    red.run(PROGRAMS / program[0], program[1], timeout=1)
+    # A lie must be heard before the time is over; of silence there is nothing to hear.
+    red.run(PROGRAMS / program[0], program[1], timeout=5 if program[0] == "liar.py" else 1)
     red.until_running()
     blue = red.blue_wants_its_own()
     failed = red.until("failed")
@@ -204,20 +216,20 @@ def test_a_conversation_is_not_passed_on_to_others(monkeypatch: pytest.MonkeyPat
     assert not ours & set(child_environment({}))
 
 
-def test_interruptible_work_that_ends_well_when_stopped_is_done(red: Held) -> None:
+def test_interruptible_work_that_ends_well_when_stopped_is_done(red: Held, tmp_path: Path) -> None:
+    ready = tmp_path / "ready"
     red.process = red._server.start_cede(
-        *("run", *AS_RED[:-1], "3", "--interruptible", "--"),
-        *("sh", "-c", "trap 'exit 0' TERM; while :; do sleep 0.05; done"),
+        *("run", *AS_RED[:-1], "10", "--interruptible", "--"),
+        *("sh", "-c", f"trap 'exit 0' TERM; touch {ready}; while :; do sleep 0.05; done"),
     )
-    eventually(lambda: list(red.client.requests.list(component="red")))
-    red.until_running()
+    eventually(ready.exists)
     red.blue_wants_its_own()
     red.until("released")
     assert red.ended()[0] == 0
 
 
 def test_a_step_goes_on_from_its_checkpoint(client: Client, tmp_path: Path) -> None:
-    client.pools.create("gpus", {"gpu": 2}, settings={"grace": 1})
+    client.pools.create("gpus", {"gpu": 2}, settings={"grace": 30})
     client.policies.attach("gpus", "red", priority=1, reserved={"gpu": 0})
     client.policies.attach("gpus", "blue", priority=1, reserved={"gpu": 2})
     asked = tmp_path / "asked"
@@ -234,7 +246,7 @@ def test_a_step_goes_on_from_its_checkpoint(client: Client, tmp_path: Path) -> N
         first = total = int((resume / "total").read_text()) if resume else 0
         for number in checkpoint.steps(400):
             total += number
-            time.sleep(0.0 if resume else 0.02)
+            time.sleep(0.0 if resume else 0.1)
             if checkpoint.should_save():
                 with checkpoint.saving() as directory:
                     (directory / "total").write_text(str(total))
@@ -259,7 +271,7 @@ def test_a_step_goes_on_from_its_checkpoint(client: Client, tmp_path: Path) -> N
     other = Thread(target=blue, daemon=True)
     other.start()
     first, total = flow()
-    other.join(30)
+    other.join(WAIT_SECONDS)
     assert seen == ["suspended"]
     assert first > 0 and total == sum(range(400))
 
