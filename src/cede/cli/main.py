@@ -28,6 +28,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "cancel": ("work_commands:cancel", "Cancel requests."),
     "run": ("run_command:run", "Run a command when its units are granted."),
     "why": ("look:why", "Why a request waits, or how it ended."),
+    "shares": ("shares_command:shares", "Who has what of a pool, and what is due to whom."),
     "plan": ("plan_command:plan", "What the engine would do from a snapshot file."),
     "snapshot": ("look:snapshot", "Print the whole living state."),
     "events": ("look:events", "What happened; -f to follow."),

@@ -33,11 +33,7 @@ def plan(file: str, as_json: bool, until_rest: bool, horizon: float | None) -> N
     try:
         answer = run(source.data, until_rest, horizon)
     except CedeError as error:
-        path, problem = getattr(error, "path", None), getattr(error, "problem", None)
-        if path is None:
-            raise
-        click.echo(f"{source.name}:{source.line_of(path)}: {error if path else problem}", err=True)
-        sys.exit(exit_codes.ERROR)
+        source.refuse(error)
     if as_json:
         print_json(answer)
     else:

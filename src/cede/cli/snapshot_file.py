@@ -8,11 +8,12 @@ import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 import yaml
 
+from cede.cli import exit_codes
 from cede.model import bounds
 
 _PART = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
@@ -54,6 +55,14 @@ class SnapshotFile:
         if not isinstance(data, dict):
             raise click.ClickException(f"{name}:1: a snapshot is a map")
         return cls(name, text, data)
+
+    def refuse(self, error: Exception) -> NoReturn:
+        """Say what is wrong with it, and where, and end; what is no fault of the file goes on."""
+        path, problem = getattr(error, "path", None), getattr(error, "problem", None)
+        if path is None:
+            raise error
+        click.echo(f"{self.name}:{self.line_of(path)}: {error if path else problem}", err=True)
+        sys.exit(exit_codes.ERROR)
 
     def line_of(self, path: str) -> int:
         """The line on which `running[2].pool` stands, or of the nearest thing around it."""

@@ -133,6 +133,11 @@ class Pools(_Group):
         params = {"view": view, "explain": "true" if explain else None}
         return self._pages(f"{API}/pools/{segment(pool)}/requests", params)
 
+    def shares(self, pool: str) -> Json:
+        """Every policy and request of a pool with its fair share, as of now."""
+        path = f"{API}/pools/{segment(pool)}/shares"
+        return _object(self._http.call("GET", path, timeout=60))
+
 
 class Policies(_Group):
     def list(self, **filters: Any) -> Iterator[Json]:

@@ -23,6 +23,7 @@ from cede.server.api import (
     policies,
     pools,
     requests,
+    shares,
     system,
     tokens,
 )
@@ -63,7 +64,8 @@ def create_app(store: Store, writer: Writer, config: Config) -> FastAPI:
     )
     app.state.cede = context
     for module in (
-        *(system, pools, policies, nodes, requests, logs, agent, events, plan, tokens, audit),
+        *(system, pools, shares, policies, nodes, requests, logs, agent, events, plan, tokens),
+        audit,
     ):
         # Flat, not included: whoever enumerates the router sees every route itself.
         app.router.routes.extend(module.router.routes)

@@ -1,0 +1,60 @@
+"""Who has what of a pool, and what is due to whom."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+from starlette.responses import Response
+
+from cede.engine.shares_view import show, view_of
+from cede.engine.state import State
+from cede.model.subject import Subject
+from cede.server.api.auth import Caller
+from cede.server.api.context import ThisCall, answer
+from cede.server.api.json_type import Json
+from cede.server.api.lists import PoolRef
+from cede.server.api.openapi import ok
+from cede.server.api.permissions import API
+from cede.server.api.redact import ANOTHER
+from cede.server.api.resolve import pool_in
+from cede.server.api.route import CedeRoute
+from cede.server.api.share_schemas import EXAMPLE, SharesOut
+
+router = APIRouter(prefix=API, tags=["pools"], route_class=CedeRoute)
+
+
+@router.get("/pools/{pool}/shares", responses={200: ok(SharesOut, EXAMPLE)})
+async def pool_shares(pool: PoolRef, call: ThisCall) -> Response:
+    """Every policy and request of a pool with its fair share, what it uses and wants, and whether
+    it starves; worked out now. A pool that decides by what is reserved is shown as it would be.
+    """
+    caller = call.caller
+
+    def read(state: State, now: int) -> Json:
+        found = show([view_of(state, pool_in(state, pool).id, now)], now)
+        return found if caller.bound is None else _seen_by(caller, found)
+
+    return answer(await call.context.query(read))
+
+
+def _seen_by(caller: Caller, shown: Json) -> Json:
+    """What a tenant may read of it (C4): its own elements, below whomever they stand."""
+    mine = [
+        each
+        for each in shown["elements"]
+        if caller.sees(Subject(each["component_type"], each["component"]))
+    ]
+    names = {each["name"] for each in mine if each["kind"] == "policy"}
+    held = {
+        allocation_id
+        for each in mine
+        if each["kind"] == "request"
+        for ids in each["groups"].values()
+        for allocation_id in ids
+    }
+    for each in mine:
+        if each["parent"] is not None and each["parent"] not in names:
+            each["parent"] = ANOTHER
+        each["groups"] = {
+            group: [each for each in ids if each in held] for group, ids in each["groups"].items()
+        }
+    return {**shown, "elements": mine}

@@ -1,0 +1,29 @@
+"""Who has what and what is due to whom in a snapshot: its pools as they stand, before any pass."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cede.engine.fairness import refresh
+from cede.engine.shares_view import show, view_of
+from cede.engine.snapshot_reader import load
+from cede.engine.state import State
+
+
+def run(snapshot: object) -> dict[str, Any]:
+    """The answer is plain data, the same as `cede shares --file FILE --json` prints."""
+    state = load(snapshot)
+    refresh(state, [])
+    pools = sorted(state.pools.values(), key=lambda each: each.name)
+    views = [view_of(state, each.id, state.now) for each in pools]
+    return show(views, state.now, _names(state, snapshot))
+
+
+def _names(state: State, snapshot: Any) -> dict[str, str]:
+    """What allocations are called in the snapshot: as its running entries are."""
+    names = {each.id: each.request_id for each in state.allocations.values()}
+    for entry in snapshot.get("running") or ():
+        held = state.allocation_of(str(entry.get("request", "")))
+        if held is not None and "id" in entry:
+            names[held.id] = str(entry["id"])
+    return names
