@@ -57,9 +57,11 @@ def _second_allocation(state: State) -> None:
 
 
 def _orphan(state: State) -> None:
+    state.requests["x"] = replace(state.requests["r1"], id="x")
     state._replace_allocation(
         None, replace(state.allocations["r1.1"], id="x.1", request_id="x", amounts={})
     )
+    del state.requests["x"]
 
 
 def _pool(**changes: object) -> Callable[[State], None]:
@@ -104,14 +106,17 @@ def _forgotten_holding(state: State) -> None:
 
 def _left_its_lane(state: State) -> None:
     request = state.requests["w"]
-    lane = state.books["gpus"].lanes["gpus/red", True, None]
-    lane.remove((request.submitted_at, request.index, request.id))
+    books = state.books["gpus"]
+    books.lanes[books.lane_of("gpus/red", request)].remove(
+        (request.submitted_at, request.index, request.id)
+    )
 
 
 def _in_a_lane_twice(state: State) -> None:
     request = state.requests["b"]
     age = (request.submitted_at, request.index, request.id)
-    state.books["gpus"].wait(("gpus/blue", True, None), age, {"gpu": 2})
+    books = state.books["gpus"]
+    books.wait(books.lane_of("gpus/blue", request), age, {"gpu": 2})
 
 
 # What is done to the state, and what the audit must say.

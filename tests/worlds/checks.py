@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from cede.engine import audit
 from cede.engine.explain import waiting_reason
+from cede.engine.fair.groups import Group, Held, groups_of
 from cede.engine.fair.status import Starving
 from cede.engine.fairness import hunger
 from cede.engine.standing import BORROWED, IN_SHARE
@@ -53,18 +54,21 @@ def rights_then(state: State, request: Request, policy: Policy, gone: Iterable[s
         ahead = [
             amounts
             for place, amounts in audit.holdings_in_order(state, policy)
-            if place[2] not in gone and place[2] != request.id and not place[0]
+            if place[3] not in gone and place[3] != request.id and not place[0]
         ]
         summed = total([*ahead, request.amounts])
         fits = all(summed.get(key, 0) <= policy.reserved.get(key, 0) for key in keys)
         return IN_SHARE if fits else BORROWED
     distance = 0
+    band = band_then(state, request, policy)
     for each in above(state, policy):
         ahead = [
             amounts
             for held in below(state, each)
             for place, amounts in audit.holdings_in_order(state, held)
-            if place[2] not in gone and place[2] != request.id
+            if place[3] not in gone
+            and place[3] != request.id
+            and not (held is policy is each and place[0] and -place[1] < band)
         ]
         summed = total([*ahead, request.amounts])
         for share in audit.shares_of(state, each):
@@ -72,6 +76,20 @@ def rights_then(state: State, request: Request, policy: Policy, gone: Iterable[s
                 return IN_SHARE - distance
             distance += 1
     return BORROWED
+
+
+def band_then(state: State, request: Request, policy: Policy) -> int:
+    """How safe a waiter would be inside its family once granted: less safe ones of its own policy
+    come behind it.
+    """
+    pool = state.pools[policy.pool_id]
+    family = request.part_of or request.id
+    claim = state.books[pool.id].published.claims.get(family)
+    if claim is None or pool.settings.share is Share.RESERVED:
+        return 0
+    held = [h for h in audit.families_in(state, pool).get(family, []) if h.id != request.id]
+    group = groups_of([*held, Held("", pool.metered(request.amounts))], claim.due, claim.settings)
+    return {Group.NON_PREEMPTIBLE: 2, Group.AGGRESSIVELY_PREEMPTIBLE: 1}.get(group[-1], 0)
 
 
 def starves(state: State, request: Request, policy: Policy) -> Starving:
@@ -90,9 +108,9 @@ def own_room_ok(state: State, request: Request, policy: Policy) -> bool:
         each
         for every in below(state, policy)
         for each in audit.holdings_in_order(state, every)
-        if each[0][2] != request.id
+        if each[0][3] != request.id
     ]
-    mine = [each for each in audit.holdings_in_order(state, policy) if each[0][2] != request.id]
+    mine = [each for each in audit.holdings_in_order(state, policy) if each[0][3] != request.id]
     used = total(amounts for _, amounts in held)
     confined = total(amounts for place, amounts in mine if not place[0])
     for key, amount in pool.metered(request.amounts).items():
@@ -221,14 +239,14 @@ def check_taking(state: State, waiter: Request, policy: Policy, victims: list[st
             raise Broken(f"S6 {victim_id} may not be stopped")
         theirs = standing(state, holder, rights_of(state, holder, victim_id))
         own = holder.id == policy.id
-        legal = (
-            (not waiter.preemptible or (mine > theirs and policy.priority > holder.priority))
-            if own
-            else mine > theirs
-        )
+        safety = audit.bands_in(state, pool).get(victim_id, 0)
+        less_safe = safety < band_then(state, waiter, policy)
+        legal = (not waiter.preemptible or less_safe) if own else mine > theirs
         if not legal:
             raise Broken(f"S7 {waiter.id} {mine} takes {victim_id} {theirs}")
         within = rights_of(state, holder, victim_id) == IN_SHARE - 1
+        if own and waiter.preemptible:
+            within = safety == 1
         if state.books[pool.id].fair and within:
             hungry = starves(state, waiter, policy)
             allowed = pool.settings.allow_aggressive_preemption

@@ -10,6 +10,7 @@ from unittest.mock import patch
 from cede.engine import preempt, victims
 from cede.engine.books import Books
 from cede.engine.ground import Ground
+from cede.engine.patience import Taker
 from cede.engine.share import Holding
 from cede.engine.standing import BORROWED, IN_SHARE, Standing
 from cede.engine.state import State
@@ -35,20 +36,18 @@ def two_orders() -> Iterator[None]:
     def literal(rank: int, level: int, mine: int, rights: int) -> bool:
         return rank < mine or (rights == IN_SHARE and level == BORROWED)
 
-    def legal(
-        state: State, books: Books, waiter: Request, policy_id: str, rights: int, short: Amounts
-    ) -> Iterator[Holding]:
-        mine = books.policies[policy_id].priority
+    def legal(state: State, books: Books, taker: Taker, short: Amounts) -> Iterator[Holding]:
         for place in sorted({each for key in short for each in books.takeable.get(key, ())}):
             holding = books.holdings[place[3]]
-            if holding.policy_id != policy_id and literal(place[1], place[0], mine, rights):
+            other = holding.policy_id != taker.policy_id
+            if other and literal(place[1], place[0], taker.rank, taker.rights):
                 yield holding
 
     def below(books: Books, bound: Standing, within: str | None = None) -> dict[str, int]:
         rights, mine = bound
         result: dict[str, int] = {}
-        for (level, policy_id), amounts in books.tiers.items():
-            if literal(books.policies[policy_id].priority, level, mine, rights):
+        for (level, rank, _, _), amounts in books.tiers.items():
+            if literal(rank, level, mine, rights):
                 add_to(result, amounts)
         return result
 

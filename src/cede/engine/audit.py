@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from sortedcontainers import SortedList
 
 from cede.engine.books import ROUNDING
+from cede.engine.fair.groups import Group, Held, groups_of, in_order
 from cede.engine.ground import Entry, Ground, Spot
 from cede.engine.standing import BORROWED, IN_SHARE
 from cede.engine.state import State
@@ -22,8 +23,8 @@ from cede.model.policy import Policy
 from cede.model.pool import Pool
 from cede.model.settings import Share
 
-# What fills a share: (preemptible, place, id) and the amounts.
-Filled = tuple[tuple[bool, int, str], Amounts]
+# What fills a share: (preemptible, less safe, place, id) and the amounts.
+Filled = tuple[tuple[bool, int, int, str], Amounts]
 
 
 def check(state: State) -> list[str]:
@@ -41,16 +42,55 @@ def check(state: State) -> list[str]:
 def holdings_in_order(state: State, policy: Policy) -> list[Filled]:
     """A policy's allocations and earmarks in the order in which they fill its share."""
     pool = state.pools[policy.pool_id]
-    held: list[Filled] = [
-        ((each.preemptible, each.index, each.id), pool.metered(each.amounts))
-        for each in _live(state, pool)
-        if each.policy_id == policy.id
-    ]
+    bands = bands_in(state, pool)
+    held: list[Filled] = []
+    for each in _live(state, pool):
+        if each.policy_id == policy.id:
+            place = (each.preemptible, -bands.get(each.id, 0), _last_start(state, each), each.id)
+            held.append((place, pool.metered(each.amounts)))
     for request in state.waiting():
         if request.earmark is not None and request.earmark.policy_id == policy.id:
-            place = (request.preemptible, request.earmark.index, request.id)
+            band = bands.get(request.id, 0)
+            place = (request.preemptible, -band, request.earmark.index, request.id)
             held.append((place, pool.metered(request.amounts)))
     return sorted(held, key=lambda each: each[0])
+
+
+def bands_in(state: State, pool: Pool) -> dict[str, int]:
+    """How safe each holding of a pool is inside its family; of those that are at all."""
+    if pool.settings.share is Share.RESERVED:
+        return {}
+    safety = {Group.NON_PREEMPTIBLE: 2, Group.AGGRESSIVELY_PREEMPTIBLE: 1, Group.PREEMPTIBLE: 0}
+    claims = state.books[pool.id].published.claims
+    result: dict[str, int] = {}
+    for family, members in families_in(state, pool).items():
+        if (claim := claims.get(family)) is not None:
+            groups = groups_of(members, claim.due, claim.settings)
+            result |= {one.id: safety[each] for one, each in zip(members, groups, strict=True)}
+    return result
+
+
+def families_in(state: State, pool: Pool) -> dict[str, list[Held]]:
+    """What every family holds or was promised and keeps, in the order of the last start."""
+    found: dict[str, list[Held]] = {}
+    for each in _live(state, pool):
+        if not each.leaving:
+            family = state.requests[each.request_id].part_of or each.request_id
+            held = Held(each.id, pool.metered(each.amounts), _last_start(state, each))
+            found.setdefault(family, []).append(held)
+    for request in state.waiting():
+        if request.earmark is not None and request.earmark.pool_id == pool.id:
+            held = Held(request.id, pool.metered(request.amounts), request.earmark.index)
+            found.setdefault(request.part_of or request.id, []).append(held)
+    return {family: in_order(members) for family, members in found.items()}
+
+
+def _last_start(state: State, allocation: Allocation) -> int:
+    """Progress that was saved counts as a new start, where shares are fair."""
+    saved = state.requests[allocation.request_id].saved
+    if saved is None or state.pools[allocation.pool_id].settings.share is Share.RESERVED:
+        return allocation.index
+    return max(allocation.index, saved.index)
 
 
 def rights(state: State, pool: Pool) -> dict[str, int]:
@@ -77,7 +117,7 @@ def rights(state: State, pool: Pool) -> dict[str, int]:
             for each, distance in sorted(waiting, key=lambda each: each[0][0]):
                 running = total([running, each[1]])
                 if all(running.get(key, 0) <= share.get(key, 0) for key in counting):
-                    result[each[0][2]] = IN_SHARE - distance
+                    result[each[0][3]] = IN_SHARE - distance
                     covered.append(each[1])
                 else:
                     rest.append((each, distance + 1))
@@ -87,7 +127,7 @@ def rights(state: State, pool: Pool) -> dict[str, int]:
     for policy in policies:
         if policy.parent_id is None:
             for (place, _), _ in fill(policy)[1]:
-                result[place[2]] = BORROWED
+                result[place[3]] = BORROWED
     return result
 
 
@@ -288,7 +328,7 @@ def _policy(state: State, policy: Policy) -> Iterator[str]:
         for key, amount in total(amounts for _, amounts in counted).items():
             bound = bounds[key]
             since = [
-                place[2] for place, amounts in counted if place[1] > edited and amounts.get(key)
+                place[3] for place, amounts in counted if place[2] > edited and amounts.get(key)
             ]
             if bound is not None and amount > bound and since:
                 yield f"{code} of policy {policy.name}: {amount} {key} held of {bound}; {since}"
@@ -328,7 +368,10 @@ def _books(state: State, pool: Pool) -> Iterator[str]:
         "takeable": total(
             pool.metered(each.amounts)
             for each in live
-            if each.preemptible and not each.leaving and each.state is not AllocationState.LOST
+            if each.preemptible
+            and not each.leaving
+            and each.state is not AllocationState.LOST
+            and not books.holdings[each.id].safe
         ),
     }
     cached = {"live": books.live, "leaving": books.leaving, "takeable": total(books.tiers.values())}

@@ -9,13 +9,14 @@ the same numbers from scratch.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from sortedcontainers import SortedList
 
+from cede.engine.families import Claim, Families, claims_moved
 from cede.engine.ground import Ground
 from cede.engine.lane import Age, Lane
 from cede.engine.share import Fill, Holding
@@ -27,12 +28,26 @@ from cede.model.request import Request
 from cede.model.settings import Share
 from cede.model.shape import Form, Shape
 
-# Waiters of one policy, preemptible or not, and in a pool of nodes of one form: what does not fit
-# for one of them fits for none.
-LaneKey = tuple[str, bool, Form | None]
+
+class LaneKey(NamedTuple):
+    """Waiters that are alike to every rule but their size and age: of one policy and rank,
+    preemptible or not; in a pool of nodes of one form, so that what does not fit for one of them
+    fits for none; of one family, where that has a fair share or a limit of its own.
+    """
+
+    policy_id: str
+    preemptible: bool = True
+    form: Form | None = None
+    rank: int = 0
+    family: str = ""
+    limit: tuple[tuple[str, int], ...] = ()  # of the family
+    band: int = 0  # of those without a family, once granted
+
 
 # (rights, rank, minus index, id): the order in which holders are considered as victims.
 Place = tuple[int, int, int, str]
+# (rights, rank, policy, band): holders that are alike to every rule.
+Tier = tuple[int, int, str, int]
 
 
 # A policy's share, or one band of it, from the safest on.
@@ -43,10 +58,13 @@ ROUNDING = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """Fair shares as they were last computed, in amounts, and how much of them is used."""
+    """Fair shares as they were last computed: of policies in amounts, of families as claims, and
+    how much of them is used.
+    """
 
-    shares: Mapping[str, Mapping[str, float]]
-    satisfaction: Mapping[str, float]
+    shares: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    satisfaction: Mapping[str, float] = field(default_factory=dict)
+    claims: Mapping[str, Claim] = field(default_factory=dict)
 
 
 class Books:
@@ -60,7 +78,7 @@ class Books:
         self.policies = policies
         self.fair = pool.settings.share is Share.FAIR_SHARE
         self.counting = tuple(sorted(pool.capacity)) if self.fair else counting_keys(pool, policies)
-        self.published = Published({}, {})
+        self.published = Published()
         self._shares: dict[Level, Mapping[str, float]] = {}
         self.chains = {pid: chain(policies, pid) for pid in policies}  # itself, and upwards
         parents = {each.parent_id for each in policies.values()}
@@ -79,14 +97,18 @@ class Books:
         self.withheld: dict[str, str] = {}  # waiters for whom free capacity is withheld: policy
         self.lanes: dict[LaneKey, Lane] = {}
         self.streams: dict[LaneKey, tuple[Any, ...]] = {}  # what `front` made of each lane
-        self.owed: dict[tuple[str, int], Lane] = {}  # (policy, rights): owners of earmarks
-        self.owed_sums: dict[tuple[int, str], dict[str, int]] = {}
+        self.owed: dict[tuple[str, int, int], Lane] = {}  # (policy, rank, rights): earmarks' owners
+        self.owed_sums: dict[tuple[int, int], dict[str, int]] = {}  # (rank, rights): the same
+        self.families = Families()
+        self.fair_settings: dict[str, Any] = {}  # of policies, as `fairness` worked them out
+        # Held directly under a policy, by band: what a holding of a higher band goes before.
+        self.banded: dict[tuple[str, int], dict[str, int]] = {}
         # Answers given, as long as they hold.
         self._below: dict[tuple[Standing, str | None], dict[str, int]] = {}
         self._from: dict[Standing, dict[str, int]] = {}
         self.version = 0  # moves with every change, so that an answer can be known to hold still
         self.fresh = True  # just opened: what an edit may have broken is not yet checked
-        self.tiers: dict[tuple[int, str], dict[str, int]] = {}  # (rights, policy): takeable sums
+        self.tiers: dict[Tier, dict[str, int]] = {}  # takeable sums
         self.takeable: dict[str, SortedList[Place]] = {}
         self._rights: dict[str, int] = {}
         bands = range(2 if self.fair else 1)
@@ -121,6 +143,7 @@ class Books:
                 add_to(self.used_leaving[policy_id], holding.amounts)
         if not holding.preemptible:
             add_to(self.confined[holding.policy_id], holding.amounts)
+        self.families.hold(holding)
         if holding.earmark:
             self.earmarks[holding.id] = holding
             add_to(self.earmarked, holding.amounts)
@@ -128,16 +151,15 @@ class Books:
             add_to(self.live, holding.amounts)
             if holding.leaving:
                 add_to(self.leaving, holding.amounts)
-        self._fills[self.levels[holding.policy_id][0]].add(holding)
+        self._fill(holding)
+        self._judge(holding.family)
 
     def let_go(self, holding_id: str) -> None:
         self.version += 1
         holding = self.holdings[holding_id]
         if self.ground is not None:
             self.ground.let_go(holding)
-        self._take_out(holding, self.levels[holding.policy_id])
-        self._unlist(holding)
-        del self._rights[holding_id]
+        self._unfill(holding)
         del self.holdings[holding_id]
         for policy_id in self.chains[holding.policy_id]:
             take_from(self.used[policy_id], holding.amounts)
@@ -154,6 +176,32 @@ class Books:
             take_from(self.live, holding.amounts)
             if holding.leaving:
                 take_from(self.leaving, holding.amounts)
+        self.families.let_go(holding)
+        self._judge(holding.family)
+
+    def _fill(self, holding: Holding) -> None:
+        if holding.preemptible:
+            add_to(self.banded.setdefault((holding.policy_id, holding.band), {}), holding.amounts)
+        self._fills[self.levels[holding.policy_id][0]].add(holding)
+
+    def _unfill(self, holding: Holding) -> None:
+        if holding.preemptible:
+            take_from(self.banded[holding.policy_id, holding.band], holding.amounts)
+        self._take_out(holding, self.levels[holding.policy_id])
+        self._unlist(holding)
+        del self._rights[holding.id]
+
+    def _judge(self, family: str) -> None:
+        """Which holdings of a family are safe, now that it has others or is due something else."""
+        if not self.fair:
+            return
+        for holding in list(self.families.banded(family, self.published.claims.get(family))):
+            self._unfill(self.holdings[holding.id])
+            self.holdings[holding.id] = holding
+            self.families.replace(holding)
+            if holding.earmark:
+                self.earmarks[holding.id] = holding
+            self._fill(holding)
 
     def share_at(self, level: Level) -> Mapping[str, float]:
         """The share that covers holdings at a level: what is reserved, or part of a fair share."""
@@ -175,6 +223,8 @@ class Books:
 
     def publish(self, published: Published) -> None:
         """Fair shares were computed anew: the cuts move to where they belong now."""
+        moved = claims_moved(self.published.claims, published.claims)
+        waiting = list(self._alone(set(moved)))
         self.published = published
         self.version += 1
         self._shares.clear()
@@ -182,9 +232,39 @@ class Books:
             fill.reshare(self.share_at(level))
         for fill in self._fills.values():
             fill.settle()
+        for family in moved:
+            if family in self.families:
+                self._judge(family)
+        for key, age, demand in waiting:
+            band = self._next_band(age[2], demand)
+            if band != key.band:
+                self.stop_waiting(key, age)
+                self.wait(key._replace(band=band), age, demand)
 
-    def satisfaction(self, policy_id: str) -> float:
-        return self.published.satisfaction.get(policy_id, 0.0)
+    def _alone(self, among: set[str]) -> Iterator[tuple[LaneKey, Age, Amounts]]:
+        """Those of these waiters that are no part of a family."""
+        for key, lane in self.lanes.items() if among else ():
+            if not key.family:
+                for age in lane.ages():
+                    if age[2] in among:
+                        yield key, age, lane.demand(age[2])
+
+    def satisfaction(self, key: LaneKey) -> tuple[float, ...]:
+        """How satisfied those in a lane are: the policies above them from the top, themselves."""
+        if not self.fair:
+            return ()
+        known = self.published.satisfaction
+        own = known.get(key.family, 0.0) if key.family else 0.0
+        return (*(known.get(each, 0.0) for each in reversed(self.chains[key.policy_id])), own)
+
+    def band(self, key: LaneKey, demand: Amounts) -> int:
+        """How safe a waiter of a lane would be inside its family, once granted."""
+        if not self.fair or not key.family:
+            return key.band
+        return self._next_band(key.family, demand)
+
+    def _next_band(self, family: str, demand: Amounts) -> int:
+        return self.families.next_band(family, self.published.claims.get(family), demand)
 
     def _take_out(self, holding: Holding, levels: tuple[Level, ...]) -> None:
         """Take a holding out of the fills of these levels, from the lowest up."""
@@ -231,10 +311,13 @@ class Books:
 
     def standing_of(self, holding_id: str) -> Standing:
         holding = self.holdings[holding_id]
-        return self.standing(holding.policy_id, self._rights[holding_id])
+        return self.standing(holding.rank, self._rights[holding_id])
 
-    def standing(self, policy_id: str, rights: int) -> Standing:
-        return standing(rights, self.policies[policy_id].priority, self.pool.settings.precedence)
+    def standing(self, rank: int, rights: int) -> Standing:
+        return standing(rights, rank, self.pool.settings.precedence)
+
+    def rank(self, policy_id: str, request: Request) -> int:
+        return self.policies[policy_id].priority
 
     def _set_rights(self, holding_id: str, rights: int) -> None:
         self._below.clear()
@@ -244,39 +327,47 @@ class Books:
             self._unlist(holding)
         self._rights[holding_id] = rights
         if holding.age is not None:
-            self.owed.setdefault((holding.policy_id, rights), Lane()).add(
-                holding.age, holding.amounts
-            )
-            add_to(self.owed_sums.setdefault((rights, holding.policy_id), {}), holding.amounts)
-        if not holding.takeable:
+            owed = self.owed.setdefault((holding.policy_id, holding.rank, rights), Lane())
+            owed.add(holding.age, holding.amounts)
+            add_to(self.owed_sums.setdefault((holding.rank, rights), {}), holding.amounts)
+        if not holding.takeable or holding.safe:
             return
         place = self._victim_place(holding)
         for key in holding.amounts:
             self.takeable.setdefault(key, SortedList()).add(place)
-        add_to(self.tiers.setdefault((rights, holding.policy_id), {}), holding.amounts)
+        add_to(self.tiers.setdefault(self._tier(holding), {}), holding.amounts)
 
     def _unlist(self, holding: Holding) -> None:
         self._below.clear()
         self._from.clear()
         if holding.age is not None:
             rights = self._rights[holding.id]
-            self.owed[holding.policy_id, rights].remove(holding.age)
-            take_from(self.owed_sums[rights, holding.policy_id], holding.amounts)
-        if not holding.takeable:
+            self.owed[holding.policy_id, holding.rank, rights].remove(holding.age)
+            take_from(self.owed_sums[holding.rank, rights], holding.amounts)
+        if not holding.takeable or holding.safe:
             return
         place = self._victim_place(holding)
         for key in holding.amounts:
             self.takeable[key].remove(place)
-        take_from(self.tiers[place[0], holding.policy_id], holding.amounts)
+        take_from(self.tiers[self._tier(holding)], holding.amounts)
 
     def _victim_place(self, holding: Holding) -> Place:
-        rank = self.policies[holding.policy_id].priority
-        return (self._rights[holding.id], rank, -holding.index, holding.id)
+        return (self._rights[holding.id], holding.rank, -holding.index, holding.id)
+
+    def _tier(self, holding: Holding) -> Tier:
+        return (self._rights[holding.id], holding.rank, holding.policy_id, holding.band)
 
     # Waiters ----------------------------------------------------------------------------------
 
     def lane_of(self, policy_id: str, request: Request) -> LaneKey:
-        return (policy_id, request.preemptible, self.form(request))
+        form, rank = self.form(request), self.rank(policy_id, request)
+        family, limit = request.part_of, tuple(sorted(request.terms.limit.items()))
+        if family is not None and (self.fair or limit):
+            return LaneKey(policy_id, request.preemptible, form, rank, family, limit)
+        band = 0
+        if self.fair:
+            band = self._next_band(request.id, self.pool.metered(request.amounts))
+        return LaneKey(policy_id, request.preemptible, form, rank, band=band)
 
     def form(self, request: Request) -> Form | None:
         """How a request must sit on this pool's nodes; None in a pool without any."""
@@ -297,6 +388,12 @@ class Books:
         # An empty lane stays: a pass that holds it must see whoever comes back.
         self.lanes[key].remove(age)
 
+    def forget_empty_lanes(self) -> None:
+        """Families come and go; between passes nobody holds their lanes."""
+        for key in [key for key, lane in self.lanes.items() if key.family and not len(lane)]:
+            del self.lanes[key]
+            self.streams.pop(key, None)
+
     # Sums -------------------------------------------------------------------------------------
 
     def takeable_below(self, bound: Standing, within: str | None = None) -> dict[str, int]:
@@ -304,10 +401,20 @@ class Books:
         result = self._below.get((bound, within))
         if result is None:
             result = self._below[bound, within] = {}
-            for (rights, policy_id), amounts in self.tiers.items():
+            for (rights, rank, policy_id, _), amounts in self.tiers.items():
                 inside = within is None or within in self.chains[policy_id]
-                if amounts and inside and self.standing(policy_id, rights) < bound:
+                if amounts and inside and self.standing(rank, rights) < bound:
                     add_to(result, amounts)
+        return result
+
+    def takeable_inside(self, policy_id: str, band: int, bound: Standing) -> dict[str, int]:
+        """What holders of a policy, of this standing or above, could give back to one of its own of
+        a higher band.
+        """
+        result: dict[str, int] = {}
+        for (rights, rank, other, safety), amounts in self.tiers.items():
+            if other == policy_id and safety < band and self.standing(rank, rights) >= bound:
+                add_to(result, amounts)
         return result
 
     def earmarked_from(self, bound: Standing) -> dict[str, int]:
@@ -317,8 +424,8 @@ class Books:
         result = self._from.get(bound)
         if result is None:
             result = self._from[bound] = {}
-            for (rights, policy_id), amounts in self.owed_sums.items():
-                if amounts and self.standing(policy_id, rights) >= bound:
+            for (rank, rights), amounts in self.owed_sums.items():
+                if amounts and self.standing(rank, rights) >= bound:
                     add_to(result, amounts)
         return result
 

@@ -33,6 +33,8 @@ def decide(state: State, now: int) -> Plan:
         _round(state, plan)
         plan.changed |= plan.again or bool(plan.decisions)
         if not plan.again:
+            for pool_id in state.dirty:
+                state.books[pool_id].forget_empty_lanes()
             state.dirty.clear()
             break
     state.reschedule(due)
@@ -62,7 +64,7 @@ def _dirty(state: State) -> list[str]:
     if state.several:
         for pool_id in state.dirty:
             books = state.books[pool_id]
-            for policy_id, _, _ in books.lanes:
-                subject = books.policies[policy_id].subject
+            for key in books.lanes:
+                subject = books.policies[key.policy_id].subject
                 pools.update((each.pool_id, None) for each in state.policies_of(subject))
     return sorted(pools, key=lambda pool_id: state.pools[pool_id].name)

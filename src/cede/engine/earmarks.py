@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from cede.engine.books import Books
+from cede.engine.books import Books, LaneKey
 from cede.engine.fit import fits, limits_above, own_room
 from cede.engine.share import Holding
 from cede.engine.state import State
@@ -28,7 +28,7 @@ def drop_dead(state: State, books: Books) -> bool:
 
 def _still_allowed(books: Books, owner_id: str) -> bool:
     holding = books.earmarks[owner_id]
-    own = own_room(books, holding.policy_id, holding.preemptible, alone=True)
+    own = own_room(books, LaneKey(holding.policy_id, holding.preemptible), alone=True)
     above = limits_above(books, holding.policy_id, leaving=True)
     # Its own earmark is counted in.
     return all(

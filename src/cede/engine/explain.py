@@ -122,8 +122,7 @@ def _bound_above(books: Books, policy: Policy, demand: Amounts) -> Reason | None
 def _pool_bound(
     state: State, books: Books, policy: Policy, request: Request, demand: Amounts
 ) -> Reason:
-    rights = rights_if_granted(books, policy.id, demand, request.preemptible)
-    bound = books.standing(policy.id, rights)
+    rights, bound = _as_granted(books, request, policy.id, demand)
     free, promisable = free_now(books), free_to_promise(books, bound)
     if books.ground is not None and (reason := node_reason(state, books, request, bound)):
         return reason
@@ -144,7 +143,7 @@ def _pool_bound(
     if fits(demand, free):
         owners = [each for each in books.earmarks if books.standing_of(each) >= bound]
         return Reason(Code.EARMARKED, {**names, "owner": ", ".join(owners[:_HOLDERS_SHOWN])})
-    return _taking_reason(state, books, policy, rights, key, names)
+    return _taking_reason(state, books, policy, (rights, bound), key, names)
 
 
 def node_reason(state: State, books: Books, request: Request, bound: Standing) -> Reason | None:
@@ -178,21 +177,27 @@ def node_reason(state: State, books: Books, request: Request, bound: Standing) -
 
 
 def _taking_reason(
-    state: State, books: Books, policy: Policy, rights: int, key: str, names: dict[str, Any]
+    state: State,
+    books: Books,
+    policy: Policy,
+    granted: tuple[int, Standing],
+    key: str,
+    names: dict[str, Any],
 ) -> Reason:
     """Why no holder may be stopped: the nearest rule that stands in the way."""
+    rights, _ = granted
     if (since := _patient(state, books, policy)) is not None:
         whole = books.pool.settings.fair_share_starvation_timeout
         waited = {"since": seconds(state.now - since), "seconds": seconds(whole)}
         return Reason(Code.PATIENCE, {**names, **waited})
-    young = _young(state, books, policy, rights, key)
+    young = _young(state, books, policy, granted, key)
     if young is not None:
         settings = books.pool.settings
         whole = max(settings.min_run, settings.reclaim_min_run)
         return Reason(Code.MIN_RUN, {**names, "seconds": seconds(whole), "since": seconds(young)})
     others = [
         level
-        for (level, policy_id), amounts in books.tiers.items()
+        for (level, _, policy_id, _), amounts in books.tiers.items()
         if policy_id != policy.id and key in amounts
     ]
     headroom = _headroom(books, policy, key)
@@ -212,12 +217,14 @@ def _patient(state: State, books: Books, policy: Policy) -> int | None:
     return cast(int | None, known.since)
 
 
-def _young(state: State, books: Books, policy: Policy, rights: int, key: str) -> int | None:
+def _young(
+    state: State, books: Books, policy: Policy, granted: tuple[int, Standing], key: str
+) -> int | None:
     """When the first holder was granted that only its first seconds protect from this waiter."""
     settings = books.pool.settings
     if not settings.min_run and not settings.reclaim_min_run:
         return None
-    bound = books.standing(policy.id, rights)
+    rights, bound = granted
     holders = [h for h in books.holdings.values() if h.takeable and key in h.amounts]
     young = [
         state.allocations[h.id].allocated_at
@@ -291,7 +298,7 @@ def _pool_story(state: State, request: Request, policy: Policy, tried: bool) -> 
     return {
         "pool": books.pool.name,
         "reason": reason_in(state, request, policy).to_public(),
-        "in_share": rights_if_granted(books, policy.id, demand, request.preemptible) == IN_SHARE,
+        "in_share": _as_granted(books, request, policy.id, demand)[0] == IN_SHARE,
         "place": _place(state, books, request, policy),
         "bypassed": request.bypassed,
         "holders": _holders(state, books, demand),
@@ -307,16 +314,27 @@ def _place(state: State, books: Books, request: Request, policy: Policy) -> int 
     demand = books.pool.metered(request.amounts)
     mine = _order(books, request, policy.id, demand)
     before = 0
-    for (policy_id, _, _), lane in books.lanes.items():
+    for at, lane in books.lanes.items():
         for other_id in lane:
             other = state.requests[other_id]
-            before += _order(books, other, policy_id, lane.demand(other_id)) < mine
+            before += _order(books, other, at.policy_id, lane.demand(other_id)) < mine
     return before + 1
 
 
 def _order(books: Books, request: Request, policy_id: str, demand: Amounts) -> Any:
-    rights = rights_if_granted(books, policy_id, demand, request.preemptible)
-    return order(books.standing(policy_id, rights), (*request.age, request.id))
+    _, standing = _as_granted(books, request, policy_id, demand)
+    satisfaction = books.satisfaction(books.lane_of(policy_id, request))
+    return order(standing, (*request.age, request.id), satisfaction)
+
+
+def _as_granted(
+    books: Books, request: Request, policy_id: str, demand: Amounts
+) -> tuple[int, Standing]:
+    """The rights and the standing that a waiter would have."""
+    key = books.lane_of(policy_id, request)
+    band = books.band(key, demand)
+    rights = rights_if_granted(books, policy_id, demand, request.preemptible, band)
+    return rights, books.standing(key.rank, rights)
 
 
 def _nodes(state: State, footprint: Footprint) -> list[str]:

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from cede.engine.books import Books, Published
-from cede.engine.fair.settings import FairSettings
+from cede.engine.fair.groups import Due
+from cede.engine.fair.guarantees import as_share
+from cede.engine.fair.settings import FairSettings, inherit
 from cede.engine.fair.shares import Solver
 from cede.engine.fair.status import (
     Situation,
@@ -21,12 +24,26 @@ from cede.engine.fair.status import (
     starve,
     status_of,
 )
-from cede.engine.fair.tree import ROOT, Element, Kind, Mode, Options, Tree
+from cede.engine.fair.tree import (
+    NO_INTEGRAL,
+    ROOT,
+    Element,
+    Integral,
+    IntegralType,
+    Kind,
+    Mode,
+    Options,
+    Tree,
+)
+from cede.engine.families import Claim
 from cede.engine.state import State
 from cede.engine.timers import Key
 from cede.model.amounts import add_to
 from cede.model.request import Request
 from cede.model.settings import Settings
+
+# When to look again at a node whose heartbeat is late.
+_SOON = 1_000
 
 
 @dataclass(slots=True)
@@ -36,6 +53,7 @@ class Standings:
     solver: Solver
     policies: tuple[Element, ...]
     totals: Mapping[str, float]
+    options: Options
     seen: dict[str, Element] = field(default_factory=dict)
 
 
@@ -63,7 +81,7 @@ def _refresh(state: State, books: Books) -> bool:
     moved = starving != state.starving.get(pool.id)
     state.starving[pool.id] = starving
     state.published_at[pool.id] = state.now
-    published = _published(books, solver)
+    published = _published(state, books, solver)
     if published != before:
         books.publish(published)
         moved = True
@@ -79,9 +97,12 @@ def _solve(state: State, books: Books) -> Solver:
     totals = {key: float(books.pool.capacity[key]) for key in sorted(books.pool.capacity)}
     requests = _requests(state, books)
     known: Standings | None = state.solvers.get(books.pool.id)
-    if known is None or known.policies != policies or known.totals != totals:
-        solver = Solver(Tree(totals, (*policies, *requests.values())), Options(main=_main(totals)))
-        state.solvers[books.pool.id] = Standings(solver, policies, totals, requests)
+    options = _options(books.pool.settings, totals)
+    asked = (policies, totals, options)
+    if known is None or (known.policies, known.totals, known.options) != asked:
+        volumes = {} if known is None else known.solver.volumes
+        solver = Solver(Tree(totals, (*policies, *requests.values()), volumes), options)
+        state.solvers[books.pool.id] = Standings(solver, policies, totals, options, requests)
         return solver
     for element_id in [each for each in known.seen if each not in requests]:
         known.solver.drop(element_id)
@@ -89,8 +110,14 @@ def _solve(state: State, books: Books) -> Solver:
         if known.seen.get(element_id) != element:
             known.solver.put(element)
     known.seen = requests
-    known.solver.settle()
+    known.solver.settle((state.now - state.published_at[books.pool.id]) / 1000)
     return known.solver
+
+
+def _options(settings: Settings, totals: Mapping[str, float]) -> Options:
+    return Options(
+        main=_main(totals), gang_steps=settings.gang_steps, improved=settings.improved_fit_factor
+    )
 
 
 def _main(totals: Mapping[str, float]) -> str:
@@ -107,7 +134,19 @@ def _policies(books: Books) -> Iterator[Element]:
             mode=Mode(policy.mode),
             guarantee=dict(policy.reserved),
             limit=dict(policy.limit),
+            integral=_integral(policy.integral),
         )
+
+
+def _integral(given: Mapping[str, Any]) -> Integral:
+    """A guarantee over time, as a policy says it."""
+    if not given:
+        return NO_INTEGRAL
+    return Integral(
+        type=IntegralType(given["guarantee_type"]),
+        flow=given.get("resource_flow", {}),
+        burst=given.get("burst_guarantee_resources", {}),
+    )
 
 
 def _requests(state: State, books: Books) -> dict[str, Element]:
@@ -121,9 +160,9 @@ def _requests(state: State, books: Books) -> dict[str, Element]:
         if not holding.leaving:  # what is on its way out is not used any more
             add_to(usage.setdefault(family, {}), holding.amounts)
         add_to(demand.setdefault(family, {}), holding.amounts)
-    for (policy_id, _, _), lane in books.lanes.items():
+    for key, lane in books.lanes.items():
         for request_id in lane:
-            family = _count(state.requests[request_id], policy_id, first)
+            family = _count(state.requests[request_id], key.policy_id, first)
             add_to(demand.setdefault(family, {}), lane.demand(request_id))
     return {
         family: Element(
@@ -131,6 +170,8 @@ def _requests(state: State, books: Books) -> dict[str, Element]:
             parent=policy_id,
             demand=demand.get(family, {}),
             usage=usage.get(family, {}),
+            limit=request.terms.limit,
+            gang=request.shape is not None and request.shape.tasks > 1,
             submitted=request.index,
         )
         for family, (request, policy_id) in sorted(first.items(), key=lambda each: each[1][0].age)
@@ -144,8 +185,10 @@ def _count(request: Request, policy_id: str, first: dict[str, tuple[Request, str
     return family
 
 
-def _published(books: Books, solver: Solver) -> Published:
-    shares, ratios = {}, {}
+def _published(state: State, books: Books, solver: Solver) -> Published:
+    """What everybody is due, and how much of it they have."""
+    shares, ratios, claims = {}, {}, {}
+    totals = {key: float(books.pool.capacity[key]) for key in solver.keys}
     for policy_id in books.policies:
         share = solver.share(policy_id)
         shares[policy_id] = {
@@ -153,7 +196,12 @@ def _published(books: Books, solver: Solver) -> Published:
             for key, part in zip(solver.keys, share.total, strict=True)
         }
         ratios[policy_id] = satisfaction(share.total, share.demand, share.usage)
-    return Published(shares, ratios)
+    for family, element in state.solvers[books.pool.id].seen.items():
+        share = solver.share(family)
+        ratios[family] = satisfaction(share.total, share.demand, share.usage)
+        due = Due(share.total, share.demand, totals)
+        claims[family] = Claim(due, settings_for(books, element.parent, state.requests.get(family)))
+    return Published(shares, ratios, claims)
 
 
 # Starvation -----------------------------------------------------------------------------------
@@ -162,7 +210,6 @@ def _published(books: Books, solver: Solver) -> Published:
 def _starvation(state: State, books: Books, solver: Solver) -> dict[str, Starvation]:
     """Who is below its share, and since when; only those are listed."""
     before = state.starving.get(books.pool.id, {})
-    settings = fair_settings(books.pool.settings)
     waiting = {
         state.requests[each].part_of or each for lane in books.lanes.values() for each in lane
     }
@@ -177,6 +224,7 @@ def _starvation(state: State, books: Books, solver: Solver) -> dict[str, Starvat
             is_request=element_id in requests,
             can_start=element_id in waiting,
         )
+        settings = _settings_of(state, books, element_id)
         is_below = status_of(situation, settings) is Status.BELOW_FAIR_SHARE
         then = starve(before.get(element_id, Starvation()), is_below, state.now, settings)
         if then != Starvation():
@@ -195,29 +243,90 @@ def fair_settings(settings: Settings) -> FairSettings:
         aggressive_preemption_satisfaction_threshold=(
             settings.aggressive_preemption_satisfaction_threshold
         ),
+        consider_allocation_on_fair_share_bound_preemptible=(
+            settings.consider_allocation_on_fair_share_bound_preemptible
+        ),
+        non_preemptible_resource_usage_threshold=settings.non_preemptible_resource_usage_threshold,
     )
 
 
+def settings_for(books: Books, policy_id: str, request: Request | None = None) -> FairSettings:
+    """The settings that hold for a policy, or for a request of it: inherited from above."""
+    known: FairSettings | None = books.fair_settings.get(policy_id)
+    if known is None:
+        known = fair_settings(books.pool.settings)
+        for each in reversed(books.chains[policy_id]):
+            known = inherit(known, books.policies[each].settings, Kind.POLICY)
+        books.fair_settings[policy_id] = known
+    if request is None or not request.terms.settings:
+        return known
+    return inherit(known, request.terms.settings, Kind.REQUEST)
+
+
+def _settings_of(state: State, books: Books, element_id: str) -> FairSettings:
+    if element_id in books.policies:
+        return settings_for(books, element_id)
+    element: Element = state.solvers[books.pool.id].seen[element_id]
+    return settings_for(books, element.parent, state.requests.get(element_id))
+
+
 def _next_look(state: State, books: Books, starving: Mapping[str, Starvation]) -> int | None:
-    """When somebody starves more than now, if nothing else happens."""
-    settings = books.pool.settings
+    """When somebody starves more than now, or a node may take again, if nothing else happens."""
     instants = []
-    for each in starving.values():
+    for element_id, each in starving.items():
         if each.since is None:
             continue
+        settings = _settings_of(state, books, element_id)
         if each.status is Starving.NON_STARVING:
             instants.append(each.since + settings.fair_share_starvation_timeout + 1)
         elif each.status is Starving.STARVING and settings.enable_aggressive_starvation:
             instants.append(each.since + settings.fair_share_aggressive_starvation_timeout + 1)
+    if any(each.status is not Starving.NON_STARVING for each in starving.values()):
+        instants += _stages(state, books)
     return min((each for each in instants if each > state.now), default=None)
 
 
+def _stages(state: State, books: Books) -> Iterator[int]:
+    """When the nodes that took last may take again."""
+    backoff = books.pool.settings.preemptive_scheduling_backoff
+    for node_id, last in state.staged.items():
+        if books.ground is not None and node_id in books.ground.spots:
+            node, heard = state.nodes[node_id], state.beats.get(node_id, 0)
+            expected = heard if heard > last else heard + node.heartbeat
+            yield max(last + backoff, expected, state.now + _SOON if heard <= last else 0)
+
+
 def hunger(state: State, books: Books, request: Request, policy_id: str) -> Starving:
-    """How much a waiter starves: itself, its policy or one above, whichever the most."""
+    """How much a waiter starves: itself, its policy or one above, whichever the most; nobody who
+    was given enough since shares were last computed.
+    """
     known = state.starving.get(books.pool.id, {})
     path = (request.part_of or request.id, *books.chains[policy_id])
-    found = [known[each].status for each in path if each in known]
+    found = [
+        known[each].status
+        for each in path
+        if each in known
+        and known[each].status is not Starving.NON_STARVING
+        and _still_below(state, books, each)
+    ]
     for wanted in (Starving.AGGRESSIVELY_STARVING, Starving.STARVING):
         if wanted in found:
             return wanted
     return Starving.NON_STARVING
+
+
+def _still_below(state: State, books: Books, element_id: str) -> bool:
+    """Whether what an element holds and was promised is still below its share."""
+    is_request = element_id not in books.policies
+    used, leaving = (
+        (books.families.used.get(element_id, {}), books.families.leaving.get(element_id, {}))
+        if is_request
+        else (books.used[element_id], books.used_leaving[element_id])
+    )
+    standings: Standings = state.solvers[books.pool.id]
+    stays = {key: amount - leaving.get(key, 0) for key, amount in used.items()}
+    share = standings.solver.share(element_id)
+    usage = as_share(stays, standings.totals)
+    situation = Situation(share.total, share.demand, usage, is_request=is_request)
+    settings = _settings_of(state, books, element_id)
+    return status_of(situation, settings) is Status.BELOW_FAIR_SHARE

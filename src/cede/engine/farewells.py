@@ -96,8 +96,9 @@ def save(
     answers = asked is not None and hint == asked.hint
     if request.saved is not None and request.saved.id == checkpoint and not answers:
         return  # what a new attempt found there is heard of again, and is no newer for that
-    saved = Saved(id=checkpoint, at=state.now, size=size)
+    saved = Saved(id=checkpoint, at=state.now, size=size, index=state.next_index())
     state.put(replace(request, saved=saved))
+    state.put(allocation)  # what is saved changes its place among its family
     took = None if asked is None else state.now - asked.hinted_at
     _tell(state, "checkpoint_saved", allocation, checkpoint=checkpoint, size=size, took=took)
     if answers and allocation.state is AllocationState.CHECKPOINTING:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from math import floor
 
-from cede.engine.books import Books, Level
+from cede.engine.books import Books, LaneKey, Level
 from cede.engine.standing import BORROWED, IN_SHARE, Standing
 from cede.model.amounts import Amounts, within
 
@@ -23,22 +23,27 @@ Room = dict[str, int]
 fits = within
 
 
-def own_room(books: Books, policy_id: str, preemptible: bool, *, alone: bool = False) -> Room:
-    """What a policy may still hold: its limit and, for non-preemptible work, its reserve; unless
-    `alone` also what the limits above it leave.
+def own_room(books: Books, key: LaneKey, *, alone: bool = False) -> Room:
+    """What a policy, or one family of it, may still hold: their limits and, for non-preemptible
+    work, the reserve; unless `alone` also what the limits above it leave.
     """
+    policy_id, preemptible = key.policy_id, key.preemptible
     pool, policy = books.pool, books.policies[policy_id]
     used = books.used[policy_id]
     room = {}
-    for key, capacity in pool.capacity.items():
-        room[key] = policy.limit.get(key, capacity) - used.get(key, 0)
+    for name, capacity in pool.capacity.items():
+        room[name] = policy.limit.get(name, capacity) - used.get(name, 0)
+    for name, most in key.limit:
+        held = books.families.used.get(key.family, {})
+        if name in room:
+            room[name] = min(room[name], most - held.get(name, 0))
     if not alone:
-        for key, left in limits_above(books, policy_id, leaving=False).items():
-            room[key] = min(room[key], left)
+        for name, left in limits_above(books, policy_id, leaving=False).items():
+            room[name] = min(room[name], left)
     if not preemptible:
         confined = books.confined[policy_id]
-        for key in room:
-            room[key] = min(room[key], policy.reserved.get(key, 0) - confined.get(key, 0))
+        for name in room:
+            room[name] = min(room[name], policy.reserved.get(name, 0) - confined.get(name, 0))
     return room
 
 
@@ -66,14 +71,22 @@ def held_above(books: Books, policy_id: str) -> Room:
     return room
 
 
-def share_room(books: Books, level: Level, preemptible: bool) -> Room | None:
+def share_room(
+    books: Books, level: Level, preemptible: bool, before: Iterable[Amounts] = ()
+) -> Room | None:
     """How much more would still be covered at a level; None when nothing would be.
 
-    A new preemptible holding comes last in the fill, behind everything held there or below; a
-    non-preemptible one only behind other non-preemptible ones, and never above its own policy.
+    A new preemptible holding comes last in the fill, behind everything held there or below except
+    what it goes `before`; a non-preemptible one only behind other non-preemptible ones, and never
+    above its own policy.
     """
     policy_id = level[0]
     held = books.used[policy_id] if preemptible else books.confined[policy_id]
+    if before:
+        held = dict(held)
+        for amounts in before:
+            for key, amount in amounts.items():
+                held[key] -= amount
     # Non-preemptible work is confined to what is reserved, so that is its share.
     share = books.share_at(level) if preemptible else books.policies[policy_id].reserved
     room = {}
@@ -84,11 +97,24 @@ def share_room(books: Books, level: Level, preemptible: bool) -> Room | None:
     return room
 
 
-def rights_if_granted(books: Books, policy_id: str, demand: Amounts, preemptible: bool) -> int:
+def goes_before(books: Books, policy_id: str, level: Level, band: int) -> list[Amounts]:
+    """What a new holding of this band comes before in the fill: others of its own policy that are
+    less safe. Above that it is last.
+    """
+    if not books.fair or level[0] != policy_id:
+        return []
+    found = (books.banded.get((policy_id, each)) for each in range(band))
+    return [each for each in found if each]
+
+
+def rights_if_granted(
+    books: Books, policy_id: str, demand: Amounts, preemptible: bool, band: int = 0
+) -> int:
     """How close to home a demand would be covered."""
     levels = books.levels[policy_id]
     for distance, level in enumerate(levels if preemptible else levels[:1]):
-        room = share_room(books, level, preemptible)
+        before = goes_before(books, policy_id, level, band) if preemptible else []
+        room = share_room(books, level, preemptible, before)
         if room is not None and fits(demand, room):
             return IN_SHARE - distance
     return BORROWED

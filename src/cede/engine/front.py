@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from cede.engine.books import Books, LaneKey
-from cede.engine.fit import Room, fits, own_room, share_room
+from cede.engine.fit import Room, fits, goes_before, own_room, share_room
 from cede.engine.lane import BEGINNING, Age, Lane
 from cede.engine.standing import BORROWED, IN_SHARE, Standing
 from cede.model.shape import Form
@@ -22,10 +22,10 @@ from cede.model.shape import Form
 _UNSEEN = -1
 
 # Sorts as the queue does: highest standing, then least satisfied, then oldest.
-Order = tuple[int, int, float, Age]
+Order = tuple[int, int, tuple[float, ...], Age]
 
 
-def order(standing: Standing, age: Age, satisfaction: float = 0.0) -> Order:
+def order(standing: Standing, age: Age, satisfaction: tuple[float, ...] = ()) -> Order:
     return (-standing[0], -standing[1], satisfaction, age)
 
 
@@ -34,19 +34,39 @@ class Stream:
     """One lane at one level of rights."""
 
     lane: Lane
-    policy_id: str
-    preemptible: bool
+    key: LaneKey
     rights: int
     standing: Standing
-    form: Form | None = None  # in a pool of nodes, of all its waiters
+
+    @property
+    def policy_id(self) -> str:
+        return self.key.policy_id
+
+    @property
+    def preemptible(self) -> bool:
+        return self.key.preemptible
+
+    @property
+    def form(self) -> Form | None:
+        """In a pool of nodes, of all its waiters."""
+        return self.key.form
+
+    def band(self, books: Books) -> int:
+        """Of its next waiter: those of a family are alike."""
+        if not self.key.family or (oldest := self.lane.oldest) is None:
+            return self.key.band
+        return books.band(self.key, self.lane.demand(oldest[2]))
 
     def own_room(self, books: Books, *, alone: bool = False) -> Room | None:
         """What the waiters' own policy allows at this level; None when nothing."""
-        room = own_room(books, self.policy_id, self.preemptible, alone=alone)
+        room = own_room(books, self.key, alone=alone)
         if self.rights == BORROWED:
             return room
         level = books.levels[self.policy_id][IN_SHARE - self.rights]
-        share = share_room(books, level, self.preemptible)
+        before = (
+            goes_before(books, self.policy_id, level, self.band(books)) if self.preemptible else []
+        )
+        share = share_room(books, level, self.preemptible, before)
         if share is None:
             return None
         for key, left in share.items():
@@ -67,16 +87,14 @@ def streams(books: Books) -> list[Stream]:
 
 
 def _streams_of(books: Books, key: LaneKey, lane: Lane) -> Iterator[Stream]:
-    policy_id, preemptible, form = key
     levels = [IN_SHARE]
-    if preemptible:
-        above = books.levels[policy_id][1:]
+    if key.preemptible:
+        above = books.levels[key.policy_id][1:]
         covers = [books.fair or any(books.policies[pid].reserved.values()) for pid, _ in above]
         levels += [IN_SHARE - at for at, any_of_it in enumerate(covers, 1) if any_of_it]
         levels.append(BORROWED)
     for rights in levels:
-        standing = books.standing(policy_id, rights)
-        yield Stream(lane, policy_id, preemptible, rights, standing, form)
+        yield Stream(lane, key, rights, books.standing(key.rank, rights))
 
 
 class Candidate(NamedTuple):
@@ -144,7 +162,7 @@ class Front:
             heapq.heappush(self._heap, (found, number, stream, self._books.version))
 
     def order_of(self, stream: Stream, age: Age) -> Order:
-        return order(stream.standing, age, self._books.satisfaction(stream.policy_id))
+        return order(stream.standing, age, self._books.satisfaction(stream.key))
 
     def _still(self, stream: Stream, age: Age) -> bool:
         if age[2] not in stream.lane or age[2] in self._besides:

@@ -13,7 +13,7 @@ from collections.abc import Container
 from dataclasses import replace
 from typing import Any
 
-from cede.engine.books import Books
+from cede.engine.books import Books, LaneKey
 from cede.engine.earmarks import settle
 from cede.engine.fit import Room, fits, free_now, free_to_promise, held_above, smallest
 from cede.engine.forecast import earliest_start
@@ -262,7 +262,7 @@ def without_withheld(
             ),
             default=0,
         )
-        if books.standing(policy_id, rights) >= stream.standing:
+        if books.standing(books.rank(policy_id, head), rights) >= stream.standing:
             for key, amount in books.pool.metered(head.amounts).items():
                 if key in room:
                     room[key] -= amount
@@ -271,8 +271,8 @@ def without_withheld(
 
 def _owed_streams(books: Books) -> list[Stream]:
     return [
-        Stream(lane, policy_id, True, rights, books.standing(policy_id, rights))
-        for (policy_id, rights), lane in books.owed.items()
+        Stream(lane, LaneKey(policy_id, rank=rank), rights, books.standing(rank, rights))
+        for (policy_id, rank, rights), lane in books.owed.items()
         if len(lane)
     ]
 
@@ -289,7 +289,7 @@ class Owners:
             for owner_id in stream.lane:
                 if self._can_start(owner_id, stream):
                     age = (*state.requests[owner_id].age, owner_id)
-                    first = order(stream.standing, age, books.satisfaction(stream.policy_id))
+                    first = order(stream.standing, age, books.satisfaction(stream.key))
                     self._heap.append(Candidate(first, stream, age))
         self._heap.sort(key=lambda each: each.order, reverse=True)
 

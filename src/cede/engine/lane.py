@@ -56,6 +56,9 @@ class Lane:
     def oldest(self) -> Age | None:
         return self._chunks[0].ages[0] if self._chunks else None
 
+    def ages(self) -> Iterator[Age]:
+        return (age for chunk in self._chunks for age in chunk.ages)
+
     def demand(self, request_id: str) -> Amounts:
         return self._demands[request_id]
 

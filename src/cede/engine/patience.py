@@ -1,18 +1,34 @@
 """When a waiter may take, and when a holder may be stopped.
 
-A waiter may have to starve first. A holder's first seconds are its own, as far as the pool says.
+A waiter may have to starve first, and longer for what is within a share. In a pool of nodes it then
+takes at the heartbeat of a node, once for every back-off. A holder's first seconds are its own, as
+far as the pool says.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from cede.engine.books import Books
 from cede.engine.fair.status import Starving
-from cede.engine.fairness import hunger
+from cede.engine.fairness import hunger, settings_for
 from cede.engine.share import Holding
-from cede.engine.standing import IN_SHARE
+from cede.engine.standing import IN_SHARE, Standing
 from cede.engine.state import State
 from cede.model.request import Request
 from cede.model.settings import Patience
+
+
+@dataclass(frozen=True, slots=True)
+class Taker:
+    """A waiter as it will be once granted: its rights, and how safe it is in its family."""
+
+    request: Request
+    policy_id: str
+    rank: int
+    rights: int
+    band: int
+    standing: Standing
 
 
 def may_take(state: State, books: Books, waiter: Request, policy_id: str) -> bool:
@@ -22,17 +38,67 @@ def may_take(state: State, books: Books, waiter: Request, policy_id: str) -> boo
     return hunger(state, books, waiter, policy_id) is not Starving.NON_STARVING
 
 
-def spared(state: State, books: Books, level: int, waiter: Request, policy_id: str) -> bool:
-    """Whether holdings of these rights are out of a waiter's reach for now: what is within its own
-    policy's fair share only the aggressively starving may take, where the pool allows it.
+def spared(state: State, books: Books, taker: Taker, holding: Holding, level: int) -> bool:
+    """Whether a holder of lower standing is out of a waiter's reach for now."""
+    within = books.fair and level == IN_SHARE - 1  # of its own policy's fair share
+    return (
+        protected(state, holding, level, taker.rights)
+        or (within and not _aggressive(state, books, taker, holding))
+        or not is_open(state, books, holding)
+    )
+
+
+def may_take_own(state: State, books: Books, taker: Taker, holding: Holding) -> bool:
+    """Whether a waiter may stop a holder of its own policy: non-preemptible work any, other work
+    one that is less safe in its family than it will be itself.
     """
-    if not books.fair or level != IN_SHARE - 1:
+    level = books.rights(holding.id)
+    if protected(state, holding, level, taker.rights) or not is_open(state, books, holding):
         return False
-    settings = books.pool.settings
-    if settings.patience is Patience.NONE:
+    if not taker.request.preemptible:
+        return True
+    if not books.fair or not holding.band < taker.band:
         return False
-    hungry = hunger(state, books, waiter, policy_id) is Starving.AGGRESSIVELY_STARVING
-    return not (hungry and settings.allow_aggressive_preemption)
+    return holding.band == 0 or _aggressive(state, books, taker, holding)
+
+
+def _aggressive(state: State, books: Books, taker: Taker, holding: Holding) -> bool:
+    """Whether a waiter may take what is within a share: it starves aggressively, and the holder's
+    policy allows it.
+    """
+    if books.pool.settings.patience is Patience.NONE:
+        return True
+    if not settings_for(books, holding.policy_id).allow_aggressive_preemption:
+        return False
+    hungry = hunger(state, books, taker.request, taker.policy_id)
+    return hungry is Starving.AGGRESSIVELY_STARVING
+
+
+def is_open(state: State, books: Books, holding: Holding) -> bool:
+    """Whether the nodes of a holder may take now: heard of since they last did, and not too soon
+    after.
+    """
+    if not state.staged or books.pool.settings.patience is Patience.NONE:
+        return True
+    backoff = books.pool.settings.preemptive_scheduling_backoff
+    for node_id, _ in holding.footprint:
+        last = state.staged.get(node_id)
+        if last is None:
+            continue
+        if state.beats.get(node_id, 0) <= last or state.now < last + backoff:
+            return False
+    return True
+
+
+def note_stage(state: State, books: Books, holdings: list[Holding]) -> None:
+    """These nodes have taken: the next time is after a heartbeat and the back-off."""
+    if books.pool.settings.patience is Patience.NONE:
+        return
+    nodes = {node_id for each in holdings for node_id, _ in each.footprint}
+    for node_id in nodes:
+        state.staged[node_id] = state.now
+    if nodes:
+        state.wake_by(books.pool.id, state.now + books.pool.settings.preemptive_scheduling_backoff)
 
 
 def protected(state: State, holding: Holding, holder_rights: int, waiter_rights: int) -> bool:

@@ -9,18 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 from cede.engine.books import Books
 from cede.engine.earmarks import settle
+from cede.engine.families import ABOVE_ALL
 from cede.engine.farewells import part
 from cede.engine.fit import Room, fits, free_to_promise, own_room, rights_if_granted
 from cede.engine.front import Front, Stream, streams
 from cede.engine.grants import Covered, without_withheld
-from cede.engine.patience import may_take
+from cede.engine.patience import Taker, may_take, note_stage
 from cede.engine.placement import place
 from cede.engine.share import Holding
 from cede.engine.site import site
-from cede.engine.standing import IN_SHARE, Standing
+from cede.engine.standing import Standing
 from cede.engine.state import State
 from cede.engine.victims import Missing, find_victims, rule
 from cede.model.amounts import Amounts, add_to, plus
@@ -45,7 +47,7 @@ class Offer:
     books: Books
     policy: Policy
     demand: Amounts
-    rights: int
+    taker: Taker  # the waiter as it will be once granted
     short: Amounts
     form: Form | None = None
     footprint: Footprint | None = None  # in a pool of nodes: where what could be promised is
@@ -90,7 +92,8 @@ class Taking:
     def _reach(self, books: Books, stream: Stream) -> Room | None:
         """What a waiter of this stream could have if every holder it may stop were gone."""
         below = books.takeable_below(stream.standing)
-        mine = {} if stream.preemptible else books.tiers.get((IN_SHARE, stream.policy_id), {})
+        band = stream.band(books) if stream.preemptible else ABOVE_ALL
+        mine = books.takeable_inside(stream.policy_id, band, stream.standing)
         on_its_way = books.leaving or books.earmarks
         if stream.form is not None and not (below or mine or on_its_way):
             return None  # nothing but what is free now, which granting has tried
@@ -125,20 +128,20 @@ class Taking:
         if lane is None or waiter.id not in lane:
             return None
         demand = lane.demand(waiter.id)
-        if not fits(demand, own_room(books, policy.id, waiter.preemptible, alone=True)):
+        if not fits(demand, own_room(books, key, alone=True)):
             return None
         under = tuple(_missing_above(books, policy.id, demand))
-        rights = rights_if_granted(books, policy.id, demand, waiter.preemptible)
-        stream = Stream(
-            lane, policy.id, waiter.preemptible, rights, books.standing(policy.id, rights)
-        )
-        if (form := key[2]) is not None:
+        band = books.band(key, demand)
+        rights = rights_if_granted(books, policy.id, demand, waiter.preemptible, band)
+        stream = Stream(lane, key, rights, books.standing(key.rank, rights))
+        taker = Taker(waiter, policy.id, key.rank, rights, band, stream.standing)
+        if (form := key.form) is not None:
             view = site(self.state, books, stream.standing, promise=True, own=(waiter.id,))
             where = None if under else place(view, form)
-            return Offer(books, policy, demand, rights, demand, form, where, under)
+            return Offer(books, policy, demand, taker, demand, form, where, under)
         room = self._promisable(books, stream, (waiter.id,))
         short = {key: amount - room[key] for key, amount in demand.items() if amount > room[key]}
-        return Offer(books, policy, demand, rights, short, under=under)
+        return Offer(books, policy, demand, taker, short, under=under)
 
     def _serve(self, waiter: Request) -> bool:
         """Promise a waiter its demand in one of its pools; whether anything was decided.
@@ -165,14 +168,8 @@ class Taking:
         """Stop whom it must, or win the promise of someone of lower standing; whether it could."""
         victims: list[Holding] | None = []
         if offer.short or offer.under:
-            victims = find_victims(
-                self.state,
-                offer.books,
-                waiter,
-                offer.policy.id,
-                offer.rights,
-                Missing(offer.short, offer.under, offer.form),
-            )
+            missing = Missing(offer.short, offer.under, offer.form)
+            victims = find_victims(self.state, offer.books, offer.taker, missing)
         if victims:
             self._preempt(waiter, offer, victims)
         elif victims is not None:
@@ -180,11 +177,9 @@ class Taking:
         return victims is not None
 
     def _preempt(self, waiter: Request, offer: Offer, victims: list[Holding]) -> None:
-        books, policy, rights = offer.books, offer.policy, offer.rights
-        bound = books.standing(policy.id, rights)
-        reasons = [
-            _stop_reason(self.state, books, waiter, policy, each, rights) for each in victims
-        ]
+        books, policy, bound = offer.books, offer.policy, offer.taker.standing
+        reasons = [_stop_reason(books, offer.taker, each) for each in victims]
+        note_stage(self.state, books, victims)
         for victim, reason in zip(victims, reasons, strict=True):
             part(self.state, victim.id, reason, taken_for=waiter.id)
         self.plan.decisions.append(
@@ -240,14 +235,16 @@ def _missing_above(books: Books, policy_id: str, demand: Amounts) -> Iterator[tu
             yield above, missing
 
 
-def _stop_reason(
-    state: State, books: Books, waiter: Request, policy: Policy, victim: Holding, rights: int
-) -> Reason:
-    code = rule(books, victim, policy.id, rights)
+def _stop_reason(books: Books, taker: Taker, victim: Holding) -> Reason:
+    code = rule(books, victim, taker)
     holder = books.policies[victim.policy_id]
-    detail = {"pool": books.pool.name, "policy": holder.name, "beneficiary": waiter.id}
+    detail: dict[str, Any] = {
+        "pool": books.pool.name,
+        "policy": holder.name,
+        "beneficiary": taker.request.id,
+    }
     if code is Code.PRIORITY:
-        detail = {**detail, "rank": policy.priority, "victim_rank": holder.priority}  # type: ignore[dict-item]
+        detail |= {"rank": taker.rank, "victim_rank": victim.rank}
     return Reason(code, detail)
 
 

@@ -1,6 +1,7 @@
 """Which holdings are inside a share, and whose.
 
-Holdings fill a policy's share non-preemptible first, then oldest first; a holding is in share if
+Holdings fill a policy's share non-preemptible first, then the safest inside their family, then
+oldest first; a holding is in share if
 the running sum that includes it stays within the share in every key that counts. So there is one
 cut per policy: everything before it is in share, everything behind it is not. What is behind the
 cut of a policy is offered to its parent, where the portions in share below fill first; so a
@@ -11,7 +12,7 @@ and moving it costs as many steps as holdings cross it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from sortedcontainers import SortedList
 
@@ -30,7 +31,11 @@ class Holding:
     policy_id: str
     amounts: Amounts  # only what the pool counts
     preemptible: bool
-    index: int
+    index: int  # the place of its last start
+    rank: int = 0
+    family: str = ""
+    band: int = 0  # how safe it is inside its family's fair share, the higher the safer
+    safe: bool = False  # nobody may stop it for a waiter, whatever its share is
     earmark: bool = False
     leaving: bool = False  # on its way out: its capacity may be promised
     takeable: bool = False  # could be a victim
@@ -40,10 +45,14 @@ class Holding:
 
     @property
     def place(self) -> Place:
-        return (self.preemptible, self.index, self.id)
+        return (self.preemptible, -self.band, self.index, self.id)
+
+    def judged(self, band: int, safe: bool) -> Holding:
+        """The same, as its family's fair share makes it."""
+        return replace(self, band=band, safe=safe)
 
 
-Place = tuple[bool, int, str]
+Place = tuple[bool, int, int, str]
 # Told of a holding that is covered now, or is not: then whether it was until now.
 Covered = Callable[[Holding], None]
 Uncovered = Callable[[Holding, bool], None]
@@ -118,7 +127,7 @@ class Fill:
     def settle(self) -> None:
         """Move the cut to where it belongs."""
         self._shrink()
-        while self._behind and self._has_room(first := self._holdings[self._behind[0][2]]):
+        while self._behind and self._has_room(first := self._holdings[self._behind[0][3]]):
             self._behind.pop(0)
             self._inside.add(first.place)
             self._count(first.amounts, 1)
@@ -126,7 +135,7 @@ class Fill:
 
     def _shrink(self, new: str = "") -> None:
         while self._inside and self._over():
-            last = self._holdings[self._inside.pop()[2]]
+            last = self._holdings[self._inside.pop()[3]]
             self._behind.add(last.place)
             self._count(last.amounts, -1)
             self._uncovered(last, last.id != new)

@@ -56,8 +56,8 @@ def _room(ground: Ground, node_id: str, without: Container[str], promise: bool) 
 
 def _below(books: Books, bound: Standing, own: Container[str]) -> Iterator[str]:
     """Owners of earmarks that are not in the way."""
-    for (policy_id, rights), lane in books.owed.items():
-        below = len(lane) and books.standing(policy_id, rights) < bound
+    for (_, rank, rights), lane in books.owed.items():
+        below = len(lane) and books.standing(rank, rights) < bound
         for owner_id in lane:
             if below or owner_id in own:
                 yield owner_id
@@ -73,10 +73,12 @@ def _withheld(
         if head_id in own or head.withhold is None:
             continue
         demand = books.pool.metered(head.amounts)
-        rights = rights_if_granted(books, policy_id, demand, head.preemptible)
-        if books.standing(policy_id, rights) < bound:
+        key = books.lane_of(policy_id, head)
+        band = books.band(key, demand)
+        rights = rights_if_granted(books, policy_id, demand, head.preemptible, band)
+        if books.standing(key.rank, rights) < bound:
             continue
-        form = books.form(head)
+        form = key.form
         assert form is not None
         need = books.ground.room(dict(form.amounts))
         for node_id, tasks in head.withhold.footprint:

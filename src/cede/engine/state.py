@@ -59,6 +59,7 @@ class State:
         self.published_at: dict[str, int] = {}
         self.starving: dict[str, Mapping[str, Any]] = {}
         self.looks: dict[str, int] = {}
+        self.staged: dict[str, int] = {}  # when each node last took for a starving waiter
         self.now = 0
         self.passed = 0  # the instant up to which timers have been looked at
         self.index = 0
@@ -154,14 +155,14 @@ class State:
         mark, clock = self.mark(), (self.now, self.passed)
         touched, dirty, unearmarked = dict(self._touched), dict(self.dirty), dict(self.unearmarked)
         came_up, self._came_up = self._came_up, []
-        fair = (dict(self.published_at), dict(self.starving), dict(self.looks))
+        fair = (dict(self.published_at), dict(self.starving), dict(self.looks), dict(self.staged))
         shares = {pool_id: books.published for pool_id, books in self.books.items()}
         try:
             yield
         finally:
             # First: what is put back is scheduled from there.
             self.now, self.passed = clock
-            self.published_at, self.starving, self.looks = fair
+            self.published_at, self.starving, self.looks, self.staged = fair
             self.undo(mark)
             self._go_back(self._came_up)
             self._came_up = came_up
@@ -177,6 +178,10 @@ class State:
         if at is not None:
             self.looks[pool_id] = at
             self.timers.schedule(("pool", pool_id), at)
+
+    def wake_by(self, pool_id: str, at: int) -> None:
+        """Look at a pool again at this instant at the latest."""
+        self.wake(pool_id, min(at, self.looks.get(pool_id, at)))
 
     def _go_back(self, came_up: list[Key]) -> None:
         """What a pass in the future woke is asleep again, with its timer."""
@@ -378,6 +383,8 @@ class State:
                     amounts=books.pool.metered(request.amounts),
                     preemptible=request.preemptible,
                     index=request.earmark.index,
+                    rank=books.rank(request.earmark.policy_id, request),
+                    family=request.part_of or request.id,
                     earmark=True,
                     age=(request.submitted_at, request.index, request.id),
                     footprint=request.earmark.footprint,
@@ -422,13 +429,18 @@ class State:
     def _hold(self, allocation: Allocation) -> None:
         books = self.books[allocation.pool_id]
         state = allocation.state
+        request = self.requests[allocation.request_id]
+        # What is saved is not lost by stopping: progress that was saved counts as a new start.
+        saved = request.saved.index if books.fair and request.saved is not None else 0
         books.hold(
             Holding(
                 id=allocation.id,
                 policy_id=allocation.policy_id,
                 amounts=books.pool.metered(allocation.amounts),
                 preemptible=allocation.preemptible,
-                index=allocation.index,
+                index=max(allocation.index, saved),
+                rank=books.rank(allocation.policy_id, request),
+                family=request.part_of or request.id,
                 leaving=allocation.leaving,
                 takeable=allocation.preemptible
                 and not allocation.leaving

@@ -16,7 +16,7 @@ from typing import Protocol
 from sortedcontainers import SortedList
 
 from cede.engine.books import Books, Place
-from cede.engine.patience import protected, spared
+from cede.engine.patience import Taker, may_take_own, spared
 from cede.engine.placement import View, need_of, places_for, slots, suits
 from cede.engine.share import Holding
 from cede.engine.site import site
@@ -24,7 +24,6 @@ from cede.engine.standing import BORROWED, IN_SHARE, standing
 from cede.engine.state import State
 from cede.model.amounts import Amounts
 from cede.model.reason import Code
-from cede.model.request import Request
 from cede.model.shape import Form
 
 
@@ -45,17 +44,16 @@ class Missing:
 
 
 def find_victims(
-    state: State, books: Books, waiter: Request, policy_id: str, rights: int, missing: Missing
+    state: State, books: Books, taker: Taker, missing: Missing
 ) -> list[Holding] | None:
     """The holders to stop so that nothing is missing; None when no legal set does that."""
     goals: list[Goal] = [Shortage(dict(amounts), books, above) for above, amounts in missing.under]
     if missing.form is not None:
-        bound = books.standing(policy_id, rights)
-        view = site(state, books, bound, promise=True, own=(waiter.id,))
+        view = site(state, books, taker.standing, promise=True, own=(taker.request.id,))
         goals.append(Clearing(view, missing.form))
     else:
         goals.append(Shortage(dict(missing.short)))
-    return choose(goals, _legal(state, books, waiter, policy_id, rights, missing.keys))
+    return choose(goals, _legal(state, books, taker, missing.keys))
 
 
 def choose(goals: list[Goal], legal: Iterable[Holding]) -> list[Holding] | None:
@@ -193,32 +191,26 @@ class Clearing:
         return slots(room, self._need, self._form.per_node)
 
 
-def _legal(
-    state: State, books: Books, waiter: Request, policy_id: str, rights: int, keys: Iterable[str]
-) -> Iterator[Holding]:
+def _legal(state: State, books: Books, taker: Taker, keys: Iterable[str]) -> Iterator[Holding]:
     """Holders of a missing key that this waiter may stop, in the order in which they are to go.
 
-    From its own policy non-preemptible work may take preemptible holders, after what others
-    borrowed; equals never take from each other otherwise.
+    From its own policy non-preemptible work may take preemptible holders, and any work those that
+    are less safe in their family, after what others borrowed; equals never take from each other.
     """
-    bound = books.standing(policy_id, rights)
     precedence = books.pool.settings.precedence
     for level in range(BORROWED, IN_SHARE + 1):
-        if spared(state, books, level, waiter, policy_id):
-            continue
         mine = []
         for place in _places(books, level, keys):
             holding = books.holdings[place[3]]
-            if protected(state, holding, level, rights):
-                continue
-            if holding.policy_id == policy_id:
-                mine.append(holding)
-            elif standing(level, place[1], precedence) < bound:
+            if holding.policy_id == taker.policy_id:
+                if may_take_own(state, books, taker, holding):
+                    mine.append(holding)
+            elif not standing(level, place[1], precedence) < taker.standing:
+                if taker.request.preemptible and not books.fair:
+                    break  # ranks only rise from here, and it may take nothing of its own
+            elif not spared(state, books, taker, holding, level):
                 yield holding
-            elif waiter.preemptible:
-                break  # ranks only rise from here, and it may take nothing of its own
-        if not waiter.preemptible:
-            yield from mine
+        yield from mine
 
 
 def _places(books: Books, level: int, keys: Iterable[str]) -> Iterator[Place]:
@@ -237,10 +229,10 @@ def _level(places: SortedList[Place], level: int) -> Iterator[Place]:
     return places.irange((level, -1, 0, ""), (level + 1, -1, 0, ""))
 
 
-def rule(books: Books, holding: Holding, policy_id: str, rights: int) -> Code:
-    """The rule that makes stopping this holder legal for a waiter of these rights."""
-    if holding.policy_id == policy_id:
+def rule(books: Books, holding: Holding, taker: Taker) -> Code:
+    """The rule that makes stopping this holder legal for this waiter."""
+    if holding.policy_id == taker.policy_id:
         return Code.OWN_POLICY
-    if rights <= books.rights(holding.id):
+    if taker.rights <= books.rights(holding.id):
         return Code.PRIORITY
     return Code.STARVATION if books.fair else Code.RECLAIM

@@ -68,7 +68,7 @@ def _end(state: State, owner: Request) -> Callable[[], object]:
 
 def _smaller(books: Books, request: Request, policy: Policy, demand: Amounts) -> Amounts | None:
     """The same request cut down to what is free; None when a key is used up."""
-    free, own = free_now(books), own_room(books, policy.id, request.preemptible)
+    free, own = free_now(books), own_room(books, books.lane_of(policy.id, request))
     cut = {key: min(amount, free[key], own[key]) for key, amount in demand.items()}
     if any(amount <= 0 for amount in cut.values()) or cut == dict(demand):
         return None

@@ -46,6 +46,7 @@ class Saved:
     id: str
     at: int
     size: int = 0
+    index: int = 0  # its place in the journal
 
 
 @dataclass(frozen=True, slots=True)

@@ -139,7 +139,8 @@ def kept_text(request: Request) -> str | None:
     saved, lost_count = request.saved, request.lost_count
     if saved is None and not lost_count:
         return None
-    return encode((lost_count, *(() if saved is None else (saved.id, saved.at, saved.size))))
+    kept = () if saved is None else (saved.id, saved.at, saved.size, saved.index)
+    return encode((lost_count, *kept))
 
 
 def kept_from(text: str | None) -> tuple[Saved | None, int]:

@@ -66,10 +66,10 @@ def groups_of(held: Sequence[Held], due: Due, settings: FairSettings) -> list[Gr
     before = dict.fromkeys(due.totals, 0.0)
     groups = []
     for each in held:
-        is_protected = _is_protected(before, settings.non_preemptible_resource_usage_threshold)
+        shielded = is_protected(before, settings.non_preemptible_resource_usage_threshold)
         after = {key: used + each.amounts.get(key, 0) for key, used in before.items()}
         used = as_share(after if inclusive else before, due.totals)
-        if is_protected or _is_below(used, safe, blocked, inclusive):
+        if shielded or _is_below(used, safe, blocked, inclusive):
             groups.append(Group.NON_PREEMPTIBLE)
         elif _is_below(used, within, blocked, inclusive):
             groups.append(Group.AGGRESSIVELY_PREEMPTIBLE)
@@ -87,7 +87,8 @@ def _upper_bound(due: Due, settings: FairSettings) -> Vector:
     return times(due.fair, settings.preemption_satisfaction_threshold)
 
 
-def _is_protected(before: Numbers, threshold: Numbers) -> bool:
+def is_protected(before: Numbers, threshold: Numbers) -> bool:
+    """Whether who uses this much may use more without fear, whatever its share is."""
     if not threshold:
         return False
     return all(used < threshold.get(key, inf) for key, used in before.items())
