@@ -18,11 +18,10 @@ from cede.engine.changes import Changes, Event
 from cede.engine.due import allocation_due, may_lose, node_due, request_due
 from cede.engine.entities import Entity, gone, may_go_on, place_of, table_of
 from cede.engine.ground import Ground
+from cede.engine.holdings import held, promised
 from cede.engine.moves import check_move
-from cede.engine.share import Holding
 from cede.engine.timers import Key, Timers
 from cede.model.allocation import Allocation
-from cede.model.lifecycle import AllocationState
 from cede.model.node import Node, NodeState
 from cede.model.policy import Policy
 from cede.model.pool import Pool
@@ -375,22 +374,7 @@ class State:
         self.several += len(places) > 1
         if request.earmark is not None and request.earmark.pool_id in self.books:
             books = self.books[request.earmark.pool_id]
-            form = books.form(request)
-            books.hold(
-                Holding(
-                    id=request.id,
-                    policy_id=request.earmark.policy_id,
-                    amounts=books.pool.metered(request.amounts),
-                    preemptible=request.preemptible,
-                    index=request.earmark.index,
-                    rank=books.rank(request.earmark.policy_id, request),
-                    family=request.part_of or request.id,
-                    earmark=True,
-                    age=(request.submitted_at, request.index, request.id),
-                    footprint=request.earmark.footprint,
-                    each={} if form is None else dict(form.amounts),
-                )
-            )
+            books.hold(promised(books, request, request.earmark))
             self.dirty[request.earmark.pool_id] = None
         if request.withhold is not None and request.id not in self.delayed:
             for policy in places:
@@ -428,27 +412,7 @@ class State:
 
     def _hold(self, allocation: Allocation) -> None:
         books = self.books[allocation.pool_id]
-        state = allocation.state
-        request = self.requests[allocation.request_id]
-        # What is saved is not lost by stopping: progress that was saved counts as a new start.
-        saved = request.saved.index if books.fair and request.saved is not None else 0
-        books.hold(
-            Holding(
-                id=allocation.id,
-                policy_id=allocation.policy_id,
-                amounts=books.pool.metered(allocation.amounts),
-                preemptible=allocation.preemptible,
-                index=max(allocation.index, saved),
-                rank=books.rank(allocation.policy_id, request),
-                family=request.part_of or request.id,
-                leaving=allocation.leaving,
-                takeable=allocation.preemptible
-                and not allocation.leaving
-                and state is not AllocationState.LOST,
-                footprint=allocation.footprint,
-                each=books.pool.metered(allocation.each) if allocation.members else {},
-            )
-        )
+        books.hold(held(books, self.requests[allocation.request_id], allocation))
         self.dirty[allocation.pool_id] = None
         for member in allocation.members:
             self._bump(member.node_id)

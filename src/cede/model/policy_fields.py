@@ -96,7 +96,7 @@ _PARSERS: dict[str, Callable[[object], Any]] = {
     "home": _home,
     "allow_lending": lambda value: parse_flag(value, "allow_lending"),
     "allow_borrowing": lambda value: parse_flag(value, "allow_borrowing"),
-    "max_borrow_pct": lambda value: parse_ratio(value, "max_borrow_pct", most=1_000.0),
+    "max_borrow_pct": lambda value: parse_ratio(value, "max_borrow_pct", most=1_000),
     "return_grace": lambda value: parse_duration(value, "return_grace"),
 }
 FIELDS = tuple(_PARSERS)
