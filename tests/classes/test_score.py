@@ -95,6 +95,10 @@ def test_what_is_not_known_is_in_the_middle() -> None:
     assert factor.topology(4, 0) == 0.5
 
 
+def test_nothing_running_is_no_backlog() -> None:
+    assert factor.backlog(5, 0) == 0
+
+
 def test_who_was_submitted_in_the_future_has_not_waited() -> None:
     assert factor.wait_time(NOW + 1, NOW) == 0
     assert factor.wait_time(NOW - 999, NOW) == 0, "whole seconds"
