@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cede.engine.fair.shares import Shares, Solver, compute
@@ -18,10 +18,8 @@ IMPROVED = Options(main="gpu", improved=True)
 GANGS = Options(main="gpu", gang_steps=True)
 BOTH = Options(main="gpu", gang_steps=True, improved=True)
 
-calm = settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
-)
-slow = settings(calm, max_examples=20)
+calm = settings(max_examples=60)
+slow = settings(max_examples=20)
 any_options = st.sampled_from((OPTIONS, IMPROVED, GANGS, BOTH))
 
 
@@ -50,7 +48,7 @@ def test_shares_are_what_the_definition_says(tree: Tree) -> None:
     assert by_definition(tree, OPTIONS) == []
 
 
-@settings(calm, max_examples=3)
+@settings(max_examples=3)
 @given(trees(most=1))
 def test_shares_of_deep_trees_are_what_the_definition_says(tree: Tree) -> None:
     assert by_definition(tree, OPTIONS) == []
