@@ -14,6 +14,9 @@ from cede.engine.fair.tree import Element, Kind, Mode, Tree
 
 HALVINGS = 40
 SLACK = 1e-11
+# What needs the whole offer, to the last bit, is not reached: as little less than everything as is
+# more than the slack, and less than what anybody compares.
+EVERYTHING = 1 - 1e-9
 
 
 @dataclass(frozen=True)
@@ -104,7 +107,7 @@ class Literal:
     def shares(self) -> dict[str, list[float]]:
         root = Element("", Kind.POLICY)
         found: dict[str, list[float]] = {}
-        self._give(root, 1.0, found)
+        self._give(root, EVERYTHING, found)
         return found
 
     def _give(self, element: Element, offer: float, found: dict[str, list[float]]) -> None:

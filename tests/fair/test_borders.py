@@ -9,6 +9,7 @@ import pytest
 from cede.engine.fair.shares import Solver, compute
 from cede.engine.fair.tree import Element, Kind, Mode, Options, Tree
 from cede.model.errors import Invalid
+from tests.fair.literal import Literal
 
 GPU = Options(main="gpu")
 STEPS = Options(main="gpu", gang_steps=True)
@@ -76,6 +77,20 @@ def test_a_steep_line_is_a_jump() -> None:
     shares = compute(Tree({"gpu": 97.0, "mcpu": 211.0}, elements), GPU)
     for name in ("", "outer", "inner", "r"):
         assert shares[name].total == pytest.approx((27 / 97, 44 / 211))
+
+
+def test_what_needs_the_whole_to_the_last_bit_is_not_reached() -> None:
+    """Both have 97 of 97; whether one goes on in a key of which there is more is a tie."""
+    both = {"gpu": 24.0, "mcpu": 52.5}
+    elements = (
+        policy("p"),
+        Element("r", parent="p", demand={"gpu": 80.0, "mcpu": 175.0}, usage=both),
+        request("s", "p", 73.0, weight=7.0),
+    )
+    tree = Tree({"gpu": 97.0, "mcpu": 211.0}, elements)
+    assert compute(tree, GPU)["r"].total == pytest.approx((24 / 97, 24 / 97))
+    guarantees = dict.fromkeys(("", "p", "r", "s"), (0.0, 0.0))
+    assert Literal(tree, guarantees).shares()["r"] == pytest.approx([24 / 97, 24 / 97])
 
 
 GANGS = {
