@@ -9,6 +9,7 @@ from unittest.mock import patch
 
 from cede.engine import candidates, cheapest, subsets
 from cede.engine.candidates import Candidate, Gathering
+from cede.engine.share import Holding
 from cede.engine.subsets import Best, Subsets
 
 
@@ -30,7 +31,9 @@ def only_pairs() -> Iterator[None]:
 def any_rank_is_alike() -> Iterator[None]:
     """Of each group only the cheapest are kept, whatever their rank."""
     group = Gathering._group
-    with patch.object(Gathering, "_group", lambda self, shape, each: group(self, shape[1:], each)):
+    with patch.object(
+        Gathering, "_group", lambda self, look, holding: group(self, (None, *look[1:]), holding)
+    ):
         yield
 
 
@@ -39,12 +42,11 @@ def any_policy_is_alike() -> Iterator[None]:
     """Holders that a limit counts are not told from those that it does not."""
     group = Gathering._group
 
-    def first(self: Any, shape: Any, each: Candidate) -> Any:
+    def first(self: Any, look: Any, holding: Holding) -> Any:
         known = self._by_kind.setdefault("known", {})
-        kind = (shape, each.holding.footprint)
-        if kind not in known:
-            known[kind] = group(self, shape, each)
-        return known[kind]
+        if look[:4] not in known:
+            known[look[:4]] = group(self, look, holding)
+        return known[look[:4]]
 
     with patch.object(Gathering, "_group", first):
         yield

@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from operator import attrgetter, itemgetter
+from operator import itemgetter
 from sys import float_info
 from typing import NamedTuple
 
@@ -51,8 +51,9 @@ class Group:
     members: list[Candidate] = field(default_factory=list)
     gains: tuple[int, ...] | None = None  # how much one alone brings to each goal, once tried
 
-    def probe(self, goals: Sequence[Goal], holding: Holding) -> bool:
+    def probe(self, goals: Sequence[Goal]) -> bool:
         """Find the gains, and whether one of these alone is enough."""
+        holding = self.members[0].holding
         before = [goal.left for goal in goals]
         for goal in goals:
             goal.take_away(holding, 1)
@@ -64,28 +65,47 @@ class Group:
 
 
 class Gathering:
-    """The groups, by the price of their first, without those that help nobody.
+    """The groups of some candidates, by the price of their first; and only those that matter.
 
-    In `cheap` are their first members by price, and those of one price as they came.
+    Left out are those that help nobody, and those dearer than one who is enough alone, because they
+    are in no cheapest set.
     """
 
     def __init__(self, goals: Sequence[Goal], most: int, probes: int) -> None:
         """At most `most` members to a group; the first `probes` groups are tried alone."""
         self.groups: list[Group] = []
-        self.cheap: list[Candidate] = []
         self._goals, self._most, self._probes = goals, most, probes
-        self._keys = tuple(dict.fromkeys(key for goal in goals for key in goal.keys))
         self._by_kind: dict[Kind, Group] = {}
-        self._enough = float_info.max  # the price of one that is enough alone; no price is beyond
 
     def add_all(self, candidates: Iterable[Candidate]) -> None:
-        """Whoever is dearer than one that is enough alone is in no cheapest set, and stays out."""
-        known: dict[Kind, Group | None] = {}
-        keys, pick, most = self._keys, _picker(self._keys), self._most
-        for candidate in sorted(candidates, key=attrgetter("price")):
-            holding, price, rank, _ = candidate
-            if price > self._enough:
+        enough = float_info.max  # the price of one who is; whoever has no price is beyond it
+        alike = self._alike(candidates)
+        for look in sorted(alike, key=lambda look: alike[look][0].price):
+            members = alike[look]
+            if members[0].price > enough:
                 break
+            group = self._group(look, members[0].holding)
+            if group is None:
+                continue
+            if group.members:
+                members = sorted([*group.members, *members], key=order)[: self._most]
+            group.members = members
+            if group.gains is None and len(self.groups) <= self._probes:
+                enough = members[0].price if group.probe(self._goals) else enough
+
+    def _alike(self, candidates: Iterable[Candidate]) -> dict[Kind, list[Candidate]]:
+        """Of those that look alike the cheapest few, in order.
+
+        This reads every candidate, and so it is most of the time of a search. Reading them as they
+        come is several times faster than by price, for which all of memory is visited.
+        """
+        keys = tuple(dict.fromkeys(key for goal in self._goals for key in goal.keys))
+        pick = _picker(keys)
+        by_policy = not all(goal.everywhere for goal in self._goals)
+        kept: dict[Kind, list[Candidate]] = {}
+        dearest: dict[Kind, float] = {}  # of those kept, where no more are needed
+        for candidate in candidates:
+            holding, price, rank, _ = candidate
             footprint = holding.footprint
             try:
                 freed = pick(holding.amounts)
@@ -93,38 +113,34 @@ class Gathering:
             except KeyError:
                 freed = tuple(map(holding.amounts.get, keys))
                 each = footprint and tuple(map(holding.each.get, keys))
-            raw = (rank, freed, each, footprint, holding.policy_id)
+            look = (rank, freed, each, footprint, by_policy and holding.policy_id)
             try:
-                group = known[raw]
+                if price > dearest[look]:
+                    continue
             except KeyError:
-                group = known[raw] = self._group(raw[:3], candidate)
-            if group is None:
-                continue
-            members = group.members
-            if len(members) < most:
-                self.cheap.append(candidate)
+                pass
+            members = kept.setdefault(look, [])
+            if len(members) < self._most or order(candidate) < order(members[-1]):
                 insort(members, candidate, key=order)
-            elif price == members[-1].price and order(candidate) < order(members[-1]):
-                insort(members, candidate, key=order)
-                del members[most:]
+                del members[self._most :]
+                if len(members) == self._most:
+                    dearest[look] = members[-1].price
+        return kept
 
-    def _group(self, shape: Kind, candidate: Candidate) -> Group | None:
-        """The group of a first of its kind; none for one that no goal wants.
+    def _group(self, look: Kind, holding: Holding) -> Group | None:
+        """Where those that look so belong; nowhere, if no goal wants them.
 
-        Whether a holder of another policy helps alike is seen from who wants it.
+        Whether holders of another policy help alike is seen from who wants them.
         """
-        holding = candidate.holding
         wanted = tuple(goal.wants(holding) for goal in self._goals)
         if not any(wanted):
             return None
+        shape = (*look[:3], wanted)
         footprint = tuple(sorted(holding.footprint))
-        kind = (*shape, footprint, wanted)
-        group = self._by_kind.get(kind)
+        group = self._by_kind.get((shape, footprint))
         if group is None:
-            group = self._by_kind[kind] = Group((*shape, wanted), footprint)
+            group = self._by_kind[shape, footprint] = Group(shape, footprint)
             self.groups.append(group)
-            if len(self.groups) <= self._probes and group.probe(self._goals, holding):
-                self._enough = min(self._enough, candidate.price)
         return group
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import nsmallest
-from itertools import chain, islice
+from itertools import islice
 from math import fsum, inf
 
 from cede.engine.candidates import Candidate, Gathering, Group, Kind, order
@@ -56,7 +56,7 @@ class Choice:
 
 
 def cheapest(
-    candidates: Iterable[Candidate],
+    candidates: Sequence[Candidate],
     goals: Sequence[Goal],
     settings: VictimSettings,
     bound: float = inf,
@@ -68,7 +68,7 @@ def cheapest(
         return Choice(None, inf, bound, exhaustive=True)
     gathering = Gathering(goals, settings.max_victims, probes=settings.groups_max)
     gathering.add_all(candidates)
-    search = _Search(goals, gathering, settings)
+    search = _Search(candidates, goals, gathering.groups, settings)
     exhaustive = search.run()
     best = search.best.victims
     if best is None:
@@ -81,18 +81,25 @@ class _Search:
     """One search, from the cheapest attempt to the dearest."""
 
     def __init__(
-        self, goals: Sequence[Goal], gathering: Gathering, settings: VictimSettings
+        self,
+        candidates: Sequence[Candidate],
+        goals: Sequence[Goal],
+        groups: list[Group],
+        settings: VictimSettings,
     ) -> None:
-        self._goals, self._settings = goals, settings
-        self._groups, self._cheap = gathering.groups, gathering.cheap
-        members = (each for group in self._groups for each in group.members)
-        scale = Scale(chain(self._cheap, members), settings.per_victim_cost)
-        self.best = Best(goals, scale)
+        self._goals, self._groups, self._settings = goals, groups, settings
+        self._few = len(groups) <= settings.groups_max
+        if self._few and settings.max_victims <= _EXACT:
+            self._by_price = _members(groups)
+        else:  # among equals as they came: so document 004 takes them
+            priced = (each for each in candidates if each.price < inf)
+            self._by_price = sorted(priced, key=lambda each: each.price)
+        self.best = Best(goals, Scale(self._by_price, settings.per_victim_cost))
 
     def run(self) -> bool:
         """Look for the best set; whether all were weighed."""
-        self._greedy(self._cheap)
-        if len(self._groups) <= self._settings.groups_max:
+        self._greedy(self._by_price)
+        if self._few:
             groups, exhaustive = self._groups, self._weigh(self._groups)
         else:
             groups, exhaustive = self._try_alone(), False
@@ -105,7 +112,7 @@ class _Search:
         """Some groups of every shape, each tried alone."""
         tried = _sample(self._groups, bounds.VICTIM_PROBES_MAX)
         for group in tried:
-            if group.probe(self._goals, group.members[0].holding):
+            if group.probe(self._goals):
                 self.best.offer(group.members[:1])
         return tried
 

@@ -91,6 +91,10 @@ class Goal(Protocol):
         """What it counts; holders that differ only in other keys help it alike."""
 
     @property
+    def everywhere(self) -> bool:
+        """Whether it counts holders of every policy."""
+
+    @property
     def left(self) -> int:
         """How much is missing. Holders without a common node together bring it down by no more than
         the sum of what each would alone.
@@ -117,6 +121,10 @@ class Shortage:
     @property
     def keys(self) -> Iterable[str]:
         return self._missing
+
+    @property
+    def everywhere(self) -> bool:
+        return self._books is None
 
     @property
     def left(self) -> int:
@@ -154,6 +162,10 @@ class Clearing:
     @property
     def keys(self) -> Iterable[str]:
         return dict(self._form.amounts)
+
+    @property
+    def everywhere(self) -> bool:
+        return True
 
     @property
     def left(self) -> int:
