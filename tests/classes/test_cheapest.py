@@ -11,10 +11,10 @@ import pytest
 
 from cede.engine.candidates import Candidate
 from cede.engine.cheapest import Choice, VictimSettings, cheapest
+from cede.engine.goals import Clearing, Shortage
 from cede.engine.ground import Ground
 from cede.engine.placement import View
 from cede.engine.share import Holding
-from cede.engine.victims import Clearing, Shortage
 from cede.engine.why_not import WhyNot, reasons
 from cede.model.node import Node
 from cede.model.shape import Shape

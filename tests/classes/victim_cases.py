@@ -12,10 +12,10 @@ from types import SimpleNamespace
 
 from cede.engine.candidates import Candidate
 from cede.engine.cheapest import Choice, VictimSettings, cheapest
+from cede.engine.goals import Clearing, Goal, Shortage
 from cede.engine.ground import Ground
 from cede.engine.placement import View, place, places_for
 from cede.engine.share import Holding
-from cede.engine.victims import Clearing, Goal, Shortage
 from cede.model.node import Node, NodeState
 from cede.model.shape import Form, Shape
 

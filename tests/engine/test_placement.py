@@ -7,10 +7,11 @@ from itertools import product
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cede.engine.goals import Clearing
 from cede.engine.ground import Ground
 from cede.engine.placement import View, place, places_for, possible
 from cede.engine.share import Holding
-from cede.engine.victims import Clearing, choose
+from cede.engine.victims import choose
 from cede.model.node import Node, NodeState
 from cede.model.shape import Footprint, Form, Shape, Topology
 

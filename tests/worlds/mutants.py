@@ -36,12 +36,14 @@ def two_orders() -> Iterator[None]:
     def literal(rank: int, level: int, mine: int, rights: int) -> bool:
         return rank < mine or (rights == IN_SHARE and level == BORROWED)
 
-    def legal(state: State, books: Books, taker: Taker, short: Amounts) -> Iterator[Holding]:
+    def legal(
+        state: State, books: Books, taker: Taker, short: Amounts
+    ) -> Iterator[tuple[int, Holding]]:
         for place in sorted({each for key in short for each in books.takeable.get(key, ())}):
             holding = books.holdings[place[3]]
             other = holding.policy_id != taker.policy_id
             if other and literal(place[1], place[0], taker.rank, taker.rights):
-                yield holding
+                yield place[0], holding
 
     def below(books: Books, bound: Standing, within: str | None = None) -> dict[str, int]:
         rights, mine = bound

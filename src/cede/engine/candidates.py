@@ -14,8 +14,8 @@ from operator import itemgetter
 from sys import float_info
 from typing import NamedTuple
 
+from cede.engine.goals import Goal
 from cede.engine.share import Holding
-from cede.engine.victims import Goal
 from cede.model.amounts import Amounts
 from cede.model.shape import Footprint
 

@@ -18,8 +18,8 @@ from itertools import islice
 from math import fsum, inf
 
 from cede.engine.candidates import Candidate, Gathering, Group, Kind, order
+from cede.engine.goals import Goal
 from cede.engine.subsets import Best, Scale, Subsets
-from cede.engine.victims import Goal
 from cede.model import bounds
 
 # Up to so many victims every set is weighed, however long it takes: 64 groups have 50,000 sets.

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from cede.model.errors import Invalid
-from cede.model.settings import Patience, Settings, Share
+from cede.model.settings import OverLimit, Patience, Price, Settings, Share
 
 DEFAULT = "quota"
 
 PRESETS: dict[str, Settings] = {
     "quota": Settings(),
-    "fair_share": Settings(share=Share.FAIR_SHARE, patience=Patience.STARVATION),
+    "fair_share": Settings(
+        share=Share.FAIR_SHARE,
+        patience=Patience.STARVATION,
+        price=Price.FEWEST,
+        over_limit=OverLimit.PREEMPT,
+    ),
 }
 
 

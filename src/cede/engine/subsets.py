@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from math import inf
 
 from cede.engine.candidates import Candidate, Group, Tie
-from cede.engine.victims import Goal
+from cede.engine.goals import Goal
 
 # What a set costs, its highest rank, how many they are, and what saving them costs; then who.
 Worth = tuple[float, int, int, int, tuple[Tie, ...]]

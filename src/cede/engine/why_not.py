@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from cede.engine.candidates import Candidate
 from cede.engine.cheapest import Choice
-from cede.engine.victims import Goal
+from cede.engine.goals import Goal
 
 
 class WhyNot(StrEnum):

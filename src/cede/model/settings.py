@@ -36,6 +36,15 @@ class OverLimit(StrEnum):
     PREEMPT = "preempt"
 
 
+class Price(StrEnum):
+    """Which of the holders that may be stopped go: the lowest rank and then the newest; or the
+    fewest, and of equally few the newest.
+    """
+
+    NEWEST = "newest"
+    FEWEST = "fewest"
+
+
 class Patience(StrEnum):
     """When a waiter may take: as soon as it cannot be granted, or once it has starved."""
 
@@ -55,6 +64,7 @@ class Settings:
     grace: int = bounds.GRACE_DEFAULT
     share: Share = Share.RESERVED
     patience: Patience = Patience.NONE
+    price: Price = Price.NEWEST
     fair_share_update_period: int = bounds.SHARES_PERIOD_DEFAULT
     fair_share_starvation_timeout: int = bounds.STARVATION_DEFAULT
     fair_share_aggressive_starvation_timeout: int = bounds.AGGRESSIVE_STARVATION_DEFAULT
@@ -141,6 +151,7 @@ _WORDS: dict[str, type[StrEnum]] = {
     "precedence": Precedence,
     "share": Share,
     "patience": Patience,
+    "price": Price,
     "over_limit": OverLimit,
 }
 _FLAGS = frozenset(

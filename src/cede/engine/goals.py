@@ -1,0 +1,135 @@
+"""What victims must bring about: amounts that are free, places for tasks that are clear.
+
+A goal starts from what is free already, and is told who would be taken away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from operator import add
+from typing import Protocol
+
+from cede.engine.books import Books
+from cede.engine.placement import View, need_of, places_for, slots, suits
+from cede.engine.share import Holding
+from cede.model.shape import Form
+
+
+class Goal(Protocol):
+    """Something that victims must bring about."""
+
+    @property
+    def keys(self) -> Iterable[str]:
+        """What it counts; holders that differ only in other keys help it alike."""
+
+    @property
+    def everywhere(self) -> bool:
+        """Whether it counts holders of every policy."""
+
+    @property
+    def left(self) -> int:
+        """How much is missing. Holders without a common node together bring it down by no more than
+        the sum of what each would alone.
+        """
+
+    @property
+    def met(self) -> bool: ...
+
+    def wants(self, holding: Holding) -> bool:
+        """Whether stopping this one would help."""
+
+    def take_away(self, holding: Holding, sign: int) -> None:
+        """Count a holder out, or in again."""
+
+
+class Shortage:
+    """Amounts that must be freed; under one policy, if it is given."""
+
+    def __init__(
+        self, missing: dict[str, int], books: Books | None = None, above: str | None = None
+    ) -> None:
+        self._missing, self._books, self._above = missing, books, above
+
+    @property
+    def keys(self) -> Iterable[str]:
+        return self._missing
+
+    @property
+    def everywhere(self) -> bool:
+        return self._books is None
+
+    @property
+    def left(self) -> int:
+        return sum(left for left in self._missing.values() if left > 0)
+
+    @property
+    def met(self) -> bool:
+        return all(left <= 0 for left in self._missing.values())
+
+    def wants(self, holding: Holding) -> bool:
+        return self._counts(holding) and any(
+            self._missing.get(key, 0) > 0 for key in holding.amounts
+        )
+
+    def take_away(self, holding: Holding, sign: int) -> None:
+        if self._counts(holding):
+            for key, amount in holding.amounts.items():
+                if key in self._missing:
+                    self._missing[key] -= sign * amount
+
+    def _counts(self, holding: Holding) -> bool:
+        return self._books is None or self._above in self._books.chains[holding.policy_id]
+
+
+class Clearing:
+    """How many tasks of a demand find a place while holders are taken away."""
+
+    def __init__(self, view: View, form: Form) -> None:
+        need = need_of(view.ground, form)
+        assert need is not None, "what can never be placed does not wait"
+        self._view, self._form, self._need = view, form, need
+        self._places = places_for(view, form)
+        self._away: dict[str, list[int]] = {}  # by node: what was freed there
+
+    @property
+    def keys(self) -> Iterable[str]:
+        return dict(self._form.amounts)
+
+    @property
+    def everywhere(self) -> bool:
+        return True
+
+    @property
+    def left(self) -> int:
+        return max(self._form.tasks - self._places, 0)
+
+    @property
+    def met(self) -> bool:
+        return self._places >= self._form.tasks
+
+    def wants(self, holding: Holding) -> bool:
+        return not self.met and any(self._suits(node_id) for node_id, _ in holding.footprint)
+
+    def take_away(self, holding: Holding, sign: int) -> None:
+        keys = self._view.ground.keys
+        for node_id, tasks in holding.footprint:
+            if not self._suits(node_id):
+                continue
+            before = self._slots(node_id)
+            freed = self._away.setdefault(node_id, [0] * len(keys))
+            for at, key in enumerate(keys):
+                freed[at] += sign * tasks * holding.each.get(key, 0)
+            self._places += self._slots(node_id) - before
+
+    def _suits(self, node_id: str) -> bool:
+        node = self._view.ground.spots[node_id].node
+        return node.usable and suits(node, self._form)
+
+    def _slots(self, node_id: str) -> int:
+        room = self._view.instead.get(node_id)
+        if room is None:
+            room = self._view.ground.spots[node_id].promise[0]
+        freed = self._away.get(node_id)
+        if freed is not None:
+            room = tuple(map(add, room, freed))
+        return slots(room, self._need, self._form.per_node)
