@@ -14,7 +14,7 @@ API = "/api/v1"
 
 def contested(server: Server, **pool: Any) -> dict[str, dict[str, Any]]:
     """Red holds all of a department's pool, blue waits for its part."""
-    server.pool("gpus", 8, **pool)
+    server.pool("gpus", 8, settings={"fair_share_update_period": 0}, **pool)
     server.policy("lab", reserved={"gpu": 4}, name="lab-policy")
     server.policy("red", parent="lab-policy", name="red-policy")
     server.policy("blue", name="blue-policy", weight=3)
@@ -27,7 +27,7 @@ def shares(server: Server, who: str = "viewer", pool: str = "gpus") -> dict[str,
 
 
 def test_a_fair_pool_is_shown_whole(server: Server) -> None:
-    of = contested(server, preset="fair_share", settings={"fair_share_update_period": 0})
+    of = contested(server, preset="fair_share")
     found = shares(server)
     SharesOut.model_validate(found)
     assert (found["pools"][0]["name"], found["pools"][0]["in_force"]) == ("gpus", True)

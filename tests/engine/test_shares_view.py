@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,9 +11,11 @@ from cede.engine import audit
 from cede.engine.explain import why
 from cede.engine.fair.groups import Group
 from cede.engine.fair.status import SATISFIED
+from cede.engine.fairness import refresh
 from cede.engine.shares_view import Row, shares_of, show, view_of
 from cede.engine.snapshot import dump
 from cede.engine.snapshot_reader import load
+from cede.model.parting import Saved
 from tests.scenario import Story, tell
 
 TEAM = {"pool": "gpus", "component_type": "team"}
@@ -115,7 +118,12 @@ FAMILY = {
 def family(**settings: Any) -> dict[str, Row]:
     """Red's eight tasks are one request, and half of them is what it is due."""
     pool = {**FAMILY["pools"][0], "settings": settings}  # type: ignore[index]
-    state = load({**FAMILY, "pools": [pool]})
+    return rows_in({**FAMILY, "pools": [pool]})
+
+
+def rows_in(snapshot: dict[str, Any]) -> dict[str, Row]:
+    state = load(snapshot)
+    refresh(state, [])
     return {each.name: each for each in shares_of(state, state.books["gpus"], state.now)}
 
 
@@ -140,9 +148,11 @@ def test_thresholds_of_the_pool_move_the_groups() -> None:
 
 def test_saved_progress_and_leaving_change_the_order() -> None:
     running = [dict(each) for each in FAMILY["running"]]  # type: ignore[attr-defined]
-    running[0]["saved"] = {"id": "c1", "at": 50}
     running[1] |= {"state": "preempting", "for": "b1"}
     state = load({**FAMILY, "running": running})
+    state.put(replace(state.requests["r1"], saved=Saved("c1", 50_000, index=99)))
+    state.put(replace(state.allocations["r1.1"], started_at=2_000))
+    refresh(state, [])
     rows = {each.name: each for each in shares_of(state, state.books["gpus"], state.now)}
     groups = rows["red"].groups
     assert groups[Group.PREEMPTIBLE][-1] == "r1.1"
@@ -209,9 +219,23 @@ def test_what_was_only_tried_out_is_not_shown() -> None:
     assert before["pools"][0]["in_force"]
 
 
-def test_shares_that_are_not_published_yet_are_said_to_be_new() -> None:
-    story = tell(CONTESTED.replace("period 0", "period 3600s").replace("(patience)", ""))
-    assert not view_of(story.state, "gpus", story.now).in_force
+def test_who_came_after_the_last_computation_is_due_nothing_yet() -> None:
+    story = tell(CONTESTED.replace("period 0", "period 60s").replace("(patience)", ""))
+    row = rows_of(story)["b2"]
+    assert (row.fair_share, row.demand) == ({"gpu": 0}, {"gpu": 4})
+    assert (row.satisfaction, row.status, row.starvation) == (0, "normal", "non_starving")
+    story.advance(60_000)
+    assert rows_of(story)["b2"].status == "below_fair_share"
+
+
+def test_settings_of_a_policy_are_shown_where_they_hold() -> None:
+    state = load(FAMILY)
+    red = next(each for each in state.policies.values() if each.subject.name == "red")
+    state.put(replace(red, settings={"fair_share_starvation_timeout": 60_000}))
+    refresh(state, [])
+    rows = {each.name: each for each in shares_of(state, state.books["gpus"], state.now)}
+    found = {name: row.settings.fair_share_starvation_timeout for name, row in rows.items()}
+    assert found == {"red": 60_000, "r1": 60_000, "blue": 30_000, "b1": 30_000}
 
 
 def test_the_data_has_seconds_names_and_settings() -> None:

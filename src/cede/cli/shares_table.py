@@ -65,10 +65,8 @@ def table(answer: Json, width: int, letters: Letters) -> list[str]:
 
 def _title(pool: Json) -> list[str]:
     lines = [f"pool {pool['name']}: {cell(pool['capacity']) or 'nothing'}"]
-    if pool["share"] != "fair_share":
+    if not pool["in_force"]:
         lines.append("it decides by what is reserved; fair shares would be these")
-    elif not pool["in_force"]:
-        lines.append("these shares are new: those before them are still in force")
     return lines
 
 

@@ -134,7 +134,7 @@ class Pools(_Group):
         return self._pages(f"{API}/pools/{segment(pool)}/requests", params)
 
     def shares(self, pool: str) -> Json:
-        """Every policy and request of a pool with its fair share, as of now."""
+        """Every policy and request of a pool with its fair share."""
         path = f"{API}/pools/{segment(pool)}/shares"
         return _object(self._http.call("GET", path, timeout=60))
 

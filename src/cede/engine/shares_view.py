@@ -1,31 +1,37 @@
 """Who has what of a pool, and what is due to whom: every policy and request with its fair share.
 
-What is shown is worked out now, by the code that publishes shares, on the real state, and taken
-back. A pool that decides by what is reserved is shown as it would stand under fair share.
+Fair shares are those that were last published, which decide; what is used and wanted is as it is
+now. A pool that decides by what is reserved is shown as it would stand under fair share: tried on
+the real state, and taken back.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, fields
 from typing import Any
 
 from cede.engine import edits
-from cede.engine.books import ROUNDING, Books, Published
+from cede.engine.books import Books
 from cede.engine.fair.curve import Vector
-from cede.engine.fair.groups import Due, Group, Held, in_order, split
+from cede.engine.fair.groups import Group
 from cede.engine.fair.settings import FairSettings
-from cede.engine.fair.shares import Share
+from cede.engine.fair.shares import dominant_key
 from cede.engine.fair.status import Situation, Starvation, Starving, Status, satisfaction, status_of
-from cede.engine.fair.tree import ROOT, Element, Kind
-from cede.engine.fairness import Standings, fair_settings, refresh
+from cede.engine.fair.tree import Kind
+from cede.engine.fairness import Standings, refresh, settings_for
+from cede.engine.share import Holding
 from cede.engine.state import State
-from cede.model.allocation import Allocation
+from cede.model.amounts import add_to
 from cede.model.policy import Policy
+from cede.model.request import Request
 from cede.model.settings import DURATIONS, seconds
 from cede.model.settings import Share as SharedBy
 from cede.model.subject import Subject
+
+# By how safe a holding is inside its family.
+GROUPS = (Group.PREEMPTIBLE, Group.AGGRESSIVELY_PREEMPTIBLE, Group.NON_PREEMPTIBLE)
 
 Groups = dict[Group, tuple[str, ...]]
 
@@ -61,7 +67,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """One pool. `in_force`: whether these are the very shares that it decides by at present."""
+    """One pool. `in_force`: whether it decides by these shares."""
 
     pool: str
     share: str
@@ -76,159 +82,193 @@ def shares_of(state: State, books: Books, now: int) -> list[Row]:
 
 
 def view_of(state: State, pool_id: str, now: int) -> View:
-    pool, before = state.pools[pool_id], state.books[pool_id].published
-    fair = state.books[pool_id].fair
-    with _computed(state, pool_id, now) as (books, known):
-        rows = tuple(_Rows(state, books, known).all())
-        in_force = fair and _same(before, books.published)
-    return View(pool.name, str(pool.settings.share), dict(pool.capacity), in_force, rows)
+    pool, fair = state.pools[pool_id], state.books[pool_id].fair
+    with nullcontext() if fair else _as_if_fair(state, pool_id, now):
+        rows = tuple(_Rows(state, state.books[pool_id]).all())
+    return View(pool.name, str(pool.settings.share), dict(pool.capacity), fair, rows)
 
 
 @contextmanager
-def _computed(state: State, pool_id: str, now: int) -> Iterator[tuple[Books, Standings]]:
-    """A pool with shares of this instant. What others tried out before may still be in its solver,
-    so that what was last published cannot simply be read from there.
-    """
-    known = pool_id in state.solvers
+def _as_if_fair(state: State, pool_id: str, now: int) -> Iterator[None]:
+    """The pool as it would stand if it shared fairly from now on."""
+    known = state.solvers.pop(pool_id, None)
     with state.what_if():
         state.now = now
-        if not state.books[pool_id].fair:
-            edits.update_pool(state, pool_id, settings={"share": SharedBy.FAIR_SHARE})
+        edits.update_pool(state, pool_id, settings={"share": SharedBy.FAIR_SHARE})
         state.dirty = {pool_id: None}
         state.published_at.pop(pool_id, None)
         refresh(state, [])
-        yield state.books[pool_id], state.solvers[pool_id]
-    if not known:
-        del state.solvers[pool_id]
+        yield
+    state.solvers.pop(pool_id, None)
+    if known is not None:
+        state.solvers[pool_id] = known
 
 
-def _same(a: Published, b: Published) -> bool:
-    return a.shares.keys() == b.shares.keys() and all(
-        abs(a.shares[policy_id].get(key, 0) - amount) <= ROUNDING
-        for policy_id, share in b.shares.items()
-        for key, amount in share.items()
-    )
+@dataclass(slots=True)
+class _Family:
+    """A request with all its tasks; `first` is the oldest that is still there."""
+
+    policy_id: str
+    first: Request
+    demand: dict[str, int] = field(default_factory=dict)
+    waits: bool = False
 
 
 class _Rows:
-    """The rows of one pool, while its shares are computed."""
+    """The rows of one pool, by what was last published of it."""
 
-    def __init__(self, state: State, books: Books, known: Standings) -> None:
-        self.state, self.books, self.known = state, books, known
-        self.keys: tuple[str, ...] = known.solver.keys
-        self.waiting = {
-            state.requests[each].part_of or each for lane in books.lanes.values() for each in lane
-        }
-        self.held = _held(state, books)
+    def __init__(self, state: State, books: Books) -> None:
+        self.state, self.books = state, books
+        self.keys = tuple(sorted(books.pool.capacity))
+        self.families = _families(state, books)
+        self.starving = state.starving.get(books.pool.id, {})
+        known: Standings | None = state.solvers.get(books.pool.id)
+        self.main = "" if known is None else known.options.main
+        self.waiting: dict[str, dict[str, int]] = {each: {} for each in books.policies}
+        for family in self.families.values():
+            for policy_id in books.chains[family.policy_id]:
+                add_to(self.waiting[policy_id], family.demand)
 
-    def all(self) -> list[Row]:
-        below: dict[str, list[Element]] = {}
-        for element in (*self.known.seen.values(), *self.known.policies):
-            below.setdefault(element.parent, []).append(element)
-        return self._under(ROOT, below, 0)
+    def all(self) -> Iterator[Row]:
+        return self._below(None, 0)
 
-    def _under(self, parent: str, below: Mapping[str, list[Element]], depth: int) -> list[Row]:
-        """What stands below an element, in order: its requests, then its policies."""
-        rows = []
-        for element in below.get(parent, ()):
-            inner: list[Row] = []
-            if element.kind is Kind.POLICY:
-                inner = self._under(element.id, below, depth + 1)
-                groups = _union(each.groups for each in inner if each.depth == depth + 1)
-                rows.append(self._policy(self.books.policies[element.id], element, depth, groups))
-            else:
-                rows.append(self._request(element, depth))
-            rows += inner
-        return rows
+    def _below(self, parent: str | None, depth: int) -> Iterator[Row]:
+        """What stands below a policy, in order: its requests, then its policies with theirs."""
+        for family_id, family in self.families.items():
+            if family.policy_id == parent:
+                yield self._request(family_id, family, depth)
+        policies = [each for each in self.books.policies.values() if each.parent_id == parent]
+        for policy in sorted(policies, key=lambda each: (each.name, each.id)):
+            inner = list(self._below(policy.id, depth + 1))
+            groups = _union(each.groups for each in inner if each.depth == depth + 1)
+            yield self._policy(policy, depth, groups)
+            yield from inner
 
-    def _policy(self, policy: Policy, element: Element, depth: int, groups: Groups) -> Row:
-        return self._row(
-            element,
+    def _policy(self, policy: Policy, depth: int, groups: Groups) -> Row:
+        books = self.books
+        stays = _less(books.used[policy.id], books.used_leaving[policy.id])
+        due = books.published.shares.get(policy.id, {})
+        situation = Situation(
+            tuple(_part(due.get(key, 0), books.pool.capacity[key]) for key in self.keys),
+            self._parts(self.waiting[policy.id]),
+            self._parts(stays),
+            is_request=False,
+        )
+        settings = settings_for(books, policy.id)
+        return Row(
+            id=policy.id,
             name=policy.name,
+            kind=Kind.POLICY,
             subject=policy.subject,
             depth=depth,
+            parent=None if policy.parent_id is None else books.policies[policy.parent_id].name,
+            weight=policy.weight,
             mode=str(policy.mode),
             guarantee=dict(policy.reserved),
+            limit=dict(policy.limit),
+            usage=self._whole(stays),
+            demand=self._whole(self.waiting[policy.id]),
             groups=groups,
+            **self._standing(policy.id, situation, settings),
         )
 
-    def _request(self, element: Element, depth: int) -> Row:
-        share = self.known.solver.share(element.id)
-        settings = fair_settings(self.books.pool.settings)
-        due = Due(share.total, share.demand, self.known.totals)
-        return self._row(
-            element,
-            name=element.id,
-            subject=self.books.policies[element.parent].subject,
+    def _request(self, family_id: str, family: _Family, depth: int) -> Row:
+        books, held = self.books, self.books.families
+        stays = _less(held.used.get(family_id, {}), held.leaving.get(family_id, {}))
+        claim = books.published.claims.get(family_id)
+        situation = Situation(
+            self._parts({}) if claim is None else claim.due.fair,
+            self._parts(family.demand),
+            self._parts(stays),
+            can_start=family.waits,
+        )
+        settings = settings_for(books, family.policy_id, family.first)
+        return Row(
+            id=family_id,
+            name=family_id,
+            kind=Kind.REQUEST,
+            subject=family.first.subject,
             depth=depth,
+            parent=books.policies[family.policy_id].name,
+            weight=1.0,
             mode=None,
             guarantee={},
-            groups=split(self.held.get(element.id, ()), due, settings),
+            limit=dict(family.first.terms.limit),
+            usage=self._whole(stays),
+            demand=self._whole(family.demand),
+            groups=_groups(books.families.of(family_id)),
+            **self._standing(family_id, situation, settings),
         )
 
-    def _row(self, element: Element, **more: Any) -> Row:
-        share = self.known.solver.share(element.id)
-        settings = fair_settings(self.books.pool.settings)
-        hunger: Starvation = self.state.starving[self.books.pool.id].get(element.id, Starvation())
-        return Row(
-            id=element.id,
-            kind=element.kind,
-            parent=None if element.parent == ROOT else self.books.policies[element.parent].name,
-            weight=element.weight,
-            limit={key: int(most) for key, most in element.limit.items()},
-            usage=self._amounts(share.usage),
-            demand=self._amounts(share.demand),
-            fair_share=self._by_key(share.total),
-            usage_share=self._by_key(share.usage),
-            demand_share=self._by_key(share.demand),
-            dominant=share.dominant,
-            satisfaction=satisfaction(share.total, share.demand, share.usage),
-            status=status_of(self._situation(element, share), settings),
-            starvation=hunger.status,
-            settings=settings,
-            below_since=hunger.since,
-            starving_since=_starving_since(hunger, settings),
-            **more,
-        )
-
-    def _situation(self, element: Element, share: Share) -> Situation:
-        return Situation(
-            share.total,
-            share.demand,
-            share.usage,
-            is_request=element.kind is Kind.REQUEST,
-            can_start=element.id in self.waiting,
-        )
+    def _standing(
+        self, element_id: str, situation: Situation, settings: FairSettings
+    ) -> dict[str, Any]:
+        """How an element stands to what it is due. Who came after shares were last computed is due
+        nothing yet, and satisfied with nothing.
+        """
+        hunger: Starvation = self.starving.get(element_id, Starvation())
+        fair, demand, usage = situation.fair, situation.demand, situation.usage
+        known = element_id in self.books.published.satisfaction
+        return {
+            "fair_share": self._by_key(fair),
+            "usage_share": self._by_key(usage),
+            "demand_share": self._by_key(demand),
+            "dominant": dominant_key(self.keys, usage if any(usage) else demand, self.main),
+            "satisfaction": satisfaction(fair, demand, usage) if known else 0.0,
+            "status": status_of(situation, settings),
+            "starvation": hunger.status,
+            "below_since": hunger.since,
+            "starving_since": _starving_since(hunger, settings),
+            "settings": settings,
+        }
 
     def _by_key(self, vector: Vector) -> dict[str, float]:
         return dict(zip(self.keys, vector, strict=True))
 
-    def _amounts(self, vector: Vector) -> dict[str, int]:
-        parts = self._by_key(vector).items()
-        return {key: round(part * self.known.totals[key]) for key, part in parts}
+    def _parts(self, amounts: Mapping[str, int]) -> Vector:
+        capacity = self.books.pool.capacity
+        return tuple(_part(amounts.get(key, 0), capacity[key]) for key in self.keys)
+
+    def _whole(self, amounts: Mapping[str, int]) -> dict[str, int]:
+        return {key: amounts.get(key, 0) for key in self.keys}
 
 
-def _held(state: State, books: Books) -> dict[str, list[Held]]:
-    """Each request's allocations in the order in which they fill its share; who is on the way out
-    has left it.
-    """
-    found: dict[str, list[Held]] = {}
-    for holding in sorted(books.holdings.values(), key=lambda each: each.index):
-        if holding.earmark or holding.leaving:
-            continue
-        allocation = state.allocations[holding.id]
-        request = state.requests[allocation.request_id]
-        started = _last_start(state, allocation)
-        held = Held(holding.id, holding.amounts, started)
-        found.setdefault(request.part_of or request.id, []).append(held)
-    return {family: in_order(held) for family, held in found.items()}
+def _families(state: State, books: Books) -> dict[str, _Family]:
+    """Every request of a pool with all that it holds, was promised and waits for, by age."""
+    found: dict[str, _Family] = {}
+
+    def of(request: Request, policy_id: str) -> _Family:
+        family = found.setdefault(request.part_of or request.id, _Family(policy_id, request))
+        if request.age < family.first.age:
+            family.first = request
+        return family
+
+    for holding in books.holdings.values():
+        owner = holding.id if holding.earmark else state.allocations[holding.id].request_id
+        add_to(of(state.requests[owner], holding.policy_id).demand, holding.amounts)
+    for key, lane in books.lanes.items():
+        for request_id in lane:
+            family = of(state.requests[request_id], key.policy_id)
+            family.waits = True
+            add_to(family.demand, lane.demand(request_id))
+    return dict(sorted(found.items(), key=lambda each: each[1].first.age))
 
 
-def _last_start(state: State, allocation: Allocation) -> int:
-    """When an allocation's work began, or last saved its progress."""
-    began = allocation.allocated_at if allocation.started_at is None else allocation.started_at
-    saved = state.requests[allocation.request_id].saved
-    return began if saved is None else max(began, saved.at)
+def _part(amount: float, whole: int) -> float:
+    return amount / whole if whole else 0.0
+
+
+def _less(used: Mapping[str, int], leaving: Mapping[str, int]) -> dict[str, int]:
+    """What is used and stays."""
+    return {key: amount - leaving.get(key, 0) for key, amount in used.items()}
+
+
+def _groups(held: Iterable[Holding]) -> Groups:
+    found: dict[Group, list[str]] = {group: [] for group in Group}
+    for holding in held:
+        if not holding.earmark:
+            found[GROUPS[holding.band]].append(holding.id)
+    return {group: tuple(ids) for group, ids in found.items()}
 
 
 def _union(groups: Iterable[Groups]) -> Groups:

@@ -54,7 +54,7 @@ class SharedPoolOut(Out):
     name: str
     share: str = Field(description="What decides in it: reserved or fair_share.")
     capacity: Amounts
-    in_force: bool = Field(description="Whether it decides by exactly these shares now.")
+    in_force: bool = Field(description="Whether it decides by these shares.")
 
 
 class SharesOut(Out):

@@ -25,7 +25,7 @@ router = APIRouter(prefix=API, tags=["pools"], route_class=CedeRoute)
 @router.get("/pools/{pool}/shares", responses={200: ok(SharesOut, EXAMPLE)})
 async def pool_shares(pool: PoolRef, call: ThisCall) -> Response:
     """Every policy and request of a pool with its fair share, what it uses and wants, and whether
-    it starves; worked out now. A pool that decides by what is reserved is shown as it would be.
+    it starves. A pool that decides by what is reserved is shown as it would be.
     """
     caller = call.caller
 
