@@ -24,6 +24,7 @@ from cede.server.ids import new_id
 from cede.server.writer import Writer
 from cede.store import Store
 
+PATIENCE = 60.0  # seconds that anything may take before a test gives up
 RED, BLUE = Subject("team", "red"), Subject("team", "blue")
 # name: (role, subjects)
 TOKENS: dict[str, tuple[Role, tuple[Subject, ...]]] = {
@@ -57,7 +58,7 @@ class Server:
             if name != "nobody":
                 headers["Authorization"] = f"Bearer {self.secrets[name]}"
             self.clients[name] = httpx2.Client(
-                base_url=self.url, headers=headers, timeout=30, trust_env=False
+                base_url=self.url, headers=headers, timeout=PATIENCE, trust_env=False
             )
         return self.clients[name]
 
@@ -95,6 +96,7 @@ def running(url: str) -> Iterator[Server]:
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     while not server.started:
+        assert thread.is_alive(), "the server did not start"
         time.sleep(0.01)
     port = server.servers[0].sockets[0].getsockname()[1]
     found = Server(f"http://127.0.0.1:{port}", app, store, writer, secrets)
@@ -105,7 +107,7 @@ def running(url: str) -> Iterator[Server]:
             client.close()
         close_streams(app)
         server.should_exit = True
-        thread.join(20)
+        thread.join(PATIENCE)
         writer.stop()
         store.close()
     assert not thread.is_alive(), "the server did not stop"
@@ -114,7 +116,7 @@ def running(url: str) -> Iterator[Server]:
 def _make_token(writer: Writer, name: str, role: Role, subjects: tuple[Subject, ...]) -> str:
     secret, digest = tokens.new_token()
     token = Token(new_id(), name, role, subjects, digest, clock.wall())
-    writer.execute(lambda tx: tx.put_token(token)).result(10)
+    writer.execute(lambda tx: tx.put_token(token)).result(PATIENCE)
     return secret
 
 
@@ -123,6 +125,15 @@ def server(tmp_path: Path) -> Iterator[Server]:
     """A fresh server on SQLite."""
     with running(f"sqlite:///{tmp_path / 'cede.db'}") as found:
         yield found
+
+
+@pytest.fixture
+def farm(server: Server) -> Server:
+    """A pool of nodes in which red and blue have a place."""
+    made(server["admin"].post("/api/v1/pools", json={"name": "farm", "nodes": {"zone": "a"}}))
+    server.policy("red", "farm", priority=1)
+    server.policy("blue", "farm", priority=2)
+    return server
 
 
 @pytest.fixture
@@ -144,7 +155,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.fixture
 def eventually() -> Callable[[Callable[[], bool]], None]:
-    def wait(condition: Callable[[], bool], seconds: float = 10) -> None:
+    def wait(condition: Callable[[], bool], seconds: float = PATIENCE) -> None:
         deadline = time.monotonic() + seconds
         while not condition():
             assert time.monotonic() < deadline, "it did not happen in time"

@@ -77,3 +77,12 @@ def pool_of_nodes(server: Server, **fields: Any) -> None:
 def run(server: Server, who: str = "red", gpu: int = 1, **fields: Any) -> dict[str, Any]:
     given = {"work": {"argv": ["sleep", "1"]}, "resources": {"gpu": gpu}, **fields}
     return made(server[who].post(f"{API}/requests", json=given))
+
+
+def request_of(server: Server, id_: str) -> dict[str, Any]:
+    return made(server["admin"].get(f"{API}/requests/{id_}"))
+
+
+def events_of(server: Server) -> list[dict[str, Any]]:
+    items: list[dict[str, Any]] = made(server["admin"].get(f"{API}/events?limit=500"))["items"]
+    return items

@@ -390,7 +390,7 @@ def test_forwarded_headers_change_nothing(shared: Server) -> None:
 
 def test_smuggling_pairs_are_refused(shared: Server) -> None:
     port = int(shared.url.rpartition(":")[2])
-    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
         connection.sendall(
             b"POST /api/v1/pools HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\n"
             b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET /healthz HTTP/1.1\r\n\r\n"

@@ -13,7 +13,7 @@ import pytest
 
 from cede.server.api import events
 from cede.server.api.app import close_streams
-from tests.api.conftest import Server, made, running
+from tests.api.conftest import PATIENCE, Server, made, running
 
 API = "/api/v1"
 
@@ -122,7 +122,7 @@ def test_a_silent_stream_still_says_something(
 def test_streams_end_with_the_server_and_with_their_token(server: Server) -> None:
     made_token = made(server["admin"].post(f"{API}/tokens", json={"name": "t", "role": "viewer"}))
     headers = {"Authorization": f"Bearer {made_token['token']}"}
-    client = httpx2.Client(base_url=server.url, headers=headers, timeout=10, trust_env=False)
+    client = httpx2.Client(base_url=server.url, headers=headers, timeout=PATIENCE, trust_env=False)
     with client, client.stream("GET", f"{API}/events?follow=true") as stream:
         lines = stream.iter_lines()
         next(lines)

@@ -88,7 +88,7 @@ def test_nodes_and_where_work_is(server: Server, page: Any) -> None:
     for shown in ("farm", "ready", "1 of ", "s ago"):
         assert shown in row, row
     made(server["operator"].post("/api/v1/nodes/alpha/drain", json={"reason": "a fan"}))
-    page.wait_for_selector("#nodes td.state-draining", timeout=15000)
+    page.wait_for_selector("#nodes td.state-draining", timeout=60_000)
     assert "a fan" in page.inner_text("#nodes tr[data-id='alpha']")
 
 
@@ -98,7 +98,7 @@ def test_what_happens_appears_by_itself(server: Server, page: Any) -> None:
     page.wait_for_selector(f"#waiting tr[data-id='{waiting['id']}']")
     server["red"].post(f"/api/v1/requests/{waiting['id']}/cancel")
     page.wait_for_selector(
-        f"#waiting tr[data-id='{waiting['id']}']", state="detached", timeout=5000
+        f"#waiting tr[data-id='{waiting['id']}']", state="detached", timeout=60_000
     )
     assert "Nothing waits" in page.inner_text("#waiting")
 

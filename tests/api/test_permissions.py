@@ -99,6 +99,7 @@ BODIES: dict[tuple[str, str], Any] = {
     ("PATCH", "/api/v1/pools/{pool}"): {"description": "x"},
     ("POST", "/api/v1/policies"): {"pool": "gpus", "component": "green"},
     ("PATCH", "/api/v1/policies/{policy}"): {"priority": 10},
+    ("PATCH", "/api/v1/requests/{id}"): {"limit": {"gpu": 4}},
     ("POST", "/api/v1/requests"): {"component": "red", "component_type": "team"},
     ("POST", "/api/v1/requests/bulk"): {
         "requests": [{"component": "red", "component_type": "team"}]

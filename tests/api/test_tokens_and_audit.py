@@ -9,7 +9,7 @@ from datetime import timedelta
 from itertools import pairwise
 
 from cede.server import clock
-from tests.api.conftest import Server, made
+from tests.api.conftest import PATIENCE, Server, made
 
 API = "/api/v1"
 
@@ -51,7 +51,7 @@ def test_revoking_works_within_a_second_also_from_another_server(server: Server)
     assert call_with(server, other["token"]) == 200
     # Not through this server's API, as if another process had done it.
     token = server.store.get_token(other["id"])
-    server.writer.execute(lambda tx: tx.put_token(replace(token, revoked=True))).result(10)
+    server.writer.execute(lambda tx: tx.put_token(replace(token, revoked=True))).result(PATIENCE)
     time.sleep(1)
     assert call_with(server, other["token"]) == 401
 
