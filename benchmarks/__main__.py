@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks import engine, heartbeats, nodes, service, shares
+from benchmarks import engine, heartbeats, nodes, service, shares, victims
 
 FIGURES = [
     *engine.FIGURES,
     *nodes.FIGURES,
     *shares.FIGURES,
+    *victims.FIGURES,
     *service.FIGURES,
     *heartbeats.FIGURES,
 ]

@@ -9,7 +9,6 @@ from unittest.mock import patch
 
 from cede.engine import candidates, cheapest, subsets
 from cede.engine.candidates import Candidate, Gathering
-from cede.engine.share import Holding
 from cede.engine.subsets import Best, Subsets
 
 
@@ -31,9 +30,7 @@ def only_pairs() -> Iterator[None]:
 def any_rank_is_alike() -> Iterator[None]:
     """Of each group only the cheapest are kept, whatever their rank."""
     group = Gathering._group
-    with patch.object(
-        Gathering, "_group", lambda self, look, holding: group(self, (None, *look[1:]), holding)
-    ):
+    with patch.object(Gathering, "_group", lambda self, each: group(self, each._replace(rank=0))):
         yield
 
 
@@ -42,11 +39,12 @@ def any_policy_is_alike() -> Iterator[None]:
     """Holders that a limit counts are not told from those that it does not."""
     group = Gathering._group
 
-    def first(self: Any, look: Any, holding: Holding) -> Any:
+    def first(self: Any, each: Candidate) -> Any:
         known = self._by_kind.setdefault("known", {})
-        if look[:4] not in known:
-            known[look[:4]] = group(self, look, holding)
-        return known[look[:4]]
+        look = (each.rank, each.holding.footprint, *self._read(each.holding))
+        if look not in known:
+            known[look] = group(self, each)
+        return known[look]
 
     with patch.object(Gathering, "_group", first):
         yield
@@ -54,7 +52,7 @@ def any_policy_is_alike() -> Iterator[None]:
 
 @contextmanager
 def any_amount_is_alike() -> Iterator[None]:
-    with patch.object(candidates, "_picker", lambda keys: lambda amounts: None):
+    with patch.object(Gathering, "_read", lambda self, holding: ()):
         yield
 
 

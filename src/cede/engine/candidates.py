@@ -8,7 +8,7 @@ as there may be victims, however many run.
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 from sys import float_info
@@ -76,15 +76,15 @@ class Gathering:
         self.groups: list[Group] = []
         self._goals, self._most, self._probes = goals, most, probes
         self._by_kind: dict[Kind, Group] = {}
+        self._keys = tuple(dict.fromkeys(key for goal in goals for key in goal.keys))
 
     def add_all(self, candidates: Iterable[Candidate]) -> None:
         enough = float_info.max  # the price of one who is; whoever has no price is beyond it
         alike = self._alike(candidates)
-        for look in sorted(alike, key=lambda look: alike[look][0].price):
-            members = alike[look]
+        for members in sorted(alike, key=lambda members: members[0].price):
             if members[0].price > enough:
                 break
-            group = self._group(look, members[0].holding)
+            group = self._group(members[0])
             if group is None:
                 continue
             if group.members:
@@ -93,27 +93,26 @@ class Gathering:
             if group.gains is None and len(self.groups) <= self._probes:
                 enough = members[0].price if group.probe(self._goals) else enough
 
-    def _alike(self, candidates: Iterable[Candidate]) -> dict[Kind, list[Candidate]]:
+    def _alike(self, candidates: Iterable[Candidate]) -> Iterable[list[Candidate]]:
         """Of those that look alike the cheapest few, in order.
 
         This reads every candidate, and so it is most of the time of a search. Reading them as they
         come is several times faster than by price, for which all of memory is visited.
         """
-        keys = tuple(dict.fromkeys(key for goal in self._goals for key in goal.keys))
-        pick = _picker(keys)
+        pick = itemgetter(*self._keys) if self._keys else _nothing
         by_policy = not all(goal.everywhere for goal in self._goals)
         kept: dict[Kind, list[Candidate]] = {}
         dearest: dict[Kind, float] = {}  # of those kept, where no more are needed
         for candidate in candidates:
             holding, price, rank, _ = candidate
-            footprint = holding.footprint
             try:
-                freed = pick(holding.amounts)
-                each = footprint and pick(holding.each)
+                look: Kind = (rank, pick(holding.amounts))
+                if holding.footprint:
+                    look = (*look, holding.footprint, pick(holding.each))
             except KeyError:
-                freed = tuple(map(holding.amounts.get, keys))
-                each = footprint and tuple(map(holding.each.get, keys))
-            look = (rank, freed, each, footprint, by_policy and holding.policy_id)
+                look = (rank, holding.footprint, *self._read(holding))
+            if by_policy:
+                look = (*look, holding.policy_id)
             try:
                 if price > dearest[look]:
                     continue
@@ -125,17 +124,23 @@ class Gathering:
                 del members[self._most :]
                 if len(members) == self._most:
                     dearest[look] = members[-1].price
-        return kept
+        return kept.values()
 
-    def _group(self, look: Kind, holding: Holding) -> Group | None:
-        """Where those that look so belong; nowhere, if no goal wants them.
+    def _read(self, holding: Holding) -> Kind:
+        """What counts of what a holder frees, and of what each of its tasks does."""
+        amounts, each = holding.amounts, holding.each
+        return (tuple(map(amounts.get, self._keys)), tuple(map(each.get, self._keys)))
+
+    def _group(self, candidate: Candidate) -> Group | None:
+        """Where one belongs; nowhere, if no goal wants it.
 
         Whether holders of another policy help alike is seen from who wants them.
         """
+        holding = candidate.holding
         wanted = tuple(goal.wants(holding) for goal in self._goals)
         if not any(wanted):
             return None
-        shape = (*look[:3], wanted)
+        shape = (candidate.rank, *self._read(holding), wanted)
         footprint = tuple(sorted(holding.footprint))
         group = self._by_kind.get((shape, footprint))
         if group is None:
@@ -144,6 +149,5 @@ class Gathering:
         return group
 
 
-def _picker(keys: tuple[str, ...]) -> Callable[[Amounts], object]:
-    """Reads the amounts of these keys; fast, because it is asked for every candidate."""
-    return itemgetter(*keys) if keys else lambda amounts: None
+def _nothing(amounts: Amounts) -> None:
+    """What is read of amounts where no key counts."""
