@@ -17,6 +17,9 @@ ELSEWHERE = {
     Code.NO_POLICY: {"subject": "team:x", "name": "x", "type": "team", "pool": "any pool"},
     Code.UNTRACKED: {"subject": "team:x"},
     Code.NEXT: {"pool": "gpus"},
+    Code.REQUEST_LIMIT: {"key": "gpu", "requested": 4, "bound": 2},
+    Code.CLASS_EXCEEDED: {"pool": "gpus", "policy": "red", "requested": 10, "bound": 9},
+    Code.SENSITIVE_NOT_ALLOWED: {"pool": "gpus", "policy": "red", "what": "class 10"},
 }
 
 

@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from cede.engine import endings
-from cede.engine.admit import candidates, no_policy, rejection
+from cede.engine.admit import candidates, hopeless, no_policy, own_limit_broken, rejection
 from cede.engine.farewells import answer, defer, failed_reason, part, save, stop_now
 from cede.engine.state import State
 from cede.model import bounds
 from cede.model.allocation import Allocation
-from cede.model.amounts import Amounts
-from cede.model.errors import Conflict, NotFound, Refused
+from cede.model.amounts import UNBOUNDED_WHEN_ABSENT, Amounts, parse_amounts
+from cede.model.errors import Conflict, Invalid, NotFound, Refused
 from cede.model.lifecycle import AllocationState, RequestStatus
 from cede.model.parting import Farewell
 from cede.model.reason import Code, Reason
@@ -69,6 +69,7 @@ def submit(state: State, submission: Submission, now: int) -> Request | Untracke
         ):
             raise Refused(no_policy(state, subject, submission.pool_id))
         return Untracked(Reason(Code.UNTRACKED, {"subject": str(subject)}))
+    _check_limit(state, submission.pool_id, submission.terms.limit)
     request = _request(state, submission, now)
     state.put(request)
     if state.places(request.id):
@@ -236,6 +237,47 @@ def cancel(state: State, request_id: str, now: int, *, actor: str) -> Request:
     else:
         part(state, allocation.id, reason, taken_for=None)
     return state.requests[request_id]
+
+
+def set_limit(state: State, request_id: str, limit: object, now: int) -> list[Request]:
+    """Change how much a request may hold, while it waits or runs; the map replaces the old one.
+    Independent tasks have one limit together, so all that are alive get it.
+    """
+    state.now = now
+    named = state.requests.get(request_id)
+    first = request_id if named is None or named.part_of is None else named.part_of
+    alive = parts(state, first)
+    if not alive:
+        alive = [_live_request(state, request_id)]
+    amounts = parse_amounts(limit, "limit")
+    for each in alive:
+        _check_limit(state, each.pool_id, amounts)
+        _put_limit(state, each, amounts)
+    return [state.requests[each.id] for each in alive]
+
+
+def _put_limit(state: State, request: Request, limit: Amounts) -> None:
+    if dict(request.terms.limit) == dict(limit):
+        return
+    changed = replace(request, terms=replace(request.terms, limit=limit))
+    if own_limit_broken(changed):  # what was promised to it is somebody else's now
+        changed = replace(changed, earmark=None, withhold=None)
+    state.put(changed)
+    state.emit("limit_changed", request_id=request.id, limit=dict(limit))
+    if changed.waiting and hopeless(state, changed):
+        reason = rejection(state, changed, Code.NO_LONGER_ELIGIBLE)
+        endings.finish(state, changed, RequestStatus.REJECTED, reason)
+
+
+def _check_limit(state: State, pool_id: str | None, limit: Amounts) -> None:
+    """Without a pool that it names, any key may mean something somewhere."""
+    if pool_id is None:
+        return
+    pool = state.pools[pool_id]
+    for key in limit:
+        if key not in pool.capacity and key not in UNBOUNDED_WHEN_ABSENT:
+            known = ", ".join(sorted(pool.capacity)) or "none yet: no node has joined it"
+            raise Invalid(f"limit.{key}", f"pool {pool.name} has no such key; it has {known}")
 
 
 def parts(state: State, request_id: str) -> list[Request]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from cede.engine.admit import rejection
+from cede.engine.admit import hopeless, rejection
 from cede.engine.endings import finish
 from cede.engine.presets import DEFAULT
 from cede.engine.presets import preset as preset_settings
@@ -300,6 +300,6 @@ def _judge_again(state: State, pool_id: str) -> None:
     """Reject the waiters that no pool can ever grant after an edit (L8)."""
     subjects = {policy.subject: None for policy in _policies(state, pool_id)}
     for request in [each for each in state.waiting() if each.subject in subjects]:
-        if not state.places(request.id):
+        if hopeless(state, request):
             reason = rejection(state, request, Code.NO_LONGER_ELIGIBLE)
             finish(state, request, RequestStatus.REJECTED, reason)

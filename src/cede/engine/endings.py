@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from cede.engine.admit import rejection
+from cede.engine.admit import hopeless, rejection
 from cede.engine.due import lease_over
 from cede.engine.farewells import hint_over
 from cede.engine.state import State
@@ -113,7 +113,7 @@ def _retry(
         lease_until=None if request.lease is None else state.now + request.lease + delay,
     )
     state.put(again)
-    if not state.places(again.id):  # an edit made it impossible while it ran (L8)
+    if hopeless(state, again):  # an edit made it impossible while it ran (L8)
         gone = rejection(state, again, Code.NO_LONGER_ELIGIBLE)
         return finish(state, again, RequestStatus.REJECTED, gone)
     kind = "suspended" if status is RequestStatus.SUSPENDED else "requeued"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from cede.engine.admit import told
+from cede.engine.admit import own_limit_broken, told
 from cede.engine.books import Books
 from cede.engine.fair.status import Starving
 from cede.engine.fit import (
@@ -42,8 +42,11 @@ _HOLDERS_SHOWN = 20
 
 
 def waiting_reason(state: State, request: Request) -> Reason:
-    """The reason in the pool where capacity is on its way for it, else in the one it prefers."""
+    """The reason in the pool where capacity is on its way for it, else in the one it prefers; a
+    waiter that its own limit keeps from starting waits nowhere.
+    """
     reasons = [reason_in(state, request, policy) for policy in state.places(request.id)]
+    reasons = reasons or own_limit_broken(request)
     return next((each for each in reasons if each.code is Code.ON_ITS_WAY), reasons[0])
 
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from difflib import get_close_matches
 from enum import StrEnum
 from typing import Any, TypeVar
 
 from cede.model import bounds
 from cede.model.amounts import parse_amount, parse_amounts
-from cede.model.errors import CedeError, Invalid
+from cede.model.errors import CedeError, Invalid, listed
 from cede.model.node import parse_labels
 from cede.model.parting import Checkpoint, Farewell, Saved
 from cede.model.reason import Reason
@@ -21,7 +20,6 @@ from cede.model.shape import Shape, parse_count, parse_topology
 from cede.model.subject import Subject
 
 Entry = Mapping[str, Any]
-_LISTED_MAX = 20
 Word = TypeVar("Word", bound=StrEnum)
 
 
@@ -54,17 +52,8 @@ def entry(value: object, path: str, known: Iterable[str]) -> Entry:
     for name in value:
         if name not in known:
             where = f"{path}.{name}" if path else str(name)
-            raise SnapshotError(where, f"unknown field; known are {_listed(str(name), known)}")
+            raise SnapshotError(where, f"unknown field; known are {listed(name, known)}")
     return value
-
-
-def _listed(name: str, known: Iterable[str]) -> str:
-    """The names there are; of many those that look like the one that was meant."""
-    several = sorted(known)
-    if len(several) > _LISTED_MAX:
-        close = get_close_matches(name, several, n=_LISTED_MAX // 2, cutoff=0)
-        return f"{', '.join(close)} and others"
-    return ", ".join(several)
 
 
 def entries(fields: Entry, which: str, path: str = "") -> list[tuple[str, Any]]:

@@ -6,10 +6,14 @@ and the edge (HTTP, command line) turns each into its own form without parsing t
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from cede.model.reason import Reason
+
+_LISTED_MAX = 20
 
 
 class CedeError(Exception):
@@ -23,6 +27,10 @@ class Invalid(CedeError, ValueError):
         super().__init__(f"{field}: {problem}")
         self.field = field
         self.problem = problem
+
+
+class Malformed(Invalid):
+    """Not even a value of the kind that is meant: a text or a fraction where a class is."""
 
 
 class NotFound(CedeError, LookupError):
@@ -48,6 +56,15 @@ def quoted(value: object) -> str:
     if isinstance(value, int) and value.bit_length() > 256:
         return f"an integer of {value.bit_length()} bits"
     return f"{value!r:.80}"
+
+
+def listed(name: object, known: Iterable[str]) -> str:
+    """The names there are; of many those that look like the one that was meant."""
+    several = sorted(known)
+    if len(several) <= _LISTED_MAX:
+        return ", ".join(several)
+    close = get_close_matches(str(name), several, n=_LISTED_MAX // 2, cutoff=0)
+    return f"{', '.join(close)} and others"
 
 
 class Refused(CedeError):

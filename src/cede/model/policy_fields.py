@@ -72,11 +72,14 @@ def _integral(value: object) -> dict[str, Any]:
     return made
 
 
-def _home(value: object) -> Home:
+def _home(value: object) -> Home | None:
+    """Its own nodes; an empty map or list is no home."""
     if isinstance(value, Mapping):
-        return Home(labels=parse_labels(value, "home"))
+        return Home(labels=parse_labels(value, "home")) if value else None
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return Home(names=tuple(parse_name(each, "home") for each in value))
+        if len(value) > bounds.HOME_NODES_MAX:
+            raise Invalid("home", f"at most {bounds.HOME_NODES_MAX} names, not {len(value)}")
+        return None if not value else Home(names=tuple(parse_name(each, "home") for each in value))
     raise Invalid("home", "must be labels of nodes, or a list of their names")
 
 

@@ -19,6 +19,9 @@ class Code(StrEnum):
     NO_AGENTS = "no_agents"
     LIMIT_EXCEEDED = "limit_exceeded"
     RESERVED_EXCEEDED = "reserved_exceeded"
+    REQUEST_LIMIT = "request_limit"
+    CLASS_EXCEEDED = "class_exceeded"
+    SENSITIVE_NOT_ALLOWED = "sensitive_not_allowed"
     NO_POLICY = "no_policy"
     NO_ELIGIBLE_POOL = "no_eligible_pool"
     UNTRACKED = "untracked"
@@ -81,6 +84,18 @@ SENTENCES: dict[Code, tuple[str, str]] = {
         "{key}: {requested} exceeds what {policy} has reserved in pool {pool} ({bound}), and "
         "non-preemptible work may not borrow",
         "ask for at most {bound} {key}, reserve more, or let the work be preemptible",
+    ),
+    Code.REQUEST_LIMIT: (
+        "{key}: {requested} exceeds the limit {bound} of the request itself",
+        "ask for at most {bound} {key}, or raise its limit: cede limit REQUEST {key}={requested}",
+    ),
+    Code.CLASS_EXCEEDED: (
+        "class {requested} is above {bound}, the highest that {policy} may use in pool {pool}",
+        "ask for class {bound} or lower, or raise the policy's max_class",
+    ),
+    Code.SENSITIVE_NOT_ALLOWED: (
+        "{policy} may not run sensitive work in pool {pool}, and {what} is",
+        "ask without it, or let the policy: allow_sensitive",
     ),
     Code.NO_POLICY: (
         "{subject} has no policy in {pool}",

@@ -12,7 +12,7 @@ from typing import Any
 
 from cede.model import bounds
 from cede.model.amounts import Amounts, parse_amounts
-from cede.model.errors import Invalid, quoted
+from cede.model.errors import Invalid, listed, quoted
 
 
 class Precedence(StrEnum):
@@ -92,9 +92,8 @@ class Settings:
         for written, value in given.items():
             name = _ALSO.get(written, written)
             if name not in known:
-                raise Invalid(
-                    f"{at}.{written}", f"unknown setting; known are {', '.join(sorted(known))}"
-                )
+                names = listed(written, known)
+                raise Invalid(f"{at}.{written}", f"unknown setting; known are {names}")
             if name in said:
                 raise Invalid(f"{at}.{written}", f"is the same as {name}; give one of them")
             said[name] = _parse(name, value, at)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cede.model.amounts import Amounts, parse_amounts
-from cede.model.errors import Invalid
+from cede.model.errors import Malformed, quoted
 from cede.model.settings import parse_flag, parse_own
 from cede.model.subject import parse_name
 
@@ -62,7 +62,7 @@ def parse_terms(
 def parse_class(value: object, field: str = "class") -> int:
     """Exactly an integer from 0 to 10: not a text, a fraction or a truth."""
     if isinstance(value, bool) or not isinstance(value, int) or not CLASS_MIN <= value <= CLASS_MAX:
-        raise Invalid(
-            field, f"must be an integer from {CLASS_MIN} to {CLASS_MAX}, not {value!r:.80}"
+        raise Malformed(
+            field, f"must be an integer from {CLASS_MIN} to {CLASS_MAX}, not {quoted(value)}"
         )
     return value

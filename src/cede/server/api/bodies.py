@@ -21,6 +21,7 @@ from cede.model import bounds
 from cede.model.errors import Invalid
 from cede.model.resources import milli_cpus
 from cede.model.settings import parse_duration
+from cede.model.terms import CLASS_DEFAULT, CLASS_MAX, CLASS_MIN, parse_class
 
 Name = Annotated[str, StringConstraints(min_length=1, max_length=bounds.NAME_LENGTH_MAX)]
 # A name, an id, or the first characters of an id.
@@ -50,7 +51,7 @@ def _seconds(most: int, *, least: int = 0, word: str | None = None) -> Any:
 
     number: dict[str, Any] = {"type": "number", "minimum": least / 1000, "maximum": most // 1000}
     schema = number if word is None else {"anyOf": [number, {"const": word}]}
-    return Annotated[float | str, PlainValidator(check), WithJsonSchema(schema)]
+    return Annotated[int | float | str, PlainValidator(check), WithJsonSchema(schema)]
 
 
 def _processors(value: Any) -> Any:
@@ -64,15 +65,21 @@ if TYPE_CHECKING:
     CheckpointTime = int | float
     Lease = int | float | str
     Processors = int | float | str
+    Class = int
 else:
     Seconds = _seconds(bounds.DURATION_MAX)
     RetryDelay = _seconds(bounds.RETRY_DELAY_MAX)
     CheckpointTime = _seconds(bounds.CHECKPOINT_TIMEOUT_MAX)
     Lease = _seconds(bounds.LEASE_MAX, least=bounds.LEASE_MIN, word="none")
     Processors = Annotated[
-        float | str,
+        int | float | str,
         PlainValidator(_processors),
         WithJsonSchema({"type": "number", "minimum": 0, "examples": [4, 0.5]}),
+    ]
+    Class = Annotated[
+        int,
+        PlainValidator(parse_class),
+        WithJsonSchema({"type": "integer", "minimum": CLASS_MIN, "maximum": CLASS_MAX}),
     ]
 
 
@@ -112,7 +119,75 @@ class PoolPatch(Body):
     description: Description | None = None
 
 
-class PolicyIn(Body):
+Ratio = Annotated[float, Field(ge=0, le=1)]
+Weight = Annotated[float, Field(ge=bounds.WEIGHT_MIN, le=bounds.WEIGHT_MAX)]
+Home = NodeLabels | Annotated[list[Name], Field(max_length=bounds.HOME_NODES_MAX)]
+
+
+class OwnSettings(Body):
+    """What of a fair-share pool's settings somebody below the pool may set for itself."""
+
+    fair_share_starvation_timeout: Seconds | None = None
+    fair_share_starvation_tolerance: Ratio | None = None
+    non_preemptible_resource_usage_threshold: AmountsIn | None = None
+
+
+class PolicySettings(OwnSettings):
+    """Of a policy, and those below it."""
+
+    enable_aggressive_starvation: bool | None = None
+    allow_aggressive_preemption: bool | None = None
+
+
+class IntegralIn(Body):
+    """A guarantee over time: how fast it fills, and the most it gives at once."""
+
+    guarantee_type: Literal["none", "burst", "relaxed"] = "none"
+    resource_flow: AmountsIn | None = None
+    burst_guarantee_resources: AmountsIn | None = None
+
+
+class PolicyFields(Body):
+    """What a policy says; absent: the usual in a new one, unchanged in one that is there."""
+
+    priority: Priority | None = None
+    reserved: AmountsIn | None = None
+    limit: AmountsIn | None = None
+    weight: Weight | None = Field(
+        None, description="Its part of what is shared by weight, against its siblings."
+    )
+    mode: Literal["fair_share", "fifo"] | None = Field(
+        None, description="How those below it share: by weight, or one after the other."
+    )
+    settings: PolicySettings | None = None
+    integral: IntegralIn | None = None
+    type: Literal["hpc_batch", "ml_training", "service", "sensitive", "interactive"] | None = None
+    max_class: Class | None = Field(None, description="The highest class its requests may have.")
+    allow_sensitive: bool | None = Field(
+        None, description="Whether its requests may be sensitive, or of class 10."
+    )
+    home: Home | None = Field(
+        None, description="The nodes that are its own: by label or by name; empty: none."
+    )
+    allow_lending: bool | None = Field(None, description="Its own nodes, while they are idle.")
+    allow_borrowing: bool | None = Field(None, description="The nodes of others.")
+    max_borrow_pct: Annotated[float, Field(ge=0, le=1_000)] | None = Field(
+        None, description="How much it may borrow: this part of what it has at home."
+    )
+    return_grace: Seconds | None = Field(
+        None, description="How long a borrower has before a node of its own is taken back."
+    )
+
+    def said(self) -> dict[str, Any]:
+        """What is given, as the engine takes it."""
+        return {
+            name: value
+            for name, value in self.model_dump(exclude_none=True).items()
+            if name in PolicyFields.model_fields
+        }
+
+
+class PolicyIn(PolicyFields):
     """A subject's place in a pool."""
 
     model_config = example(
@@ -126,29 +201,16 @@ class PolicyIn(Body):
     pool: Reference
     component: Name
     component_type: ComponentType = "orchestrator"
-    priority: Priority = 0
-    reserved: AmountsIn | None = None
-    limit: AmountsIn | None = None
     name: Annotated[str, StringConstraints(max_length=bounds.NAME_LENGTH_MAX)] = ""
     parent: Reference | None = Field(
         None, description="The policy of the same pool above it, by name or id."
     )
-    weight: Annotated[float, Field(ge=bounds.WEIGHT_MIN, le=bounds.WEIGHT_MAX)] = Field(
-        1, description="Its part of what is shared by weight, against its siblings."
-    )
-    mode: Literal["fair_share", "fifo"] = Field(
-        "fair_share", description="How those below it share: by weight, or one after the other."
-    )
 
 
-class PolicyPatch(Body):
-    """What changes; amounts given here replace the ones of the policy."""
+class PolicyPatch(PolicyFields):
+    """What changes; maps given here replace the ones of the policy."""
 
     model_config = example(priority=20, limit={"gpu": 8})
-
-    priority: Priority | None = None
-    reserved: AmountsIn | None = None
-    limit: AmountsIn | None = None
 
 
 class RetryIn(Body):
@@ -163,8 +225,10 @@ class RetryIn(Body):
     )
 
 
-class SettingsIn(Body):
-    """What a step declares: `cpu_count` becomes mcpu, `memory` becomes memory_mb."""
+class SettingsIn(OwnSettings):
+    """What a step declares: `cpu_count` becomes mcpu, `memory` becomes memory_mb. Beside it, and
+    beside `resources`, its own settings in a pool that shares fairly.
+    """
 
     gpu_count: Amount | None = None
     cpu_count: Processors | None = None
@@ -227,6 +291,22 @@ class RequestIn(Body):
     checkpoint_timeout: CheckpointTime | None = None
     max_deferral: CheckpointTime | None = None
     interruptible: bool = False
+    class_: Class | None = Field(
+        None, alias="class", description=f"Its preemption class; absent: {CLASS_DEFAULT}."
+    )
+    sensitive: bool = Field(False, description="Never stopped for anybody; the policy must allow.")
+    tenant: Name | None = Field(None, description="Whose it is, for quotas and accounts.")
+    limit: AmountsIn | None = Field(
+        None, description="The most that all its tasks may hold together."
+    )
+
+
+class RequestPatch(Body):
+    """What changes of a request that waits or runs; the map replaces the old one."""
+
+    model_config = example(limit={"gpu": 4})
+
+    limit: AmountsIn
 
 
 class BulkIn(Body):

@@ -16,7 +16,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from cede.engine.snapshot_reader import SnapshotError
-from cede.model.errors import CedeError, Conflict, Invalid, NotFound, Refused
+from cede.model.errors import CedeError, Conflict, Invalid, Malformed, NotFound, Refused
 from cede.server.queue import Overloaded, Stopping
 from cede.store.errors import StoreError
 
@@ -85,6 +85,8 @@ def problem_of(error: Exception) -> Problem:
     match error:
         case Problem():
             return error
+        case Malformed():
+            return Problem(400, "malformed", str(error), field=error.field)
         case Invalid():
             return Problem(422, "invalid", str(error), field=error.field)
         case NotFound():
@@ -129,13 +131,21 @@ def _of_http(error: HTTPException) -> Problem:
 
 
 def validation_problem(errors: Sequence[Mapping[str, Any]]) -> Problem:
-    """Pydantic's findings in our form; the first names the field, the others are listed."""
+    """Pydantic's findings in our form; the first names the field, the others are listed. What is
+    not even a value of its kind comes first: it is a 400.
+    """
+    errors = sorted(errors, key=lambda each: not _is_malformed(each))
+    status, code = (400, "malformed") if _is_malformed(errors[0]) else (422, "invalid")
     shown = [_one_finding(each) for each in errors[:ERRORS_MAX]]
     first = shown[0]
-    problem = Problem(422, "invalid", f"{first['field']}: {first['detail']}", field=first["field"])
+    problem = Problem(status, code, f"{first['field']}: {first['detail']}", field=first["field"])
     if len(shown) > 1:
         problem.more["errors"] = shown
     return problem
+
+
+def _is_malformed(error: Mapping[str, Any]) -> bool:
+    return isinstance(error.get("ctx", {}).get("error"), Malformed)
 
 
 def _one_finding(error: Mapping[str, Any]) -> dict[str, str]:

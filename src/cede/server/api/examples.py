@@ -46,6 +46,16 @@ POLICY: Json = {
     "parent_id": None,
     "weight": 1.0,
     "mode": "fair_share",
+    "settings": {},
+    "integral": {},
+    "type": "hpc_batch",
+    "max_class": 9,
+    "allow_sensitive": False,
+    "home": {"rack": "r1"},
+    "allow_lending": True,
+    "allow_borrowing": True,
+    "max_borrow_pct": 0.2,
+    "return_grace": 0,
     "occupied": {"gpu": 6},
     "borrowed": {"gpu": 2},
     "created": "2026-03-02T09:01:00Z",
@@ -99,6 +109,11 @@ REQUEST: Json = {
     "interruptible": False,
     "saved": None,
     "lost_count": 0,
+    "class": 4,
+    "sensitive": False,
+    "tenant": None,
+    "limit": {},
+    "settings": {},
 }
 
 GRANTED: Json = REQUEST | {

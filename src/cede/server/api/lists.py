@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from fastapi import Path, Query
 
+from cede.engine.admit import hopeless
 from cede.engine.explain import waiting_reason
 from cede.engine.state import State
 from cede.model import bounds
@@ -82,7 +83,7 @@ async def reasons_of(call: Call, ids: list[str]) -> dict[str, Json]:
         found = {}
         for request_id in ids:
             request = state.requests.get(request_id)
-            if request is not None and state.places(request_id):
+            if request is not None and request.waiting and not hopeless(state, request):
                 state.now = now
                 found[request_id] = waiting_reason(state, request).to_public()
         return found

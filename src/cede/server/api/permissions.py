@@ -74,6 +74,7 @@ PERMISSIONS: dict[tuple[str, str], Permission] = {
     ("POST", f"{API}/requests"): _SUBMIT,
     ("POST", f"{API}/requests/bulk"): Permission(Role.SUBMITTER, cost=10),
     ("GET", f"{API}/requests/{{id}}"): _READ,
+    ("PATCH", f"{API}/requests/{{id}}"): _SUBMIT,
     ("DELETE", f"{API}/requests/{{id}}"): _SUBMIT,
     ("POST", f"{API}/requests/{{id}}/renew"): Permission(Role.SUBMITTER, budget="renew"),
     ("POST", f"{API}/requests/{{id}}/said"): Permission(Role.SUBMITTER, budget="renew"),

@@ -71,14 +71,10 @@ async def attach_policy(body: PolicyIn, call: ThisCall) -> Response:
             id=new_id(),
             pool_id=pool.id,
             subject=subject,
-            priority=body.priority,
-            reserved=body.reserved,
-            limit=body.limit,
             name=body.name,
             parent=body.parent,
-            weight=body.weight,
-            mode=body.mode,
             created=tx.wall,
+            **body.said(),
         )
         tx.audit(actor, "policy.attach", policy.id, body.model_dump(exclude_defaults=True))
         return policy_out(PolicyView(policy, pool.name, {}))
@@ -95,18 +91,12 @@ async def get_policy(policy: PolicyRef, call: ThisCall) -> Response:
 
 @router.patch("/policies/{policy}", responses={200: ok(PolicyOut, examples.POLICY)})
 async def update_policy(policy: PolicyRef, body: PolicyPatch, call: ThisCall) -> Response:
-    """Change priority, reserved or limit; an amounts map that is given replaces the old one."""
+    """Change what is given; a map that is given replaces the old one."""
     actor = call.caller.name
 
     def command(tx: Tx) -> str:
         found = policy_in(tx.state, policy)
-        edits.update_policy(
-            tx.state,
-            found.id,
-            priority=body.priority,
-            reserved=body.reserved,
-            limit=body.limit,
-        )
+        edits.update_policy(tx.state, found.id, **body.said())
         tx.audit(actor, "policy.update", found.id, body.model_dump(exclude_none=True))
         return found.id
 

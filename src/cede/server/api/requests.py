@@ -20,7 +20,15 @@ from cede.model.lifecycle import RequestStatus
 from cede.model.settings import parse_duration
 from cede.server.api import examples, redact
 from cede.server.api.auth import Caller
-from cede.server.api.bodies import BulkIn, ComponentType, ReleaseIn, RenewIn, RequestIn, SaidIn
+from cede.server.api.bodies import (
+    BulkIn,
+    ComponentType,
+    ReleaseIn,
+    RenewIn,
+    RequestIn,
+    RequestPatch,
+    SaidIn,
+)
 from cede.server.api.context import Call, ThisCall, answer, nothing
 from cede.server.api.errors import Problem
 from cede.server.api.json_type import Json
@@ -56,6 +64,13 @@ PartOf = Annotated[
     Query(**REFERENCE, description="Only the independent tasks that were submitted with this one."),
 ]
 
+Tenant = Annotated[
+    str | None,
+    Query(
+        min_length=1, max_length=bounds.NAME_LENGTH_MAX, description="Only those of this tenant."
+    ),
+]
+
 _ID_LENGTH = 36
 _LABEL_PARAMETER = {
     "name": "label.NAME",
@@ -82,6 +97,7 @@ async def list_all(
     component_type: ComponentType | None = None,
     preemptible: bool | None = None,
     part_of: PartOf = None,
+    tenant: Tenant = None,
     cursor: Cursor = None,
     explain: Explain = False,
 ) -> Response:
@@ -98,6 +114,7 @@ async def list_all(
         preemptible=preemptible,
         labels=_labels(request),
         part_of=part_of,
+        tenant=tenant,
     )
     return answer(await list_requests(call, wanted, cursor, limit, explain))
 
@@ -130,6 +147,34 @@ async def get_request(id: RequestRef, call: ThisCall) -> Response:
     """One request; if it waits, with the reason as of now."""
     view = await find_request(call, id)
     return answer((await show(call, [view], explain=True))[0])
+
+
+@router.patch("/requests/{id}", responses={200: ok(RequestOut, examples.REQUEST)})
+async def change_request(id: RequestRef, body: RequestPatch, call: ThisCall) -> Response:
+    """Change the limit of a request that waits or runs. Independent tasks have one together, so it
+    changes for all of them that are alive."""
+    caller = call.caller
+
+    def command(tx: Tx, request_id: str) -> None:
+        commands.set_limit(tx.state, request_id, body.limit, tx.now)
+        if caller.bound is None:
+            tx.audit(caller.name, "request.limit", request_id, {"limit": body.limit})
+
+    found = await _act(call, id, command)
+    if not isinstance(found, RequestView):
+        return answer(found)
+    request = found.request
+    if request.part_of != request.id:
+        raise _ended(found)
+    # The first of independent tasks stands for all of them, also when it has ended itself.
+    await call.context.execute(lambda tx: _limit_parts(tx, found, body))
+    return answer((await show(call, [found], explain=False))[0])
+
+
+def _limit_parts(tx: Tx, first: RequestView, body: RequestPatch) -> None:
+    if not commands.parts(tx.state, first.request.id):
+        raise _ended(first)
+    commands.set_limit(tx.state, first.request.id, body.limit, tx.now)
 
 
 @router.delete(

@@ -47,6 +47,16 @@ class PolicyOut(Out):
     parent_id: str | None
     weight: float
     mode: str
+    settings: dict[str, Any] = Field(description="Its own, for itself and those below it.")
+    integral: dict[str, Any]
+    type: str
+    max_class: int
+    allow_sensitive: bool
+    home: dict[str, str] | list[str] | None
+    allow_lending: bool
+    allow_borrowing: bool
+    max_borrow_pct: float
+    return_grace: Seconds
     occupied: Amounts
     borrowed: Amounts
     created: str
@@ -174,6 +184,11 @@ class RequestOut(Out):
     interruptible: bool
     saved: SavedOut | None
     lost_count: int = Field(description="Attempts that a machine ended.")
+    class_: int = Field(alias="class")
+    sensitive: bool
+    tenant: str | None
+    limit: Amounts = Field(description="The most that all its tasks may hold together.")
+    settings: dict[str, Any] = Field(description="Its own, in a pool that shares fairly.")
 
 
 class OnNodeOut(Out):

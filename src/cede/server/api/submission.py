@@ -16,6 +16,7 @@ from cede.model.request import PLAIN, OnSilence, Preemptions, Retry
 from cede.model.resources import STEP_RUN, ResourceSettings, request_amounts
 from cede.model.settings import parse_duration
 from cede.model.shape import Shape, Topology
+from cede.model.terms import OF_REQUEST, Terms, parse_terms
 from cede.model.work import parse_work
 from cede.server.api.auth import Caller
 from cede.server.api.bodies import RequestIn, RetryIn, SettingsIn
@@ -48,6 +49,7 @@ def submission_of(body: RequestIn, caller: Caller, unpooled: str) -> Submission:
         shape=_shape(body, each, tasks),
         work=None if body.work is None else parse_work(body.work.model_dump()),
         farewell=_farewell(body),
+        terms=_terms(body),
     )
 
 
@@ -72,7 +74,7 @@ def parse_item(item: Any) -> RequestIn | Problem:
 
 
 def _demand(body: RequestIn) -> tuple[Amounts, bool]:
-    if body.settings is not None:
+    if body.settings is not None and body.settings.model_fields_set - set(OF_REQUEST):
         if body.resources is not None:
             raise Invalid("settings", "give either resources or settings, not both")
         settings = _settings(body.settings)
@@ -108,12 +110,23 @@ def _farewell(body: RequestIn) -> Farewell:
     return PLAIN if made == PLAIN else made
 
 
+def _terms(body: RequestIn) -> Terms:
+    own = {} if body.settings is None else body.settings.model_dump(exclude_none=True)
+    return parse_terms(
+        preemption_class=body.class_,
+        sensitive=body.sensitive,
+        tenant=body.tenant,
+        limit=body.limit,
+        settings={name: own[name] for name in OF_REQUEST if name in own},
+    )
+
+
 def _time(given: float | None, otherwise: int) -> int:
     return otherwise if given is None else parse_duration(given, "checkpoint_timeout")
 
 
 def _settings(given: SettingsIn) -> ResourceSettings:
-    return ResourceSettings.parse(given.model_dump(exclude_none=True))
+    return ResourceSettings.parse(given.model_dump(exclude_none=True, exclude=set(OF_REQUEST)))
 
 
 def _chosen(given: bool | None, otherwise: bool) -> bool:

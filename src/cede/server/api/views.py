@@ -11,10 +11,11 @@ from cede.engine.commands import Submission
 from cede.engine.state import State
 from cede.model.allocation import Allocation, allocation_id
 from cede.model.amounts import Amounts
-from cede.model.policy import Policy
+from cede.model.policy import Home, Policy
 from cede.model.reason import Reason
 from cede.model.request import PLAIN, Request, Retry
-from cede.model.settings import Settings, seconds
+from cede.model.settings import Settings, seconds, shown_own
+from cede.model.terms import USUAL, Terms
 from cede.model.token import Token
 from cede.server.api.json_type import Json
 from cede.server.api.node_views import (
@@ -82,10 +83,27 @@ def policy_out(view: PolicyView) -> Json:
         "parent_id": policy.parent_id,
         "weight": policy.weight,
         "mode": policy.mode.value,
+        "settings": shown_own(policy.settings),
+        "integral": dict(policy.integral),
+        "type": policy.kind.value,
+        "max_class": policy.max_class,
+        "allow_sensitive": policy.allow_sensitive,
+        "home": home_out(policy.home),
+        "allow_lending": policy.allow_lending,
+        "allow_borrowing": policy.allow_borrowing,
+        "max_borrow_pct": policy.max_borrow_pct,
+        "return_grace": seconds(policy.return_grace),
         "occupied": dict(view.occupied),
         "borrowed": _borrowed(policy, view.occupied),
         "created": policy.created,
     }
+
+
+def home_out(home: Home | None) -> Json | list[str] | None:
+    """As it was given: labels of nodes, or their names."""
+    if home is None:
+        return None
+    return dict(home.labels) or list(home.names)
 
 
 def request_out(
@@ -135,7 +153,22 @@ def request_out(
         "lost_count": request.lost_count,
     }
     shown |= _PLAIN if request.farewell is PLAIN else farewell_out(request.farewell)
+    shown |= _USUAL if request.terms is USUAL else terms_out(request.terms)
     return shown
+
+
+def terms_out(terms: Terms) -> Json:
+    return {
+        "class": terms.preemption_class,
+        "sensitive": terms.sensitive,
+        "tenant": terms.tenant or None,
+        "limit": dict(terms.limit),
+        "settings": shown_own(terms.settings),
+    }
+
+
+# Shown with nearly every request; nobody changes what is inside.
+_USUAL = terms_out(USUAL)
 
 
 def live_request_out(state: State, request_id: str) -> Json:
@@ -170,6 +203,7 @@ def untracked_out(submission: Submission, reason: Reason) -> Json:
         on_silence=submission.on_silence,
         shape=submission.shape,
         farewell=submission.farewell,
+        terms=submission.terms,
         labels=submission.labels,
         owner=submission.owner,
         created=submission.created,
