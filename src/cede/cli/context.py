@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -84,6 +84,41 @@ class Amounts(Map):
             return dict(parse_amounts(given, field, least=self._least))
         except Invalid as error:
             self.fail(str(error))
+
+
+class Pairs(Amounts):
+    """Amounts as KEY=N, several with commas between them; a map does as well."""
+
+    name = "KEY=N"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> dict[str, Any]:
+        if not isinstance(value, str) or "=" not in value or "{" in value:
+            return super().convert(value, param, ctx)
+        found: dict[str, Any] = {}
+        for each in value.split(","):
+            key, equals, amount = (part.strip() for part in each.partition("="))
+            if not equals or not key:
+                self.fail(f"wants KEY=N, not {each!r}")
+            if key in found:
+                self.fail(f"{key} is there twice")
+            try:
+                found[key] = int(amount)
+            except ValueError:
+                self.fail(f"{key} must be an integer, not {amount!r}")
+        return super().convert(found, param, ctx)
+
+
+def merged(option: str, given: Iterable[dict[str, int]]) -> dict[str, int] | None:
+    """Amounts that were given in several parts; None if there are none."""
+    whole: dict[str, int] = {}
+    for each in given:
+        for key in each:
+            if key in whole:
+                raise click.UsageError(f"{option}: {key} is there twice")
+        whole |= each
+    return whole or None
 
 
 class _Named(click.ParamType[str]):

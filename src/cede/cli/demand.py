@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 
 import click
 
-from cede.cli.context import Amounts, PoolName, component_type_option
+from cede.cli.context import Amounts, Pairs, PoolName, component_type_option, merged
+from cede.model.terms import CLASS_DEFAULT, CLASS_MAX, CLASS_MIN
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -35,6 +36,30 @@ _OPTIONS: list[Callable[[Any], Any]] = [
     click.option("--walltime", type=float, help="Seconds after which it surely ends."),
     click.option("--lease", help="Seconds of silence after which it is given up, or none."),
     click.option("--label", multiple=True, metavar="NAME=VALUE", help="May be given often."),
+]
+
+_TERMS: list[Callable[[Any], Any]] = [
+    click.option(
+        "--class",
+        "class_",
+        type=click.IntRange(CLASS_MIN, CLASS_MAX),
+        help=f"Its preemption class; {CLASS_DEFAULT} unless given.",
+    ),
+    click.option("--sensitive", is_flag=True, help="Never stopped for anybody, if it may."),
+    click.option("--tenant", help="Whose it is, for quotas and accounts."),
+    click.option(
+        "--limit",
+        multiple=True,
+        type=Pairs(),
+        help="The most that all its tasks may hold together.",
+    ),
+    click.option(
+        "--set",
+        "own_settings",
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="Its own setting, where the pool shares fairly.",
+    ),
 ]
 
 _FAREWELL: list[Callable[[Any], Any]] = [
@@ -66,7 +91,7 @@ _FAREWELL: list[Callable[[Any], Any]] = [
 
 
 def demand_options(function: F) -> F:
-    return _with(_OPTIONS, function)
+    return _with(_OPTIONS + _TERMS, function)
 
 
 def farewell_options(function: F) -> F:
@@ -81,12 +106,36 @@ def _with(options: list[Callable[[Any], Any]], function: F) -> F:
 
 
 def submission_of(
-    *, label: tuple[str, ...] = (), lease: str | None = None, **given: Any
+    *,
+    label: tuple[str, ...] = (),
+    lease: str | None = None,
+    limit: tuple[dict[str, int], ...] = (),
+    own_settings: tuple[str, ...] = (),
+    **given: Any,
 ) -> dict[str, Any]:
     """The body of a request from these options."""
     from cede.client.demand import submission
 
-    return submission(labels=dict(pairs("--label", label)), lease=_lease(lease), **given)
+    return submission(
+        labels=dict(pairs("--label", label)),
+        lease=_lease(lease),
+        limit=merged("--limit", limit),
+        settings=settings_of("--set", own_settings),
+        **given,
+    )
+
+
+def settings_of(option: str, given: Iterable[str]) -> dict[str, Any]:
+    """NAME=VALUE, a value being what YAML makes of it: a number, a word, true, a map."""
+    import yaml
+
+    found = {}
+    for name, text in pairs(option, given):
+        try:
+            found[name] = yaml.safe_load(text)
+        except yaml.YAMLError:
+            raise click.UsageError(f"{option}: the value of {name} cannot be read") from None
+    return found
 
 
 def pairs(option: str, given: Iterable[str]) -> list[tuple[str, str]]:

@@ -26,6 +26,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "logs": ("work_commands:logs", "What submitted work printed; -f to follow."),
     "wait": ("work_commands:wait", "Wait until submitted work has ended."),
     "cancel": ("work_commands:cancel", "Cancel requests."),
+    "limit": ("requests:limit", "Change how much a request may hold."),
     "run": ("run_command:run", "Run a command when its units are granted."),
     "why": ("look:why", "Why a request waits, or how it ended."),
     "shares": ("shares_command:shares", "Who has what of a pool, and what is due to whom."),

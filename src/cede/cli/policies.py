@@ -2,12 +2,96 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, TypeVar
+
 import click
 
-from cede.cli.context import Amounts, PoolName, client_of, component_type_option, output_option
-from cede.cli.printing import print_rows
+from cede.cli.context import (
+    Amounts,
+    Map,
+    NodeName,
+    PoolName,
+    client_of,
+    component_type_option,
+    output_option,
+)
+from cede.cli.demand import pairs, settings_of
+from cede.cli.printing import print_json, print_rows
+from cede.model.policy import Kind, Mode
+from cede.model.terms import CLASS_MAX, CLASS_MIN
 
 COLUMNS = ("id", "component", "pool", "priority", "reserved", "limit", "created")
+F = TypeVar("F", bound=Callable[..., Any])
+
+# What may be said when a policy is attached and changed afterwards.
+_FIELDS: list[Callable[[Any], Any]] = [
+    click.option("-r", "--reserved", type=Amounts(), help="Its share, such as '{\"gpu\": 2}'."),
+    click.option("-l", "--limit", type=Amounts(), help="The most it may hold."),
+    click.option("--weight", type=float, help="Its part of what is shared by weight; usually 1."),
+    click.option(
+        "--mode",
+        type=click.Choice([str(each) for each in Mode]),
+        help="How those below it share: by weight, or one after the other.",
+    ),
+    click.option(
+        "--set",
+        "own_settings",
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="Its own setting, and of those below it; NAME= takes it back.",
+    ),
+    click.option("--integral", type=Map(), help="A guarantee over time."),
+    click.option(
+        "--type", type=click.Choice([str(each) for each in Kind]), help="What its work is like."
+    ),
+    click.option(
+        "--max-class",
+        type=click.IntRange(CLASS_MIN, CLASS_MAX),
+        help="The highest class its requests may have; usually 9.",
+    ),
+    click.option(
+        "--allow-sensitive/--no-allow-sensitive",
+        default=None,
+        help="Whether its requests may be sensitive, or of class 10.",
+    ),
+    click.option(
+        "--home",
+        multiple=True,
+        metavar="LABEL=VALUE|NODE",
+        type=NodeName(),
+        help="Its own nodes, by label or by name.",
+    ),
+    click.option(
+        "--lend/--no-lend",
+        "allow_lending",
+        default=None,
+        help="Whether its own nodes are lent while they are idle.",
+    ),
+    click.option(
+        "--borrow/--no-borrow",
+        "allow_borrowing",
+        default=None,
+        help="Whether it may use the nodes of others.",
+    ),
+    click.option(
+        "--max-borrow",
+        "max_borrow_pct",
+        type=float,
+        help="How much it may borrow: this part of what it has at home; usually 0.2.",
+    ),
+    click.option(
+        "--return-grace",
+        type=float,
+        help="Seconds that a borrower has before a node is taken back.",
+    ),
+]
+
+
+def _field_options(function: F) -> F:
+    for option in reversed(_FIELDS):
+        function = option(function)
+    return function
 
 
 @click.group("policy")
@@ -20,40 +104,33 @@ def policy() -> None:
 @click.argument("component")
 @component_type_option("orchestrator")
 @click.option("-p", "--priority", type=int, required=True, help="Higher comes first.")
-@click.option("-r", "--reserved", type=Amounts(), help="Its share, such as '{\"gpu\": 2}'.")
-@click.option("-l", "--limit", type=Amounts(), help="The most it may hold.")
 @click.option("--parent", metavar="POLICY", help="The policy above it, by name or id.")
-@click.option("--weight", type=float, help="Its part of what is shared by weight; 1 unless given.")
-@click.option(
-    "--mode",
-    type=click.Choice(["fair_share", "fifo"]),
-    help="How those below it share: by weight, or one after the other.",
-)
+@_field_options
+@click.option("--json", "as_json", is_flag=True, help="Print the whole policy.")
 @click.pass_context
 def attach(
     ctx: click.Context,
+    /,
     pool_name: str,
     component: str,
     component_type: str,
-    priority: int,
-    reserved: dict[str, int] | None,
-    limit: dict[str, int] | None,
-    parent: str | None,
-    weight: float | None,
-    mode: str | None,
+    as_json: bool,
+    own_settings: tuple[str, ...],
+    home: tuple[str, ...],
+    **given: Any,
 ) -> None:
     """Give a component a place in a pool."""
     made = client_of(ctx).policies.attach(
         pool_name,
         component,
         component_type=component_type,
-        priority=priority,
-        reserved=reserved,
-        limit=limit,
-        parent=parent,
-        weight=weight,
-        mode=mode,
+        settings=_settings(own_settings, {}),
+        home=_home(home),
+        **given,
     )
+    if as_json:
+        print_json(made)
+        return
     click.echo(f"attached {component_type} {component} to pool {made['pool']} ({made['id']})")
 
 
@@ -85,25 +162,55 @@ def list_policies(
 @click.argument("component")
 @component_type_option()
 @click.option("-p", "--priority", type=int, default=None)
-@click.option("-r", "--reserved", type=Amounts(), help="Replaces the whole map.")
-@click.option("-l", "--limit", type=Amounts(), help="Replaces the whole map.")
+@_field_options
+@click.option("--no-home", is_flag=True, help="It has no nodes of its own any more.")
+@click.option("--json", "as_json", is_flag=True, help="Print the whole policy.")
 @click.pass_context
 def update(
     ctx: click.Context,
+    /,
     pool_name: str,
     component: str,
     component_type: str | None,
-    priority: int | None,
-    reserved: dict[str, int] | None,
-    limit: dict[str, int] | None,
+    as_json: bool,
+    own_settings: tuple[str, ...],
+    home: tuple[str, ...],
+    no_home: bool,
+    **given: Any,
 ) -> None:
-    """Change a component's policy in a pool."""
-    if priority is None and reserved is None and limit is None:
-        raise click.UsageError("nothing to change: give --priority, --reserved or --limit")
+    """Change a component's policy in a pool. A map that is given replaces the whole map."""
+    said = {**given, "home": [] if no_home else _home(home)}
+    if home and no_home:
+        raise click.UsageError("give either --home or --no-home")
+    if not own_settings and all(value is None for value in said.values()):
+        raise click.UsageError("nothing to change: give --priority, --reserved, --limit or another")
     client = client_of(ctx)
     found = client.policies.of(pool_name, component, component_type)
-    client.policies.update(found["id"], priority=priority, reserved=reserved, limit=limit)
+    said["settings"] = _settings(own_settings, found["settings"])
+    changed = client.policies.update(found["id"], **said)
+    if as_json:
+        print_json(changed)
+        return
     click.echo(f"updated the policy of {component} in pool {found['pool']}")
+
+
+def _settings(given: tuple[str, ...], already: dict[str, Any]) -> dict[str, Any] | None:
+    """Its own settings with these changed; one without a value is its own no more."""
+    if not given:
+        return None
+    whole = {**already, **settings_of("--set", given)}
+    return {name: value for name, value in whole.items() if value is not None}
+
+
+def _home(given: tuple[str, ...]) -> dict[str, str] | list[str] | None:
+    if not given:
+        return None
+    labels = [each for each in given if "=" in each]
+    if not labels:
+        return list(given)
+    if len(labels) < len(given):
+        raise click.UsageError("--home wants labels (LABEL=VALUE) or names of nodes, not both")
+    return dict(pairs("--home", labels))
 
 
 @policy.command("detach")

@@ -8,10 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cede.cli.context import PoolName, client_of, component_type_option, output_option
+from cede.cli.context import (
+    Pairs,
+    PoolName,
+    RequestId,
+    client_of,
+    component_type_option,
+    merged,
+    output_option,
+)
 from cede.cli.demand import demand_options, submission_of
 from cede.cli.pools import REQUEST_COLUMNS, chosen, request_row
-from cede.cli.printing import print_one, print_rows
+from cede.cli.printing import print_json, print_one, print_rows
 from cede.model.lifecycle import RequestStatus
 
 if TYPE_CHECKING:
@@ -33,6 +41,11 @@ FIELDS = (
     "retry",
     "walltime",
     "lease",
+    "class",
+    "sensitive",
+    "tenant",
+    "limit",
+    "settings",
     "allocation",
     "earmark",
     "reason",
@@ -56,6 +69,7 @@ def request() -> None:
 @click.option("--component", help="Only this component's.")
 @component_type_option()
 @click.option("--preemptible/--non-preemptible", default=None)
+@click.option("--tenant", help="Only this tenant's.")
 @click.option("--label", multiple=True, metavar="NAME=VALUE", help="May be given several times.")
 @click.option("-c", "--columns", default=None, help="Which columns, separated by commas.")
 @click.option("--limit", type=click.IntRange(min=1), default=None, help="At most this many.")
@@ -95,6 +109,34 @@ def create(ctx: click.Context, /, output: str, retries: int, **given: Any) -> No
     """Ask for units without running anything: somebody else renews and releases."""
     made = client_of(ctx).requests.create(submission_of(retries=retries, **given))
     print_one(_described(made) if output == "table" else made, FIELDS, output)
+
+
+@request.command("limit")
+@click.argument("request_id", metavar="ID", type=RequestId())
+@click.argument("limits", metavar="KEY=N…", nargs=-1, type=Pairs())
+@click.option("--none", "no_limit", is_flag=True, help="Take its limit away.")
+@click.option("--json", "as_json", is_flag=True, help="Print the whole request.")
+@click.pass_context
+def limit(
+    ctx: click.Context,
+    request_id: str,
+    limits: tuple[dict[str, int], ...],
+    no_limit: bool,
+    as_json: bool,
+) -> None:
+    """Change how much a request may hold, while it waits or runs.
+
+    What is given replaces its whole limit. Independent tasks have one together.
+    """
+    wanted = merged("limit", limits)
+    if (wanted is None) != no_limit:
+        raise click.UsageError("give either KEY=N, such as gpu=4, or --none")
+    found = client_of(ctx).requests.set_limit(request_id, wanted or {})
+    if as_json:
+        print_json(found)
+        return
+    shown = ", ".join(f"{key}={most}" for key, most in found["limit"].items()) or "none"
+    click.echo(f"the limit of request {found['id']} is {shown}")
 
 
 @request.command("cancel")

@@ -148,12 +148,15 @@ class Policies(_Group):
         return _object(self._http.call("GET", f"{API}/policies/{segment(policy)}"))
 
     def attach(self, pool: str, component: str, *, priority: int, **fields: Any) -> Json:
-        """`fields`: component_type, reserved, limit, name, parent, weight, mode."""
+        """`fields`: component_type, name, parent, and what `update` takes."""
         body = {"pool": pool, "component": component, "priority": priority, **_given(fields)}
         return _object(self._http.call("POST", f"{API}/policies", body=body))
 
     def update(self, policy: str, **fields: Any) -> Json:
-        """`fields`: priority, reserved, limit; a map that is given replaces the whole map."""
+        """`fields`: priority, reserved, limit, weight, mode, settings, integral, type, max_class,
+        allow_sensitive, home, allow_lending, allow_borrowing, max_borrow_pct, return_grace; a map
+        that is given replaces the whole map.
+        """
         path = f"{API}/policies/{segment(policy)}"
         return _object(self._http.call("PATCH", path, body=_given(fields)))
 
@@ -179,7 +182,9 @@ class Policies(_Group):
 
 class Requests(_Group):
     def list(self, **filters: Any) -> Iterator[Json]:
-        """`filters`: status, pool, component, component_type, preemptible, part_of, `label.X`."""
+        """`filters`: status, pool, component, component_type, preemptible, part_of, tenant,
+        `label.X`.
+        """
         return self._pages(f"{API}/requests", filters)
 
     def get(self, request: str) -> Json:
@@ -238,6 +243,13 @@ class Requests(_Group):
         return _object(
             self._http.call("POST", f"{API}/requests/{segment(request)}/release", body=body)
         )
+
+    def set_limit(self, request: str, limit: Mapping[str, int]) -> Json:
+        """How much it may hold from now on, with the independent tasks it came with; `{}` takes
+        its limit away.
+        """
+        path = f"{API}/requests/{segment(request)}"
+        return _object(self._http.call("PATCH", path, body={"limit": dict(limit)}))
 
     def cancel(self, request: str) -> Json:
         path = f"{API}/requests/{segment(request)}/cancel"

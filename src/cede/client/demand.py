@@ -9,7 +9,9 @@ from decimal import Decimal
 from typing import Any
 
 from cede.client.http import Json
+from cede.model.amounts import parse_amounts
 from cede.model.resources import ResourceSettings
+from cede.model.terms import parse_class
 
 
 def submission(
@@ -28,13 +30,19 @@ def submission(
     walltime: float | None = None,
     lease: float | str | None = None,
     labels: Mapping[str, str] | None = None,
+    settings: Mapping[str, Any] | None = None,
+    class_: int | None = None,
+    sensitive: bool = False,
+    tenant: str | None = None,
+    limit: Mapping[str, int] | None = None,
     **farewell: Any,
 ) -> Json:
     """A request of kind `work`: units for anything that is not a step; it needs a policy.
 
-    `farewell`: how it parts, by the names of `farewell_body`.
+    `settings`: its own, where the pool shares fairly; `farewell`: how it parts, by the names of
+    `farewell_body`.
     """
-    settings = ResourceSettings(
+    needs = ResourceSettings(
         gpu_count=gpu,
         cpu_count=cpu,
         memory=memory,
@@ -44,7 +52,7 @@ def submission(
     retry = {"max_retries": retries, "delay": retry_delay, "preemptions": preemptions}
     return _given(
         kind="work",
-        settings=settings_body(settings),
+        settings={**settings_body(needs), **(settings or {})},
         pool=pool,
         component=component,
         component_type=component_type,
@@ -52,7 +60,24 @@ def submission(
         walltime=walltime,
         lease=lease,
         labels=dict(labels or {}) or None,
+        **terms_body(class_=class_, sensitive=sensitive, tenant=tenant, limit=limit),
         **farewell_body(**farewell),
+    )
+
+
+def terms_body(
+    *,
+    class_: int | None = None,
+    sensitive: bool = False,
+    tenant: str | None = None,
+    limit: Mapping[str, int] | None = None,
+) -> Json:
+    """On what terms a request waits and holds."""
+    return _given(
+        **{"class": None if class_ is None else parse_class(class_)},
+        sensitive=sensitive or None,
+        tenant=tenant,
+        limit=None if limit is None else parse_amounts(limit, "limit"),
     )
 
 

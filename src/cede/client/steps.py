@@ -19,7 +19,7 @@ from uuid import uuid4
 
 from cede.client.calls import Call
 from cede.client.client import Client
-from cede.client.demand import farewell_body, settings_body
+from cede.client.demand import farewell_body, settings_body, terms_body
 from cede.client.http import Json
 from cede.client.runner import MakeWork, Runner
 from cede.client.waiting import reason_text
@@ -101,6 +101,10 @@ class Step(Generic[P, R]):
         step_operator: str | None = None,
         lease: float | None = None,
         checkpoint_dir: str | os.PathLike[str] | None = None,
+        class_: int | None = None,
+        sensitive: bool = False,
+        tenant: str | None = None,
+        limit: Mapping[str, int] | None = None,
         **farewell: Any,
     ) -> None:
         functools.update_wrapper(self, function)
@@ -111,6 +115,7 @@ class Step(Generic[P, R]):
         self.step_operator = step_operator
         self.lease = lease
         self.checkpoint_dir = None if checkpoint_dir is None else Path(checkpoint_dir)
+        self.terms = terms_body(class_=class_, sensitive=sensitive, tenant=tenant, limit=limit)
         self.farewell = farewell_body(**farewell)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -160,6 +165,7 @@ class Step(Generic[P, R]):
             "settings": settings_body(self.resources),
             "retry": self.retry.body(),
             "labels": {"pipeline": run.pipeline, "run": run.name, "step": self.name},
+            **self.terms,
             **self.farewell,
         }
         if self.lease is not None:
@@ -260,6 +266,10 @@ def step(
     checkpoint_timeout: float | None = None,
     max_deferral: float | None = None,
     interruptible: bool = False,
+    class_: int | None = None,
+    sensitive: bool = False,
+    tenant: str | None = None,
+    limit: Mapping[str, int] | None = None,
 ) -> Callable[[Callable[P, R]], Step[P, R]]: ...
 def step(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Turn a function into a step: `@step`, or `@step(settings={"resources": …}, retry=…)`."""
