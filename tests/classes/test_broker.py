@@ -102,6 +102,10 @@ def test_never_sooner_than_the_least_interval_and_never_later_than_the_greatest(
     sensitive = running(sensitive=True)
     assert due_at(sensitive, Pressure(waiting_higher=100)) == since + 10 * MINUTE
     assert due_at(sensitive, Pressure(failure_probability=0)) == since + HOUR
+    free, safe = BrokerSettings(cost_per_gib=0), Pressure(failure_probability=0)
+    assert due_at(running(estimate=0), safe, free) == since + 6 * HOUR, (
+        "worth nothing, costs nothing"
+    )
     nowhere = BrokerSettings(bandwidth=0)
     assert due_at(running(), WANTED, nowhere) == since + 6 * HOUR
 

@@ -113,6 +113,11 @@ BUDGETS: dict[str, tuple[Budget, Run, float]] = {
     "the greater part: GPUs": (Budget(100, 10_000), RUN, 0.8),
     "still running": (Budget(node_hours=1000), Run(NOW - 5 * HOUR, None, 1, 4), 0.005),
     "a node of which nothing is known": (Budget(1000), Run(NOW - 10 * HOUR, NOW, 1, 1), 0.01),
+    "at the window's very beginning": (
+        Budget(1000),
+        Run(NOW - 90 * DAY, NOW - 90 * DAY + 10 * HOUR, 2, 8),
+        0.08,
+    ),
     "before the window": (Budget(1000), Run(NOW - 100 * DAY, NOW - 99 * DAY, 2, 8), 0.0),
     "a budget of nothing, used": (Budget(0), RUN, float("inf")),
 }
