@@ -9,7 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cede.engine.broker import BrokerSettings, Pressure, Running, cost_of, due_at, judge
+from cede.engine.broker import (
+    BrokerSettings,
+    Judgement,
+    Pressure,
+    Running,
+    cost_of,
+    due_at,
+    judge,
+)
 from cede.model.parting import Checkpoint
 from tests.classes.cases import CASES, NOW
 
@@ -113,6 +121,10 @@ def test_never_sooner_than_the_least_interval_and_never_later_than_the_greatest(
 def test_higher_classes_that_wait_count_less_against_a_high_class() -> None:
     values = [judge(running(0, preemption_class=rank), WANTED).value for rank in (0, 5, 10)]
     assert values == [pytest.approx(each) for each in (557, 307, 57)]
+
+
+def test_what_is_worth_just_its_cost_is_not_worth_it() -> None:
+    assert not Judgement(cost=1.0, value=1.0, is_due=False).is_worth_it
 
 
 @pytest.mark.parametrize(
