@@ -10,9 +10,11 @@ import pytest
 
 from cede.model import bounds
 from tests.agent.cluster import Cluster, alive, read_when_there
-from tests.client.serving import BIN
+from tests.client.serving import BIN, WAIT_SECONDS
 
 pytestmark = pytest.mark.system
+
+HOLD = "while ! test -e {home}/go; do sleep 0.05; done"
 
 
 def test_it_runs_once_and_its_exit_code_is_known(shared: Cluster) -> None:
@@ -67,6 +69,24 @@ def test_the_command_line_submits_follows_and_ends_as_the_work_did(shared: Clust
     assert shared.server.cede("logs", request).stdout == "one\ntwo\n"
     assert shared.server.cede("wait", "-q", request).returncode == 5
     assert shared.get(request)["work"]["directory"] == str(Path.cwd())
+
+
+def test_whoever_follows_is_told_why_it_waits(shared: Cluster, tmp_path: Path) -> None:
+    on = {"node_labels": {"host": "n1"}}
+    holder = shared.submit("sh", "-c", HOLD.format(home=tmp_path), gpus=2, **on)
+    own = ("--pool", "nodes", "--component", "red", "-t", "team", "--node-label", "host=n1")
+    errors = tmp_path / "errors"
+    with errors.open("w") as stream:
+        follower = shared.server.start_cede(
+            "submit", *own, "--gpu", 1, "--follow", "--", "echo", "at last", stderr=stream
+        )
+    shared.until(lambda: "cede: waiting: " in errors.read_text(), about=holder)
+    (tmp_path / "go").touch()
+    printed, _ = follower.communicate(timeout=WAIT_SECONDS)
+    assert (follower.returncode, printed.splitlines()[1:]) == (0, ["at last"])
+    # Whether it was seen to run before it was done is a matter of luck.
+    said = [line.split(":")[1].strip() for line in errors.read_text().splitlines()]
+    assert said in (["waiting"], ["waiting", "allocated"])
 
 
 def test_independent_tasks_are_waited_for_and_cancelled_together(shared: Cluster) -> None:
@@ -171,7 +191,7 @@ def test_a_second_agent_on_the_same_data_is_refused(shared: Cluster) -> None:
         [BIN / "cede", "agent", "--server", shared.server.url, "--data", first.data],
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=60,
     )
     assert second.returncode == 1
     assert "another agent runs on" in second.stderr

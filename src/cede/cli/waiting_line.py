@@ -33,7 +33,7 @@ class WaitingLine:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._stop_status()
+        self.clear()
 
     def waits(self, why: dict[str, Any]) -> None:
         text = waiting_text(why)
@@ -48,7 +48,7 @@ class WaitingLine:
 
     def happened(self, kind: str, text: str) -> None:
         """Something that is said once: granted, told to stop, killed, back in the queue."""
-        self._stop_status()
+        self.clear()
         if not self._quiet:
             click.echo(f"cede: {kind}{': ' if text else ''}{cell(text)}", err=True)
 
@@ -61,7 +61,8 @@ class WaitingLine:
             self._status.start()
         self._status.update(Text(text, overflow="ellipsis", no_wrap=True))
 
-    def _stop_status(self) -> None:
+    def clear(self) -> None:
+        """Take the live line away: something else is printed."""
         if self._status is not None:
             self._status.stop()
             self._status = None

@@ -72,10 +72,11 @@ def wait_for(client: Client, request_ids: Any, *, follow: bool = False, quiet: b
     whole = [each["id"] for given in request_ids for each in family(client, given)]
     result = exit_codes.OK
     with WaitingLine(quiet=quiet) as line:
-        if follow:
-            for data in follow_output(client, whole[0]):
-                _write(data)
         watcher = _Watcher(line)
+        if follow:
+            for data in follow_output(client, whole[0], on_look=watcher.look):
+                line.clear()
+                _write(data)
         for ended in wait_for_end(client, whole, watcher.look):
             code = exit_code(ended)
             if code is None:

@@ -48,12 +48,22 @@ def wait_for_end(
 
 
 def follow_output(
-    client: Client, request_id: str, *, task: int = 0, stream: str = "stdout"
+    client: Client,
+    request_id: str,
+    *,
+    task: int = 0,
+    stream: str = "stdout",
+    on_look: Callable[[Json], None] = lambda request: None,
 ) -> Iterator[bytes]:
-    """What it prints until it has ended, across attempts, lost connections and restarts."""
+    """What it prints until it has ended, across attempts, lost connections and restarts.
+
+    `on_look` sees the request before each attempt, and meanwhile.
+    """
     attempt, offset = 0, 0
     while True:
         before = client.requests.get(request_id)
+        if before["status"] not in ENDED:
+            on_look(before)
         if before["status"] in WAITING:
             time.sleep(GAP_FIRST * 5)
             continue
