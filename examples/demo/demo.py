@@ -4,6 +4,9 @@
 
 Starts a server and three agents on this machine, with GPUs that are only pretended, types the
 commands that a user would type, and says what happens while it happens. Afterwards nothing is left.
+
+A number says how many seconds a training rests after each step: more than 0.05 on a machine that is
+so busy that the trainings are done before somebody comes to preempt them.
 """
 
 from __future__ import annotations
@@ -24,7 +27,8 @@ from cede import CedeClientError, Client
 NODES = ("north", "east", "south")
 POOL = "farm"
 TRAIN = Path(__file__).parents[1] / "training" / "train.py"
-TRAINING = (sys.executable, str(TRAIN), "--steps", "160", "--every", "80", "--pause", "0.05")
+PAUSE = sys.argv[1] if len(sys.argv) > 1 else "0.05"
+TRAINING = (sys.executable, str(TRAIN), "--steps", "160", "--every", "80", "--pause", PAUSE)
 GANG = "echo task $CEDE_TASK of $CEDE_TASKS is on $CEDE_NODE and has the GPUs $CUDA_VISIBLE_DEVICES"
 
 # What an event means, in plain words.

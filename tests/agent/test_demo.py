@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.agent.cluster import alive
+from tests.client.serving import WAIT_SECONDS
 
 pytestmark = pytest.mark.system
 
@@ -22,7 +23,7 @@ DEMO = Path(__file__).parents[2] / "examples" / "demo" / "demo.py"
 @pytest.fixture
 def demo() -> Iterator[subprocess.Popen[str]]:
     process = subprocess.Popen(
-        [sys.executable, DEMO],
+        [sys.executable, DEMO, "0.15"],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -31,7 +32,7 @@ def demo() -> Iterator[subprocess.Popen[str]]:
     yield process
     if process.poll() is None:
         process.terminate()
-    process.communicate(timeout=60)
+    process.communicate(timeout=WAIT_SECONDS)
 
 
 def home_of(line: str) -> Path:
@@ -60,7 +61,7 @@ def read(path: Path) -> bytes:
 
 
 def test_it_shows_a_gang_and_a_preemption_and_cleans_up(demo: subprocess.Popen[str]) -> None:
-    said, _ = demo.communicate(timeout=120)
+    said, _ = demo.communicate(timeout=4 * WAIT_SECONDS)
     assert demo.returncode == 0, said
     for line in (
         r"task 1 of 2 is on \w+ and has the GPUs 0,1,2,3",
@@ -87,7 +88,7 @@ def test_interrupted_it_leaves_nothing_behind(demo: subprocess.Popen[str]) -> No
             break
     assert users_of(home), seen
     os.killpg(demo.pid, signal.SIGINT)  # as a terminal does
-    said, _ = demo.communicate(timeout=60)
+    said, _ = demo.communicate(timeout=2 * WAIT_SECONDS)
     assert demo.returncode == 130, said
     assert "Everything that was started is gone" in said and "Traceback" not in said
     assert not home.exists() and not users_of(home)

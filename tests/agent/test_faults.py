@@ -14,6 +14,7 @@ import pytest
 
 from cede.agent import crash
 from tests.agent.cluster import Agent, Cluster, alive, read_when_there
+from tests.client.serving import eventually
 
 pytestmark = pytest.mark.system
 
@@ -23,8 +24,7 @@ PATIENT = "echo $$ >> {home}/started; while ! test -e {home}/go; do sleep 0.05; 
 
 
 def patient(cluster: Cluster, agent: Agent, home: Path, **fields: object) -> str:
-    # On a busy machine a restart may take longer than a lease; most tests are not about that.
-    on = {"node_labels": {"host": agent.name}, "on_silence": "keep", **fields}
+    on = {"node_labels": {"host": agent.name}, **fields}
     return cluster.submit("sh", "-c", PATIENT.format(home=home), **on)
 
 
@@ -49,12 +49,17 @@ def test_work_goes_on_when_its_agent_is_killed_and_is_adopted(
     agent = shared.agents[0]
     request = patient(shared, agent, tmp_path)
     [pid] = starts(tmp_path)
-    agent.kill()
-    joined = agent.log.read_text().count("joined")
-    begun = time.monotonic()
-    agent.start()
-    shared.until(lambda: agent.log.read_text().count("joined") > joined)
-    assert time.monotonic() - begun < ADOPTION  # L7
+
+    def adoption() -> float:
+        agent.kill()
+        joined = agent.log.read_text().count("joined")
+        begun = time.monotonic()
+        agent.start()
+        shared.until(lambda: agent.log.read_text().count("joined") > joined)
+        return time.monotonic() - begun
+
+    # L7. One that waited for something would be too slow each time, a busy machine is not.
+    assert any(adoption() < ADOPTION for _ in range(5))
     assert alive(pid)
     ends_well(shared, request, tmp_path)
 
@@ -68,7 +73,7 @@ def test_work_outlives_an_agent_that_is_told_to_end(shared: Cluster, tmp_path: P
     assert alive(pid)
     # It ends while nobody looks, within the lease: the next agent finds its record.
     (tmp_path / "go").touch()
-    wait_for_file(agent.attempt(request) / "exit.json")
+    eventually((agent.attempt(request) / "exit.json").exists)
     agent.start()
     ends_well(shared, request, tmp_path)
 
@@ -157,14 +162,13 @@ def test_an_agent_that_sleeps_past_its_lease_finds_its_work_gone(
     request = patient(shared, agent, tmp_path, on_silence="stop")
     [pid] = starts(tmp_path)
     agent.signal(signal.SIGSTOP)
-    gone = 0.0
-    while not shared.events(request, "lost") and shared.get(request)["attempt"] == 1:
-        if not gone and not alive(pid):
-            gone = time.monotonic()
-        time.sleep(0.02)
-    assert gone, "started anew while the first one may still run"
+    shared.until(lambda: shared.events(request, "lost") or shared.get(request)["attempt"] == 2)
+    assert not alive(pid), "given up while it may still run"
     agent.signal(signal.SIGCONT)
-    shared.until_ready(agent.name)
+    shared.until(lambda: len(starts(tmp_path)) == 2)
+    first = json.loads((agent.attempt(request) / "exit.json").read_text())
+    second = json.loads((agent.attempt(request, 2) / "started.json").read_text())
+    assert first["cause"] == "lease" and first["ended_at"] < second["started_at"]
     (tmp_path / "go").touch()
     ended = shared.ended(request)
     assert (ended["status"], ended["attempt"]) == ("released", 2)
@@ -187,13 +191,6 @@ def test_work_is_undisturbed_when_the_server_is_killed(shared: Cluster, tmp_path
     shared.server.kill()
     # It ends while there is no server; the report waits for one.
     (second / "go").touch()
-    wait_for_file(agent.attempt(request) / "exit.json")
+    eventually((agent.attempt(request) / "exit.json").exists)
     shared.server.start()
     ends_well(shared, request, second)
-
-
-def wait_for_file(path: Path) -> None:
-    deadline = time.monotonic() + 20
-    while not path.exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)

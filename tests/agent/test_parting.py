@@ -12,15 +12,16 @@ from typing import Any
 
 import pytest
 
-from tests.agent.cluster import BLUE, Cluster, read_when_there
+from tests.agent.cluster import BLUE, GRACE, Cluster, read_when_there
 
 pytestmark = pytest.mark.system
 
 PROGRAMS = Path(__file__).parent / "programs"
 LIAR = Path(__file__).parents[1] / "checkpoint" / "programs" / "liar.py"
 AMPLE = 60.0  # for whoever does in time what is asked
-SHORT = 1.0
-GRACE = 1.0  # of the pool
+SHORT = 1.0  # for whoever says nothing
+# For whoever answers, on a busy machine too. Half of it is what slow work gets more.
+ANSWERS = 6.0
 
 
 @dataclass
@@ -135,19 +136,19 @@ def test_a_hint_that_comes_before_the_program_listens_is_heard_later(
 def test_it_is_slow_but_answers_and_gets_half_as_much_again_once(
     start: Any, tmp_path: Path
 ) -> None:
-    row = start("slow", "grpc", checkpoint_timeout=3).take()
+    row = start("slow", "grpc", checkpoint_timeout=ANSWERS).take()
     row.until("extended")
     (tmp_path / "go").touch()
     suspended_and_resumed(row)
     assert len(row.happened("extended")) == 1
-    assert row.times("extended")[0] - row.times("preempting")[0] >= 3
+    assert row.times("extended")[0] - row.times("preempting")[0] >= ANSWERS
 
 
 def test_it_answers_and_never_saves(start: Any) -> None:
-    row = start("slow", "signal", checkpoint_timeout=SHORT).take()
+    row = start("slow", "signal", checkpoint_timeout=ANSWERS).take()
     forced_and_failed(row)
     assert len(row.happened("extended")) == 1
-    assert row.parting() >= SHORT * 1.5
+    assert row.parting() >= ANSWERS * 1.5
 
 
 def test_it_asks_for_time_and_saves_then(start: Any) -> None:
@@ -159,11 +160,11 @@ def test_it_asks_for_time_and_saves_then(start: Any) -> None:
 
 
 def test_it_asks_for_ever_more_time_and_is_forced(start: Any) -> None:
-    row = start("defers", "grpc", checkpoint_timeout=SHORT, max_deferral=0.7).take()
+    row = start("defers", "grpc", checkpoint_timeout=ANSWERS, max_deferral=0.7).take()
     forced_and_failed(row)
     asked = row.happened("deferred")
     assert sum(each["granted"] for each in asked) == 700
-    assert row.parting() >= SHORT + 0.7
+    assert row.parting() >= ANSWERS + 0.7
 
 
 def test_it_is_silent_and_is_killed_after_its_grace(start: Any) -> None:
@@ -220,7 +221,7 @@ def test_whoever_needed_it_is_gone_and_it_goes_on(start: Any, protocol: str) -> 
 
 @pytest.mark.parametrize(("how", "protocol"), [("nothing", "grpc"), ("wrong hash", "shm")])
 def test_it_lies_and_is_not_believed(start: Any, how: str, protocol: str) -> None:
-    row = start(how, protocol, program=LIAR, checkpoint_timeout=SHORT)
+    row = start(how, protocol, program=LIAR, checkpoint_timeout=ANSWERS)
     row.cluster.until(
         lambda: b"ready" in b"".join(d for _, d in row.cluster.client.requests.logs(row.victim))
     )

@@ -16,6 +16,7 @@ from tests.agent.cluster import BLUE, POOL, TEAM, Cluster
 pytestmark = pytest.mark.system
 
 TRAIN = Path(__file__).parents[2] / "examples" / "training" / "train.py"
+RESTING = Path(__file__).parents[1] / "checkpoint" / "programs" / "resting.py"
 STEPS = ("--steps", "200", "--every", "40")
 TIMES = 3
 HOLD = "while ! test -e {go}; do sleep 0.05; done"
@@ -61,11 +62,13 @@ def test_preempted_three_times_in_a_row_it_comes_out_the_same(
     shared.allow_everything()
     shared.allow_blue()
     team = ("--pool", POOL, "--component", TEAM, "-t", "team", "--node-label", "for=train")
-    command = (sys.executable, TRAIN, *STEPS, "--pause", "0.02")
+    go = tmp_path / "go"
+    command = (sys.executable, RESTING, go, TRAIN, *STEPS, "--pause", "0.2")
     made = shared.server.cede("submit", *team, "--gpu", 1, "--checkpoint", "auto", "--", *command)
     request = made.stdout.strip()
     nodes = [preempt(shared, request, n, tmp_path / f"go-{n}") for n in range(1, TIMES + 1)]
-    ended = shared.ended(request, 60)
+    go.touch()
+    ended = shared.ended(request)
     assert (ended["status"], ended["attempt"]) == ("released", TIMES + 1)
     assert ended["preempted_count"] == len(shared.events(request, "suspended")) == TIMES
     assert nodes == [nodes[0], *({"t1", "t2"} - {nodes[0]}), nodes[0]]

@@ -29,6 +29,7 @@ def test_the_first_command_may_be_a_submission(tmp_path: Path) -> None:
         pid = int(read_when_there(pid_file))
         agent = int((server.data / "agent" / "lock").read_text())
         server.stop()
+        server.hold_port()
         eventually(lambda: not alive(agent))
         assert alive(pid), "work outlives the server and its agent"
         server.start()
