@@ -47,10 +47,13 @@ def case(seed: int) -> Case:
     return replace(made, settings=settings, bound=bound)
 
 
-def candidate(dice: Random, holding: Holding) -> Candidate:
-    return Candidate(
-        holding, dice.choice(PRICES), dice.choice((0, 1, 1, 2, 3)), dice.choice(CHECKPOINTS)
-    )
+def candidates(dice: Random, holdings: list[Holding]) -> list[Candidate]:
+    """In a third of the cases they hardly differ."""
+    prices, ranks = (PRICES[-2:], (1,)) if dice.random() < 0.3 else (PRICES, (0, 1, 1, 2, 3))
+    return [
+        Candidate(each, dice.choice(prices), dice.choice(ranks), dice.choice(CHECKPOINTS))
+        for each in holdings
+    ]
 
 
 def counted(dice: Random) -> Case:
@@ -73,7 +76,7 @@ def counted(dice: Random) -> Case:
             found.insert(0, Shortage(dict(under), POLICIES, "top"))  # type: ignore[arg-type]
         return found
 
-    return Case([candidate(dice, each) for each in holdings], goals, VictimSettings())
+    return Case(candidates(dice, holdings), goals, VictimSettings())
 
 
 def on_nodes(dice: Random) -> Case:
@@ -85,13 +88,13 @@ def on_nodes(dice: Random) -> Case:
         state = dice.choice([NodeState.READY] * 9 + [NodeState.DRAINED])
         name = f"n{number}"
         ground.put(Node(name, name, {"gpu": gpu, "mcpu": 8}, labels=labels, state=state))
-    candidates: list[Candidate] = []
+    takeable: list[Holding] = []
     for number in range(40):  # most of them until little is free
         holding = _fitting(dice, ground, f"h{dice.randrange(10_000)}-{number}")
         if holding is not None:
             ground.hold(holding)
-            if dice.random() < 0.95 and len(candidates) < 12:  # the others may not be stopped
-                candidates.append(candidate(dice, holding))
+            if dice.random() < 0.95 and len(takeable) < 12:  # the others may not be stopped
+                takeable.append(holding)
     amounts = {"gpu": dice.choice((1, 1, 2, 4)), "mcpu": dice.choice((1, 1, 2, 4))}
     labels = {"kind": "x"} if dice.random() < 0.5 else {}
     shape = Shape(amounts, dice.randint(1, 3), dice.choice((None, None, 1, 2)), labels)
@@ -104,7 +107,7 @@ def on_nodes(dice: Random) -> Case:
             found.insert(0, Shortage(dict(short), POLICIES, "top"))  # type: ignore[arg-type]
         return found
 
-    return Case(candidates, goals, VictimSettings(), ground=ground, form=form)
+    return Case(candidates(dice, takeable), goals, VictimSettings(), ground=ground, form=form)
 
 
 def _fitting(dice: Random, ground: Ground, name: str) -> Holding | None:

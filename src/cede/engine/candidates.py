@@ -99,7 +99,7 @@ class Gathering:
         This reads every candidate, and so it is most of the time of a search. Reading them as they
         come is several times faster than by price, for which all of memory is visited.
         """
-        pick = itemgetter(*self._keys) if self._keys else _nothing
+        most, pick = self._most, itemgetter(*self._keys) if self._keys else _nothing
         by_policy = not all(goal.everywhere for goal in self._goals)
         kept: dict[Kind, list[Candidate]] = {}
         dearest: dict[Kind, float] = {}  # of those kept, where no more are needed
@@ -119,11 +119,18 @@ class Gathering:
             except KeyError:
                 pass
             members = kept.setdefault(look, [])
-            if len(members) < self._most or order(candidate) < order(members[-1]):
+            if len(members) < most:
+                members.append(candidate)
+                if len(members) < most:
+                    continue
+                members.sort(key=order)
+            elif order(candidate) < order(members[-1]):
                 insort(members, candidate, key=order)
-                del members[self._most :]
-                if len(members) == self._most:
-                    dearest[look] = members[-1].price
+                members.pop()
+            dearest[look] = members[-1].price
+        for members in kept.values():
+            if len(members) < most:
+                members.sort(key=order)
         return kept.values()
 
     def _read(self, holding: Holding) -> Kind:

@@ -11,7 +11,7 @@ document 004 does is tried, and what is likely to be better.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from heapq import nsmallest
 from itertools import islice
@@ -89,7 +89,8 @@ class _Search:
     ) -> None:
         self._goals, self._groups, self._settings = goals, groups, settings
         self._few = len(groups) <= settings.groups_max
-        if self._few and settings.max_victims <= _EXACT:
+        self._exact = self._few and settings.max_victims <= _EXACT
+        if self._exact:
             self._by_price = _members(groups)
         else:  # among equals as they came: so document 004 takes them
             priced = (each for each in candidates if each.price < inf)
@@ -99,13 +100,13 @@ class _Search:
     def run(self) -> bool:
         """Look for the best set; whether all were weighed."""
         self._greedy(self._by_price)
-        if self._few:
-            groups, exhaustive = self._groups, self._weigh(self._groups)
-        else:
-            groups, exhaustive = self._try_alone(), False
-            self._weigh(groups[: self._settings.groups_max])
-        if not exhaustive:
-            self._guess(groups)
+        groups = self._groups if self._few else self._try_alone()
+        self._guess(groups)  # the better the first sets, the sooner the rest is out
+        if not self._exact:
+            self._guess_on_nodes(groups)
+        exhaustive = self._weigh(groups[: self._settings.groups_max]) and self._few
+        if not exhaustive and self.best.victims:
+            self._greedy(self.best.victims)  # one who is not needed may have been weighed first
         return exhaustive
 
     def _try_alone(self) -> list[Group]:
@@ -117,9 +118,7 @@ class _Search:
         return tried
 
     def _guess(self, groups: Sequence[Group]) -> None:
-        """Try what is likely to be good: those who help alone, the cheapest first, then the best
-        rate, then the largest; and those who make room together on one node.
-        """
+        """Of those who help alone: the cheapest, those of the best rate, the largest."""
         gain = {id(group): sum(group.gains or ()) for group in groups}
         helpful = [group for group in groups if gain[id(group)]]
         self._greedy(_members(helpful))
@@ -127,15 +126,10 @@ class _Search:
         self._greedy(each for group in helpful for each in group.members)
         helpful.sort(key=lambda group: -gain[id(group)])
         self._greedy(each for group in helpful for each in group.members)
-        for neighbours in self._neighbours(groups):
-            self._greedy(_members(neighbours))
-        if self.best.victims:
-            self._greedy(self.best.victims)  # one who is not needed may have been weighed first
 
     def _weigh(self, groups: Sequence[Group]) -> bool:
-        most = self._settings.max_victims
-        steps = inf if most <= _EXACT else bounds.VICTIM_STEPS_MAX
-        return Subsets(self.best, groups, steps).search(most)
+        steps = inf if self._settings.max_victims <= _EXACT else bounds.VICTIM_STEPS_MAX
+        return Subsets(self.best, groups, steps).search(self._settings.max_victims)
 
     def _greedy(self, candidates: Iterable[Candidate]) -> None:
         """One after the other, if it helps, until it is enough; then those not needed go back."""
@@ -164,8 +158,8 @@ class _Search:
                 self.best.move(candidate, 1)
         return kept
 
-    def _neighbours(self, tried: Iterable[Group]) -> Iterator[list[Group]]:
-        """Those that share a node with one of these: together they may make room on it."""
+    def _guess_on_nodes(self, tried: Iterable[Group]) -> None:
+        """Of those who share a node and may make room on it together: the cheapest, the largest."""
         on_node: dict[str, list[Group]] = {}
         for group in self._groups:
             for node_id, _ in group.footprint:
@@ -173,7 +167,10 @@ class _Search:
         nodes = dict.fromkeys(node_id for group in tried for node_id, _ in group.footprint)
         for node_id in islice(nodes, bounds.VICTIM_PROBES_MAX):
             if len(on_node[node_id]) > 1:
-                yield on_node[node_id]
+                members = _members(on_node[node_id])
+                self._greedy(members)
+                members.sort(key=lambda each: -sum(each.holding.amounts.values()))
+                self._greedy(members)
 
 
 def _members(groups: Iterable[Group]) -> list[Candidate]:

@@ -14,9 +14,12 @@ from math import inf
 
 from cede.engine.candidates import Candidate, Group, Tie
 from cede.engine.goals import Goal
+from cede.model import bounds
 
 # What a set costs, its highest rank, how many they are, and what saving them costs; then who.
 Worth = tuple[float, int, int, int, tuple[Tie, ...]]
+
+_MOVE = 10  # steps: to take somebody away costs as much as looking at so many
 
 
 class Scale:
@@ -107,9 +110,8 @@ class _Branch:
         assert group.gains is not None, "only groups that were tried are searched"
         self.gains = group.gains
         self.nodes = nodes
-        self.left = [
-            (each, scale.cost(each), scale.checkpoint(each)) for each in reversed(group.members)
-        ]
+        members = group.members[: bounds.VICTIMS_WEIGHED_MAX]
+        self.left = [(each, scale.cost(each), scale.checkpoint(each)) for each in members[::-1]]
         self.least = self.left[-1][1]
 
 
@@ -127,14 +129,18 @@ class Subsets:
             _Branch(group, best.scale, sum(bits[node_id] for node_id, _ in group.footprint))
             for group in groups
         ]
-        self._branches = sorted(branches, key=lambda branch: branch.least)
+        self._branches = sorted(branches, key=lambda each: (each.least, -sum(each.gains)))
         self._reach = None if bits else _reach(self._branches)
 
     def search(self, most: int) -> bool:
         """Whether all were weighed."""
-        if self._branches:
-            self._grow(0, _Chosen(), most)
-        return self._steps >= 0
+        if not self._branches:
+            return True
+        deepest = min(most, bounds.VICTIMS_WEIGHED_MAX)
+        self._grow(0, _Chosen(), deepest)
+        # Larger sets were not, but each of them may cost more than the best.
+        larger = (deepest + 1) * self._branches[0].least
+        return self._steps >= 0 and (deepest == most or larger > self._best.worth[0])
 
     def _grow(self, start: int, chosen: _Chosen, slots: int) -> None:
         self._steps -= len(self._branches) - start
@@ -142,35 +148,48 @@ class Subsets:
             return
         best = self._best
         goal, missing = best.short()
-        if self._reach is not None and slots * self._reach[start][goal] < missing:
-            return
         if slots == 1:
             self._finish(start, chosen, goal, missing)
             return
         for at in range(start, len(self._branches)):
             branch = self._branches[at]
-            if chosen.cost + branch.least > best.worth[0]:
+            more = self._more(at, goal, missing)
+            if self._steps < 0 or more > slots or self._is_worse(chosen, more, branch.least):
                 return
             if not branch.left:
                 continue
             candidate, cost, checkpoint = branch.left[-1]
             if chosen.cost + cost > best.worth[0]:
                 continue
-            more = _Chosen(
+            grown = _Chosen(
                 (*chosen.victims, candidate),
                 chosen.cost + cost,
                 max(chosen.rank, candidate.rank),
                 chosen.checkpoint + checkpoint,
                 chosen.nodes | branch.nodes,
             )
+            self._steps -= _MOVE
             best.move(candidate, 1)
             if best.met:
-                best.offer(more.victims)
+                best.offer(grown.victims)
             else:
                 taken = branch.left.pop()
-                self._grow(at, more, slots - 1)
+                self._grow(at, grown, slots - 1)
                 branch.left.append(taken)
             best.move(candidate, -1)
+
+    def _more(self, at: int, goal: int, missing: int) -> int:
+        """How many of the victims from here on it takes at least."""
+        if self._reach is None:
+            return 1
+        most = self._reach[at][goal]
+        return -(-missing // most) if most else 1 << 62
+
+    def _is_worse(self, chosen: _Chosen, more: int, least: int) -> bool:
+        """Whether with so many more, of at least this cost, it is worse than the best."""
+        count = len(chosen.victims) + more
+        worth = (chosen.cost + more * least, chosen.rank, count, chosen.checkpoint)
+        return worth > self._best.worth[:4]
 
     def _finish(self, start: int, chosen: _Chosen, goal: int, missing: int) -> None:
         """The last victim of a set: those that are not enough, or no better, are not tried."""

@@ -108,14 +108,22 @@ OVER_LIMIT_GRACE_DEFAULT = 15 * SECOND
 WEIGHT_MIN = 1e-6
 WEIGHT_MAX = 1e6
 
+# The reference's window for budgets. Hours that nobody could spend; a budget of nothing is a quota.
+BUDGET_WINDOW = 90 * 24 * HOUR
+BUDGET_HOURS_MIN = 0.001
+BUDGET_HOURS_MAX = 1e12
+# A tenant that may use so many times its target has none.
+BURST_MAX = 1_000
+
 # How often later waiters may pass a blocked head, and how long freed capacity is withheld for it
 # then.
 BYPASS_MAX_DEFAULT = 64
 WITHHOLD_MAX_DEFAULT = HOUR
 
-# Sets of more than three victims are weighed for about a fifth of a second, and where there are too
-# many groups of candidates so many of them are tried alone: a few milliseconds.
-VICTIM_STEPS_MAX = 200_000
+# Sets of more than three victims are weighed for less than a tenth of a second, and none of more
+# than 64. Where there are too many groups of candidates, so many are tried alone: milliseconds.
+VICTIM_STEPS_MAX = 50_000
+VICTIMS_WEIGHED_MAX = 64
 VICTIM_PROBES_MAX = 512
 
 # Sizes of what the engine reads in an offline snapshot.
