@@ -105,6 +105,7 @@ def test_an_estimate_of_its_own_is_what_writing_takes() -> None:
 
 def test_never_sooner_than_the_least_interval_and_never_later_than_the_greatest() -> None:
     since = running().started_at or 0
+    assert due_at(running(), Pressure(failure_probability=1e-6)) == since + 6 * HOUR
     assert due_at(running(), Pressure(waiting_higher=100)) == since + 5 * MINUTE
     assert due_at(running(), Pressure(failure_probability=0)) == since + 6 * HOUR
     sensitive = running(sensitive=True)
@@ -167,6 +168,9 @@ def test_it_is_due_from_that_instant_on(who: Running, pressure: Pressure) -> Non
     assert due is not None
     assert judge(replace(who, now=due), pressure).is_due
     assert not judge(replace(who, now=due - 1), pressure).is_due
+    since = max(who.started_at or 0, who.last_checkpoint_at or 0)
+    least, most = (10 * MINUTE, HOUR) if who.sensitive else (5 * MINUTE, 6 * HOUR)
+    assert least <= due - since <= most
 
 
 @given(runnings, pressures)
