@@ -45,6 +45,8 @@ def _print_why(answer: dict[str, Any]) -> None:
             f"\npool {each['pool']}: {place}{'in share' if each['in_share'] else 'borrowing'}"
         )
         _print_reason("  ", each.get("reason"), fix=False)
+        if each.get("fairness"):
+            _print_fair(each["fairness"])
         if each.get("earliest_start") is not None:
             click.echo(
                 f"  starts in {each['earliest_start']} s at the latest, if all keep their word"
@@ -53,6 +55,19 @@ def _print_why(answer: dict[str, Any]) -> None:
             click.echo(f"  held: {_holder(holder)}")
         for change in each.get("changes", []):
             click.echo(f"  it {change['then']} if: {_change(change)}")
+
+
+def _print_fair(fair: dict[str, Any]) -> None:
+    """The stage that a waiter is served in, and whose patience it waits for."""
+    stage = fair["stage"].replace("_", " ")
+    click.echo(f"  {stage} stage; used {cell(fair['used'])} of a fair share of {cell(fair['due'])}")
+    for each in fair["below"]:
+        later = each["aggressively_after"]
+        then = f"starves after {each['starves_after']} s"
+        then += "" if later is None else f", aggressively after {later} s"
+        click.echo(
+            f"  {each['kind']} {cell(each['name'])}: below its share for {each['for']} s; {then}"
+        )
 
 
 def _whose(labels: dict[str, str]) -> str:
@@ -73,7 +88,7 @@ def _print_reason(before: str, reason: dict[str, Any] | None, *, fix: bool = Tru
 
 def _holder(holder: dict[str, Any]) -> str:
     marks = [
-        "in share" if holder.get("in_share") else "borrowed",
+        _place(holder),
         "" if holder.get("preemptible", True) else "non-preemptible",
         "promised" if holder.get("promised") else "",
         "leaving" if holder.get("leaving") else "",
@@ -82,6 +97,17 @@ def _holder(holder: dict[str, Any]) -> str:
     ]
     owner = f"{holder.get('policy') or ''} {holder.get('request') or ''}".strip()
     return f"{cell(holder.get('amounts'))} by {owner} ({', '.join(filter(None, marks))})"
+
+
+def _place(holder: dict[str, Any]) -> str:
+    """Where a holder stands in its share: in it or not, or in which group and by what usage."""
+    if holder.get("group") is None:
+        return "in share" if holder.get("in_share") else "borrowed"
+    usage = [
+        f"{before} before it and {holder['through'][key]} with it of {holder['share'][key]} {key}"
+        for key, before in holder["before"].items()
+    ]
+    return "; ".join([holder["group"].replace("_", " "), *usage])
 
 
 def _change(change: dict[str, Any]) -> str:

@@ -7,11 +7,11 @@ is not guessed: each change is tried on the real engine and taken back.
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
+from cede.engine import explain_fair
 from cede.engine.admit import own_limit_broken, told
 from cede.engine.books import Books
-from cede.engine.fair.status import Starving
 from cede.engine.fit import (
     Room,
     fits,
@@ -146,7 +146,7 @@ def _pool_bound(
     if fits(demand, free):
         owners = [each for each in books.earmarks if books.standing_of(each) >= bound]
         return Reason(Code.EARMARKED, {**names, "owner": ", ".join(owners[:_HOLDERS_SHOWN])})
-    return _taking_reason(state, books, policy, (rights, bound), key, names)
+    return _taking_reason(state, books, request, policy, (rights, bound), names)
 
 
 def node_reason(state: State, books: Books, request: Request, bound: Standing) -> Reason | None:
@@ -182,22 +182,22 @@ def node_reason(state: State, books: Books, request: Request, bound: Standing) -
 def _taking_reason(
     state: State,
     books: Books,
+    request: Request,
     policy: Policy,
     granted: tuple[int, Standing],
-    key: str,
     names: dict[str, Any],
 ) -> Reason:
     """Why no holder may be stopped: the nearest rule that stands in the way."""
-    rights, _ = granted
-    if (since := _patient(state, books, policy)) is not None:
-        whole = books.pool.settings.fair_share_starvation_timeout
-        waited = {"since": seconds(state.now - since), "seconds": seconds(whole)}
-        return Reason(Code.PATIENCE, {**names, **waited})
+    (rights, _), key = granted, names["key"]
+    if books.fair and (reason := explain_fair.not_yet(state, books, request, policy, names)):
+        return reason
     young = _young(state, books, policy, granted, key)
     if young is not None:
         settings = books.pool.settings
         whole = max(settings.min_run, settings.reclaim_min_run)
         return Reason(Code.MIN_RUN, {**names, "seconds": seconds(whole), "since": seconds(young)})
+    if books.fair and (reason := explain_fair.cannot_take(state, books, request, policy, names)):
+        return reason
     others = [
         level
         for (level, _, policy_id, _), amounts in books.tiers.items()
@@ -210,14 +210,6 @@ def _taking_reason(
             {**names, "headroom": headroom, "missing": max(names["requested"] - headroom, 0)},
         )
     return Reason(Code.PROTECTED if others else Code.NO_CAPACITY, names)
-
-
-def _patient(state: State, books: Books, policy: Policy) -> int | None:
-    """Since when a policy is below its fair share without having starved yet."""
-    known = state.starving.get(books.pool.id, {}).get(policy.id)
-    if known is None or known.status is not Starving.NON_STARVING:
-        return None
-    return cast(int | None, known.since)
 
 
 def _young(
@@ -298,13 +290,14 @@ def _pool_story(state: State, request: Request, policy: Policy, tried: bool) -> 
     books = state.books[policy.pool_id]
     demand = books.pool.metered(request.amounts)
     start = earliest_start(state, books, request)
-    return {
+    fair = {"fairness": explain_fair.story(state, books, request, policy)} if books.fair else {}
+    return fair | {
         "pool": books.pool.name,
         "reason": reason_in(state, request, policy).to_public(),
         "in_share": _as_granted(books, request, policy.id, demand)[0] == IN_SHARE,
         "place": _place(state, books, request, policy),
         "bypassed": request.bypassed,
-        "holders": _holders(state, books, demand),
+        "holders": _holders(state, books, policy, demand),
         "changes": list(changes(state, books, request, policy, demand)) if tried else None,
         "earliest_start": None if start is None else seconds(max(start.at - state.now, 0)),
     }
@@ -344,7 +337,7 @@ def _nodes(state: State, footprint: Footprint) -> list[str]:
     return [state.nodes[node_id].name for node_id, _ in footprint[:_HOLDERS_SHOWN]]
 
 
-def _holders(state: State, books: Books, demand: Amounts) -> list[dict[str, Any]]:
+def _holders(state: State, books: Books, policy: Policy, demand: Amounts) -> list[dict[str, Any]]:
     """Who holds what this waiter needs, the largest first."""
 
     def size(holding: Holding) -> tuple[int, int]:
@@ -366,6 +359,7 @@ def _holders(state: State, books: Books, demand: Amounts) -> list[dict[str, Any]
                 "leaving": holding.leaving,
                 "nodes": _nodes(state, holding.footprint),
                 "ends_in": None if end is None else seconds(max(end - state.now, 0)),
+                **(explain_fair.of_holder(books, holding, policy.id, demand) if books.fair else {}),
             }
         )
     return shown

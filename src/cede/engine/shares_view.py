@@ -21,6 +21,7 @@ from cede.engine.fair.shares import dominant_key
 from cede.engine.fair.status import Situation, Starvation, Starving, Status, satisfaction, status_of
 from cede.engine.fair.tree import Kind
 from cede.engine.fairness import Standings, refresh, settings_for
+from cede.engine.prefix import GROUPS
 from cede.engine.share import Holding
 from cede.engine.state import State
 from cede.model.amounts import add_to
@@ -29,9 +30,6 @@ from cede.model.request import Request
 from cede.model.settings import DURATIONS, seconds
 from cede.model.settings import Share as SharedBy
 from cede.model.subject import Subject
-
-# By how safe a holding is inside its family.
-GROUPS = (Group.PREEMPTIBLE, Group.AGGRESSIVELY_PREEMPTIBLE, Group.NON_PREEMPTIBLE)
 
 Groups = dict[Group, tuple[str, ...]]
 
@@ -168,6 +166,7 @@ class _Rows:
             limit=dict(policy.limit),
             usage=self._whole(stays),
             demand=self._whole(self.waiting[policy.id]),
+            fair_share=self._by_key(situation.fair),
             groups=groups,
             **self._standing(policy.id, situation, settings),
         )
@@ -190,12 +189,13 @@ class _Rows:
             subject=family.first.subject,
             depth=depth,
             parent=books.policies[family.policy_id].name,
-            weight=1.0,
+            weight=1,
             mode=None,
             guarantee={},
             limit=dict(family.first.terms.limit),
             usage=self._whole(stays),
             demand=self._whole(family.demand),
+            fair_share=self._by_key(situation.fair),
             groups=_groups(books.families.of(family_id)),
             **self._standing(family_id, situation, settings),
         )
@@ -210,11 +210,10 @@ class _Rows:
         fair, demand, usage = situation.fair, situation.demand, situation.usage
         known = element_id in self.books.published.satisfaction
         return {
-            "fair_share": self._by_key(fair),
             "usage_share": self._by_key(usage),
             "demand_share": self._by_key(demand),
             "dominant": dominant_key(self.keys, usage if any(usage) else demand, self.main),
-            "satisfaction": satisfaction(fair, demand, usage) if known else 0.0,
+            "satisfaction": satisfaction(fair, demand, usage) if known else 0,
             "status": status_of(situation, settings),
             "starvation": hunger.status,
             "below_since": hunger.since,
@@ -255,7 +254,7 @@ def _families(state: State, books: Books) -> dict[str, _Family]:
 
 
 def _part(amount: float, whole: int) -> float:
-    return amount / whole if whole else 0.0
+    return amount / whole if whole else 0
 
 
 def _less(used: Mapping[str, int], leaving: Mapping[str, int]) -> dict[str, int]:

@@ -38,6 +38,11 @@ class Code(StrEnum):
     MIN_RUN = "min_run"
     RETRY_DELAY = "retry_delay"
     PATIENCE = "patience"
+    AT_SHARE = "at_share"
+    BEYOND_SHARE = "beyond_share"
+    WITHIN_SHARE = "within_share"
+    BETWEEN_THRESHOLDS = "between_thresholds"
+    STAGE_BACKOFF = "stage_backoff"
     NEXT = "next"
     NO_NODE = "no_node"
     NODES_OUT = "nodes_out"
@@ -170,9 +175,36 @@ SENTENCES: dict[Code, tuple[str, str]] = {
         "bring one of them back: cede node list",
     ),
     Code.PATIENCE: (
-        "pool {pool} is full; {policy} has been below its fair share for {since} seconds, and may "
-        "take what others hold beyond theirs after {seconds}",
-        "nothing: it is tried again when that time is over",
+        "pool {pool} is full, and this is in the {stage} stage: {below} has been below its fair "
+        "share for {since} seconds, and starves after {seconds}",
+        "nothing: then it takes what others hold beyond their shares",
+    ),
+    Code.AT_SHARE: (
+        "pool {pool} is full, and this is in the {stage} stage: {policy} is not below its fair "
+        "share, with {used} of {share} {key}",
+        "{missing} {key} must be released, or {policy} be given more weight or a reserve",
+    ),
+    Code.BEYOND_SHARE: (
+        "pool {pool} is full; this starves and is in the {stage} stage, but with {requested} more "
+        "{key} {policy} would hold {would}, beyond its share of {share}, and from there nobody "
+        "takes from anybody",
+        "{remedy}, or {policy} be given more weight or a reserve",
+    ),
+    Code.WITHIN_SHARE: (
+        "pool {pool} is full; this starves and is in the {stage} stage, but the first to go would "
+        "be {group}: {before} {key} are before it and {through} with it, of {share}",
+        "{missing} {key} must be released, or {policy} be given more weight or a reserve",
+    ),
+    Code.BETWEEN_THRESHOLDS: (
+        "pool {pool} is full; this starves and is in the {stage} stage, but the first to go is "
+        "{group}: {before} {key} are before it and {through} with it, between {aggressive} and "
+        "{normal} of a share, and that is for who starves aggressively",
+        "{remedy}",
+    ),
+    Code.STAGE_BACKOFF: (
+        "pool {pool} is full; this starves and is in the {stage} stage, but the nodes of those "
+        "that it could take have just been taken from",
+        "nothing: it is tried at a heartbeat of theirs, {seconds} seconds after the last time",
     ),
     Code.NEXT: ("it fits and starts with the next pass", "nothing"),
     Code.RECLAIM: (
