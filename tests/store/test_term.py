@@ -19,7 +19,7 @@ from cede.store.anchor import Anchor
 from cede.store.errors import Stopped
 from tests.store.samples import batch, changes, event, pool, started
 
-PATIENCE = 30
+PATIENCE = 60
 
 
 class Standby(threading.Thread):
@@ -86,16 +86,18 @@ def test_a_deposed_writer_commits_nothing(store: Store, standby: Callable[[], St
     assert store.head() == 2
 
 
-def test_a_closed_store_is_replaced_at_once(store: Store, standby: Callable[[], Standby]) -> None:
+def test_a_closed_store_is_replaced_at_once(
+    store: Store, standby: Callable[[], Standby], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As after kill -9: the kernel closes what the process had open, and no lease is waited for."""
+    monkeypatch.setattr(term, "LEASE_MILLISECONDS", 100 * 1_000 * PATIENCE)
+    store.renew_lease()
     second = standby()
     second.join(0.3)
     assert second.is_alive()
     store.close()
-    began = time.monotonic()
     second.join(PATIENCE)
     assert second.epoch is not None
-    assert time.monotonic() - began < term.LEASE_MILLISECONDS / 1000 / 2
 
 
 def test_a_frozen_leader_is_deposed_after_its_lease(
@@ -126,10 +128,10 @@ def test_a_frozen_leader_is_deposed_after_its_lease(
 def test_a_leader_that_renews_is_left_alone(
     database_url: str, standby: Callable[[], Standby], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(term, "LEASE_MILLISECONDS", 1_000)
+    monkeypatch.setattr(term, "LEASE_MILLISECONDS", 4_000)  # more than a busy machine pauses
     leader, _ = started(database_url)
     second = standby()
-    deadline = time.monotonic() + 2.5
+    deadline = time.monotonic() + 6
     while time.monotonic() < deadline:
         leader.renew_lease()
         time.sleep(0.05)
