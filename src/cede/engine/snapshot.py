@@ -7,6 +7,7 @@ seconds. `resources` is taken literally and per task; only `settings` adds the s
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from cede.engine.presets import PRESETS
@@ -16,12 +17,13 @@ from cede.model.allocation import Allocation, Member
 from cede.model.lifecycle import AllocationState, RequestStatus
 from cede.model.node import Node, Out
 from cede.model.parting import Checkpoint, Parting
-from cede.model.policy import Mode, Policy
+from cede.model.policy import Policy
 from cede.model.pool import Pool
 from cede.model.request import OnSilence, Preemptions, Request
-from cede.model.settings import seconds
+from cede.model.settings import seconds, shown_own
 from cede.model.shape import Footprint, Topology
 from cede.model.subject import Subject
+from cede.model.terms import CLASS_DEFAULT, Terms
 
 # What a state of an allocation is called where that is not its own name.
 STOPPING_SHOWN = "preempting"
@@ -60,9 +62,34 @@ def _policy(state: State, policy: Policy) -> dict[str, Any]:
         reserved=dict(policy.reserved),
         limit=dict(policy.limit),
         parent=None if policy.parent_id is None else str(state.policies[policy.parent_id].subject),
-        weight=policy.weight if policy.weight != 1 else None,
-        mode=policy.mode.value if policy.mode is not Mode.FAIR_SHARE else None,
+        **_further(policy),
     )
+
+
+_PLAIN = Policy("", "", Subject("team", ""), 0, {}, {})
+_SHOWN: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "weight": ("weight", float),
+    "mode": ("mode", str),
+    "settings": ("settings", shown_own),
+    "integral": ("integral", dict),
+    "type": ("kind", str),
+    "max_class": ("max_class", int),
+    "allow_sensitive": ("allow_sensitive", bool),
+    "home": ("home", lambda home: dict(home.labels) or list(home.names)),
+    "allow_lending": ("allow_lending", bool),
+    "allow_borrowing": ("allow_borrowing", bool),
+    "max_borrow_pct": ("max_borrow_pct", float),
+    "return_grace": ("return_grace", seconds),
+}
+
+
+def _further(policy: Policy) -> dict[str, Any]:
+    """What a policy says beside amounts and priority, where it is not the usual."""
+    return {
+        shown: show(getattr(policy, name))
+        for shown, (name, show) in _SHOWN.items()
+        if getattr(policy, name) != getattr(_PLAIN, name)
+    }
 
 
 def _full(**fields: Any) -> dict[str, Any]:
@@ -212,6 +239,18 @@ def _common(request: Request) -> dict[str, Any]:
             id=request.saved.id, at=seconds(request.saved.at), size=request.saved.size or None
         ),
         part_of=request.part_of,
+        **_terms(request.terms),
+    )
+
+
+def _terms(terms: Terms) -> dict[str, Any]:
+    usual = terms.preemption_class == CLASS_DEFAULT
+    return _full(
+        **{"class": None if usual else terms.preemption_class},
+        sensitive=terms.sensitive or None,
+        tenant=terms.tenant or None,
+        limit=dict(terms.limit) or None,
+        settings=shown_own(terms.settings) or None,
     )
 
 

@@ -18,6 +18,7 @@ from cede.model.resources import ResourceSettings
 from cede.model.settings import parse_duration, parse_instant
 from cede.model.shape import Shape, parse_count, parse_topology
 from cede.model.subject import Subject
+from cede.model.terms import OF_REQUEST, Terms, parse_terms
 
 Entry = Mapping[str, Any]
 Word = TypeVar("Word", bound=StrEnum)
@@ -119,13 +120,35 @@ def amounts(fields: Entry) -> tuple[dict[str, int], bool]:
     preemptible = fields.get("preemptible", True)
     if not isinstance(preemptible, bool):
         raise Invalid("preemptible", f"must be true or false, not {preemptible!r:.80}")
-    if ("settings" in fields) == ("resources" in fields):
+    needs = _settings(fields)[0]
+    if ("resources" in fields) == (needs is not None):
         raise Invalid("resources", "give either resources or settings")
-    if "settings" not in fields:
+    if needs is None:
         literal = parse_amounts(fields["resources"], "resources", empty=False)
         return {key: amount for key, amount in literal.items() if amount}, preemptible
-    settings = ResourceSettings.parse(fields["settings"])
+    settings = ResourceSettings.parse(needs)
     return settings.amounts, settings.preemptible and preemptible
+
+
+def _settings(fields: Entry) -> tuple[Any, dict[str, Any]]:
+    """What a step declares, None if it declares nothing; and what a request sets for itself."""
+    given = fields.get("settings")
+    if not isinstance(given, Mapping):
+        return given if "settings" in fields else None, {}
+    own = {name: value for name, value in given.items() if name in OF_REQUEST}
+    rest = {name: value for name, value in given.items() if name not in OF_REQUEST}
+    return rest if rest or not own else None, own
+
+
+def terms(fields: Entry) -> Terms:
+    """On what terms it waits and holds."""
+    return parse_terms(
+        preemption_class=fields.get("class"),
+        sensitive=fields.get("sensitive"),
+        tenant=fields.get("tenant"),
+        limit=fields.get("limit"),
+        settings=_settings(fields)[1],
+    )
 
 
 def shape(fields: Entry, path: str, each: dict[str, int]) -> Shape | None:
@@ -173,8 +196,14 @@ SAVED = frozenset({"id", "at", "size"})
 
 
 def saved(fields: Entry, path: str, now: int) -> Saved | None:
+    """Its checkpoint; by hand it is enough to say when it was written."""
+    last = timed(fields, path, "last_checkpoint_at", None)
+    if last is not None and last > now:
+        raise SnapshotError(f"{path}.last_checkpoint_at", "is after the instant of the snapshot")
     if fields.get("saved") is None:
-        return None
+        return None if last is None else Saved("checkpoint", last, 0)
+    if last is not None:
+        raise SnapshotError(f"{path}.last_checkpoint_at", "is in saved already: give one of them")
     path = f"{path}.saved"
     given = entry(fields["saved"], path, SAVED)
     if not (name := text(given, path, "id")):

@@ -4,13 +4,14 @@ come about.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from cede.engine import edits
 from cede.engine.entities import Entity
 from cede.engine.presets import DEFAULT
 from cede.engine.snapshot import STOPPING_SHOWN
+from cede.engine.snapshot_families import names, spread
 from cede.engine.snapshot_fields import (
     Entry,
     SnapshotError,
@@ -27,20 +28,23 @@ from cede.engine.snapshot_fields import (
     saved,
     shape,
     subject,
+    terms,
     text,
     timed,
     word,
 )
 from cede.engine.snapshot_nodes import Devices, footprint, members, read_node
+from cede.engine.snapshot_tree import parents_first
 from cede.engine.state import State
 from cede.model.allocation import Allocation, allocation_id
 from cede.model.amounts import parse_amounts
 from cede.model.lifecycle import AllocationState, RequestStatus
 from cede.model.parting import Parting
-from cede.model.policy import Mode, Policy
+from cede.model.policy import Policy
+from cede.model.policy_fields import FIELDS
 from cede.model.reason import Code, Reason
 from cede.model.request import Earmark, OnSilence, Request, Withhold
-from cede.model.subject import parse_name
+from cede.model.subject import Subject, parse_name
 from cede.model.work import Work
 
 __all__ = ["SnapshotError", "load"]
@@ -48,8 +52,8 @@ __all__ = ["SnapshotError", "load"]
 _TOP = {"now", "pools", "policies", "nodes", "running", "requests"}
 _POOL = {"name", "preset", "capacity", "nodes", "settings", "description", "shrunk"}
 _POLICY = {
-    *("pool", "name", "component", "component_type", "priority", "reserved", "limit", "parent"),
-    *("weight", "mode"),
+    *("pool", "name", "component", "component_type", "parent"),
+    *FIELDS,
 }
 _COMMON = {
     *("id", "component", "component_type", "pool", "resources", "settings", "preemptible"),
@@ -57,12 +61,13 @@ _COMMON = {
     *("preemptions", "retry_delay", "retry_backoff", "walltime", "lease", "lease_until"),
     *("on_silence", "tasks", "per_node", "node_labels", "fingerprint", "topology", "work"),
     *("checkpoint", "checkpoint_timeout", "max_deferral", "interruptible", "saved", "part_of"),
+    *("policy", "class", "sensitive", "tenant", "limit", "last_checkpoint_at"),
 }
 _RUNNING = _COMMON | {
     *("request", "allocated_at", "started_at", "index", "state", "for", "cancelled", "reason"),
     *("deadline", "told", "nodes", "members", "parting"),
 }
-_WAITING = _COMMON | {"earmark", "bypassed", "withhold", "not_before", "suspended"}
+_WAITING = _COMMON | {"gang", "earmark", "bypassed", "withhold", "not_before", "suspended"}
 _EARMARK = {"pool", "amounts", "nodes", "index"}
 _WITHHOLD = {"pool", "until", "nodes"}
 _PARTING = {"hinted_at", "until", "answered", "extended", "deferred", "saved", "failed"}
@@ -80,24 +85,24 @@ def load(data: object) -> State:
     top = entry(data, "", _TOP)
     now = timed(top, "", "now", 0)
     reader = _Reader(now)
-    for which, read in (
-        ("nodes", reader.node),
-        ("pools", reader.pool),
-        ("policies", reader.policy),
-    ):
-        for path, each in entries(top, which):
-            read(path, each)
-    running, requests = entries(top, "running"), entries(top, "requests")
-    known = {
-        str(each.get("request", each.get("id")))
-        for _, each in (*running, *requests)
-        if isinstance(each, Mapping)
-    }
+    for path, each in entries(top, "nodes"):
+        reader.node(path, each)
+    for path, each in entries(top, "pools"):
+        reader.pool(path, each)
+    for path, each in parents_first(entries(top, "policies")):
+        reader.policy(path, each)
+    written = entries(top, "running"), entries(top, "requests")
+    running, requests = spread(*written)
+    known = names((*written[0], *written[1], *running, *requests))
     for position, (path, each) in enumerate(running):
         reader.running(path, each, position, known)
     for position, (path, each) in enumerate(requests):
         reader.waiting(path, each, len(running) + position)
     return reader.finish()
+
+
+def _first(*instants: int | None) -> int:
+    return next(each for each in instants if each is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,29 +146,30 @@ class _Reader:
     def policy(self, path: str, value: object) -> None:
         fields = entry(value, path, _POLICY)
         pool_id = self._pool_id(path, fields)
+        said: dict[str, Any] = {name: fields.get(name) for name in FIELDS}
         with at(path):
-            whose = subject(fields)
+            # Who only plans may give policies names, and need not say whose they are.
+            named = {"component": fields.get("component", fields.get("name"))}
+            whose = subject({**fields, **named})
             edits.attach_policy(
                 self.state,
                 id=f"{pool_id}/{whose}",
                 pool_id=pool_id,
                 subject=whose,
-                priority=fields.get("priority", 0),
-                reserved=fields.get("reserved"),
-                limit=fields.get("limit"),
                 name=fields.get("name", ""),
                 parent=self._parent(pool_id, fields.get("parent")),
-                weight=fields.get("weight", 1),
-                mode=fields.get("mode", Mode.FAIR_SHARE),
+                **said,
             )
 
     def _parent(self, pool_id: str, given: object) -> object:
-        """A policy above, by its subject or its name; parents come before those below them."""
+        """A policy above, by its subject or its name."""
         return f"{pool_id}/{given}" if f"{pool_id}/{given}" in self.state.policies else given
 
     def running(self, path: str, value: object, position: int, known: set[str]) -> None:
         fields = entry(value, path, _RUNNING)
-        allocated_at = timed(fields, path, "allocated_at", self.now)
+        started_at = timed(fields, path, "started_at", None)
+        allocated_at = timed(fields, path, "allocated_at", _first(started_at, self.now))
+        self._check_start_time(path, allocated_at, started_at)
         request = self._request(path, fields, position, allocated_at)
         policy = self._policy_in(path, request, self._pool_id(path, fields))
         state = _STATES.get(str(fields.get("state", "running")))
@@ -183,7 +189,7 @@ class _Reader:
             index=0,
             allocated_at=allocated_at,
             state=state,
-            started_at=timed(fields, path, "started_at", None),
+            started_at=started_at,
             walltime=request.walltime,
             lease_until=timed(fields, path, "lease_until", None),
             deadline=timed(fields, path, "deadline", None),
@@ -198,6 +204,12 @@ class _Reader:
         given = count(fields, path, "index", None)
         order = (allocated_at, position if given is None else given, position)
         self.holders.append(_Holder(order, given, replace(allocation, reason=why), path))
+
+    def _check_start_time(self, path: str, allocated_at: int, started_at: int | None) -> None:
+        if started_at is not None and started_at > self.now:
+            raise SnapshotError(f"{path}.started_at", "is after the instant of the snapshot")
+        if started_at is not None and started_at < allocated_at:
+            raise SnapshotError(f"{path}.started_at", "is before allocated_at")
 
     def _stopped_for(
         self, path: str, fields: Entry, allocation: Allocation, policy: Policy
@@ -344,7 +356,7 @@ class _Reader:
             part_of = fields.get("part_of")
             return Request(
                 id=parse_name(str(fields.get("request", fields.get("id", ""))), "id"),
-                subject=subject(fields),
+                subject=self._subject(path, fields),
                 amounts={key: amount * tasks for key, amount in each.items()},
                 submitted_at=timed(fields, path, "submitted_at", submitted),
                 index=count(fields, path, "submitted_index", position),
@@ -360,8 +372,32 @@ class _Reader:
                 work=_UNTOLD if flag(fields, path, "work") else None,
                 farewell=farewell(fields, path),
                 saved=saved(fields, path, self.now),
+                terms=terms(fields),
                 part_of=None if part_of is None else text(fields, path, "part_of"),
             )
+
+    def _subject(self, path: str, fields: Entry) -> Subject:
+        """Whose it is: a component, or the one of the policy that it names."""
+        name = fields.get("policy")
+        if name is None:
+            return subject(fields)
+        pool = fields.get("pool")
+        found = {
+            each.subject: None
+            for each in self.state.policies.values()
+            if each.name == name and (pool is None or each.pool_id == self.pools.get(str(pool)))
+        }
+        if len(found) != 1:
+            which = "more than one policy is" if found else "no policy is"
+            where = "this snapshot" if pool is None else f"pool {pool!s:.80}"
+            raise SnapshotError(f"{path}.policy", f"{which} named {name!r:.80} in {where}")
+        whose = next(iter(found))
+        given = {"component": whose.name, "component_type": whose.type} | {
+            each: fields[each] for each in ("component", "component_type") if each in fields
+        }
+        if subject(given) != whose:
+            raise SnapshotError(f"{path}.component", f"policy {name} is of {whose}")
+        return whose
 
     def _add(self, path: str, request: Request) -> None:
         if request.id in self.requests:

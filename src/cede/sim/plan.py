@@ -37,7 +37,11 @@ Names = dict[str, str]
 
 
 def _names(state: State, snapshot: Any) -> Names:
-    held = [each for each in snapshot.get("running") or () if "request" in each]
+    held = [
+        each
+        for each in snapshot.get("running") or ()
+        if "request" in each and "id" in each and str(each["id"]) not in state.requests
+    ]
     found = ((state.allocation_of(str(each["request"])), str(each.get("id"))) for each in held)
     return {allocation.id: name for allocation, name in found if allocation is not None}
 

@@ -24,6 +24,6 @@ def _names(state: State, snapshot: Any) -> dict[str, str]:
     names = {each.id: each.request_id for each in state.allocations.values()}
     for entry in snapshot.get("running") or ():
         held = state.allocation_of(str(entry.get("request", "")))
-        if held is not None and "id" in entry:
+        if held is not None and "id" in entry and str(entry["id"]) not in state.requests:
             names[held.id] = str(entry["id"])
     return names

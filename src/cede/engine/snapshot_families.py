@@ -1,0 +1,157 @@
+"""Requests with several independent tasks, as people write them in a snapshot.
+
+By hand such a request stands in `requests` once, with the tasks that it still wants, and what it
+holds stands in `running`, each entry with `request: ID`. The engine has a request for each task,
+all of them part of the first. Here the one form becomes the other, as data: every entry keeps its
+path, so that whatever is wrong with it is found where it was written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from cede.engine.snapshot_fields import Entry, SnapshotError, at
+from cede.model.shape import parse_count
+from cede.model.terms import OF_REQUEST
+
+Listed = tuple[str, Any]
+
+# What all tasks of a request have in common; an entry may repeat it, and may not contradict it.
+_COMMON = ("component", "component_type", "policy", "class", "sensitive", "tenant", "limit")
+# What a task is like unless its own entry says otherwise.
+_ALIKE = (
+    *("preemptible", "walltime", "submitted_at", "lease", "on_silence", "work"),
+    *("retries", "preemptions", "retry_delay", "retry_backoff", "lost_count"),
+    *("per_node", "node_labels", "fingerprint", "topology"),
+    *("checkpoint", "checkpoint_timeout", "max_deferral", "interruptible"),
+)
+
+
+@dataclass(slots=True)
+class _Family:
+    """One request of the snapshot that is several to the engine."""
+
+    id: str
+    base: Entry  # what its other entries are measured by
+    asked: bool  # it stands in `requests`, and so its first task there has its id
+    numbered: int = 1
+
+    def next_id(self, taken: set[str]) -> str:
+        """Names for tasks that have none of their own: those of `#2` and so on."""
+        while True:
+            self.numbered += 1
+            if (name := f"{self.id}#{self.numbered}") not in taken:
+                return name
+
+
+def spread(running: list[Listed], requests: list[Listed]) -> tuple[list[Listed], list[Listed]]:
+    """The same entries with one for each task."""
+    families = _families(running, requests)
+    taken = {str(each["id"]) for _, each in (*running, *requests) if _is_map(each) and "id" in each}
+    held = [(path, _held(path, each, families, taken)) for path, each in running]
+    wanted = [entry for path, each in requests for entry in _wanted(path, each, families, taken)]
+    return held, wanted
+
+
+def names(entries: Iterable[Listed]) -> set[str]:
+    """Everything that entries call a request."""
+    return {
+        str(each[name])
+        for _, each in entries
+        if _is_map(each)
+        for name in ("id", "request")
+        if name in each
+    }
+
+
+def _families(running: list[Listed], requests: list[Listed]) -> dict[str, _Family]:
+    named: dict[str, list[Listed]] = {}
+    for path, each in running:
+        if _is_map(each) and each.get("request") is not None:
+            named.setdefault(str(each["request"]), []).append((path, each))
+    asked = {
+        str(each["id"]): (path, each) for path, each in requests if _is_map(each) and "id" in each
+    }
+    found = {}
+    for id_, holders in named.items():
+        if id_ in asked:
+            path, base = asked[id_]
+            if base.get("gang") is True:
+                problem = f"a gang holds all of its tasks or none, and {holders[0][0]} holds some"
+                raise SnapshotError(f"{path}.gang", problem)
+            found[id_] = _Family(id_, base, asked=True)
+        elif len(holders) > 1:
+            found[id_] = _Family(id_, holders[0][1], asked=False)
+    return found
+
+
+def _held(path: str, value: Any, families: dict[str, _Family], taken: set[str]) -> Any:
+    family = families.get(str(value.get("request"))) if _is_map(value) else None
+    if family is None:
+        return value
+    entry = _part(path, value, family)
+    del entry["request"]
+    if "id" not in entry:
+        free = not family.asked and family.id not in taken
+        entry["id"] = family.id if free else family.next_id(taken)
+        taken.add(entry["id"])
+    return entry
+
+
+def _wanted(
+    path: str, value: Any, families: dict[str, _Family], taken: set[str]
+) -> Iterator[Listed]:
+    if not _is_map(value):
+        yield path, value
+        return
+    family = families.get(str(value.get("id")))
+    gang = value.get("gang")
+    if gang is not None and not isinstance(gang, bool):
+        raise SnapshotError(f"{path}.gang", f"must be true or false, not {gang!r:.80}")
+    entry = {name: each for name, each in value.items() if name != "gang"}
+    if family is None and gang is not False:
+        yield path, entry
+        return
+    with at(path):
+        tasks = parse_count(entry.pop("tasks", 1), "tasks")
+    if tasks == 1 and family is None:
+        yield path, entry
+        return
+    if entry.get("earmark") is not None and tasks > 1:
+        raise SnapshotError(f"{path}.earmark", "is promised to one task; give that its own entry")
+    family = family or _Family(str(value.get("id")), value, asked=True)
+    entry = _part(path, entry, family)
+    for number in range(tasks):
+        yield path, {**entry, "id": family.id if number == 0 else family.next_id(taken)}
+
+
+def _part(path: str, entry: Entry, family: _Family) -> dict[str, Any]:
+    """One task of a family, with what it has from the others."""
+    for name in _COMMON:
+        if name in entry and name in family.base and entry[name] != family.base[name]:
+            other = f"{family.base[name]!r:.80}"
+            raise SnapshotError(f"{path}.{name}", f"request {family.id} has {other}")
+    if entry.get("part_of") not in (None, family.id):
+        raise SnapshotError(f"{path}.part_of", f"it is part of {family.id}")
+    base = {name: family.base[name] for name in _COMMON if name in family.base}
+    if family.asked:
+        base |= {name: family.base[name] for name in _ALIKE if name in family.base}
+    return {**base, **_needs(entry, family), **entry, "part_of": family.id}
+
+
+def _needs(entry: Entry, family: _Family) -> dict[str, Any]:
+    """What a task needs, and its own settings, where its entry does not say so."""
+    base, found = family.base, {}
+    silent = "resources" not in entry and "settings" not in entry
+    if silent and family.asked:
+        found = {name: base[name] for name in ("resources", "settings") if name in base}
+    elif "settings" not in entry and _is_map(base.get("settings")):
+        own = {name: each for name, each in base["settings"].items() if name in OF_REQUEST}
+        found = {"settings": own} if own else {}
+    return found
+
+
+def _is_map(value: Any) -> bool:
+    return isinstance(value, Mapping)
