@@ -87,7 +87,8 @@ def families_in(state: State, pool: Pool) -> dict[str, list[Held]]:
 
 def _last_start(state: State, allocation: Allocation) -> int:
     """Progress that was saved counts as a new start, where shares are fair."""
-    saved = state.requests[allocation.request_id].saved
+    request = state.requests.get(allocation.request_id)
+    saved = None if request is None else request.saved
     if saved is None or state.pools[allocation.pool_id].settings.share is Share.RESERVED:
         return allocation.index
     return max(allocation.index, saved.index)
@@ -246,12 +247,15 @@ def _promises(state: State, pool: Pool) -> Iterator[str]:
 
 
 def _nodes(state: State, pool: Pool) -> Iterator[str]:
-    """S3, S10 and S28 on every node: tasks sit where there is room, devices are held once."""
+    """S3, S10 and S28 on every node: tasks sit where there is room, devices are held once. A node
+    that came back with less keeps what it held, and gets nothing more.
+    """
     mine = {each.id: each for each in state.nodes.values() if each.pool_id == pool.id}
     if total(each.amounts for each in mine.values()) != dict(pool.capacity):
         yield f"S21 pool {pool.name}: its capacity is not what its nodes have"
     held: dict[str, list[Amounts]] = {}
     staying: dict[str, list[Amounts]] = {}
+    newest: dict[str, int] = {}
     devices: dict[tuple[str, str, str], str] = {}
     for each in _live(state, pool):
         tasks = state.requests[each.request_id].tasks
@@ -261,6 +265,7 @@ def _nodes(state: State, pool: Pool) -> Iterator[str]:
         one = {key: amount // tasks for key, amount in pool.metered(each.amounts).items()}
         for member in each.members:
             held.setdefault(member.node_id, []).append(one)
+            newest[member.node_id] = max(newest.get(member.node_id, 0), each.index)
             if not each.leaving:
                 staying.setdefault(member.node_id, []).append(one)
             for key, names in member.devices.items():
@@ -276,6 +281,8 @@ def _nodes(state: State, pool: Pool) -> Iterator[str]:
             ("S28", [*staying.get(node_id, []), *promised.get(node_id, [])]),
         ):
             if which == "S28" and node_id not in promised:
+                continue
+            if which == "S3" and newest.get(node_id, 0) <= node.edited:
                 continue
             for key, amount in total(many).items():
                 # What a node does not meter, another one that joined later may.

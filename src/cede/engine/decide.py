@@ -12,6 +12,7 @@ from cede.engine.endings import expire
 from cede.engine.fairness import refresh
 from cede.engine.fleet import settle_drains, silence
 from cede.engine.grants import grant_all
+from cede.engine.overrun import stop_overruns
 from cede.engine.preempt import preempt_all
 from cede.engine.state import State
 from cede.model import bounds
@@ -46,12 +47,13 @@ def _round(state: State, plan: Plan) -> None:
     for pool_id in _dirty(state):  # 3. promises that no longer hold
         plan.changed |= drop_dead(state, state.books[pool_id])
     pools = _dirty(state)
-    grant_all(state, plan, pools)  # 4. grants, in standing order
+    stop_overruns(state, plan, pools)  # 4. what is above a limit, where it may not stay
+    grant_all(state, plan, pools)  # 5. grants, in standing order
     # What is on its way on nodes is promised at once, and nobody may be stopped for his equal.
     if let_victims_go(state, on_nodes=True):
         plan.again = True
-    preempt_all(state, plan, pools)  # 5. takings, for whom no pool could grant
-    if let_victims_go(state):  # 6. victims that nobody needs any more
+    preempt_all(state, plan, pools)  # 6. takings, for whom no pool could grant
+    if let_victims_go(state):  # 7. victims that nobody needs any more
         plan.again = True
 
 

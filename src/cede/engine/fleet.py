@@ -93,12 +93,13 @@ def _again(state: State, known: Node, node: Node, own: bool) -> Node:
         heartbeat=node.heartbeat,
     )
     fixed = (known.amounts, known.devices, known.pool_id)
-    if fixed != (became.amounts, became.devices, became.pool_id) and state.on_node(known):
+    if known.pool_id != became.pool_id and state.on_node(known):
         raise Conflict(
             "node_conflict",
-            f"node {known.name} holds work and now has other amounts, devices or labels; "
-            "drain it first",
+            f"node {known.name} holds work and its labels are of another pool now; drain it first",
         )
+    if known.amounts != became.amounts:
+        became = replace(became, edited=state.next_index())
     if became != known:
         if (known.labels, known.fingerprint, *fixed) != (
             *(became.labels, became.fingerprint),

@@ -47,6 +47,10 @@ class Holding:
     def place(self) -> Place:
         return (self.preemptible, -self.band, self.index, self.id)
 
+    def counting(self, amounts: Amounts) -> Holding:
+        """The same, of which only this much counts."""
+        return replace(self, amounts=amounts)
+
     def judged(self, band: int, safe: bool) -> Holding:
         """The same, as its family's fair share makes it."""
         return replace(self, band=band, safe=safe)

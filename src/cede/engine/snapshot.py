@@ -128,6 +128,7 @@ def _node(node: Node, heard_at: int | None) -> dict[str, Any]:
         heartbeat=seconds(node.heartbeat),
         heard_at=seconds(heard_at),
         failures=node.failures or None,
+        shrunk=bool(node.edited) or None,
     )
 
 

@@ -16,6 +16,7 @@ from cede.engine.snapshot_fields import (
     count,
     entries,
     entry,
+    flag,
     text,
     timed,
     word,
@@ -39,7 +40,7 @@ from cede.model.subject import parse_name
 NODE = frozenset(
     {
         *("name", "id", "amounts", "devices", "labels", "group", "fingerprint", "state", "out"),
-        *("reason", "heartbeat", "heard_at", "failures"),
+        *("reason", "heartbeat", "heard_at", "failures", "shrunk"),
     }
 )
 MEMBER = frozenset({"node", "devices", "phase", "saved", "exit_code", "cause"})
@@ -68,6 +69,7 @@ def read_node(state: State, path: str, value: object, now: int) -> None:
             reason=text(fields, path, "reason"),
             heartbeat=_heartbeat(fields),
             failures=count(fields, path, "failures", 0),
+            edited=bounds.AMOUNT_MAX if flag(fields, path, "shrunk") else 0,
         )
     if node.id in state.nodes:
         raise SnapshotError(f"{path}.id", f"{node.id!r} is there twice")
@@ -191,7 +193,8 @@ class Devices:
             wanted = dict(_wanted(node, allocation))
             for key, names in member.devices.items():
                 where = f"{path}.members[{member.task}].devices.{key}"
-                if unknown := set(names) - set(node.devices.get(key, ())):
+                unknown = set(names) - set(node.devices.get(key, ()))
+                if unknown and allocation.index > node.edited:  # else it may have had them then
                     raise SnapshotError(where, f"node {node.name} has no {min(unknown)!r:.80}")
                 if len(names) != wanted.get(key, 0):
                     raise SnapshotError(where, f"must name {wanted.get(key, 0)} devices")

@@ -339,7 +339,7 @@ class _Reader:
                     raise SnapshotError(f"{path}.resources", problem)
         for ground in self.state.grounds.values():
             for spot in ground.spots.values():
-                if any(left < 0 for left in spot.free):
+                if any(left < 0 for left in spot.free) and not spot.node.edited:
                     path = next(
                         each.path
                         for each in reversed(self.holders)

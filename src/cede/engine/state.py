@@ -58,6 +58,7 @@ class State:
         self.published_at: dict[str, int] = {}
         self.starving: dict[str, Mapping[str, Any]] = {}
         self.looks: dict[str, int] = {}
+        self.over: dict[str, dict[str, int]] = {}  # by pool: what is above a limit, and since when
         self.staged: dict[str, int] = {}  # when each node last took for a starving waiter
         self.now = 0
         self.passed = 0  # the instant up to which timers have been looked at
@@ -155,6 +156,7 @@ class State:
         touched, dirty, unearmarked = dict(self._touched), dict(self.dirty), dict(self.unearmarked)
         came_up, self._came_up = self._came_up, []
         fair = (dict(self.published_at), dict(self.starving), dict(self.looks), dict(self.staged))
+        over = dict(self.over), {each: books.unchecked for each, books in self.books.items()}
         shares = {pool_id: books.published for pool_id, books in self.books.items()}
         try:
             yield
@@ -162,10 +164,12 @@ class State:
             # First: what is put back is scheduled from there.
             self.now, self.passed = clock
             self.published_at, self.starving, self.looks, self.staged = fair
+            self.over = over[0]
             self.undo(mark)
             self._go_back(self._came_up)
             self._came_up = came_up
             for pool_id, published in shares.items():
+                self.books[pool_id].unchecked |= over[1][pool_id]
                 if self.books[pool_id].published is not published:
                     self.books[pool_id].publish(published)
             self.reschedule(("pool", pool_id) for pool_id in self.looks)
@@ -260,6 +264,8 @@ class State:
         if new is not None:
             self.requests[new.id] = new
             self._index_request(new)
+            if old is not None and new.terms is not old.terms:
+                self._rehold(new.id)
         elif old is not None:
             del self.requests[old.id]
 
@@ -423,6 +429,14 @@ class State:
             assert allocation.taken_for is not None
             self.untold.setdefault(allocation.taken_for, {})[allocation.id] = None
         self.timers.schedule(("allocation", allocation.id), self._allocation_due(allocation))
+
+    def _rehold(self, request_id: str) -> None:
+        """A request's terms have changed: so may what follows for what it holds."""
+        allocation = self.allocation_of(request_id)
+        if allocation is not None:
+            self.books[allocation.pool_id].unchecked = True
+            self._release(allocation)
+            self._hold(allocation)
 
     def _release(self, allocation: Allocation) -> None:
         self.books[allocation.pool_id].let_go(allocation.id)

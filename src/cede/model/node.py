@@ -66,6 +66,7 @@ class Node:
     boot: str = ""
     failures: int = 0  # attempts in a row that it could not start
     created: str = ""
+    edited: int = 0  # the place in the journal where it last had other amounts
 
     @property
     def usable(self) -> bool:

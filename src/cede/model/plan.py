@@ -17,7 +17,7 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class Preemption:
-    beneficiary_id: str
+    beneficiary_id: str | None  # nobody's, where work is above a limit
     pool_id: str
     victims: tuple[str, ...]  # allocation ids
     reason: Reason

@@ -51,6 +51,7 @@ class Code(StrEnum):
     PRIORITY = "priority"
     OWN_POLICY = "own_policy"
     STARVATION = "starvation"
+    OVER_LIMIT = "over_limit"
     # How a request ended.
     PREEMPTED = "preempted"
     RETRIES_EXHAUSTED = "retries_exhausted"
@@ -64,8 +65,10 @@ class Code(StrEnum):
     NO_LONGER_ELIGIBLE = "no_longer_eligible"
 
 
-# The rules under which somebody is stopped for somebody else.
-TAKINGS = frozenset({Code.RECLAIM, Code.PRIORITY, Code.OWN_POLICY, Code.STARVATION})
+# The rules under which somebody is stopped who did nothing wrong.
+TAKINGS = frozenset(
+    {Code.RECLAIM, Code.PRIORITY, Code.OWN_POLICY, Code.STARVATION, Code.OVER_LIMIT}
+)
 
 # code: (what is so, what would change it). The words in braces are keys of `detail`.
 SENTENCES: dict[Code, tuple[str, str]] = {
@@ -223,6 +226,10 @@ SENTENCES: dict[Code, tuple[str, str]] = {
         "stopped in pool {pool} for {beneficiary}, which starved below its fair share; this was "
         "further beyond the share of {policy}",
         "give {policy} more weight or a reserve, or run it when the pool is idle",
+    ),
+    Code.OVER_LIMIT: (
+        "stopped in pool {pool}: {where} was left with {bound} {key}, and {held} were held",
+        "raise that bound, or set over_limit to drain",
     ),
     Code.PREEMPTED: (
         "preempted, and its retry policy does not bring it back",

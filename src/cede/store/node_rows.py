@@ -37,13 +37,14 @@ def node_row(node: Node) -> Row:
         node.boot,
         node.failures,
         node.created,
+        node.edited,
     )
 
 
 def node_from(row: Sequence[Any]) -> Node:
     (
         id_, name, pool_id, state, out, reason, amounts, devices, labels, group, fingerprint,
-        heartbeat, boot, failures, created,
+        heartbeat, boot, failures, created, edited,
     ) = row  # fmt: skip
     return Node(
         id=id_,
@@ -60,6 +61,7 @@ def node_from(row: Sequence[Any]) -> Node:
         heartbeat=heartbeat,
         boot=boot,
         failures=failures,
+        edited=edited,
         created=created,
     )
 

@@ -117,6 +117,7 @@ nodes = Table(
     Column("boot", Text, nullable=False),
     Column("failures", Integer, nullable=False),
     Column("created", Text, nullable=False),
+    Column("edited", NUMBER, nullable=False, server_default=text("0")),
     UniqueConstraint("name"),
     CheckConstraint(one_of("state", NodeState), "state"),
     CheckConstraint(one_of("out", Out), "out"),

@@ -1,6 +1,7 @@
-"""What a policy says beside its amounts, and on what terms a request waits and holds.
+"""What a policy says beside its amounts, and on what terms a request waits and holds; when a node
+last had other amounts.
 
-Nothing that is stored already says any of it: new columns are NULL, which means the usual.
+Nothing that is stored already says any of it: new columns are NULL, which means the usual, or 0.
 
 Revision ID: 0002
 """
@@ -17,9 +18,12 @@ depends_on = None
 
 NAME = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 
+NUMBER = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+
 
 def upgrade() -> None:
     op.add_column("policies", sa.Column("further", sa.Text(), nullable=True))
+    op.add_column("nodes", sa.Column("edited", NUMBER, nullable=False, server_default=sa.text("0")))
     # SQLite takes a check only together with its column, and alembic gives it afterwards.
     op.execute(
         "ALTER TABLE requests ADD COLUMN class SMALLINT "

@@ -1,0 +1,126 @@
+"""Work above a limit, where the pool says that it is stopped and not left to end by itself.
+
+Nothing is granted above a limit, so only an edit can put work there: a lower limit of a policy or
+of a request, a smaller pool, a node that comes back with less. After a grace the fewest holders are
+stopped that bring it back, of equally few the newest, and never a protected one: what only those
+would free stays, and is reported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from cede.engine.books import Books
+from cede.engine.candidates import Candidate
+from cede.engine.cheapest import VictimSettings, cheapest
+from cede.engine.farewells import part
+from cede.engine.goals import Goal, Shortage
+from cede.engine.share import Holding
+from cede.engine.state import State
+from cede.model.amounts import Amounts
+from cede.model.plan import Plan, Preemption
+from cede.model.reason import Code, Reason
+from cede.model.settings import OverLimit
+
+
+@dataclass(frozen=True, slots=True)
+class Overrun:
+    """How much too much is held of some keys, and by whom. `where` names the bound for people."""
+
+    where: str
+    over: Amounts
+    held: Amounts
+    bound: Amounts
+    holders: tuple[Holding, ...]  # with what they hold there
+
+    @property
+    def key(self) -> str:
+        return max(self.over, key=lambda key: (self.over[key], key))
+
+
+def stop_overruns(state: State, plan: Plan, pool_ids: list[str]) -> None:
+    """Stop what has been above a limit for longer than the grace, in pools that say so."""
+    for pool_id in pool_ids:
+        books = state.books[pool_id]
+        if books.unchecked and books.pool.settings.over_limit is OverLimit.PREEMPT:
+            books.unchecked = _stop_in(state, plan, books)
+
+
+def _stop_in(state: State, plan: Plan, books: Books) -> bool:
+    """Whether anything is above a limit."""
+    grace = books.pool.settings.over_limit_grace
+    found = {each.where: each for each in overruns(state, books)}
+    known = state.over.get(books.pool.id, {})
+    state.over[books.pool.id] = {where: known.get(where, state.now) for where in found}
+    for where, since in state.over[books.pool.id].items():
+        if state.now >= since + grace:
+            _stop(state, plan, books, found[where])
+        else:
+            state.wake_by(books.pool.id, since + grace)
+        if where not in known:
+            over = dict(found[where].over)
+            state.emit("over_limit", pool_id=books.pool.id, where=where, over=over)
+    return bool(found)
+
+
+def overruns(state: State, books: Books) -> Iterator[Overrun]:
+    """Everything of a pool that is above a limit, without what is on its way out."""
+    staying = [h for h in books.holdings.values() if not h.leaving and not h.earmark]
+    for policy in books.policies.values():
+        if policy.limit:
+            below = [h for h in staying if policy.id in books.chains[h.policy_id]]
+            yield from _over(f"policy {policy.name}", policy.limit, below)
+    families: dict[str, list[Holding]] = {}
+    for holding in staying:
+        families.setdefault(holding.family, []).append(holding)
+    for family, mine in families.items():
+        request = state.requests[state.allocations[mine[0].id].request_id]
+        yield from _over(f"request {family}", request.terms.limit, mine)
+    if books.ground is None:
+        yield from _over(f"pool {books.pool.name}", books.pool.capacity, staying)
+        return
+    for spot in books.ground.spots.values():
+        here = [
+            _there(holding, tasks)
+            for holding, tasks in spot.holdings.values()
+            if not holding.leaving and not holding.earmark
+        ]
+        yield from _over(f"node {spot.node.name}", spot.node.amounts, here)
+
+
+def _over(where: str, bound: Amounts, holders: list[Holding]) -> Iterator[Overrun]:
+    held: dict[str, int] = {}
+    for holding in holders:
+        for key, amount in holding.amounts.items():
+            held[key] = held.get(key, 0) + amount
+    over = {key: held[key] - most for key, most in bound.items() if held.get(key, 0) > most}
+    if over:
+        yield Overrun(where, over, held, bound, tuple(holders))
+
+
+def _there(holding: Holding, tasks: int) -> Holding:
+    """What a holder holds of one node."""
+    return holding.counting({key: tasks * amount for key, amount in holding.each.items()})
+
+
+def _stop(state: State, plan: Plan, books: Books, overrun: Overrun) -> None:
+    goals: list[Goal] = [Shortage(dict(overrun.over))]
+    able = [each for each in overrun.holders if each.takeable and not each.safe]
+    candidates = [Candidate(each, 0, each.rank, 0) for each in able]
+    choice = cheapest(candidates, goals, VictimSettings(max_victims=len(candidates)))
+    if choice.victims is None:  # the rest is protected: what can be brought back is
+        victims = [each for each in able if goals[0].wants(each)]
+    else:
+        victims = [each.holding for each in choice.victims]
+    if not victims:
+        return
+    key = overrun.key
+    numbers = {"key": key, "held": overrun.held[key], "bound": overrun.bound[key]}
+    reason = Reason(Code.OVER_LIMIT, {"pool": books.pool.name, "where": overrun.where, **numbers})
+    for victim in victims:
+        if not books.holdings[victim.id].leaving:  # two limits may have chosen the same one
+            part(state, victim.id, reason, taken_for=None)
+    ids = tuple(victim.id for victim in victims)
+    plan.decisions.append(Preemption(None, books.pool.id, ids, reason, len(ids)))
+    plan.again = True
