@@ -34,15 +34,18 @@ def check(state: State) -> list[str]:
         found += [*_capacity(state, pool), *_promises(state, pool), *_books(state, pool)]
         if pool.nodes is not None:
             found += _nodes(state, pool)
-    for policy in state.policies.values():
-        found += _policy(state, policy)
+        bands = bands_in(state, pool)
+        for policy in state.policies.values():
+            if policy.pool_id == pool.id:
+                found += _policy(state, policy, bands)
     return found
 
 
-def holdings_in_order(state: State, policy: Policy) -> list[Filled]:
-    """A policy's allocations and earmarks in the order in which they fill its share."""
+def holdings_in_order(state: State, policy: Policy, bands: Mapping[str, int]) -> list[Filled]:
+    """A policy's allocations and earmarks in the order in which they fill its share; `bands` are
+    those of its pool.
+    """
     pool = state.pools[policy.pool_id]
-    bands = bands_in(state, pool)
     held: list[Filled] = []
     for each in _live(state, pool):
         if each.policy_id == policy.id:
@@ -99,20 +102,21 @@ def rights(state: State, pool: Pool) -> dict[str, int]:
     the lowest policies up.
     """
     policies = [each for each in state.policies.values() if each.pool_id == pool.id]
-    bands = {each.id: shares_of(state, each) for each in policies}
+    shares = {each.id: shares_of(state, each) for each in policies}
+    bands = bands_in(state, pool)
     counting = counted_keys(state, pool)
     result: dict[str, int] = {}
 
     def fill(policy: Policy) -> tuple[list[Amounts], list[tuple[Filled, int]]]:
         """What is covered here and below, and what is not, with how far it has come."""
         covered: list[Amounts] = []
-        waiting = [(each, 0) for each in holdings_in_order(state, policy)]
+        waiting = [(each, 0) for each in holdings_in_order(state, policy, bands)]
         for child in policies:
             if child.parent_id == policy.id:
                 below, rest = fill(child)
                 covered += below
                 waiting += rest
-        for share in bands[policy.id]:
+        for share in shares[policy.id]:
             running = total(covered)
             rest = []
             for each, distance in sorted(waiting, key=lambda each: each[0][0]):
@@ -322,10 +326,10 @@ def _entries(ground: Ground, spot: Spot) -> Iterator[tuple[Entry, SortedList[Ent
     yield spot.promise, ground.promise
 
 
-def _policy(state: State, policy: Policy) -> Iterator[str]:
+def _policy(state: State, policy: Policy, bands: Mapping[str, int]) -> Iterator[str]:
     """S2 and S5, with the exception for a bound that was lowered."""
     pool = state.pools[policy.pool_id]
-    held = holdings_in_order(state, policy)
+    held = holdings_in_order(state, policy, bands)
     edited = max(policy.edited, pool.edited)
     yield from _subtree(state, policy)
     fixed = [each for each in held if not each[0][0]]
