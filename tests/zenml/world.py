@@ -15,6 +15,7 @@ from typing import Any
 import httpx2
 
 from tests.client.serving import Serving
+from tests.support import ports
 
 ROOT = Path(__file__).parents[2]
 VENV = ROOT / ".venv-zenml"
@@ -67,7 +68,8 @@ class ZenServer:
 
     def __init__(self, folder: Path, cede_url: str, cede_token: str, **settings: str) -> None:
         self.folder = folder
-        self.port = free_port()
+        self._held: socket.socket | None = ports.hold()
+        self.port = ports.number_of(self._held)
         self.url = f"http://127.0.0.1:{self.port}"
         self._cede = {"CEDE_SERVER": cede_url, "CEDE_TOKEN": cede_token}
         self._settings = settings
@@ -104,12 +106,18 @@ class ZenServer:
         self._http = httpx2.Client(base_url=f"{self.url}/api/v1", timeout=60)
         try:
             until(self._is_serving, START_SECONDS, f"the ZenML server of {self.folder}")
+            self._let_port_go()
             form = {"username": "default", "password": PASSWORD}
             token = self._http.post("/login", data=form).raise_for_status().json()["access_token"]
             self._http.headers["Authorization"] = f"Bearer {token}"
         except BaseException:
             self.stop()
             raise
+
+    def _let_port_go(self) -> None:
+        if self._held is not None:
+            self._held.close()
+            self._held = None
 
     def _is_serving(self) -> bool:
         assert self.process.poll() is None, self.log
@@ -125,11 +133,12 @@ class ZenServer:
     def stop(self) -> None:
         for run in self._runs:
             run.end()
+        self._let_port_go()
         self._http.close()
         if self.process.poll() is None:
             self.process.terminate()
             try:
-                self.process.wait(20)
+                self.process.wait(60)
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()
@@ -162,7 +171,7 @@ class ZenServer:
                 "name": name,
                 "type": "orchestrator",
                 "flavor": "local" if inline else "one_machine",
-                "configuration": {} if inline else {"stop_seconds": 8},
+                "configuration": {} if inline else {"stop_seconds": 20},
             }
             made = self.call("POST", "/components", component)
             parts = {"orchestrator": [made["id"]], "artifact_store": [store]}
