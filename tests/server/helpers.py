@@ -19,7 +19,7 @@ from cede.store import Idempotency, Store
 from tests.store.samples import started
 
 RED = Subject("team", "red")
-PATIENCE = 30  # seconds that anything may take before a test gives up
+PATIENCE = 60  # seconds that anything may take before a test gives up
 
 
 class Died(Exception):

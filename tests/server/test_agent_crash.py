@@ -15,6 +15,7 @@ import pytest
 
 from tests.api.machines import API, Machine, pool_of_nodes
 from tests.client.serving import Serving
+from tests.server.helpers import PATIENCE
 
 pytestmark = [pytest.mark.system, pytest.mark.slow]
 
@@ -29,8 +30,8 @@ class Story:
         self.server = Serving(data)
         admin = {"Authorization": f"Bearer {self.server.token}"}
         self._clients = {
-            "admin": httpx2.Client(base_url=self.server.url, headers=admin, timeout=30),
-            "nobody": httpx2.Client(base_url=self.server.url, timeout=30),
+            "admin": httpx2.Client(base_url=self.server.url, headers=admin, timeout=PATIENCE),
+            "nobody": httpx2.Client(base_url=self.server.url, timeout=PATIENCE),
         }
 
     def __getitem__(self, name: str) -> httpx2.Client:
@@ -60,7 +61,7 @@ class Story:
     def dies(self, act: Any, *given: Any, **named: Any) -> None:
         with pytest.raises(httpx2.TransportError):
             act(*given, **named)
-        assert self.server.process.wait(30) == -9
+        assert self.server.process.wait(PATIENCE) == -9
 
     def close(self) -> None:
         for client in self._clients.values():

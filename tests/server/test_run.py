@@ -105,6 +105,7 @@ def test_the_page_is_opened_by_a_link_that_is_shown_once(tmp_path: Path) -> None
     with serving(tmp_path / "data") as server:
         url = server.url
         secret = yaml.safe_load((tmp_path / "data" / "client.yaml").read_text())["token"]
+        # Said before the line that we have waited for.
         assert any(line.endswith(f" {url}/#token={secret}") for line in server.lines)
 
 
@@ -167,7 +168,7 @@ def test_the_second_interrupt_does_not_wait(tmp_path: Path) -> None:
 
 def _refused(host: str, port: int) -> bool:
     try:
-        socket.create_connection((host, port), timeout=1).close()
+        socket.create_connection((host, port), timeout=PATIENCE).close()
     except OSError:
         return True
     return False
