@@ -75,5 +75,18 @@ def test_a_tenant_reads_its_own(server: Server, preset: str) -> None:
         assert secret not in response.text
 
 
+def test_why_names_the_stage_and_nobody_else(server: Server) -> None:
+    of = contested(server, preset="fair_share")
+    response = server["blue"].get(f"{API}/requests/{of['blue']['id']}/why")
+    found = made(response)
+    assert (found["reason"]["code"], found["reason"]["below"]) == ("patience", "blue-policy")
+    pool = found["pools"][0]
+    assert (pool["fairness"]["stage"], pool["fairness"]["due"]) == ("regular", {"gpu": 3})
+    assert [each["policy"] for each in pool["holders"]] == ["another team"] * 4
+    assert pool["holders"][0]["group"] == "preemptible"
+    for secret in ("red-policy", "lab-policy", of["red"]["id"]):
+        assert secret not in response.text
+
+
 def test_the_example_fits_its_schema() -> None:
     SharesOut.model_validate(EXAMPLE)

@@ -136,6 +136,27 @@ def test_a_named_holding_goes_by_its_own_name() -> None:
     assert rows["vision"]["groups"]["non_preemptible"] == ["first"]
 
 
+def test_what_a_request_of_several_tasks_holds_is_grouped_under_its_names() -> None:
+    several = """\
+now: 100
+pools: [{name: gpus, capacity: {gpu: 8}, preset: fair_share}]
+policies: [{pool: gpus, name: a}, {pool: gpus, name: b}]
+running:
+  - {id: x1, request: train, pool: gpus, resources: {gpu: 1}, started_at: 10}
+  - {id: x2, request: train, pool: gpus, resources: {gpu: 1}, started_at: 20}
+  - {id: x3, request: train, pool: gpus, resources: {gpu: 4}, started_at: 30}
+requests:
+  - {id: train, policy: a, tasks: 2, resources: {gpu: 1}}
+  - {id: serve, policy: b, tasks: 4, gang: false, resources: {gpu: 1}}
+"""
+    rows = {each["name"]: each for each in answer(several)["elements"]}
+    assert list(rows) == ["a", "train", "b", "serve"]
+    assert (rows["train"]["usage"], rows["train"]["demand"]) == ({"gpu": 6}, {"gpu": 8})
+    assert list(rows["train"]["groups"].values()) == [["x1", "x2"], ["x3"], []]
+    assert rows["a"]["groups"] == rows["train"]["groups"]
+    assert rows["serve"]["demand"] == {"gpu": 4}
+
+
 def test_wrong_usage_is_told() -> None:
     for arguments in ((), ("gpus", "--file", "-")):
         code, _, err = shares(*arguments)

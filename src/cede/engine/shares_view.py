@@ -122,21 +122,24 @@ class _Rows:
         self.starving = state.starving.get(books.pool.id, {})
         known: Standings | None = state.solvers.get(books.pool.id)
         self.main = "" if known is None else known.options.main
-        self.waiting: dict[str, dict[str, int]] = {each: {} for each in books.policies}
-        for family in self.families.values():
+        self.demand: dict[str, dict[str, int]] = {each: {} for each in books.policies}
+        self.requests: dict[str | None, list[str]] = {}
+        for family_id, family in self.families.items():
+            self.requests.setdefault(family.policy_id, []).append(family_id)
             for policy_id in books.chains[family.policy_id]:
-                add_to(self.waiting[policy_id], family.demand)
+                add_to(self.demand[policy_id], family.demand)
+        self.policies: dict[str | None, list[Policy]] = {}
+        for policy in sorted(books.policies.values(), key=lambda each: (each.name, each.id)):
+            self.policies.setdefault(policy.parent_id, []).append(policy)
 
     def all(self) -> Iterator[Row]:
         return self._below(None, 0)
 
     def _below(self, parent: str | None, depth: int) -> Iterator[Row]:
         """What stands below a policy, in order: its requests, then its policies with theirs."""
-        for family_id, family in self.families.items():
-            if family.policy_id == parent:
-                yield self._request(family_id, family, depth)
-        policies = [each for each in self.books.policies.values() if each.parent_id == parent]
-        for policy in sorted(policies, key=lambda each: (each.name, each.id)):
+        for family_id in self.requests.get(parent, ()):
+            yield self._request(family_id, self.families[family_id], depth)
+        for policy in self.policies.get(parent, ()):
             inner = list(self._below(policy.id, depth + 1))
             groups = _union(each.groups for each in inner if each.depth == depth + 1)
             yield self._policy(policy, depth, groups)
@@ -148,7 +151,7 @@ class _Rows:
         due = books.published.shares.get(policy.id, {})
         situation = Situation(
             tuple(_part(due.get(key, 0), books.pool.capacity[key]) for key in self.keys),
-            self._parts(self.waiting[policy.id]),
+            self._parts(self.demand[policy.id]),
             self._parts(stays),
             is_request=False,
         )
@@ -165,7 +168,7 @@ class _Rows:
             guarantee=dict(policy.reserved),
             limit=dict(policy.limit),
             usage=self._whole(stays),
-            demand=self._whole(self.waiting[policy.id]),
+            demand=self._whole(self.demand[policy.id]),
             fair_share=self._by_key(situation.fair),
             groups=groups,
             **self._standing(policy.id, situation, settings),

@@ -53,7 +53,7 @@ PERMISSIONS: dict[tuple[str, str], Permission] = {
     ("PATCH", f"{API}/pools/{{pool}}"): _OPERATE,
     ("DELETE", f"{API}/pools/{{pool}}"): _OPERATE,
     ("GET", f"{API}/pools/{{pool}}/requests"): _LIST,
-    ("GET", f"{API}/pools/{{pool}}/shares"): _LIST,
+    ("GET", f"{API}/pools/{{pool}}/shares"): Permission(Role.VIEWER, cost=200),
     ("GET", f"{API}/policies"): _LIST,
     ("POST", f"{API}/policies"): _OPERATE,
     ("GET", f"{API}/policies/{{policy}}"): _READ,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from fastapi import APIRouter
+from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from cede.engine.shares_view import show, view_of
+from cede.engine.shares_view import View, show, view_of
 from cede.engine.state import State
 from cede.model.subject import Subject
 from cede.server.api.auth import Caller
@@ -29,11 +30,16 @@ async def pool_shares(pool: PoolRef, call: ThisCall) -> Response:
     """
     caller = call.caller
 
-    def read(state: State, now: int) -> Json:
-        found = show([view_of(state, pool_in(state, pool).id, now)], now)
-        return found if caller.bound is None else _seen_by(caller, found)
+    def read(state: State, now: int) -> tuple[View, int]:
+        return view_of(state, pool_in(state, pool).id, now), now
 
-    return answer(await call.context.query(read))
+    view, now = await call.context.query(read)
+    return await run_in_threadpool(_shown, caller, view, now)
+
+
+def _shown(caller: Caller, view: View, now: int) -> Response:
+    found = show([view], now)
+    return answer(found if caller.bound is None else _seen_by(caller, found))
 
 
 def _seen_by(caller: Caller, shown: Json) -> Json:
