@@ -42,7 +42,15 @@ from cede.model.settings import seconds
 from cede.model.subject import Subject
 from tests import scenario_nodes
 from tests.scenario_nodes import Untrue
-from tests.scenario_words import milliseconds, names_in, options_of, policy_words, settings_of
+from tests.scenario_words import (
+    amounts_of,
+    milliseconds,
+    names_in,
+    options_of,
+    policy_words,
+    settings_of,
+    terms_of,
+)
 
 __all__ = ["Story", "Untrue", "ranked", "tell"]
 
@@ -132,6 +140,9 @@ class Story:
                 for name in names:
                     commands.cancel(self.state, name, self.now, actor="somebody")
                 return names
+            case [name, "may", "hold", *rest]:
+                commands.set_limit(self.state, name, amounts_of(rest)[0], self.now)
+                return [name]
             case [team, "submits" | "runs" as how, names, "of", *rest]:
                 return self.submit(team, names_in(names), rest, runs=how == "runs")
             case [*names] if scenario_nodes.about_nodes(self.state, names):
@@ -192,6 +203,7 @@ class Story:
                 walltime=milliseconds(options["walltime"]) if "walltime" in options else None,
                 lease=milliseconds(options["lease"]) if "lease" in options else None,
                 on_silence=OnSilence.KEEP if "keep" in options else OnSilence.STOP,
+                terms=terms_of(options),
                 unpooled="refuse",
             )
             commands.submit(self.state, submission, self.now)

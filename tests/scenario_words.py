@@ -7,9 +7,10 @@ from dataclasses import fields
 from typing import Any
 
 from cede.model.settings import Settings
+from cede.model.terms import Terms, parse_terms
 
 SETTINGS = tuple(each.name for each in fields(Settings))
-FLAGS = ("fixed", "keep", "free", "interruptible", "nodes", "force")
+FLAGS = ("fixed", "keep", "free", "interruptible", "nodes", "force", "sensitive")
 # What an operator types: a duration in seconds, with or without its unit.
 NUMBER = re.compile(r"(\d+(?:\.\d+)?)(s?)")
 
@@ -54,10 +55,12 @@ def policy_words(words: list[str]) -> dict[str, Any]:
     given: dict[str, Any] = {}
     while words:
         name, words = words[0], words[1:]
-        if name == "priority":
+        if name in ("priority", "max_class"):
             given[name], words = int(words[0]), words[1:]
         elif name == "under":
             given["parent"], words = words[0], words[1:]
+        elif name == "sensitive":
+            given["allow_sensitive"], words = words[0] == "yes", words[1:]
         elif name == "weight":
             given[name], words = float(words[0]), words[1:]
         else:
@@ -74,6 +77,16 @@ def settings_of(options: dict[str, str]) -> dict[str, Any]:
         if name.startswith(("enable", "allow")):
             settings[name] = value == "yes"
     return settings
+
+
+def terms_of(options: dict[str, str]) -> Terms:
+    """`class 7 tenant bio most 4 sensitive`: `most` is the limit of the request itself, in GPUs."""
+    return parse_terms(
+        preemption_class=int(options["class"]) if "class" in options else None,
+        sensitive="sensitive" in options,
+        tenant=options.get("tenant"),
+        limit={"gpu": int(options["most"])} if "most" in options else None,
+    )
 
 
 def milliseconds(word: str) -> int:

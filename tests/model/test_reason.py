@@ -17,9 +17,8 @@ ELSEWHERE = {
     Code.NO_POLICY: {"subject": "team:x", "name": "x", "type": "team", "pool": "any pool"},
     Code.UNTRACKED: {"subject": "team:x"},
     Code.NEXT: {"pool": "gpus"},
-    Code.REQUEST_LIMIT: {"key": "gpu", "requested": 4, "bound": 2},
-    Code.CLASS_EXCEEDED: {"pool": "gpus", "policy": "red", "requested": 10, "bound": 9},
-    Code.SENSITIVE_NOT_ALLOWED: {"pool": "gpus", "policy": "red", "what": "class 10"},
+    Code.TENANT_CONCURRENT: {"tenant": "bio", "held": 2, "requested": 1, "bound": 2, "enough": 3},
+    Code.TENANT_NODES: {"tenant": "bio", "held": 3, "requested": 2, "bound": 4, "enough": 5},
 }
 
 
