@@ -152,8 +152,10 @@ def test_one_of_a_family_stands_for_all_also_when_it_has_ended(server: Server) -
     for id in (first, second):
         assert made(server["red"].get(f"{API}/requests/{id}"))["limit"] == {"gpu": 2}
     made(server["red"].post(f"{API}/requests/{first}/release"))
-    made(limit(server, "red", first, gpu=1))
+    made(limit(server, "operator", first, gpu=1))
     assert made(server["red"].get(f"{API}/requests/{second}"))["limit"] == {"gpu": 1}
+    notes = made(server["admin"].get(f"{API}/audit"))["items"]
+    assert [each["target"] for each in notes if each["action"] == "request.limit"] == [first]
     made(server["red"].post(f"{API}/requests/{second}/release"))
     for id in (first, second):
         refused = limit(server, "red", id, gpu=1)

@@ -156,9 +156,7 @@ async def change_request(id: RequestRef, body: RequestPatch, call: ThisCall) -> 
     caller = call.caller
 
     def command(tx: Tx, request_id: str) -> None:
-        commands.set_limit(tx.state, request_id, body.limit, tx.now)
-        if caller.bound is None:
-            tx.audit(caller.name, "request.limit", request_id, {"limit": body.limit})
+        _limit(tx, request_id, body.limit, caller)
 
     found = await _act(call, id, command)
     if not isinstance(found, RequestView):
@@ -167,14 +165,20 @@ async def change_request(id: RequestRef, body: RequestPatch, call: ThisCall) -> 
     if request.part_of != request.id:
         raise _ended(found)
     # The first of independent tasks stands for all of them, also when it has ended itself.
-    await call.context.execute(lambda tx: _limit_parts(tx, found, body))
+    await call.context.execute(lambda tx: _limit_parts(tx, found, body.limit, caller))
     return answer((await show(call, [found], explain=False))[0])
 
 
-def _limit_parts(tx: Tx, first: RequestView, body: RequestPatch) -> None:
+def _limit(tx: Tx, request_id: str, limit: dict[str, int], caller: Caller) -> None:
+    commands.set_limit(tx.state, request_id, limit, tx.now)
+    if caller.bound is None:
+        tx.audit(caller.name, "request.limit", request_id, {"limit": limit})
+
+
+def _limit_parts(tx: Tx, first: RequestView, limit: dict[str, int], caller: Caller) -> None:
     if not commands.parts(tx.state, first.request.id):
         raise _ended(first)
-    commands.set_limit(tx.state, first.request.id, body.limit, tx.now)
+    _limit(tx, first.request.id, limit, caller)
 
 
 @router.delete(
