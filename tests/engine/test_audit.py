@@ -18,6 +18,8 @@ from cede.engine.standing import IN_SHARE
 from cede.engine.state import State
 from cede.model.lifecycle import AllocationState, RequestStatus
 from cede.model.request import Earmark
+from cede.model.tenant import Tenant
+from cede.model.terms import Terms
 from tests.scenario import tell
 
 STORY = """
@@ -269,6 +271,67 @@ def test_the_audit_names_what_broke_on_trees(breaks: Callable[[State], None], sa
     assert any(said in each for each in found), found
 
 
+def _of_tenant() -> State:
+    """Tenant bio holds two nodes, was promised one, and waits for one more."""
+    state = tell(STORY).state
+    for name in ("r1", "r2", "b", "w"):
+        request = state.requests[name]
+        state._replace_request(request, None)  # whose a request is never changes
+        state._replace_request(None, replace(request, terms=Terms(tenant="bio")))
+    for allocation in [state.allocations[each] for each in ("r1.1", "r2.1")]:
+        state._replace_allocation(allocation, allocation)  # held by a tenant from now on
+    state.put(Tenant("t", "bio", max_nodes=2))
+    return state
+
+
+def _count(which: str) -> Callable[[State], None]:
+    def act(state: State) -> None:
+        getattr(state.tenancy, which)["bio"] += 1
+
+    return act
+
+
+def _waiters(state: State) -> None:
+    state.tenancy.waiters["bio"]["gpus"] += 1
+
+
+def _quota(**changes: object) -> Callable[[State], None]:
+    def act(state: State) -> None:
+        state.put(replace(state.tenants["t"], **changes))  # type: ignore[arg-type]
+
+    return act
+
+
+def _unnamed(state: State) -> None:
+    del state.tenancy.named["bio"]
+
+
+# The same for tenants.
+FIRES_ON_TENANTS: dict[str, tuple[Callable[[State], None], str]] = {
+    "a wrong count of requests": (_count("alive"), "S21 tenants: alive is"),
+    "a wrong count of nodes": (_count("held"), "S21 tenants: held is"),
+    "a wrong count of promises": (_count("promised"), "S21 tenants: promised is"),
+    "a wrong count of waiters": (_waiters, "S21 tenants: waiting is"),
+    "a tenant that is not known": (_unnamed, "S21 tenant bio is not known by its name"),
+    "more nodes than the quota": (_quota(max_nodes=1), "S2 tenant bio: 2 nodes of 1"),
+}
+
+
+@pytest.mark.parametrize(("breaks", "said"), FIRES_ON_TENANTS.values(), ids=FIRES_ON_TENANTS)
+def test_the_audit_names_what_broke_of_tenants(breaks: Callable[[State], None], said: str) -> None:
+    state = _of_tenant()
+    assert audit.check(state) == []
+    breaks(state)
+    found = audit.check(state)
+    assert any(said in each for each in found), found
+
+
+def test_a_lowered_quota_is_no_breakage() -> None:
+    state = _of_tenant()
+    _quota(max_nodes=1, edited=state.index)(state)
+    assert audit.check(state) == []
+
+
 def test_a_policy_in_no_pool_is_found() -> None:
     """The rest of the audit cannot look at such a policy, so its rule is asked alone."""
     state = tell(STORY).state
@@ -280,7 +343,8 @@ def test_a_policy_in_no_pool_is_found() -> None:
 def test_every_rule_has_a_breakage() -> None:
     source = inspect.getsource(audit)
     rules = re.findall(r'yield f"(?:\{code\}|(S\d+))', source)
-    fires = [*FIRES.values(), *FIRES_ON_NODES.values(), *FIRES_ON_TREES.values()]
+    tables = (FIRES, FIRES_ON_NODES, FIRES_ON_TREES, FIRES_ON_TENANTS)
+    fires = [each for table in tables for each in table.values()]
     said = [said for _, said in fires]
     for number in {each for each in rules if each} | {"S2", "S5"}:
         assert any(each.startswith(f"{number} ") for each in said), number

@@ -13,6 +13,7 @@ from cede.model.pool import Pool
 from cede.model.request import Request
 from cede.model.settings import Settings
 from cede.model.subject import Subject
+from cede.model.tenant import Tenant
 from cede.model.token import Role, Token
 from cede.store import Batch, Loaded, Store
 from cede.store.values import Moment
@@ -32,6 +33,10 @@ def node(id: str = "node-1", name: str = "alpha", **more: Any) -> Node:
 
 def policy(id: str = "policy-1", subject: Subject = RED, **more: Any) -> Policy:
     return Policy(id, more.pop("pool_id", "pool-1"), subject, 10, {"gpu": 4}, {"gpu": 8}, **more)
+
+
+def tenant(id: str = "tenant-1", name: str = "bio", **more: Any) -> Tenant:
+    return Tenant(id, name, **more)
 
 
 def request(id: str = "request-1", index: int = 1, **more: Any) -> Request:
@@ -72,6 +77,7 @@ def changes(
         Pool: made.pools,
         Node: made.nodes,
         Policy: made.policies,
+        Tenant: made.tenants,
         Request: made.requests,
         Allocation: made.allocations,
     }

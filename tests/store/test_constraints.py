@@ -13,7 +13,17 @@ from cede.model.allocation import Member
 from cede.model.lifecycle import AllocationState
 from cede.store import AuditNote, Store, node_rows, rows, schema
 from cede.store.statements import REQUESTS
-from tests.store.samples import allocation, batch, changes, node, policy, pool, request, token
+from tests.store.samples import (
+    allocation,
+    batch,
+    changes,
+    node,
+    policy,
+    pool,
+    request,
+    tenant,
+    token,
+)
 from tests.store.samples import event as an_event
 
 ENDED = AllocationState.ENDED
@@ -65,6 +75,13 @@ BROKEN: dict[str, Callable[[], Any]] = {
         schema.policies, rows.policy_row(policy("policy-2")), subject_type="planet"
     ),
     "a pool deleted under its policies": lambda: delete(schema.pools),
+    "a tenant with a name that is taken": lambda: one(
+        schema.tenants, rows.tenant_row(tenant("tenant-2"))
+    ),
+    "a negative quota": lambda: one(
+        schema.tenants, rows.tenant_row(tenant("tenant-2", "chem", max_nodes=-1))
+    ),
+    "an allocation on less than a node": lambda: update(schema.allocations).values(nodes=0),
     "a request twice": lambda: a_request(id="request-1"),
     "two requests at one index": lambda: a_request(at_index=1),
     "an unknown status": lambda: a_request(status="sleeping"),
@@ -135,7 +152,7 @@ BROKEN: dict[str, Callable[[], Any]] = {
 @pytest.fixture
 def filled(store: Store) -> Store:
     members = (Member(0, "node-1", {"gpu": ("0", "1")}),)
-    entities = [pool(), node(), policy(), request(), allocation(members=members)]
+    entities = [pool(), node(), policy(), tenant(), request(), allocation(members=members)]
     what = changes(entities, events=[an_event(3)])
     note = AuditNote("2026-01-01T00:00:00.000Z", "alice", "pool.create", "gpus", {})
     store.commit(batch(0, what, index=3, tokens=[token()], audit=[note]))
@@ -183,6 +200,7 @@ def test_takes_what_is_sound(filled: Store, database_url: str) -> None:
             )
         )
         connection.execute(one(schema.pools, rows.pool_row(pool("pool-2", "others"))))
+        connection.execute(one(schema.tenants, rows.tenant_row(tenant("tenant-2", "chem"))))
         connection.execute(one(schema.tokens, rows.token_row(token("token-2"))))
         connection.execute(one(schema.events, rows.event_row(an_event(4))))
     engine.dispose()

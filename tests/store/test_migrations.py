@@ -13,12 +13,15 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, Engine, MetaData, create_engine, insert, inspect, text
+from sqlalchemy import Connection, Engine, MetaData, create_engine, insert, inspect, select, text
 from sqlalchemy.schema import CreateTable
 
+from cede.model.allocation import Member
+from cede.model.shape import Shape
+from cede.model.terms import Terms
 from cede.store import Store, WrongDatabase, connect, migrate, rows, schema
 from cede.store.statements import REQUESTS
-from tests.store.samples import batch, policy, pool, request
+from tests.store.samples import allocation, batch, policy, pool, request
 
 
 def engine_of(url: str) -> Engine:
@@ -83,6 +86,43 @@ def test_what_an_earlier_version_stored_is_usual(database_url: str) -> None:
     assert store.get_policy("policy-1").policy == policy()
     assert store.get_request("request-1").request == request()
     store.close()
+
+
+def test_the_accounts_know_what_an_earlier_version_stored(database_url: str) -> None:
+    """Whose an allocation was and on how many nodes it sat is told by its request and members."""
+    engine = engine_of(database_url)
+    gang = Shape({"gpu": 1}, tasks=3)
+    members = tuple(Member(task, f"node-{task // 2}") for task in range(3))
+    stored = [
+        (request("plain", 1), allocation("plain")),
+        (request("bio", 2, terms=Terms(tenant="bio")), allocation("bio")),
+        (request("counted", 3, shape=gang), allocation("counted")),
+        (request("sitting", 4, shape=gang), allocation("sitting", members=members)),
+    ]
+    later = {"tenant", "nodes"}
+    with engine.begin() as connection:
+        upgrade_to(connection, "0002")
+        for of, held in stored:
+            for table, columns, row in (
+                (schema.requests, REQUESTS.columns, rows.request_row(of, held)),
+                (schema.allocations, schema.allocations.columns, rows.allocation_row(held)),
+            ):
+                said = {
+                    column.name: each
+                    for column, each in zip(columns, row, strict=True)
+                    if table is schema.requests or column.name not in later
+                }
+                connection.execute(insert(table).values(said))
+        upgrade_to(connection, "0003")
+        columns = schema.allocations.c
+        found = connection.execute(select(columns.request_id, columns.tenant, columns.nodes))
+        assert {row[0]: (row[1], row[2]) for row in found} == {
+            "plain": (None, None),
+            "bio": ("bio", None),
+            "counted": (None, 3),
+            "sitting": (None, 2),
+        }
+    engine.dispose()
 
 
 def upgrade_to(connection: Connection, revision: str) -> None:

@@ -7,6 +7,7 @@ worlds run it on every state.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from sortedcontainers import SortedList
@@ -29,7 +30,7 @@ Filled = tuple[tuple[bool, int, int, str], Amounts]
 
 def check(state: State) -> list[str]:
     """Every broken invariant, each with its id and the numbers; none when all is well."""
-    found = [*_lives(state), *_configuration(state)]
+    found = [*_lives(state), *_configuration(state), *_tenants(state)]
     for pool in state.pools.values():
         found += [*_capacity(state, pool), *_promises(state, pool), *_books(state, pool)]
         if pool.nodes is not None:
@@ -205,6 +206,41 @@ def _configuration(state: State) -> Iterator[str]:
             if amount > pool.capacity.get(key, 0):
                 most = pool.capacity.get(key, 0)
                 yield f"S4 pool {pool.name} has {amount} {key} reserved of {most}"
+
+
+def _tenants(state: State) -> Iterator[str]:
+    """S2 of quotas, with its exception; S21: what is cached of every tenant equals a recount."""
+    counts = state.tenancy
+    alive, held, promised = Counter[str](), Counter[str](), Counter[str]()
+    waiters, newest = Counter[tuple[str, str]](), dict[str, int]()
+    for request in state.requests.values():
+        name = request.terms.tenant
+        if name and not request.ended:
+            alive[name] += 1
+            promised[name] += request.tasks if request.earmark is not None else 0
+            waiters.update((name, policy.pool_id) for policy in state.places(request.id))
+    for each in state.allocations.values():
+        owner = state.requests.get(each.request_id)
+        if each.live and owner is not None and (name := owner.terms.tenant):
+            held[name] += len({one.node_id for one in each.members}) or owner.tasks
+            newest[name] = max(newest.get(name, 0), each.index)
+    waiting = {
+        (name, pool): n for name, pools in counts.waiters.items() for pool, n in pools.items()
+    }
+    for what, cached, recount in (
+        ("alive", counts.alive, alive),
+        ("held", counts.held, held),
+        ("promised", counts.promised, +promised),
+        ("waiting", waiting, waiters),
+    ):
+        if cached != dict(recount):
+            yield f"S21 tenants: {what} is {cached}, recounted {dict(recount)}"
+    for tenant in state.tenants.values():
+        if counts.named.get(tenant.name) is not tenant:
+            yield f"S21 tenant {tenant.name} is not known by its name"
+        over = tenant.max_nodes is not None and held[tenant.name] > tenant.max_nodes
+        if over and newest[tenant.name] > tenant.edited:
+            yield f"S2 tenant {tenant.name}: {held[tenant.name]} nodes of {tenant.max_nodes}"
 
 
 def _tree(policies: list[Policy]) -> Iterator[str]:

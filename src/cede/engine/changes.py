@@ -10,6 +10,7 @@ from cede.model.node import Node
 from cede.model.policy import Policy
 from cede.model.pool import Pool
 from cede.model.request import Request
+from cede.model.tenant import Tenant
 
 T = TypeVar("T")
 
@@ -40,13 +41,15 @@ class Changes:
     pools: Rows[Pool] = field(default_factory=Rows)
     nodes: Rows[Node] = field(default_factory=Rows)
     policies: Rows[Policy] = field(default_factory=Rows)
+    tenants: Rows[Tenant] = field(default_factory=Rows)
     requests: Rows[Request] = field(default_factory=Rows)
     allocations: Rows[Allocation] = field(default_factory=Rows)
     events: list[Event] = field(default_factory=list)
 
     @property
     def empty(self) -> bool:
-        tables = (self.pools, self.nodes, self.policies, self.requests, self.allocations)
+        edited = (self.pools, self.nodes, self.policies, self.tenants)
         return not self.events and not any(
-            rows.inserted or rows.updated or rows.deleted for rows in tables
+            rows.inserted or rows.updated or rows.deleted
+            for rows in (*edited, self.requests, self.allocations)
         )

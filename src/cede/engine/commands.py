@@ -11,6 +11,7 @@ from cede.engine import endings
 from cede.engine.admit import candidates, hopeless, no_policy, own_limit_broken, rejection
 from cede.engine.farewells import answer, defer, failed_reason, part, save, stop_now
 from cede.engine.state import State
+from cede.engine.tenants import refusal
 from cede.model import bounds
 from cede.model.allocation import Allocation
 from cede.model.amounts import UNBOUNDED_WHEN_ABSENT, Amounts, parse_amounts
@@ -70,6 +71,8 @@ def submit(state: State, submission: Submission, now: int) -> Request | Untracke
             raise Refused(no_policy(state, subject, submission.pool_id))
         return Untracked(Reason(Code.UNTRACKED, {"subject": str(subject)}))
     _check_limit(state, submission.pool_id, submission.terms.limit)
+    if submission.terms.tenant:
+        _check_quota(state, submission)
     request = _request(state, submission, now)
     state.put(request)
     if state.places(request.id):
@@ -77,6 +80,13 @@ def submit(state: State, submission: Submission, now: int) -> Request | Untracke
         return request
     reason = rejection(state, request)
     return endings.finish(state, request, RequestStatus.REJECTED, reason)
+
+
+def _check_quota(state: State, submission: Submission) -> None:
+    tasks = 1 if submission.shape is None else submission.shape.tasks
+    full = refusal(state, submission.terms.tenant, tasks)
+    if full is not None:
+        raise Refused(full)
 
 
 def _request(state: State, submission: Submission, now: int) -> Request:

@@ -10,8 +10,9 @@ from cede.model.node import Node
 from cede.model.policy import Policy
 from cede.model.pool import Pool
 from cede.model.request import Request
+from cede.model.tenant import Tenant
 
-Entity = Pool | Node | Policy | Request | Allocation
+Entity = Pool | Node | Policy | Tenant | Request | Allocation
 
 
 def place_of(node: Node) -> tuple[Any, ...]:
@@ -34,6 +35,7 @@ _TABLES: dict[type[Any], str] = {
     Pool: "pools",
     Node: "nodes",
     Policy: "policies",
+    Tenant: "tenants",
     Request: "requests",
     Allocation: "allocations",
 }

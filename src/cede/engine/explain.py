@@ -27,6 +27,7 @@ from cede.engine.share import Holding
 from cede.engine.site import site
 from cede.engine.standing import BORROWED, IN_SHARE, Standing
 from cede.engine.state import State
+from cede.engine.tenants import quota_reason
 from cede.engine.what_if import changes
 from cede.model.amounts import Amounts, plus, show, total
 from cede.model.lifecycle import AllocationState
@@ -60,7 +61,8 @@ def reason_in(state: State, request: Request, policy: Policy) -> Reason:
         return _on_its_way(state, books, request)
     demand = books.pool.metered(request.amounts)
     return (
-        _own_bound(books, policy, request, demand)
+        quota_reason(state, request)
+        or _own_bound(books, policy, request, demand)
         or _bound_above(books, policy, demand)
         or _pool_bound(state, books, policy, request, demand)
     )

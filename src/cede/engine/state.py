@@ -20,6 +20,7 @@ from cede.engine.entities import Entity, gone, may_go_on, place_of, table_of
 from cede.engine.ground import Ground
 from cede.engine.holdings import held, promised
 from cede.engine.moves import check_move
+from cede.engine.tenants import Tenancy
 from cede.engine.timers import Key, Timers
 from cede.model.allocation import Allocation
 from cede.model.node import Node, NodeState
@@ -27,6 +28,7 @@ from cede.model.policy import Policy
 from cede.model.pool import Pool
 from cede.model.request import Request
 from cede.model.subject import Subject
+from cede.model.tenant import Tenant
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,7 @@ class State:
         self.pools: dict[str, Pool] = {}
         self.nodes: dict[str, Node] = {}
         self.policies: dict[str, Policy] = {}
+        self.tenants: dict[str, Tenant] = {}
         self.requests: dict[str, Request] = {}
         self.allocations: dict[str, Allocation] = {}
         self.books: dict[str, Books] = {}
@@ -60,6 +63,8 @@ class State:
         self.looks: dict[str, int] = {}
         self.over: dict[str, dict[str, int]] = {}  # by pool: what is above a limit, and since when
         self.staged: dict[str, int] = {}  # when each node last took for a starving waiter
+        self.tenancy = Tenancy()
+        self.budgets: dict[str, float] = {}  # by tenant: the part used; never written down
         self.now = 0
         self.passed = 0  # the instant up to which timers have been looked at
         self.index = 0
@@ -214,7 +219,7 @@ class State:
         return changes
 
     def load(self, entities: Iterable[Entity], *, index: int, now: int) -> None:
-        """Fill an empty state: pools, then nodes, policies, requests, allocations."""
+        """Fill an empty state: pools, then nodes, policies, tenants, requests, allocations."""
         self.now = self.passed = now
         self.index = index  # every node counts as heard of now: it was promised no more than that
         for entity in entities:
@@ -253,6 +258,8 @@ class State:
             self._replace_allocation(old, new)  # type: ignore[arg-type]
         elif table == "nodes":
             self._replace_node(old, new)  # type: ignore[arg-type]
+        elif table == "tenants":
+            self._replace_tenant(old, new)  # type: ignore[arg-type]
         else:
             self._edit(table, entity_id, old, new)
 
@@ -268,14 +275,17 @@ class State:
                 self._rehold(new.id)
         elif old is not None:
             del self.requests[old.id]
+        self.dirty |= self.tenancy.count(old, new)
 
     def _replace_allocation(self, old: Allocation | None, new: Allocation | None) -> None:
         if old is not None and old.live:
             self._release(old)
+            self.dirty |= self.tenancy.let_go(old)
         if new is not None:
             self.allocations[new.id] = new
             if new.live:
                 self._hold(new)
+                self.tenancy.hold(self.requests[new.request_id], new)
         elif old is not None:
             del self.allocations[old.id]
 
@@ -301,6 +311,13 @@ class State:
                 self.draining[new.id] = None
             self._bump(new.id)
             self.timers.schedule(("node", new.id), self._node_due(new))
+
+    def _replace_tenant(self, old: Tenant | None, new: Tenant | None) -> None:
+        self.dirty |= self.tenancy.know(old, new)
+        if new is not None:
+            self.tenants[new.id] = new
+        elif old is not None:
+            del self.tenants[old.id]
 
     def _put_on_ground(self, old: Node | None, new: Node | None) -> None:
         if old is not None and new is None and old.pool_id in self.grounds:
@@ -378,6 +395,7 @@ class State:
         places = self._eligible(request)
         self._places[request.id] = places
         self.several += len(places) > 1
+        self.tenancy.wait(request, places, 1)
         if request.earmark is not None and request.earmark.pool_id in self.books:
             books = self.books[request.earmark.pool_id]
             books.hold(promised(books, request, request.earmark))
@@ -401,6 +419,7 @@ class State:
         self.delayed.pop(request.id, None)
         places = self._places.pop(request.id)
         self.several -= len(places) > 1
+        self.tenancy.wait(request, places, -1)
         if request.earmark is not None and request.earmark.pool_id in self.books:
             self.books[request.earmark.pool_id].let_go(request.id)
             self.dirty[request.earmark.pool_id] = None

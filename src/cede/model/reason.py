@@ -22,6 +22,8 @@ class Code(StrEnum):
     REQUEST_LIMIT = "request_limit"
     CLASS_EXCEEDED = "class_exceeded"
     SENSITIVE_NOT_ALLOWED = "sensitive_not_allowed"
+    TENANT_CONCURRENT = "tenant_concurrent"
+    TENANT_NODES = "tenant_nodes"
     NO_POLICY = "no_policy"
     NO_ELIGIBLE_POOL = "no_eligible_pool"
     UNTRACKED = "untracked"
@@ -104,6 +106,15 @@ SENTENCES: dict[Code, tuple[str, str]] = {
     Code.SENSITIVE_NOT_ALLOWED: (
         "{policy} may not run sensitive work in pool {pool}, and {what} is",
         "ask without it, or let the policy: allow_sensitive",
+    ),
+    Code.TENANT_CONCURRENT: (
+        "tenant {tenant} has {held} requests that have not ended, and may have {bound} at once",
+        "one of them must end, or its quota grow: cede tenant update {tenant} --max-concurrent "
+        "{enough}",
+    ),
+    Code.TENANT_NODES: (
+        "tenant {tenant} has {held} nodes in use and may have {bound}; {requested} more do not fit",
+        "its work must end, or its quota grow: cede tenant update {tenant} --max-nodes {enough}",
     ),
     Code.NO_POLICY: (
         "{subject} has no policy in {pool}",

@@ -20,6 +20,8 @@ from cede.store.values import (
     PoolView,
     Remembered,
     RequestView,
+    TenantView,
+    UsageView,
 )
 
 __all__ = [
@@ -39,5 +41,7 @@ __all__ = [
     "StaleIndex",
     "Store",
     "StoreError",
+    "TenantView",
+    "UsageView",
     "WrongDatabase",
 ]

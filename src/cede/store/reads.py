@@ -57,7 +57,7 @@ class Reads:
         """By name."""
         with self._readers.begin() as connection:
             where = self._after(connection, "pools", None, cursor, _pools.name)
-            found = views.pool_views(connection, where, _bounded(limit) + 1)
+            found = views.pool_views(connection, where, bounded(limit) + 1)
             return self._page(connection, "pools", None, found, limit, lambda view: view.pool.name)
 
     def pool_names(self, ids: Iterable[str] | None = None) -> dict[str, str]:
@@ -95,7 +95,7 @@ class Reads:
                 where.append(_policies.subject_type == component_type)
             if subjects is not None:
                 where.append(or_(false(), *(views.is_subject(each) for each in subjects)))
-            found = views.policy_views(connection, and_(*where), _bounded(limit) + 1)
+            found = views.policy_views(connection, and_(*where), bounded(limit) + 1)
             return self._page(
                 connection, "policies", filters, found, limit, lambda view: view.policy.id
             )
@@ -122,7 +122,7 @@ class Reads:
             if pool_id is not None:
                 where.append(_nodes.pool_id == pool_id)
             statement = select(schema.nodes).where(*where).order_by(_nodes.name)
-            statement = statement.limit(_bounded(limit) + 1)
+            statement = statement.limit(bounded(limit) + 1)
             found = [node_rows.node_from(row) for row in connection.execute(statement)]
             return self._page(connection, "nodes", pool_id, found, limit, lambda node: node.name)
 
@@ -190,7 +190,7 @@ class Reads:
                 views.with_allocation(short=True)
                 .where(after, *filter.conditions(connection.dialect.name))
                 .order_by(place.asc() if oldest_first else place.desc())
-                .limit(_bounded(limit) + 1)
+                .limit(bounded(limit) + 1)
             )
             found = [views.request_view(row) for row in connection.execute(statement)]
             return self._page(
@@ -223,7 +223,7 @@ class Reads:
             statement = statement.join(schema.requests, _requests.id == _events.request_id).where(
                 of_subjects(subjects)
             )
-        statement = statement.order_by(_events.at_index).limit(_bounded(limit))
+        statement = statement.order_by(_events.at_index).limit(bounded(limit))
         with self._readers.begin() as connection:
             return [rows.event_from(row) for row in connection.execute(statement)]
 
@@ -256,7 +256,7 @@ class Reads:
         with self._readers.begin() as connection:
             where = self._after(connection, "tokens", None, cursor, _tokens.id)
             statement = (
-                select(schema.tokens).where(where).order_by(_tokens.id).limit(_bounded(limit) + 1)
+                select(schema.tokens).where(where).order_by(_tokens.id).limit(bounded(limit) + 1)
             )
             found = [rows.token_from(row) for row in connection.execute(statement)]
             return self._page(connection, "tokens", None, found, limit, lambda token: token.id)
@@ -269,7 +269,7 @@ class Reads:
         with self._readers.begin() as connection:
             where = self._after(connection, "audit", None, cursor, number, True)
             statement = select(schema.audit).where(where).order_by(number.desc())
-            statement = statement.limit(_bounded(limit) + 1)
+            statement = statement.limit(bounded(limit) + 1)
             found = [rows.audit_from(row) for row in connection.execute(statement)]
             return self._page(connection, "audit", None, found, limit, lambda entry: entry.number)
 
@@ -324,7 +324,7 @@ class Reads:
         return Page(items, self._cursors(connection).make(list_, filters, place(items[-1])))
 
 
-def _bounded(limit: int) -> int:
+def bounded(limit: int) -> int:
     if not 1 <= limit <= bounds.PAGE_MAX:
         raise Invalid("limit", f"must be from 1 to {bounds.PAGE_MAX}, not {limit}")
     return limit

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import astuple
 from functools import lru_cache
 from typing import Any
 
 from cede.engine.changes import Event
+from cede.engine.tenants import nodes_of
 from cede.model.allocation import Allocation, allocation_id
 from cede.model.lifecycle import AllocationState, RequestStatus
 from cede.model.policy import Mode, Policy
@@ -21,6 +23,7 @@ from cede.model.reason import Reason
 from cede.model.request import Earmark, OnSilence, Preemptions, Request, Retry, Withhold
 from cede.model.settings import Settings
 from cede.model.subject import Subject
+from cede.model.tenant import Tenant
 from cede.model.token import Role, Token
 from cede.store import node_rows, term_rows
 from cede.store.json_text import decode, encode
@@ -101,6 +104,14 @@ def policy_from(row: Sequence[Any]) -> Policy:
         edited=edited,
         **term_rows.further_from(further),
     )
+
+
+def tenant_row(tenant: Tenant) -> Row:
+    return astuple(tenant)
+
+
+def tenant_from(row: Sequence[Any]) -> Tenant:
+    return Tenant(*row)
 
 
 def request_row(request: Request, latest: Allocation | None) -> Row:
@@ -188,7 +199,8 @@ def request_from(row: Sequence[Any]) -> Request:
     )
 
 
-def allocation_row(allocation: Allocation) -> Row:
+def allocation_row(allocation: Allocation, request: Request | None = None) -> Row:
+    """`request` is needed for a new one only: what it says for the accounts never changes."""
     assert allocation.id == allocation_id(allocation.request_id, allocation.attempt), allocation
     ended = allocation.state is AllocationState.ENDED
     return (
@@ -212,14 +224,23 @@ def allocation_row(allocation: Allocation) -> Row:
         allocation.ended_at,
         node_rows.members_text(allocation.members),
         node_rows.parting_text(allocation.parting),
+        *_accounted(allocation, request),
     )
+
+
+def _accounted(allocation: Allocation, request: Request | None) -> tuple[str | None, int | None]:
+    """Whose it is, and on how many nodes it sits if that is not one."""
+    if request is None:
+        return None, None
+    nodes = nodes_of(request, allocation)
+    return request.terms.tenant or None, nodes if nodes != 1 else None
 
 
 def allocation_from(row: Sequence[Any]) -> Allocation:
     (
         request_id, attempt, pool_id, policy_id, index, allocated_at, _, state, amounts,
         preemptible, started_at, walltime, lease_until, deadline, told, taken_for, reason, ended_at,
-        members, parting,
+        members, parting, _, _,
     ) = row  # fmt: skip
     return Allocation(
         id=allocation_id(request_id, attempt),

@@ -146,6 +146,24 @@ policies = Table(
 )
 Index("ix_policies_subject", policies.c.subject_type, policies.c.subject_name)
 
+# A tenant is of no pool. What is NULL is unbounded.
+tenants = Table(
+    "tenants",
+    metadata,
+    Column("id", NAME, primary_key=True),
+    Column("name", NAME, nullable=False),
+    Column("max_nodes", NUMBER),
+    Column("max_concurrent", NUMBER),
+    Column("gpu_hours_budget", Double),
+    Column("node_hours_budget", Double),
+    Column("fair_share_target", Double, nullable=False),
+    Column("burst_allowance", Double),
+    Column("created", Text, nullable=False),
+    Column("edited", NUMBER, nullable=False),
+    UniqueConstraint("name"),
+    not_negative("max_nodes", "max_concurrent", "gpu_hours_budget", "node_hours_budget"),
+)
+
 # `granted_pool_id` and `granted_attempt` are of the latest allocation. With `one` they are what
 # live allocations refer to: two live allocations of one request in two pools cannot both find their
 # pair. `task` and `work` are what a request is about and never change: its shape and how it parts,
@@ -226,7 +244,8 @@ Index(
 )
 
 # Its id is `request_id.attempt`, so it needs no column. `live` is 1 or, once ended, NULL: then
-# nothing refers.
+# nothing refers. `tenant` and `nodes` are for the accounts, which outlast the request; on how many
+# nodes it sits is NULL for one.
 allocations = Table(
     "allocations",
     metadata,
@@ -250,6 +269,8 @@ allocations = Table(
     Column("ended_at", NUMBER),
     Column("members", Text),
     Column("parting", Text),
+    Column("tenant", NAME),
+    Column("nodes", Integer),
     ForeignKeyConstraint(
         ["request_id", "pool_id", "live"],
         ["requests.id", "requests.granted_pool_id", "requests.one"],
@@ -259,6 +280,7 @@ allocations = Table(
     CheckConstraint("live = 1", "live_is_one"),
     CheckConstraint("(live IS NULL) = (state = 'ended')", "live_or_ended"),
     CheckConstraint("attempt >= 1", "attempt"),
+    CheckConstraint("nodes >= 1", "nodes"),
     not_negative(
         "at_index", "allocated_at", "started_at", "walltime", "lease_until", "deadline",
         "ended_at",
@@ -277,6 +299,14 @@ Index(
     allocations.c.pool_id,
     sqlite_where=text("live = 1"),
     postgresql_where=text("live = 1"),
+)
+
+Index(
+    "ix_allocations_tenant",
+    allocations.c.tenant,
+    allocations.c.allocated_at,
+    sqlite_where=text("tenant IS NOT NULL"),
+    postgresql_where=text("tenant IS NOT NULL"),
 )
 
 # Devices of live allocations: assigned with the grant, given back with its end (S3). A node whose

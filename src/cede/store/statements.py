@@ -143,6 +143,7 @@ POOLS = Writes(schema.pools)
 NODES = Writes(schema.nodes)
 HELD_DEVICES = Writes(schema.held_devices)
 POLICIES = Writes(schema.policies)
+TENANTS = Writes(schema.tenants)
 # What a request is known by and about never changes; leaving it out leaves its indexes alone.
 _IDENTITY = (
     "at_index", "submitted_at", "subject_type", "subject_name", "created", "task", "work",
@@ -154,7 +155,7 @@ _GRANTED = ("granted_pool_id", "granted_attempt")
 REQUESTS = Writes(schema.requests, fixed=(*_IDENTITY, *_GRANTED), skip=("one",))
 REQUESTS_GRANTED = Writes(schema.requests, fixed=_IDENTITY, skip=("one",))
 # The same for an allocation that goes on, against one that has ended and lets go of its request.
-_GRANT = ("pool_id", "policy_id", "at_index", "allocated_at")
+_GRANT = ("pool_id", "policy_id", "at_index", "allocated_at", "tenant", "nodes")
 ALLOCATIONS = Writes(schema.allocations, fixed=(*_GRANT, "live"))
 ALLOCATIONS_ENDED = Writes(schema.allocations, fixed=_GRANT)
 EVENTS = Writes(schema.events)

@@ -24,10 +24,10 @@ from cede.model.allocation import Allocation
 from cede.model.lifecycle import TERMINAL
 from cede.model.token import Token
 from cede.store import chain, connect, migrate, node_rows, rows, schema, statements, term
+from cede.store.accounts import Accounts
 from cede.store.anchor import Anchor
 from cede.store.errors import Deposed, StaleIndex, StoreError, WrongDatabase
 from cede.store.lock import FileLock
-from cede.store.reads import Reads
 from cede.store.values import Batch, Idempotency, Loaded, Moment, Remembered
 
 _ACTIVE = text(schema.ACTIVE)
@@ -40,7 +40,7 @@ def _nothing(point: str) -> None:
     """Where a crash test would end the process."""
 
 
-class Store(Reads):
+class Store(Accounts):
     """Everything that lasts.
 
     `anchor` is a file on another path that witnesses how far commits have come.
@@ -212,6 +212,8 @@ def _alive(connection: Connection) -> Iterator[Entity]:
         yield node_rows.node_from(row)
     for row in connection.execute(select(schema.policies).order_by(schema.policies.c.id)):
         yield rows.policy_from(row)
+    for row in connection.execute(select(schema.tenants).order_by(schema.tenants.c.id)):
+        yield rows.tenant_from(row)
     active = select(*statements.REQUESTS.columns).where(_ACTIVE).order_by(requests.c.at_index)
     for row in connection.execute(active):
         yield rows.request_from(row)
@@ -235,6 +237,9 @@ def _write_changes(connection: Connection, changes: Changes) -> None:
     write.NODES.insert(connection, [node_rows.node_row(each) for each in nodes.inserted])
     write.POLICIES.insert(connection, [rows.policy_row(each) for each in changes.policies.inserted])
     write.POLICIES.update(connection, [rows.policy_row(each) for each in changes.policies.updated])
+    write.TENANTS.delete(connection, [(each,) for each in changes.tenants.deleted])
+    write.TENANTS.insert(connection, [rows.tenant_row(each) for each in changes.tenants.inserted])
+    write.TENANTS.update(connection, [rows.tenant_row(each) for each in changes.tenants.updated])
     # What ended lets go of its request first: the next allocation may be in another pool.
     write.ALLOCATIONS_ENDED.update(connection, [rows.allocation_row(each) for each in ended])
     latest = _latest(allocations.inserted)
@@ -247,8 +252,10 @@ def _write_changes(connection: Connection, changes: Changes) -> None:
     write.REQUESTS.insert(connection, inserted)
     write.REQUESTS_GRANTED.update(connection, granted)
     write.REQUESTS.update(connection, others)
+    owners = {each.id: each for each in (*requests.inserted, *requests.updated)}
     write.ALLOCATIONS.insert(
-        connection, [rows.allocation_row(each) for each in allocations.inserted]
+        connection,
+        [rows.allocation_row(each, owners.get(each.request_id)) for each in allocations.inserted],
     )
     granted_now = [each for each in allocations.inserted if each.live]
     write.HELD_DEVICES.insert(connection, list(_held(granted_now)))
@@ -282,12 +289,18 @@ def _write_tokens(connection: Connection, tokens: Iterable[Token]) -> None:
 
 
 def _delete_requests(connection: Connection, ids: Sequence[str]) -> None:
-    """Only ended ones: whatever is alive also lives in memory."""
+    """Only ended ones: whatever is alive also lives in memory. What they held, and for how long,
+    stays in the accounts: nobody deletes what it used.
+    """
     if not ids:
         return
     requests, allocations = schema.requests, schema.allocations
     of_ended = select(requests.c.id).where(requests.c.id.in_(ids), requests.c.status.in_(_ENDED))
-    connection.execute(delete(allocations).where(allocations.c.request_id.in_(of_ended)))
+    connection.execute(
+        update(allocations)
+        .where(allocations.c.request_id.in_(of_ended))
+        .values(reason=None, members=None, parting=None)
+    )
     ended = and_(requests.c.id.in_(ids), requests.c.status.in_(_ENDED))
     connection.execute(delete(requests).where(ended))
 

@@ -12,7 +12,9 @@ from cede.model.amounts import Amounts
 from cede.model.policy import Policy
 from cede.model.pool import Pool
 from cede.model.request import Request
+from cede.model.tenant import Tenant
 from cede.model.token import Token
+from cede.model.usage import Usage
 
 T = TypeVar("T")
 
@@ -131,6 +133,27 @@ class PolicyView(NamedTuple):
     policy: Policy
     pool_name: str
     occupied: Amounts
+
+
+class TenantView(NamedTuple):
+    """A tenant, what of it is alive, and the part of its budget that it has used."""
+
+    tenant: Tenant
+    nodes: int
+    requests: int
+    budget_used: float | None
+
+
+class UsageView(NamedTuple):
+    """What a pool, a policy or a tenant held: `id` is a tenant's name, None for requests without.
+
+    `requests` are those that held anything, `preempted` the attempts that were stopped for others.
+    """
+
+    id: str | None
+    usage: Usage
+    requests: int
+    preempted: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,76 @@
+"""What was held, and for how long: amounts times time, as exact integers.
+
+Time is held time: from the grant, when nobody else can have the units any more, to the end, or to
+now. Whoever sums in a database hands over sums; the arithmetic is the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from cede.model.amounts import Amounts
+from cede.model.bounds import BUDGET_WINDOW, HOUR
+from cede.model.tenant import Tenant
+
+GPU = "gpu"
+
+
+class Spell(NamedTuple):
+    """One allocation: on how many nodes it held what, from when to when; None: it still does."""
+
+    nodes: int
+    amounts: Amounts
+    begin: int
+    end: int | None = None
+
+
+@dataclass(slots=True)
+class Usage:
+    """A sum of spells. Both are in units of one for a millisecond."""
+
+    node_time: int = 0
+    amount_time: dict[str, int] = field(default_factory=dict)
+
+    def add(self, nodes: int, amounts: Amounts, milliseconds: int) -> None:
+        self.node_time += nodes * milliseconds
+        for key, amount in amounts.items():
+            self.amount_time[key] = self.amount_time.get(key, 0) + amount * milliseconds
+
+    @property
+    def node_hours(self) -> float:
+        return self.node_time / HOUR
+
+    @property
+    def gpu_hours(self) -> float:
+        return self.hours(GPU)
+
+    def hours(self, key: str) -> float:
+        return self.amount_time.get(key, 0) / HOUR
+
+
+def used(spells: Iterable[Spell], now: int, window: int = BUDGET_WINDOW) -> Usage:
+    """What spells that began inside the window add up to."""
+    found = Usage()
+    for each in spells:
+        if each.begin >= now - window:
+            found.add(
+                each.nodes, each.amounts, (now if each.end is None else each.end) - each.begin
+            )
+    return found
+
+
+def budget_fraction(tenant: Tenant, usage: Usage) -> float | None:
+    """The part of its budget that a tenant has used, of the one it has used more of; None without
+    any.
+    """
+    parts = [
+        hours / budget
+        for hours, budget in (
+            (usage.gpu_hours, tenant.gpu_hours_budget),
+            (usage.node_hours, tenant.node_hours_budget),
+        )
+        if budget is not None
+    ]
+    return max(parts, default=None)
