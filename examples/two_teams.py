@@ -11,6 +11,7 @@ from collections.abc import Callable
 from cede import Client, Conflict
 
 POOL = "two-teams"
+PIECES = 60
 
 
 def prepare(client: Client) -> None:
@@ -33,18 +34,18 @@ def prepare(client: Client) -> None:
 def red(client: Client, say: Callable[[str], None], holds: threading.Event) -> None:
     """Work in small pieces, looking up between them; comes back after a preemption."""
     held = client.allocation(
-        gpu=8, pool=POOL, component="red", component_type="team", lease=3, preemptions="free"
+        gpu=8, pool=POOL, component="red", component_type="team", lease=6, preemptions="free"
     )
     done = 0
     while not held.ended:
         with held:
             say(f"red holds 8, attempt {held.attempt}")
             holds.set()
-            while done < 20 and not held.should_stop:
+            while done < PIECES and not held.should_stop:
                 held.preempted.wait(0.1)  # a piece of work
                 done += 1
-            if done < 20:
-                say(f"red was told to stop after {done} of 20 pieces, and saved them")
+            if done < PIECES:
+                say(f"red was told to stop after {done} of {PIECES} pieces, and saved them")
     say("red is done")
 
 
@@ -52,7 +53,7 @@ def blue(client: Client, say: Callable[[str], None]) -> None:
     """Blue asks for its reserve: red must go, whatever its priority."""
     with client.allocation(gpu=4, pool=POOL, component="blue", component_type="team") as held:
         say(f"blue holds 4 in {held.pool}")
-    say("blue is done")
+        say("blue is done")
 
 
 def main(say: Callable[[str], None] = print) -> None:

@@ -45,7 +45,8 @@ def blocks(page: str) -> list[Block]:
 
 
 def _patience(condition: str) -> str:
-    return f"for _ in $(seq 100); do {condition} && break; sleep 0.1; done; {condition}"
+    """Whoever runs the page gives up first."""
+    return f"for _ in $(seq 1000); do {condition} && break; sleep 0.1; done; {condition}"
 
 
 def missing(shown: list[str], printed: str) -> list[str]:

@@ -21,7 +21,7 @@ def run(server: Serving, name: str, **environment: str) -> str:
         env=server.environment(**environment),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=200,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout + done.stderr

@@ -124,7 +124,7 @@ def _scrape(server: Serving) -> str:
     asked = urllib.request.Request(
         f"{server.url}/metrics", headers={"Authorization": f"Bearer {server.token}"}
     )
-    with opener.open(asked, timeout=10) as answer:
+    with opener.open(asked, timeout=60) as answer:
         return str(answer.read().decode())
 
 

@@ -16,6 +16,7 @@ from tests.docs.blocks import Block, blocks, missing, script
 
 ROOT = Path(__file__).parents[2]
 MARK = "--block-ended-with--"
+PATIENCE = 500  # seconds for one page; half a minute is usual
 # ZenML has an environment of its own; tests/zenml types its page there.
 ELSEWHERE = ROOT / "docs" / "how-to" / "zenml.md"
 PAGES = sorted(
@@ -42,7 +43,7 @@ def typed(page: str, server: Serving, folder: Path) -> tuple[list[Block], list[t
             start_new_session=True,
         )
         try:
-            shell.wait(100)
+            shell.wait(PATIENCE)
         except subprocess.TimeoutExpired:
             shell.kill()
             shell.wait()
@@ -59,6 +60,7 @@ def test_the_pages_that_are_typed() -> None:
 
 
 @pytest.mark.system
+@pytest.mark.timeout(PATIENCE + 100)
 @pytest.mark.parametrize("page", PAGES)
 def test_the_page_comes_out_as_it_says(page: str, server: Serving, tmp_path: Path) -> None:
     found, done = typed(page, server, tmp_path)

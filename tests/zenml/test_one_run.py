@@ -11,10 +11,11 @@ from tests.zenml.world import ZenServer, pool, requests_of, statuses, until
 
 
 @pytest.mark.system
+@pytest.mark.timeout(1200)  # two ZenML programs start before it, and several in it
 def test_two_pipelines_share_two_gpus(cede: Serving, zen: ZenServer, tmp_path: Path) -> None:
     pool(cede, gpus=2, red=0, blue=2)
-    go = tmp_path / "go"
-    red = zen.run("red", "red-run", seconds=[120.0, 1.0])
+    go, leave = tmp_path / "go", tmp_path / "leave"
+    red = zen.run("red", "red-run", seconds=[120.0, 1.0], leave=str(leave))
     blue = zen.run("blue", "blue-run", seconds=[1.0], go=str(go))
 
     # Red borrows what blue does not use.
@@ -24,7 +25,7 @@ def test_two_pipelines_share_two_gpus(cede: Serving, zen: ZenServer, tmp_path: P
 
     # Blue wants what is its own: it waits, and red is told.
     go.touch()
-    until(lambda: statuses(cede, "blue"), 60, "blue asks")
+    until(lambda: statuses(cede, "blue"), 120, "blue asks")
     assert statuses(cede, "blue") == ["queued"] and statuses(cede, "red")[0] == "preempting"
     assert [each["status"] for each in zen.steps("blue-run")] == ["queued"]
     listed = {each["id"]: each for each in zen.requests()}
@@ -35,8 +36,9 @@ def test_two_pipelines_share_two_gpus(cede: Serving, zen: ZenServer, tmp_path: P
     assert "pipeline sharing, run blue-run, step train" in why
 
     # Red's step stops by itself, and its retry is back in the queue as a new request.
+    leave.touch()
     red.until("stopped")
-    until(lambda: len(statuses(cede, "red")) == 2, 30, "red's retry asks again")
+    until(lambda: len(statuses(cede, "red")) == 2, 60, "red's retry asks again")
     first, second = requests_of(cede, "red")
     assert first["status"] == "preempted" and second["status"] in ("queued", "allocated")
     assert first["reason"]["beneficiary"] == waiter["id"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,12 @@ def note(trace: str, what: str) -> int:
 
 
 @step(enable_cache=False)
-def train(trace: str, seconds: list[float], deaf: bool = False) -> str:
-    """Work for so many seconds: the first number in the first attempt, the last in later ones."""
+def train(trace: str, seconds: list[float], deaf: bool = False, leave: str = "") -> str:
+    """Work for so many seconds: the first number in the first attempt, the last in later ones.
+
+    When told to stop it may have something to save: until the file `leave` is there, if one is
+    named.
+    """
     attempt = note(trace, "start")
     work_for = seconds[min(attempt, len(seconds)) - 1]
     if deaf:
@@ -33,6 +38,9 @@ def train(trace: str, seconds: list[float], deaf: bool = False) -> str:
         while time.monotonic() < until:
             time.sleep(0.05)
     except KeyboardInterrupt:
+        with suppress(KeyboardInterrupt):  # told once more
+            while leave and not Path(leave).exists():
+                time.sleep(0.05)
         note(trace, "stopped")
         raise
     note(trace, "end")
@@ -49,7 +57,8 @@ def sharing(plan: dict[str, Any]) -> None:
         retry=StepRetryConfig(max_retries=retries) if retries else None,
     )
     for _ in range(plan.get("times", 1)):
-        chosen(trace=plan["trace"], seconds=plan["seconds"], deaf=plan.get("deaf", False))
+        how = {"deaf": plan.get("deaf", False), "leave": plan.get("leave", "")}
+        chosen(trace=plan["trace"], seconds=plan["seconds"], **how)
 
 
 if __name__ == "__main__":
