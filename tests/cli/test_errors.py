@@ -214,8 +214,8 @@ def test_pool_names_complete_from_the_server_and_never_hang(
         started = time.monotonic()
         env = {"CEDE_SERVER": f"http://127.0.0.1:{silent.getsockname()[1]}", "CEDE_TOKEN": "t"}
         done = cede(env=env | asked)
-    # Other calls wait for ten seconds, and try again.
-    assert (done.stdout.strip(), time.monotonic() - started < 10) == (b"", True)
+    # Other calls wait for ten seconds, four times.
+    assert (done.stdout.strip(), time.monotonic() - started < 30) == (b"", True)
 
 
 def test_the_documented_codes_are_the_ones_in_use() -> None:
