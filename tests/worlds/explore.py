@@ -251,9 +251,10 @@ class checked_takings:
             waiter: Request,
             offer: preempt.Offer,
             victims: list[Holding],
+            cost: float,
         ) -> None:
             check_taking(taking.state, waiter, offer.policy, [each.id for each in victims])
-            real(taking, waiter, offer, victims)
+            real(taking, waiter, offer, victims, cost)
 
         preempt.Taking._preempt = judged  # type: ignore[method-assign]
 

@@ -53,7 +53,7 @@ def two_orders() -> Iterator[None]:
                 add_to(result, amounts)
         return result
 
-    with patch.object(victims, "_legal", legal), patch.object(Books, "takeable_below", below):
+    with patch.object(victims, "legal_for", legal), patch.object(Books, "takeable_below", below):
         yield
 
 

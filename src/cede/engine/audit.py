@@ -112,6 +112,11 @@ def rights(state: State, pool: Pool) -> dict[str, int]:
         """What is covered here and below, and what is not, with how far it has come."""
         covered: list[Amounts] = []
         waiting = [(each, 0) for each in holdings_in_order(state, policy, bands)]
+        if (home := _home(state, policy)) is not None:  # then it is a place, and not a share
+            for (place, _), _ in waiting:
+                at_home = _nodes_of(state, place[3]) <= home
+                result[place[3]] = IN_SHARE if at_home else BORROWED
+            waiting = []
         for child in policies:
             if child.parent_id == policy.id:
                 below, rest = fill(child)
@@ -135,6 +140,33 @@ def rights(state: State, pool: Pool) -> dict[str, int]:
             for (place, _), _ in fill(policy)[1]:
                 result[place[3]] = BORROWED
     return result
+
+
+def _home(state: State, policy: Policy) -> set[str] | None:
+    """A policy's own nodes; the first by name has what two would have. None without a home."""
+    if policy.home is None or state.pools[policy.pool_id].nodes is None:
+        return None
+    mine = [each for each in state.policies.values() if each.pool_id == policy.pool_id]
+    taken: set[str] = set()
+    for each in sorted(mine, key=lambda each: (each.name, each.id)):
+        has = {
+            node.id
+            for node in state.nodes.values()
+            if node.pool_id == policy.pool_id
+            and each.home is not None
+            and each.home.has(node.name, node.labels)
+        } - taken
+        if each is policy:
+            return has
+        taken |= has
+    return taken
+
+
+def _nodes_of(state: State, holding_id: str) -> set[str]:
+    if holding_id in state.allocations:
+        return {each.node_id for each in state.allocations[holding_id].members}
+    earmark = state.requests[holding_id].earmark
+    return set() if earmark is None else {node_id for node_id, _ in earmark.footprint}
 
 
 def shares_of(state: State, policy: Policy) -> list[Mapping[str, float]]:

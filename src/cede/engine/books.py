@@ -18,15 +18,19 @@ from sortedcontainers import SortedList
 
 from cede.engine.families import Claim, Families, claims_moved
 from cede.engine.ground import Ground
+from cede.engine.homes import Homes
 from cede.engine.lane import Age, Lane
+from cede.engine.price import UNSAVED_CLASS as UNSAVED
 from cede.engine.share import Fill, Holding
 from cede.engine.standing import BORROWED, IN_SHARE, Standing, standing
 from cede.model.amounts import Amounts, add_to, take_from
+from cede.model.parting import Checkpoint
 from cede.model.policy import Policy
 from cede.model.pool import Pool
 from cede.model.request import Request
-from cede.model.settings import Share
+from cede.model.settings import QueueOrder, Rank, Share
 from cede.model.shape import Form, Shape
+from cede.model.terms import CLASS_MAX
 
 
 class LaneKey(NamedTuple):
@@ -42,6 +46,9 @@ class LaneKey(NamedTuple):
     family: str = ""
     limit: tuple[tuple[str, int], ...] = ()  # of the family
     band: int = 0  # of those without a family, once granted
+    scored: tuple[str, Checkpoint] | None = None  # tenant and checkpoint, where a score orders
+    settled: bool = False  # cannot be asked to leave: is lent no node
+    claimant: str = ""  # whose claimed nodes it may use
 
 
 # (rights, rank, minus index, id): the order in which holders are considered as victims.
@@ -80,6 +87,7 @@ class Books:
         self.counting = tuple(sorted(pool.capacity)) if self.fair else counting_keys(pool, policies)
         self.published = Published()
         self._shares: dict[Level, Mapping[str, float]] = {}
+        self.homes = Homes(policies, ground)
         self.chains = {pid: chain(policies, pid) for pid in policies}  # itself, and upwards
         parents = {each.parent_id for each in policies.values()}
         # Limits that are capacity for those below.
@@ -100,6 +108,7 @@ class Books:
         self.owed: dict[tuple[str, int, int], Lane] = {}  # (policy, rank, rights): earmarks' owners
         self.owed_sums: dict[tuple[int, int], dict[str, int]] = {}  # (rank, rights): the same
         self.families = Families()
+        self.scores: dict[LaneKey, float] = {}  # of the oldest in each lane, where a score orders
         self.fair_settings: dict[str, Any] = {}  # of policies, as `fairness` worked them out
         # Held directly under a policy, by band: what a holding of a higher band goes before.
         self.banded: dict[tuple[str, int], dict[str, int]] = {}
@@ -183,12 +192,17 @@ class Books:
     def _fill(self, holding: Holding) -> None:
         if holding.preemptible:
             add_to(self.banded.setdefault((holding.policy_id, holding.band), {}), holding.amounts)
-        self._fills[self.levels[holding.policy_id][0]].add(holding)
+        if holding.policy_id in self.homes.nodes:
+            at_home = self.homes.at_home(holding.policy_id, holding.footprint)
+            self._set_rights(holding.id, IN_SHARE if at_home else BORROWED)
+        else:
+            self._fills[self.levels[holding.policy_id][0]].add(holding)
 
     def _unfill(self, holding: Holding) -> None:
         if holding.preemptible:
             take_from(self.banded[holding.policy_id, holding.band], holding.amounts)
-        self._take_out(holding, self.levels[holding.policy_id])
+        if holding.policy_id not in self.homes.nodes:
+            self._take_out(holding, self.levels[holding.policy_id])
         self._unlist(holding)
         del self._rights[holding.id]
 
@@ -252,6 +266,8 @@ class Books:
 
     def satisfaction(self, key: LaneKey) -> tuple[float, ...]:
         """How satisfied those in a lane are: the policies above them from the top, themselves."""
+        if key.scored is not None:
+            return (-self.scores.get(key, 0.0),)
         if not self.fair:
             return ()
         known = self.published.satisfaction
@@ -318,7 +334,9 @@ class Books:
         return standing(rights, rank, self.pool.settings.precedence)
 
     def rank(self, policy_id: str, request: Request) -> int:
-        return self.policies[policy_id].priority
+        if self.pool.settings.rank is Rank.PRIORITY:
+            return self.policies[policy_id].priority
+        return CLASS_MAX if request.terms.sensitive else request.terms.preemption_class
 
     def _set_rights(self, holding_id: str, rights: int) -> None:
         self._below.clear()
@@ -362,13 +380,29 @@ class Books:
 
     def lane_of(self, policy_id: str, request: Request) -> LaneKey:
         form, rank = self.form(request), self.rank(policy_id, request)
-        family, limit = request.part_of, tuple(sorted(request.terms.limit.items()))
-        if family is not None and (self.fair or limit):
-            return LaneKey(policy_id, request.preemptible, form, rank, family, limit)
-        band = 0
-        if self.fair:
-            band = self._next_band(request.id, self.pool.metered(request.amounts))
-        return LaneKey(policy_id, request.preemptible, form, rank, band=band)
+        key = LaneKey(policy_id, request.preemptible, form, rank)
+        if self.pool.settings.order is QueueOrder.SCORE:
+            key = key._replace(scored=(request.terms.tenant, request.farewell.checkpoint))
+        if self.ground is not None:
+            claimant = request.owner if request.terms.sensitive else ""
+            key = key._replace(settled=self._is_settled(request), claimant=claimant)
+        if request.part_of is not None and (self.fair or request.terms.limit):
+            limit = tuple(sorted(request.terms.limit.items()))
+            return key._replace(family=request.part_of, limit=limit)
+        if not self.fair:
+            return key
+        demand = self.pool.metered(request.amounts)
+        return key._replace(band=self._next_band(request.id, demand))
+
+    def _is_settled(self, request: Request) -> bool:
+        """Whether it could not be asked to leave a node, and says no end of itself."""
+        if request.walltime is not None:
+            return False
+        terms, by_class = request.terms, self.pool.settings.rank is Rank.CLASS
+        if terms.sensitive or (by_class and terms.preemption_class >= CLASS_MAX):
+            return True
+        unsaved = request.farewell.checkpoint is Checkpoint.NONE and by_class
+        return unsaved and self.pool.settings.protect_unsaved and terms.preemption_class >= UNSAVED
 
     def form(self, request: Request) -> Form | None:
         """How a request must sit on this pool's nodes; None in a pool without any."""

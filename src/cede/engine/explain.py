@@ -24,7 +24,7 @@ from cede.engine.front import order
 from cede.engine.patience import protected
 from cede.engine.placement import place, places_for, suits
 from cede.engine.share import Holding
-from cede.engine.site import site
+from cede.engine.site import reach, site
 from cede.engine.standing import BORROWED, IN_SHARE, Standing
 from cede.engine.state import State
 from cede.engine.tenants import quota_reason
@@ -129,7 +129,7 @@ def _pool_bound(
 ) -> Reason:
     rights, bound = _as_granted(books, request, policy.id, demand)
     free, promisable = free_now(books), free_to_promise(books, bound)
-    if books.ground is not None and (reason := node_reason(state, books, request, bound)):
+    if books.ground is not None and (reason := node_reason(state, books, request, policy, bound)):
         return reason
     if fits(demand, promisable):
         if not fits(demand, free):
@@ -151,12 +151,15 @@ def _pool_bound(
     return _taking_reason(state, books, request, policy, (rights, bound), names)
 
 
-def node_reason(state: State, books: Books, request: Request, bound: Standing) -> Reason | None:
+def node_reason(
+    state: State, books: Books, request: Request, policy: Policy, bound: Standing
+) -> Reason | None:
     """What nodes have to do with it: too little free in one place, or out of service."""
-    form, ground = books.form(request), books.ground
-    assert form is not None and ground is not None
-    shape = told(request.shape or Shape(request.amounts))
-    view = site(state, books, bound, promise=False, own=(request.id,))
+    ground, key = books.ground, books.lane_of(policy.id, request)
+    assert ground is not None and key.form is not None
+    form, shape = key.form, told(request.shape or Shape(request.amounts))
+    only = reach(books, key, BORROWED)[-1]
+    view = site(state, books, bound, promise=False, own=(request.id,), only=only)
     if place(view, form) is not None:
         return None
     out = [
@@ -174,7 +177,8 @@ def node_reason(state: State, books: Books, request: Request, bound: Standing) -
             return Reason(Code.NODES_OUT, {"pool": books.pool.name, "nodes": names})
     if not fits(demand, free_to_promise(books, bound)) or not fits(demand, free_now(books)):
         return None
-    beside = site(state, books, bound, promise=False, own=(request.id, *books.withheld))
+    own = (request.id, *books.withheld)
+    beside = site(state, books, bound, promise=False, own=own, only=only)
     if books.withheld and place(beside, form) is not None:
         return None  # it is withheld, which is said below
     found = places_for(view, form)

@@ -136,7 +136,7 @@ def taker_of(books: Books, waiter: Request, policy_id: str) -> Taker:
     demand = books.pool.metered(waiter.amounts)
     band = books.band(key, demand)
     rights = rights_if_granted(books, policy_id, demand, waiter.preemptible, band)
-    return Taker(waiter, policy_id, key.rank, rights, band, books.standing(key.rank, rights))
+    return Taker(waiter, key, rights, band, books.standing(key.rank, rights))
 
 
 def cannot_take(

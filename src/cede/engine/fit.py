@@ -110,7 +110,11 @@ def goes_before(books: Books, policy_id: str, level: Level, band: int) -> list[A
 def rights_if_granted(
     books: Books, policy_id: str, demand: Amounts, preemptible: bool, band: int = 0
 ) -> int:
-    """How close to home a demand would be covered."""
+    """How close to home a demand would be covered; where home is a place, nothing says before it
+    is placed.
+    """
+    if policy_id in books.homes.nodes:
+        return BORROWED
     levels = books.levels[policy_id]
     for distance, level in enumerate(levels if preemptible else levels[:1]):
         before = goes_before(books, policy_id, level, band) if preemptible else []

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 
 from cede.engine.books import Books
 from cede.engine.fit import fits, free_now
-from cede.engine.placement import place
-from cede.engine.site import site
-from cede.engine.standing import LOWEST
+from cede.engine.site import locate
+from cede.engine.standing import BORROWED, LOWEST
 from cede.engine.state import State
 from cede.model.allocation import Allocation
 from cede.model.amounts import add_to
@@ -69,13 +68,13 @@ def _start_on_nodes(
     state: State, books: Books, request: Request, ends: list[tuple[int, str]]
 ) -> Start | None:
     """The fewest ends after which it can be placed: more ends never make less room."""
-    form = books.form(request)
-    assert form is not None
+    policy = next(each for each in state.places(request.id) if each.pool_id == books.pool.id)
+    key = books.lane_of(policy.id, request)
 
     def after(count: int) -> Footprint | None:
         gone = [holding_id for _, holding_id in ends[:count]]
-        view = site(state, books, LOWEST, promise=False, own=(request.id,), gone=gone)
-        return place(view, form)
+        own = (request.id,)
+        return locate(state, books, key, BORROWED, LOWEST, promise=False, own=own, gone=gone)
 
     if after(len(ends)) is None:
         return None

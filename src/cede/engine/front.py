@@ -60,7 +60,7 @@ class Stream:
     def own_room(self, books: Books, *, alone: bool = False) -> Room | None:
         """What the waiters' own policy allows at this level; None when nothing."""
         room = own_room(books, self.key, alone=alone)
-        if self.rights == BORROWED:
+        if self.rights == BORROWED or self.policy_id in books.homes.nodes:
             return room
         level = books.levels[self.policy_id][IN_SHARE - self.rights]
         before = (
@@ -88,7 +88,9 @@ def streams(books: Books) -> list[Stream]:
 
 def _streams_of(books: Books, key: LaneKey, lane: Lane) -> Iterator[Stream]:
     levels = [IN_SHARE]
-    if key.preemptible:
+    if key.policy_id in books.homes.nodes:
+        levels += [BORROWED] if key.preemptible else []
+    elif key.preemptible:
         above = books.levels[key.policy_id][1:]
         covers = [books.fair or any(books.policies[pid].reserved.values()) for pid, _ in above]
         levels += [IN_SHARE - at for at, any_of_it in enumerate(covers, 1) if any_of_it]

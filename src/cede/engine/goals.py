@@ -84,11 +84,12 @@ class Shortage:
 class Clearing:
     """How many tasks of a demand find a place while holders are taken away."""
 
-    def __init__(self, view: View, form: Form) -> None:
+    def __init__(self, view: View, form: Form, count_free: bool = True) -> None:
         need = need_of(view.ground, form)
         assert need is not None, "what can never be placed does not wait"
         self._view, self._form, self._need = view, form, need
-        self._places = places_for(view, form)
+        self._count_free = count_free
+        self._places = places_for(view, form) if count_free else 0
         self._away: dict[str, list[int]] = {}  # by node: what was freed there
 
     @property
@@ -123,13 +124,15 @@ class Clearing:
 
     def _suits(self, node_id: str) -> bool:
         node = self._view.ground.spots[node_id].node
-        return node.usable and suits(node, self._form)
+        return node.usable and self._view.allows(node_id) and suits(node, self._form)
 
     def _slots(self, node_id: str) -> int:
+        freed = self._away.get(node_id)
+        if not self._count_free:
+            return slots(tuple(freed or ()), self._need, self._form.per_node) if freed else 0
         room = self._view.instead.get(node_id)
         if room is None:
             room = self._view.ground.spots[node_id].promise[0]
-        freed = self._away.get(node_id)
         if freed is not None:
             room = tuple(map(add, room, freed))
         return slots(room, self._need, self._form.per_node)

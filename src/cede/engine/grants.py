@@ -18,16 +18,15 @@ from cede.engine.earmarks import settle
 from cede.engine.fit import Room, fits, free_now, free_to_promise, held_above, smallest
 from cede.engine.forecast import earliest_start
 from cede.engine.front import Candidate, Front, Stream, order, streams
-from cede.engine.placement import place
 from cede.engine.proposals import Proposals
-from cede.engine.site import members, site
+from cede.engine.site import locate, members
 from cede.engine.standing import Standing
 from cede.engine.state import State
 from cede.model.allocation import Allocation, Member, allocation_id
 from cede.model.lifecycle import RequestStatus
 from cede.model.plan import Grant, Plan
 from cede.model.request import Request, Withhold
-from cede.model.shape import Footprint, Form
+from cede.model.shape import Footprint
 
 # How many waiters of a stream are tried for a place beside a withheld head in one pass.
 _BACKFILL_LOOK = 64
@@ -75,7 +74,9 @@ class _Pool:
         self.books = state.books[pool_id]
         self.besides = besides
         self.streams = streams(self.books)
-        self._placed: dict[tuple[Form, Standing], tuple[Any, Footprint | None]] = {}
+        self._placed: dict[Any, tuple[Any, Footprint | None]] = {}
+        # Where nodes are somebody's, who waits decides where it may sit.
+        self._apart = self.books.homes.matter
         self.fitting = Front(self.books, self.streams, self._room, besides)
         self.owners = self._owners()
         self._in_order: Front | None = None
@@ -127,12 +128,19 @@ class _Pool:
         for every policy of that standing.
         """
         assert stream.form is not None and self.books.ground is not None
-        asked = (stream.form, stream.standing)
+        asked = (stream.key, stream.rights) if self._apart else (stream.form, stream.standing)
         still = (self.books.ground.version, tuple(self.books.withheld))
         if not own and (known := self._placed.get(asked)) is not None and known[0] == still:
             return known[1]
-        view = site(self.state, self.books, stream.standing, promise=False, own=own)
-        footprint = place(view, stream.form)
+        footprint = locate(
+            self.state,
+            self.books,
+            stream.key,
+            stream.rights,
+            stream.standing,
+            promise=False,
+            own=own,
+        )
         if not own:
             self._placed[asked] = (still, footprint)
         return footprint
@@ -312,13 +320,15 @@ def owned_place(state: State, books: Books, owner: Request, standing: Standing) 
     """Where the owner of an earmark starts: on the nodes it was promised, or on others that became
     free before them, so that nobody below it gets those.
     """
-    mark, ground, form = books.earmarks[owner.id], books.ground, books.form(owner)
-    assert ground is not None and form is not None
+    mark, ground = books.earmarks[owner.id], books.ground
+    assert ground is not None
     if ground.has(mark.footprint, mark.each):
         return mark.footprint
     if not fits(mark.amounts, free_now(books)):
         return None
-    return place(site(state, books, standing, promise=False, own=(owner.id,)), form)
+    key = books.lane_of(mark.policy_id, owner)
+    rights = books.rights(owner.id)
+    return locate(state, books, key, rights, standing, promise=False, own=(owner.id,))
 
 
 def grant(
@@ -371,8 +381,10 @@ def _members(
         footprint = owned_place(state, books, request, candidate.stream.standing)
     else:
         own = {request.id, *((beside,) if beside is not None else ())}
-        view = site(state, books, candidate.stream.standing, promise=False, own=own)
-        footprint = place(view, form)
+        stream = candidate.stream
+        footprint = locate(
+            state, books, stream.key, stream.rights, stream.standing, promise=False, own=own
+        )
     assert footprint is not None, request
     return tuple(members(state, books, footprint, dict(form.amounts)))
 

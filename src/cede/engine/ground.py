@@ -48,6 +48,7 @@ class Ground:
         self.free: dict[str, int] = {}
         self.unheld: dict[str, int] = {}
         self.broken: dict[str, None] = {}
+        self.claimed: dict[str, str] = {}  # nodes that are claimed, and by whom
         self.version = 0  # moves with every change, so that an answer can be known to hold still
         self.ever: dict[Form, bool] = {}  # whether a form could ever be placed, once asked
 
@@ -63,6 +64,9 @@ class Ground:
         else:
             self._unlist(spot)
             spot.node = node
+        self.claimed.pop(node.id, None)
+        if node.claimed_by:
+            self.claimed[node.id] = node.claimed_by
         self._list(spot)
 
     def drop(self, node_id: str) -> None:
@@ -70,6 +74,7 @@ class Ground:
         assert not spot.holdings, "a node is dropped only when nothing is on it"
         self._unlist(spot)
         self.broken.pop(node_id, None)
+        self.claimed.pop(node_id, None)
         self.ever.clear()
 
     def _add_keys(self, node: Node) -> None:

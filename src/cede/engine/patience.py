@@ -9,14 +9,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cede.engine.books import Books
+from cede.engine.books import Books, LaneKey
 from cede.engine.fair.status import Starving
 from cede.engine.fairness import hunger, settings_for
+from cede.engine.pricing import shield
 from cede.engine.share import Holding
+from cede.engine.site import locate
 from cede.engine.standing import IN_SHARE, Standing
 from cede.engine.state import State
+from cede.model.policy import Kind
 from cede.model.request import Request
 from cede.model.settings import Patience
+from cede.model.shape import Footprint
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +28,23 @@ class Taker:
     """A waiter as it will be once granted: its rights, and how safe it is in its family."""
 
     request: Request
-    policy_id: str
-    rank: int
+    key: LaneKey
     rights: int
     band: int
     standing: Standing
+
+    @property
+    def policy_id(self) -> str:
+        return self.key.policy_id
+
+    @property
+    def rank(self) -> int:
+        return self.key.rank
+
+    def locate(self, state: State, books: Books) -> Footprint | None:
+        """Where it could be promised a place."""
+        own = (self.request.id,)
+        return locate(state, books, self.key, self.rights, self.standing, promise=True, own=own)
 
 
 def may_take(state: State, books: Books, waiter: Request, policy_id: str) -> bool:
@@ -43,6 +59,10 @@ def spared(state: State, books: Books, taker: Taker, holding: Holding, level: in
     within = books.fair and level == IN_SHARE - 1  # of its own policy's fair share
     return (
         protected(state, holding, level, taker.rights)
+        or not _may_by_table(books, taker, holding)
+        or shield(state, books, holding) is not None
+        or _serves_at_home(books, holding)
+        or _returns_later(state, books, taker, holding)
         or (within and not _aggressive(state, books, taker, holding))
         or not is_open(state, books, holding)
     )
@@ -55,11 +75,42 @@ def may_take_own(state: State, books: Books, taker: Taker, holding: Holding) -> 
     level = books.rights(holding.id)
     if protected(state, holding, level, taker.rights) or not is_open(state, books, holding):
         return False
+    if shield(state, books, holding) is not None:
+        return False
     if not taker.request.preemptible:
         return True
     if not books.fair or not holding.band < taker.band:
         return False
     return holding.band == 0 or _aggressive(state, books, taker, holding)
+
+
+def _may_by_table(books: Books, taker: Taker, holding: Holding) -> bool:
+    """Document 004's table of classes, where the pool goes by it: taking crosses a band."""
+    if not books.pool.settings.class_bands or taker.rank == holding.rank:
+        return True  # who is of one class is at home, or may take nothing
+    return _class_band(taker.rank) > _class_band(holding.rank)
+
+
+def _serves_at_home(books: Books, holding: Holding) -> bool:
+    """Whether a holder is a service on its own policy's nodes, which nobody is stopped on."""
+    kind = books.policies[holding.policy_id].kind
+    return kind is Kind.SERVICE and books.rights(holding.id) == IN_SHARE
+
+
+def _returns_later(state: State, books: Books, taker: Taker, holding: Holding) -> bool:
+    """Whether a borrower still has time to give a policy its nodes back by itself."""
+    grace = books.policies[taker.policy_id].return_grace
+    if not grace or taker.rights != IN_SHARE or taker.rank != holding.rank:
+        return False
+    since = max(taker.request.submitted_at, taker.request.not_before) + grace
+    if state.now >= since:
+        return False
+    state.wake_by(books.pool.id, since)
+    return True
+
+
+def _class_band(rank: int) -> int:
+    return -(-rank // 3)  # 0; 1 to 3; 4 to 6; 7 to 9; 10
 
 
 def _aggressive(state: State, books: Books, taker: Taker, holding: Holding) -> bool:

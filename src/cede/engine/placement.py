@@ -8,7 +8,7 @@ many.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from heapq import merge
 
@@ -23,11 +23,17 @@ _MANY = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """One of a ground's two lists, with the rooms of a few nodes read differently."""
+    """One of a ground's two lists, with the rooms of a few nodes read differently; of all nodes or
+    only of some.
+    """
 
     ground: Ground
     entries: SortedList[Entry]
     instead: Mapping[str, Room] = field(default_factory=dict)
+    only: Container[str] | None = None
+
+    def allows(self, node_id: str) -> bool:
+        return self.only is None or node_id in self.only
 
     def nodes(self, least: Room) -> Iterator[Entry]:
         """Nodes from the smallest room on that could hold `least`, the best fit first."""
@@ -37,6 +43,8 @@ class View:
         if instead:
             listed = (each for each in listed if each[1] not in self.instead)
             listed = merge(listed, instead)
+        if self.only is not None:
+            listed = (each for each in listed if each[1] in self.only)
         for entry in listed:
             for left, amount in zip(entry[0], least, strict=True):
                 if left < amount:

@@ -16,13 +16,13 @@ from cede.engine.earmarks import settle
 from cede.engine.families import ABOVE_ALL
 from cede.engine.farewells import part
 from cede.engine.fit import Room, fits, free_to_promise, own_room, rights_if_granted
+from cede.engine.forecast import earliest_start
 from cede.engine.front import Front, Stream, streams
 from cede.engine.grants import Covered, without_withheld
 from cede.engine.patience import Taker, may_take, note_stage
-from cede.engine.placement import place
+from cede.engine.pricing import parting_time
 from cede.engine.share import Holding
-from cede.engine.site import site
-from cede.engine.standing import Standing
+from cede.engine.standing import BORROWED, IN_SHARE, Standing
 from cede.engine.state import State
 from cede.engine.victims import Missing, find_victims, rule
 from cede.model.amounts import Amounts, add_to, plus
@@ -118,29 +118,37 @@ class Taking:
             room[key] -= amount
         return without_withheld(self.state, books, stream, room, own)
 
-    def _offer(self, waiter: Request, policy: Policy) -> Offer | None:
-        """What one of its pools could do for a waiter; None where its own bounds stop it."""
+    def _offers(self, waiter: Request, policy: Policy) -> Iterator[Offer]:
+        """What one of its pools could do for a waiter; nothing where its own bounds stop it. Where
+        home is a place, at home first.
+        """
         books = self.state.books[policy.pool_id]
         if not may_take(self.state, books, waiter, policy.id):
-            return None
+            return
         key = books.lane_of(policy.id, waiter)
         lane = books.lanes.get(key)
         if lane is None or waiter.id not in lane:
-            return None
+            return
         demand = lane.demand(waiter.id)
         if not fits(demand, own_room(books, key, alone=True)):
-            return None
-        under = tuple(_missing_above(books, policy.id, demand))
+            return
         band = books.band(key, demand)
-        rights = rights_if_granted(books, policy.id, demand, waiter.preemptible, band)
-        stream = Stream(lane, key, rights, books.standing(key.rank, rights))
-        taker = Taker(waiter, policy.id, key.rank, rights, band, stream.standing)
-        if (form := key.form) is not None:
-            view = site(self.state, books, stream.standing, promise=True, own=(waiter.id,))
-            where = None if under else place(view, form)
-            return Offer(books, policy, demand, taker, demand, form, where, under)
+        for rights in _levels(books, policy.id, demand, waiter.preemptible, band):
+            stream = Stream(lane, key, rights, books.standing(key.rank, rights))
+            yield self._offer(waiter, policy, stream, band)
+
+    def _offer(self, waiter: Request, policy: Policy, stream: Stream, band: int) -> Offer:
+        """What a pool could do for a waiter at these rights."""
+        books, demand = self.state.books[policy.pool_id], stream.lane.demand(waiter.id)
+        under = tuple(_missing_above(books, policy.id, demand))
+        taker = Taker(waiter, stream.key, stream.rights, band, stream.standing)
+        if stream.form is not None:
+            where = None if under else taker.locate(self.state, books)
+            return Offer(books, policy, demand, taker, demand, stream.form, where, under)
         room = self._promisable(books, stream, (waiter.id,))
         short = {key: amount - room[key] for key, amount in demand.items() if amount > room[key]}
+        if short and not books.pool.settings.count_free:
+            short = dict(demand)
         return Offer(books, policy, demand, taker, short, under=under)
 
     def _serve(self, waiter: Request) -> bool:
@@ -149,7 +157,7 @@ class Taking:
         Where what is on its way suffices nobody need be stopped, so that is asked of all first.
         """
         places = self.state.places(waiter.id)
-        offers = [each for policy in places if (each := self._offer(waiter, policy)) is not None]
+        offers = [each for policy in places for each in self._offers(waiter, policy)]
         for offer in offers:
             if offer.footprint is not None:  # on its way: promised at once, since nodes have names
                 self._earmark(offer.books, waiter, offer.policy, offer.footprint)
@@ -166,18 +174,21 @@ class Taking:
 
     def _take(self, waiter: Request, offer: Offer) -> bool:
         """Stop whom it must, or win the promise of someone of lower standing; whether it could."""
-        victims: list[Holding] | None = []
-        if offer.short or offer.under:
-            missing = Missing(offer.short, offer.under, offer.form)
-            victims = find_victims(self.state, offer.books, offer.taker, missing)
-        if victims:
-            self._preempt(waiter, offer, victims)
-        elif victims is not None:
+        if not offer.short and not offer.under:
             self._earmark(offer.books, waiter, offer.policy)
-        return victims is not None
+            return True
+        missing = Missing(offer.short, offer.under, offer.form)
+        choice = find_victims(self.state, offer.books, offer.taker, missing)
+        if choice.victims is None:
+            return False
+        victims = [each.holding for each in choice.victims]
+        if starts_by_itself(self.state, offer.books, waiter, victims):
+            return False
+        self._preempt(waiter, offer, victims, choice.cost)
+        return True
 
-    def _preempt(self, waiter: Request, offer: Offer, victims: list[Holding]) -> None:
-        books, policy, bound = offer.books, offer.policy, offer.taker.standing
+    def _preempt(self, waiter: Request, offer: Offer, victims: list[Holding], cost: float) -> None:
+        books, policy = offer.books, offer.policy
         reasons = [_stop_reason(books, offer.taker, each) for each in victims]
         note_stage(self.state, books, victims)
         for victim, reason in zip(victims, reasons, strict=True):
@@ -188,13 +199,12 @@ class Taking:
                 pool_id=books.pool.id,
                 victims=tuple(victim.id for victim in victims),
                 reason=_strongest(reasons),
-                cost=len(victims),
+                cost=cost,
             )
         )
         footprint: Footprint | None = ()
         if offer.form is not None:  # the victims are on their way out, so it can be promised now
-            view = site(self.state, books, bound, promise=True, own=(waiter.id,))
-            footprint = place(view, offer.form)
+            footprint = offer.taker.locate(self.state, books)
         assert footprint is not None, "the victims free enough"
         self._earmark(books, waiter, policy, footprint)
 
@@ -209,6 +219,24 @@ class Taking:
         self.plan.again = True  # what was freed may be more than was needed
         owner = self.state.requests[waiter.id]
         assert owner.earmark is not None, "the waiter's own promise must hold"
+
+
+def _levels(
+    books: Books, policy_id: str, demand: Amounts, preemptible: bool, band: int
+) -> tuple[int, ...]:
+    """The rights at which a waiter may be served, the highest first."""
+    if policy_id in books.homes.nodes:
+        return (IN_SHARE, BORROWED) if preemptible else (IN_SHARE,)
+    return (rights_if_granted(books, policy_id, demand, preemptible, band),)
+
+
+def starts_by_itself(state: State, books: Books, waiter: Request, victims: list[Holding]) -> bool:
+    """Whether walltimes prove that a waiter starts as soon as if these were stopped for it."""
+    if not books.pool.settings.wait_first or waiter.terms.sensitive:
+        return False
+    start = earliest_start(state, books, waiter)
+    soon = max((parting_time(state, books, each) for each in victims), default=0)
+    return start is not None and start.at <= state.now + soon
 
 
 def _under(books: Books, above: str, bound: Standing) -> Room:

@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
+from cede.model import bounds
 from cede.model.errors import Invalid
-from cede.model.settings import OverLimit, Patience, Price, Settings, Share
+from cede.model.settings import (
+    OverLimit,
+    Patience,
+    Precedence,
+    Price,
+    QueueOrder,
+    Rank,
+    Settings,
+    Share,
+    VictimOrder,
+)
 
 DEFAULT = "quota"
 
@@ -14,6 +25,19 @@ PRESETS: dict[str, Settings] = {
         patience=Patience.STARVATION,
         price=Price.FEWEST,
         over_limit=OverLimit.PREEMPT,
+    ),
+    "classes": Settings(
+        precedence=Precedence.RANK_FIRST,
+        rank=Rank.CLASS,
+        order=QueueOrder.SCORE,
+        bypass_max=0,
+        price=Price.CHECKPOINT,
+        victim_order=VictimOrder.PRICE,
+        max_victims=3,
+        value_bound=True,
+        near_completion_threshold=5 * bounds.MINUTE,
+        protect_unsaved=True,
+        wait_first=True,
     ),
 }
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator
 
-from cede.engine.books import Books
+from cede.engine.books import Books, LaneKey
 from cede.engine.fit import rights_if_granted
 from cede.engine.ground import Ground, Room
-from cede.engine.placement import View
+from cede.engine.homes import Nodes
+from cede.engine.placement import View, place
 from cede.engine.standing import Standing
 from cede.engine.state import State
 from cede.model.allocation import Member
@@ -26,8 +27,11 @@ def site(
     promise: bool,
     own: Container[str] = (),
     gone: Iterable[str] = (),
+    only: Container[str] | None = None,
 ) -> View:
-    """What is free for a waiter of standing `bound`, now or to promise, once `gone` are away."""
+    """What is free for a waiter of standing `bound`, now or to promise, once `gone` are away; on
+    all nodes or on some.
+    """
     ground = books.ground
     assert ground is not None
     without = {*gone, *_below(books, bound, own)}
@@ -46,7 +50,33 @@ def site(
             instead[node_id] = tuple(
                 left - amount for left, amount in zip(instead[node_id], room, strict=True)
             )
-    return View(ground, ground.promise if promise else ground.now, instead)
+    return View(ground, ground.promise if promise else ground.now, instead, only)
+
+
+def reach(books: Books, key: LaneKey, rights: int) -> list[Nodes | None]:
+    """The nodes where waiters of a lane may sit at these rights, those to be preferred first."""
+    return list(books.homes.reaches(key.policy_id, rights, key.settled, key.claimant))
+
+
+def locate(
+    state: State,
+    books: Books,
+    key: LaneKey,
+    rights: int,
+    bound: Standing,
+    *,
+    promise: bool,
+    own: Container[str] = (),
+    gone: Iterable[str] = (),
+) -> Footprint | None:
+    """Where a waiter of a lane would sit at these rights, now or to promise; None when nowhere."""
+    assert key.form is not None
+    for only in reach(books, key, rights):
+        view = site(state, books, bound, promise=promise, own=own, gone=gone, only=only)
+        footprint = place(view, key.form)
+        if footprint is not None:
+            return footprint
+    return None
 
 
 def _room(ground: Ground, node_id: str, without: Container[str], promise: bool) -> Room:

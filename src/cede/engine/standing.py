@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from cede.model import bounds
 from cede.model.settings import Precedence
+from cede.model.terms import CLASS_MAX
 
 # Rights: how close to home a holding is covered. By its own policy's share; by that of an ancestor,
 # one less for every step up; or by none.
 IN_SHARE = 2 * bounds.TREE_DEPTH_MAX  # a policy's fair share has two bands
 BORROWED = 0
+ABOVE_RIGHTS = IN_SHARE + 1
 
 # A place in the one order. Compares as a tuple; equal standings never take from each other.
 Standing = tuple[int, int]
@@ -24,4 +26,7 @@ LOWEST: Standing = (-(1 << 62), -(1 << 62))  # below everybody: may cut into not
 def standing(rights: int, rank: int, precedence: Precedence) -> Standing:
     if precedence is Precedence.RIGHTS_FIRST:
         return (rights, rank)
-    return (rank, rights)
+    if precedence is Precedence.RANK_FIRST:
+        return (rank, rights)
+    # Home first: only the highest class, which nobody may stop, stands before who is at home.
+    return (rights + (ABOVE_RIGHTS if rank >= CLASS_MAX else 0), rank)

@@ -1,8 +1,8 @@
 """Who must stop so that a waiter starts: the lowest legal holders, no more than needed, or nobody.
 
 Holders are looked at from the lowest rights up; those of higher rights only if the lower ones are
-not enough. What decides within equal rights is the pool's price: the lowest rank and then the
-newest, because it loses the least work; or the fewest, and of equally few the newest.
+not enough. What decides within equal rights is the pool's price: the newest, because it loses the
+least work; the fewest, and of equally few the newest; or what stopping each would cost.
 """
 
 from __future__ import annotations
@@ -11,22 +11,23 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from heapq import merge
 from itertools import groupby
-from operator import itemgetter
+from math import inf
 
 from sortedcontainers import SortedList
 
 from cede.engine.books import Books, Place
 from cede.engine.candidates import Candidate
-from cede.engine.cheapest import VictimSettings, cheapest
+from cede.engine.cheapest import Choice, cheapest
 from cede.engine.goals import Clearing, Goal, Shortage
 from cede.engine.patience import Taker, may_take_own, spared
+from cede.engine.pricing import candidate, search, value
 from cede.engine.share import Holding
-from cede.engine.site import site
+from cede.engine.site import reach, site
 from cede.engine.standing import BORROWED, IN_SHARE, standing
 from cede.engine.state import State
 from cede.model.amounts import Amounts
 from cede.model.reason import Code
-from cede.model.settings import Price
+from cede.model.settings import Price, VictimOrder
 from cede.model.shape import Form
 
 
@@ -46,33 +47,68 @@ class Missing:
         return dict.fromkeys(key for amounts in every for key in amounts)
 
 
-def find_victims(
-    state: State, books: Books, taker: Taker, missing: Missing
-) -> list[Holding] | None:
-    """The holders to stop so that nothing is missing; None when no legal set does that."""
+def find_victims(state: State, books: Books, taker: Taker, missing: Missing) -> Choice:
+    """The holders to stop so that nothing is missing, if a legal set does that."""
+    goals = goals_of(state, books, taker, missing)
+    legal = legal_for(state, books, taker, missing.keys)
+    settings = books.pool.settings
+    if settings.price is Price.NEWEST:
+        found = choose(goals, (holding for _, holding in legal))
+        if found is None or 0 < settings.max_victims < len(found):
+            return Choice(None, inf, inf, exhaustive=True)
+        return Choice(
+            tuple(Candidate(each, 0, each.rank, 0) for each in found),
+            len(found),
+            inf,
+            exhaustive=True,
+        )
+    return weigh(state, books, taker, goals, legal)
+
+
+def goals_of(state: State, books: Books, taker: Taker, missing: Missing) -> list[Goal]:
+    """What must be brought about so that nothing is missing."""
     goals: list[Goal] = [Shortage(dict(amounts), books, above) for above, amounts in missing.under]
     if missing.form is not None:
-        view = site(state, books, taker.standing, promise=True, own=(taker.request.id,))
-        goals.append(Clearing(view, missing.form))
+        only = reach(books, taker.key, taker.rights)[-1]
+        own = (taker.request.id,)
+        view = site(state, books, taker.standing, promise=True, own=own, only=only)
+        goals.append(Clearing(view, missing.form, books.pool.settings.count_free))
     else:
         goals.append(Shortage(dict(missing.short)))
-    legal = _legal(state, books, taker, missing.keys)
-    if books.pool.settings.price is Price.NEWEST:
-        return choose(goals, (holding for _, holding in legal))
-    return _fewest(goals, legal)
+    return goals
 
 
-def _fewest(goals: list[Goal], legal: Iterable[tuple[int, Holding]]) -> list[Holding] | None:
-    """The fewest that meet all goals, of equally few the newest; none of higher rights than must
-    be.
+def weigh(
+    state: State,
+    books: Books,
+    taker: Taker,
+    goals: list[Goal],
+    legal: Iterable[tuple[int, Holding]],
+) -> Choice:
+    """The cheapest that meet all goals; none of higher rights, or of higher rank where that goes
+    before price, than must be.
     """
+    settings = books.pool.settings
+    bound = value(books, taker.request)
+    by_price = settings.victim_order is VictimOrder.PRICE
+
+    def step(each: tuple[int, Holding]) -> tuple[int, int]:
+        return (each[0], 0 if by_price else each[1].rank)
+
     candidates: list[Candidate] = []
-    for _, level in groupby(legal, key=itemgetter(0)):
-        candidates += [Candidate(each, 0, each.rank, 0) for _, each in level]
-        found = cheapest(candidates, goals, VictimSettings(max_victims=len(candidates)))
-        if found.victims is not None:
-            return [each.holding for each in found.victims]
-    return None
+    choice = Choice(None, inf, bound, exhaustive=True)
+    for _, level in groupby(sorted(legal, key=step), key=step):
+        candidates += [_candidate(state, books, each) for _, each in level]
+        choice = cheapest(candidates, goals, search(books, len(candidates)), bound)
+        if choice.victims is not None:
+            break
+    return choice
+
+
+def _candidate(state: State, books: Books, holding: Holding) -> Candidate:
+    if books.pool.settings.price is Price.FEWEST:
+        return Candidate(holding, 0, holding.rank, 0)
+    return candidate(state, books, holding)
 
 
 def choose(goals: list[Goal], legal: Iterable[Holding]) -> list[Holding] | None:
@@ -102,7 +138,7 @@ def _give_back(chosen: list[Holding], goals: list[Goal]) -> list[Holding]:
     return kept
 
 
-def _legal(
+def legal_for(
     state: State, books: Books, taker: Taker, keys: Iterable[str]
 ) -> Iterator[tuple[int, Holding]]:
     """Holders of a missing key that this waiter may stop, in the order in which they are to go,

@@ -126,6 +126,9 @@ VICTIM_STEPS_MAX = 50_000
 VICTIMS_WEIGHED_MAX = 64
 VICTIM_PROBES_MAX = 512
 
+# Up to how many kinds of candidates every set of victims is weighed: 64 have 50,000 sets of three.
+VICTIM_GROUPS_DEFAULT = 64
+
 # Sizes of what the engine reads in an offline snapshot.
 SNAPSHOT_BYTES_MAX = 256 * 1024 * 1024
 # How often a pass repeats its steps before it leaves the rest to the next one. Two or three do.

@@ -66,6 +66,7 @@ class Node:
     boot: str = ""
     failures: int = 0  # attempts in a row that it could not start
     created: str = ""
+    claimed_by: str = ""  # for whose sensitive work alone it is
     edited: int = 0  # the place in the journal where it last had other amounts
 
     @property

@@ -21,7 +21,7 @@ class Preemption:
     pool_id: str
     victims: tuple[str, ...]  # allocation ids
     reason: Reason
-    cost: int = 0
+    cost: float = 0
 
 
 @dataclass(frozen=True, slots=True)

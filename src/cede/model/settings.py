@@ -20,6 +20,28 @@ class Precedence(StrEnum):
 
     RIGHTS_FIRST = "rights_first"
     RANK_FIRST = "rank_first"
+    HOME_FIRST = "home_first"  # the highest class, then rights, then rank
+
+
+class Rank(StrEnum):
+    """What a rank is: the priority of a policy, or the class of a request."""
+
+    PRIORITY = "priority"
+    CLASS = "class"
+
+
+class QueueOrder(StrEnum):
+    """Who of equal standing goes first: the oldest, or the highest score."""
+
+    AGE = "age"
+    SCORE = "score"
+
+
+class VictimOrder(StrEnum):
+    """Whether, within equal rights, a lower rank goes before a lower price."""
+
+    RANK_THEN_PRICE = "rank_then_price"
+    PRICE = "price"
 
 
 class Share(StrEnum):
@@ -37,12 +59,13 @@ class OverLimit(StrEnum):
 
 
 class Price(StrEnum):
-    """Which of the holders that may be stopped go: the lowest rank and then the newest; or the
-    fewest, and of equally few the newest.
+    """Which of the holders that may be stopped go: the newest; the fewest, and of equally few the
+    newest; or those whose stopping costs the least.
     """
 
     NEWEST = "newest"
     FEWEST = "fewest"
+    CHECKPOINT = "checkpoint"
 
 
 class Patience(StrEnum):
@@ -64,7 +87,20 @@ class Settings:
     grace: int = bounds.GRACE_DEFAULT
     share: Share = Share.RESERVED
     patience: Patience = Patience.NONE
+    rank: Rank = Rank.PRIORITY
+    class_bands: bool = False  # document 004's table decides who takes from whom
+    order: QueueOrder = QueueOrder.AGE
     price: Price = Price.NEWEST
+    victim_order: VictimOrder = VictimOrder.RANK_THEN_PRICE
+    max_victims: int = 0  # for one waiter; 0: as many as it takes
+    per_victim_cost: float = 1.0
+    victim_groups_max: int = bounds.VICTIM_GROUPS_DEFAULT
+    value_bound: bool = False  # victims together must cost less than the waiter is worth
+    burst_discount: bool = False  # half the price, of a tenant above its target that may burst
+    count_free: bool = True  # what is free already counts towards what a waiter needs
+    near_completion_threshold: int = 0  # work this near to its walltime's end is not stopped
+    protect_unsaved: bool = False  # nor what nobody saves, from class 7 on
+    wait_first: bool = False  # nobody is stopped for who starts by itself as soon
     fair_share_update_period: int = bounds.SHARES_PERIOD_DEFAULT
     fair_share_starvation_timeout: int = bounds.STARVATION_DEFAULT
     fair_share_aggressive_starvation_timeout: int = bounds.AGGRESSIVE_STARVATION_DEFAULT
@@ -142,6 +178,7 @@ DURATIONS = frozenset(
         "fair_share_aggressive_starvation_timeout",
         "preemptive_scheduling_backoff",
         "over_limit_grace",
+        "near_completion_threshold",
     }
 )
 # Names that document 003 has for something of ours.
@@ -151,6 +188,9 @@ _WORDS: dict[str, type[StrEnum]] = {
     "share": Share,
     "patience": Patience,
     "price": Price,
+    "rank": Rank,
+    "order": QueueOrder,
+    "victim_order": VictimOrder,
     "over_limit": OverLimit,
 }
 _FLAGS = frozenset(
@@ -160,6 +200,12 @@ _FLAGS = frozenset(
         "consider_allocation_on_fair_share_bound_preemptible",
         "gang_steps",
         "improved_fit_factor",
+        "class_bands",
+        "value_bound",
+        "burst_discount",
+        "count_free",
+        "protect_unsaved",
+        "wait_first",
     }
 )
 _AMOUNTS = frozenset({"non_preemptible_resource_usage_threshold"})
@@ -167,6 +213,7 @@ _RATIOS = {
     "fair_share_starvation_tolerance": 1.0,
     "preemption_satisfaction_threshold": 1_000.0,
     "aggressive_preemption_satisfaction_threshold": 1_000.0,
+    "per_victim_cost": 1e9,
 }
 
 

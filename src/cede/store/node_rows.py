@@ -38,13 +38,14 @@ def node_row(node: Node) -> Row:
         node.failures,
         node.created,
         node.edited,
+        node.claimed_by,
     )
 
 
 def node_from(row: Sequence[Any]) -> Node:
     (
         id_, name, pool_id, state, out, reason, amounts, devices, labels, group, fingerprint,
-        heartbeat, boot, failures, created, edited,
+        heartbeat, boot, failures, created, edited, claimed_by,
     ) = row  # fmt: skip
     return Node(
         id=id_,
@@ -62,6 +63,7 @@ def node_from(row: Sequence[Any]) -> Node:
         boot=boot,
         failures=failures,
         edited=edited,
+        claimed_by=claimed_by,
         created=created,
     )
 

@@ -118,6 +118,7 @@ nodes = Table(
     Column("failures", Integer, nullable=False),
     Column("created", Text, nullable=False),
     Column("edited", NUMBER, nullable=False, server_default=text("0")),
+    Column("claimed_by", Text, nullable=False, server_default=text("''")),
     UniqueConstraint("name"),
     CheckConstraint(one_of("state", NodeState), "state"),
     CheckConstraint(one_of("out", Out), "out"),

@@ -24,6 +24,9 @@ NUMBER = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 def upgrade() -> None:
     op.add_column("policies", sa.Column("further", sa.Text(), nullable=True))
     op.add_column("nodes", sa.Column("edited", NUMBER, nullable=False, server_default=sa.text("0")))
+    op.add_column(
+        "nodes", sa.Column("claimed_by", sa.Text(), nullable=False, server_default=sa.text("''"))
+    )
     # SQLite takes a check only together with its column, and alembic gives it afterwards.
     op.execute(
         "ALTER TABLE requests ADD COLUMN class SMALLINT "

@@ -1,0 +1,102 @@
+"""Whose a node is, and where a waiter may therefore sit.
+
+A node may be one policy's own. Whoever sits only on nodes of its own policy is at home, which is
+its share; elsewhere it borrows. Idle nodes are lent as far as their owner lets them be. A claimed
+node is for the sensitive work of whoever claimed it, and for nobody else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from math import floor
+
+from cede.engine.ground import Ground
+from cede.engine.standing import IN_SHARE
+from cede.model.policy import Kind, Policy
+from cede.model.shape import Footprint
+
+Nodes = frozenset[str]
+
+
+class Homes:
+    """The homes of one pool's policies."""
+
+    def __init__(self, policies: Mapping[str, Policy], ground: Ground | None) -> None:
+        self._policies = policies
+        self._ground = ground
+        self.owner: dict[str, str] = {}  # node: whose it is
+        self.nodes: dict[str, tuple[str, ...]] = {}  # policy: its own, in order of their names
+        if ground is None:
+            return
+        spots = sorted(ground.spots.values(), key=lambda each: each.node.name)
+        for policy in sorted(policies.values(), key=lambda each: (each.name, each.id)):
+            if policy.home is None:
+                continue
+            mine = [
+                each.node.id
+                for each in spots
+                if each.node.id not in self.owner
+                and policy.home.has(each.node.name, each.node.labels)
+            ]
+            self.nodes[policy.id] = tuple(mine)
+            self.owner.update(dict.fromkeys(mine, policy.id))
+
+    @property
+    def matter(self) -> bool:
+        """Whether any node is somebody's, or claimed."""
+        return bool(self.nodes or (self._ground is not None and self._ground.claimed))
+
+    def at_home(self, policy_id: str, footprint: Footprint) -> bool:
+        """Whether all tasks sit on the policy's own nodes."""
+        return all(self.owner.get(node_id) == policy_id for node_id, _ in footprint)
+
+    def reaches(
+        self, policy_id: str, rights: int, settled: bool, claimant: str
+    ) -> Iterator[Nodes | None]:
+        """The nodes where somebody of these rights may sit, those to be preferred first; None is
+        all of them.
+
+        Who is `settled` cannot be asked to leave, and so is never lent a node.
+        """
+        ground = self._ground
+        if ground is None or not self.matter:
+            yield None
+            return
+        if policy_id in self.nodes and rights == IN_SHARE:
+            yield self._open(self.nodes[policy_id], claimant)
+            return
+        free = [each for each in ground.spots if self.owner.get(each, policy_id) == policy_id]
+        common = self._open(free, claimant)
+        yield common
+        if not settled and self._policies[policy_id].allow_borrowing:
+            lent = [
+                node_id
+                for lender_id in self.nodes
+                if lender_id != policy_id
+                for node_id in self._lendable(lender_id)
+            ]
+            if lent:
+                yield common | self._open(lent, claimant)
+
+    def _open(self, nodes: list[str] | tuple[str, ...], claimant: str) -> Nodes:
+        assert self._ground is not None
+        claims = self._ground.claimed
+        return frozenset(each for each in nodes if claims.get(each, claimant) == claimant)
+
+    def _lendable(self, lender_id: str) -> list[str]:
+        """Those of a policy's nodes that others may use: what is lent already, and as many idle
+        ones as it lends besides.
+        """
+        assert self._ground is not None
+        lender = self._policies[lender_id]
+        if not lender.allow_lending or lender.kind is Kind.SENSITIVE:
+            return []
+        lent, idle = [], []
+        for node_id in self.nodes[lender_id]:
+            holders = self._ground.spots[node_id].holdings.values()
+            if not holders:
+                idle.append(node_id)
+            elif any(holding.policy_id != lender_id for holding, _ in holders):
+                lent.append(node_id)
+        most = floor(lender.max_borrow_pct * len(self.nodes[lender_id]) + 1e-9)
+        return lent + idle[: max(most - len(lent), 0)]

@@ -1,0 +1,103 @@
+"""What stopping a holder of this pool would cost, and what a waiter is worth: the price's inputs,
+read from the state.
+"""
+
+from __future__ import annotations
+
+from cede.engine.books import Books
+from cede.engine.candidates import Candidate
+from cede.engine.cheapest import VictimSettings
+from cede.engine.price import (
+    Price,
+    PriceSettings,
+    Shield,
+    ShieldSettings,
+    Stopping,
+    price_of,
+    saving_minutes,
+    shield_of,
+    value_of,
+)
+from cede.engine.share import Holding
+from cede.engine.state import State
+from cede.model.bounds import MINUTE
+from cede.model.request import Request
+from cede.model.settings import Rank
+
+GPU = "gpu"
+
+
+def stopping(state: State, books: Books, holding: Holding) -> Stopping:
+    """A holder as its price sees it."""
+    allocation = state.allocations[holding.id]
+    request = state.requests[allocation.request_id]
+    return Stopping(
+        now=state.now,
+        checkpoint=request.farewell.checkpoint,
+        started_at=allocation.started_at,
+        last_checkpoint_at=None if request.saved is None else request.saved.at,
+        timeout=request.farewell.timeout,
+        walltime=allocation.walltime,
+        nodes=len(holding.footprint) or request.tasks,
+        gpus_per_node=_gpus_per_node(request, len(holding.footprint)),
+        kind=books.policies[holding.policy_id].kind,
+    )
+
+
+def _gpus_per_node(request: Request, nodes: int) -> int:
+    return request.amounts.get(GPU, 0) // (nodes or request.tasks)
+
+
+def price(state: State, books: Books, holding: Holding) -> Price:
+    burst = books.pool.settings.burst_discount
+    return price_of(stopping(state, books, holding), PriceSettings(burst_discount=burst))
+
+
+def candidate(state: State, books: Books, holding: Holding) -> Candidate:
+    cost = price(state, books, holding)
+    return Candidate(holding, cost.total, holding.rank, cost.checkpoint)
+
+
+def shield(state: State, books: Books, holding: Holding) -> Shield | None:
+    """What protects a holder from every waiter, now."""
+    settings = books.pool.settings
+    request = state.requests[state.allocations[holding.id].request_id]
+    by_class = settings.rank is Rank.CLASS
+    if not by_class and not settings.near_completion_threshold:
+        return Shield.SENSITIVE if request.terms.sensitive else None
+    return shield_of(
+        stopping(state, books, holding),
+        request.terms.preemption_class if by_class else 0,
+        request.terms.sensitive,
+        ShieldSettings(settings.near_completion_threshold, settings.protect_unsaved and by_class),
+    )
+
+
+def search(books: Books, count: int) -> VictimSettings:
+    """How the pool searches among so many candidates."""
+    settings = books.pool.settings
+    return VictimSettings(
+        settings.max_victims or count, settings.per_victim_cost, settings.victim_groups_max
+    )
+
+
+def value(books: Books, request: Request) -> float:
+    """The most that stopping others for a waiter may cost."""
+    if not books.pool.settings.value_bound:
+        return float("inf")
+    by_class = books.pool.settings.rank is Rank.CLASS
+    return value_of(
+        request.walltime,
+        request.terms.preemption_class if by_class else 0,
+        request.tasks,
+        _gpus_per_node(request, request.tasks),
+        request.terms.sensitive,
+    )
+
+
+def parting_time(state: State, books: Books, holding: Holding) -> int:
+    """How long until a holder that is asked to stop has stopped, as far as one can say."""
+    request = state.requests[state.allocations[holding.id].request_id]
+    farewell = request.farewell
+    minutes = saving_minutes(farewell.checkpoint, timeout=farewell.timeout) or 0
+    return int(minutes * MINUTE) + books.pool.settings.grace
