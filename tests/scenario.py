@@ -15,9 +15,10 @@ back and compared.
     edit red limit 4                 -> refused (invalid)
     at rest
 
-Amounts are `2`, meaning GPUs, or `2 gpu 4000 mcpu`. Leases are `none` unless a line says otherwise;
-holders and waiters with a lease renew it as time passes, until the story says `r1 silent`. What
-happens on nodes is in `tests/scenario_nodes.py`.
+`red submits r1..r3 of 2 together` is one request with three independent tasks. Amounts are `2`,
+meaning GPUs, or `2 gpu 4000 mcpu`. Teams and requests may have settings of their own, by name.
+Leases are `none` unless a line says otherwise; holders and waiters with a lease renew it as time
+passes, until the story says `r1 silent`. What happens on nodes is in `tests/scenario_nodes.py`.
 """
 
 from __future__ import annotations
@@ -204,6 +205,7 @@ class Story:
                 lease=milliseconds(options["lease"]) if "lease" in options else None,
                 on_silence=OnSilence.KEEP if "keep" in options else OnSilence.STOP,
                 terms=terms_of(options),
+                part_of=names[0] if "together" in options else None,
                 unpooled="refuse",
             )
             commands.submit(self.state, submission, self.now)
@@ -400,7 +402,16 @@ def _withheld(story: Story, names: list[str]) -> list[str]:
     return []
 
 
+def _reported(story: Story, words: list[str]) -> list[str]:
+    """`reported over_limit policy red`: there was such an event about it."""
+    found = [each.data.get("where") for each in story.events if each.kind == words[0]]
+    if " ".join(words[1:]) not in found:
+        raise Untrue(f"{words[0]} was reported of {found}")
+    return []
+
+
 _FACTS = {
+    "reported": _reported,
     "earmark": _earmark,
     "borrowed": _rights(BORROWED),
     "inside": _rights(IN_SHARE),

@@ -6,11 +6,12 @@ import re
 from dataclasses import fields
 from typing import Any
 
+from cede.model.policy import OF_POLICY
 from cede.model.settings import Settings
-from cede.model.terms import Terms, parse_terms
+from cede.model.terms import OF_REQUEST, Terms, parse_terms
 
 SETTINGS = tuple(each.name for each in fields(Settings))
-FLAGS = ("fixed", "keep", "free", "interruptible", "nodes", "force", "sensitive")
+FLAGS = ("fixed", "keep", "free", "interruptible", "nodes", "force", "sensitive", "together")
 # What an operator types: a duration in seconds, with or without its unit.
 NUMBER = re.compile(r"(\d+(?:\.\d+)?)(s?)")
 
@@ -63,9 +64,26 @@ def policy_words(words: list[str]) -> dict[str, Any]:
             given["allow_sensitive"], words = words[0] == "yes", words[1:]
         elif name == "weight":
             given[name], words = float(words[0]), words[1:]
+        elif name == "mode":
+            given[name], words = words[0], words[1:]
+        elif name in ("burst", "relaxed"):
+            given["integral"], words = _integral(name, words)
+        elif name in OF_POLICY:
+            given.setdefault("settings", {}).update(settings_of({name: words[0]}))
+            words = words[1:]
         else:
             given[name], words = amounts_of(words)
     return given
+
+
+def _integral(kind: str, words: list[str]) -> tuple[dict[str, Any], list[str]]:
+    """`burst 4 flow 2`: up to 4 at once, saved at 2 a second; `relaxed flow 2`."""
+    made: dict[str, Any] = {"guarantee_type": kind}
+    if kind == "burst":
+        made["burst_guarantee_resources"], words = amounts_of(words)
+    assert words[0] == "flow", words
+    made["resource_flow"], words = amounts_of(words[1:])
+    return made, words
 
 
 def settings_of(options: dict[str, str]) -> dict[str, Any]:
@@ -74,18 +92,24 @@ def settings_of(options: dict[str, str]) -> dict[str, Any]:
         assert name in SETTINGS, f"no setting {name}"
         number = NUMBER.fullmatch(value)
         settings[name] = (float(number[1]) if number[2] else int(number[1])) if number else value
-        if name.startswith(("enable", "allow")):
+        if name.startswith(("enable", "allow", "consider", "gang_steps", "improved")):
             settings[name] = value == "yes"
+        if name == "non_preemptible_resource_usage_threshold":
+            settings[name] = {"gpu": int(value)}
     return settings
 
 
 def terms_of(options: dict[str, str]) -> Terms:
-    """`class 7 tenant bio most 4 sensitive`: `most` is the limit of the request itself, in GPUs."""
+    """`class 7 tenant bio most 4 sensitive`: `most` is the limit of the request itself, in GPUs.
+    It may also have settings of its own.
+    """
+    own = settings_of({name: options[name] for name in OF_REQUEST if name in options})
     return parse_terms(
         preemption_class=int(options["class"]) if "class" in options else None,
         sensitive="sensitive" in options,
         tenant=options.get("tenant"),
         limit={"gpu": int(options["most"])} if "most" in options else None,
+        settings=own or None,
     )
 
 

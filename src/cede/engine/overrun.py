@@ -16,9 +16,11 @@ from cede.engine.candidates import Candidate
 from cede.engine.cheapest import VictimSettings, cheapest
 from cede.engine.farewells import part
 from cede.engine.goals import Goal, Shortage
+from cede.engine.ground import Ground
 from cede.engine.share import Holding
 from cede.engine.state import State
-from cede.model.amounts import Amounts
+from cede.model.amounts import UNBOUNDED_WHEN_ABSENT, Amounts
+from cede.model.node import Node
 from cede.model.plan import Plan, Preemption
 from cede.model.reason import Code, Reason
 from cede.model.settings import OverLimit
@@ -54,39 +56,52 @@ def _stop_in(state: State, plan: Plan, books: Books) -> bool:
     known = state.over.get(books.pool.id, {})
     state.over[books.pool.id] = {where: known.get(where, state.now) for where in found}
     for where, since in state.over[books.pool.id].items():
-        if state.now >= since + grace:
-            _stop(state, plan, books, found[where])
-        else:
-            state.wake_by(books.pool.id, since + grace)
         if where not in known:
             over = dict(found[where].over)
             state.emit("over_limit", pool_id=books.pool.id, where=where, over=over)
+        if state.now < since + grace:
+            state.wake_by(books.pool.id, since + grace)
+            continue
+        # Whoever was stopped for a narrower limit may have brought this one back as well.
+        still = (each for each in overruns(state, books) if each.where == where)
+        if (overrun := next(still, None)) is not None:
+            _stop(state, plan, books, overrun)
     return bool(found)
 
 
 def overruns(state: State, books: Books) -> Iterator[Overrun]:
-    """Everything of a pool that is above a limit, without what is on its way out."""
+    """Everything of a pool that is above a limit, without what is on its way out: of requests, of
+    nodes, of policies from the lowest up, of the whole.
+    """
     staying = [h for h in books.holdings.values() if not h.leaving and not h.earmark]
-    for policy in books.policies.values():
+    yield from _of_requests(state, staying)
+    if books.ground is not None:
+        yield from _of_nodes(books.ground)
+    for policy in sorted(books.policies.values(), key=lambda each: -len(books.chains[each.id])):
         if policy.limit:
             below = [h for h in staying if policy.id in books.chains[h.policy_id]]
             yield from _over(f"policy {policy.name}", policy.limit, below)
+    if books.ground is None:
+        yield from _over(f"pool {books.pool.name}", books.pool.capacity, staying)
+
+
+def _of_requests(state: State, staying: list[Holding]) -> Iterator[Overrun]:
     families: dict[str, list[Holding]] = {}
     for holding in staying:
         families.setdefault(holding.family, []).append(holding)
     for family, mine in families.items():
         request = state.requests[state.allocations[mine[0].id].request_id]
         yield from _over(f"request {family}", request.terms.limit, mine)
-    if books.ground is None:
-        yield from _over(f"pool {books.pool.name}", books.pool.capacity, staying)
-        return
-    for spot in books.ground.spots.values():
+
+
+def _of_nodes(ground: Ground) -> Iterator[Overrun]:
+    for spot in ground.spots.values():
         here = [
             _there(holding, tasks)
             for holding, tasks in spot.holdings.values()
             if not holding.leaving and not holding.earmark
         ]
-        yield from _over(f"node {spot.node.name}", spot.node.amounts, here)
+        yield from _over(f"node {spot.node.name}", _has(spot.node, here), here)
 
 
 def _over(where: str, bound: Amounts, holders: list[Holding]) -> Iterator[Overrun]:
@@ -97,6 +112,15 @@ def _over(where: str, bound: Amounts, holders: list[Holding]) -> Iterator[Overru
     over = {key: held[key] - most for key, most in bound.items() if held.get(key, 0) > most}
     if over:
         yield Overrun(where, over, held, bound, tuple(holders))
+
+
+def _has(node: Node, here: list[Holding]) -> Amounts:
+    """What a node has of everything that is held on it: nothing of what it no longer names, unless
+    that is not counted where nobody names it.
+    """
+    held = dict.fromkeys(key for each in here for key in each.amounts)
+    gone = [key for key in held if key not in UNBOUNDED_WHEN_ABSENT]
+    return {**dict.fromkeys(gone, 0), **node.amounts}
 
 
 def _there(holding: Holding, tasks: int) -> Holding:
@@ -119,8 +143,7 @@ def _stop(state: State, plan: Plan, books: Books, overrun: Overrun) -> None:
     numbers = {"key": key, "held": overrun.held[key], "bound": overrun.bound[key]}
     reason = Reason(Code.OVER_LIMIT, {"pool": books.pool.name, "where": overrun.where, **numbers})
     for victim in victims:
-        if not books.holdings[victim.id].leaving:  # two limits may have chosen the same one
-            part(state, victim.id, reason, taken_for=None)
+        part(state, victim.id, reason, taken_for=None)
     ids = tuple(victim.id for victim in victims)
     plan.decisions.append(Preemption(None, books.pool.id, ids, reason, len(ids)))
     plan.again = True
