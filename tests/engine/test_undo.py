@@ -7,11 +7,14 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cede.engine import audit
+from cede.engine import audit, commands, edits
 from cede.engine.decide import decide
 from cede.engine.explain import why
+from cede.engine.fair.status import Starving
+from cede.engine.fairness import hunger
 from cede.engine.snapshot import dump
 from cede.engine.state import State
+from cede.model.subject import Subject
 from tests.engine.histories import HISTORY, Command, History, world
 from tests.scenario import tell
 
@@ -117,3 +120,29 @@ def test_a_refused_command_writes_nothing() -> None:
     changes = state.drain()
     assert not changes.events
     assert not changes.policies.inserted and not changes.policies.deleted
+
+
+def test_whoever_starves_starves_as_much_after_something_was_tried() -> None:
+    """Shares were computed for the trial as well; what they were is not what they are."""
+    state = State()
+    settings = {"fair_share_starvation_timeout": 10}
+    edits.create_pool(
+        state, id="p", name="p", capacity={"gpu": 2}, preset="fair_share", settings=settings
+    )
+    for team in ("a", "b"):
+        edits.attach_policy(state, id=team, pool_id="p", subject=Subject("team", team))
+    for request_id, team in (("a1", "a"), ("a2", "a"), ("b1", "b"), ("b2", "b"), ("b3", "b")):
+        submission = commands.Submission(
+            id=request_id, subject=Subject("team", team), amounts={"gpu": 1}, lease=None
+        )
+        commands.submit(state, submission, 1_000)
+        decide(state, 1_000)
+    decide(state, 2_000)
+    decide(state, 13_000)
+    books, waiter = state.books["p"], state.requests["b3"]
+    before = hunger(state, books, waiter, "b")
+    assert before is Starving.STARVING
+    with state.what_if():
+        commands.cancel(state, "b3", 13_000, actor="somebody")
+        decide(state, 14_000)
+    assert hunger(state, books, waiter, "b") is before

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from sortedcontainers import SortedList
 
+from cede.engine.fair.groups import Due
 from cede.engine.families import Claim, Families, claims_moved
 from cede.engine.ground import Ground
 from cede.engine.homes import Homes
@@ -65,11 +66,12 @@ ROUNDING = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """Fair shares as they were last computed: of policies in amounts, of families as claims, and
-    how much of them is used.
+    """Fair shares as they were last computed: of policies in amounts and beside what they want, of
+    families as claims, and how much of them is used.
     """
 
     shares: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    dues: Mapping[str, Due] = field(default_factory=dict)
     satisfaction: Mapping[str, float] = field(default_factory=dict)
     claims: Mapping[str, Claim] = field(default_factory=dict)
 

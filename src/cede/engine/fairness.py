@@ -187,7 +187,7 @@ def _count(request: Request, policy_id: str, first: dict[str, tuple[Request, str
 
 def _published(state: State, books: Books, solver: Solver) -> Published:
     """What everybody is due, and how much of it they have."""
-    shares, ratios, claims = {}, {}, {}
+    shares, dues, ratios, claims = {}, {}, {}, {}
     totals = {key: float(books.pool.capacity[key]) for key in solver.keys}
     for policy_id in books.policies:
         share = solver.share(policy_id)
@@ -195,13 +195,14 @@ def _published(state: State, books: Books, solver: Solver) -> Published:
             key: part * books.pool.capacity[key]
             for key, part in zip(solver.keys, share.total, strict=True)
         }
+        dues[policy_id] = Due(share.total, share.demand, totals)
         ratios[policy_id] = satisfaction(share.total, share.demand, share.usage)
     for family, element in state.solvers[books.pool.id].seen.items():
         share = solver.share(family)
         ratios[family] = satisfaction(share.total, share.demand, share.usage)
         due = Due(share.total, share.demand, totals)
         claims[family] = Claim(due, settings_for(books, element.parent, state.requests.get(family)))
-    return Published(shares, ratios, claims)
+    return Published(shares, dues, ratios, claims)
 
 
 # Starvation -----------------------------------------------------------------------------------
@@ -307,7 +308,7 @@ def hunger(state: State, books: Books, request: Request, policy_id: str) -> Star
         for each in path
         if each in known
         and known[each].status is not Starving.NON_STARVING
-        and _still_below(state, books, each)
+        and _still_below(state, books, each, policy_id)
     ]
     for wanted in (Starving.AGGRESSIVELY_STARVING, Starving.STARVING):
         if wanted in found:
@@ -315,18 +316,20 @@ def hunger(state: State, books: Books, request: Request, policy_id: str) -> Star
     return Starving.NON_STARVING
 
 
-def _still_below(state: State, books: Books, element_id: str) -> bool:
-    """Whether what an element holds and was promised is still below its share."""
-    is_request = element_id not in books.policies
-    used, leaving = (
-        (books.families.used.get(element_id, {}), books.families.leaving.get(element_id, {}))
-        if is_request
-        else (books.used[element_id], books.used_leaving[element_id])
-    )
-    standings: Standings = state.solvers[books.pool.id]
+def _still_below(state: State, books: Books, element_id: str, policy_id: str) -> bool:
+    """Whether what an element holds and was promised is still below its share, as that was
+    published: the solver may have been asked about a state that was only tried.
+    """
+    if element_id in books.policies:
+        used, leaving = books.used[element_id], books.used_leaving[element_id]
+        due, settings = books.published.dues[element_id], settings_for(books, element_id)
+    else:
+        families = books.families
+        used, leaving = families.used.get(element_id, {}), families.leaving.get(element_id, {})
+        due = books.published.claims[element_id].due
+        settings = settings_for(books, policy_id, state.requests.get(element_id))
     stays = {key: amount - leaving.get(key, 0) for key, amount in used.items()}
-    share = standings.solver.share(element_id)
-    usage = as_share(stays, standings.totals)
-    situation = Situation(share.total, share.demand, usage, is_request=is_request)
-    settings = _settings_of(state, books, element_id)
+    usage = as_share(stays, due.totals)
+    is_request = element_id not in books.policies
+    situation = Situation(due.fair, due.demand, usage, is_request=is_request)
     return status_of(situation, settings) is Status.BELOW_FAIR_SHARE
