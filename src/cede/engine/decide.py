@@ -14,21 +14,25 @@ from cede.engine.fleet import settle_drains, silence
 from cede.engine.grants import grant_all
 from cede.engine.overrun import stop_overruns
 from cede.engine.preempt import preempt_all
+from cede.engine.queue_score import score_queues
 from cede.engine.state import State
 from cede.model import bounds
 from cede.model.plan import Plan
 
 
-def decide(state: State, now: int) -> Plan:
-    """One pass over `state`, which it changes; what it decided is also in the plan."""
-    plan = Plan(now)
+def decide(state: State, now: int, *, weigh: bool = False) -> Plan:
+    """One pass over `state`, which it changes; what it decided is also in the plan, and if asked
+    for, whom each taking weighed.
+    """
+    plan = Plan(now, weigh=weigh)
     due = state.begin_pass(now)
     plan.changed = expire(state, due)  # 1. what is over by itself
     for kind, entity_id in due:
         plan.changed |= kind == "node" and silence(state, entity_id)
     if state.draining:
         plan.changed |= settle_drains(state)
-    refresh(state, due)  # 2. fair shares, where they are due
+    refresh(state, due)  # 2. fair shares and scores, where they order
+    score_queues(state)
     for _ in range(bounds.ROUNDS_MAX):
         plan.again = False
         _round(state, plan)

@@ -22,6 +22,7 @@ from cede.engine.proposals import Proposals
 from cede.engine.site import locate, members
 from cede.engine.standing import Standing
 from cede.engine.state import State
+from cede.engine.tenants import tenant_room
 from cede.model.allocation import Allocation, Member, allocation_id
 from cede.model.lifecycle import RequestStatus
 from cede.model.plan import Grant, Plan
@@ -63,6 +64,19 @@ class Covered:
         return self._state.requests[str(request_id)].earmark is not None
 
 
+class WithinQuota:
+    """Waiters whose tenant has no node left for them, and `besides`."""
+
+    def __init__(self, state: State, besides: Container[str]) -> None:
+        self._state = state
+        self._besides = besides
+
+    def __contains__(self, request_id: object) -> bool:
+        if request_id in self._besides:
+            return True
+        return not tenant_room(self._state, self._state.requests[str(request_id)])
+
+
 class _Pool:
     """Granting in one pool, in one pass."""
 
@@ -72,12 +86,12 @@ class _Pool:
         self.state = state
         self.plan = plan
         self.books = state.books[pool_id]
-        self.besides = besides
+        self.besides = WithinQuota(state, besides) if state.tenants else besides
         self.streams = streams(self.books)
         self._placed: dict[Any, tuple[Any, Footprint | None]] = {}
         # Where nodes are somebody's, who waits decides where it may sit.
         self._apart = self.books.homes.matter
-        self.fitting = Front(self.books, self.streams, self._room, besides)
+        self.fitting = Front(self.books, self.streams, self._room, self.besides)
         self.owners = self._owners()
         self._in_order: Front | None = None
 

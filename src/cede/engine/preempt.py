@@ -18,18 +18,20 @@ from cede.engine.farewells import part
 from cede.engine.fit import Room, fits, free_to_promise, own_room, rights_if_granted
 from cede.engine.forecast import earliest_start
 from cede.engine.front import Front, Stream, streams
-from cede.engine.grants import Covered, without_withheld
+from cede.engine.grants import Covered, WithinQuota, without_withheld
 from cede.engine.patience import Taker, may_take, note_stage
 from cede.engine.pricing import parting_time
 from cede.engine.share import Holding
 from cede.engine.standing import BORROWED, IN_SHARE, Standing
 from cede.engine.state import State
 from cede.engine.victims import Missing, find_victims, rule
+from cede.engine.weighing import weighed
 from cede.model.amounts import Amounts, add_to, plus
 from cede.model.plan import Plan, Preemption
 from cede.model.policy import Policy
 from cede.model.reason import Code, Reason
 from cede.model.request import Earmark, Request
+from cede.model.settings import Price
 from cede.model.shape import Footprint, Form
 
 
@@ -76,7 +78,7 @@ class Taking:
 
     def in_pool(self, pool_id: str) -> None:
         books = self.state.books[pool_id]
-        covered = Covered(self.state, self.sure)
+        covered = Covered(self.state, WithinQuota(self.state, self.sure))
         front = Front(books, streams(books), lambda stream: self._reach(books, stream), covered)
         while (candidate := front.peek()) is not None:
             waiter = self.state.requests[candidate.request_id]
@@ -118,7 +120,7 @@ class Taking:
             room[key] -= amount
         return without_withheld(self.state, books, stream, room, own)
 
-    def _offers(self, waiter: Request, policy: Policy) -> Iterator[Offer]:
+    def offers(self, waiter: Request, policy: Policy) -> Iterator[Offer]:
         """What one of its pools could do for a waiter; nothing where its own bounds stop it. Where
         home is a place, at home first.
         """
@@ -157,7 +159,7 @@ class Taking:
         Where what is on its way suffices nobody need be stopped, so that is asked of all first.
         """
         places = self.state.places(waiter.id)
-        offers = [each for policy in places for each in self._offers(waiter, policy)]
+        offers = [each for policy in places for each in self.offers(waiter, policy)]
         for offer in offers:
             if offer.footprint is not None:  # on its way: promised at once, since nodes have names
                 self._earmark(offer.books, waiter, offer.policy, offer.footprint)
@@ -190,6 +192,10 @@ class Taking:
     def _preempt(self, waiter: Request, offer: Offer, victims: list[Holding], cost: float) -> None:
         books, policy = offer.books, offer.policy
         reasons = [_stop_reason(books, offer.taker, each) for each in victims]
+        candidates: list[dict[str, Any]] = []
+        if self.plan.weigh and books.pool.settings.price is Price.CHECKPOINT:
+            missing = Missing(offer.short, offer.under, offer.form)
+            candidates = weighed(self.state, books, offer.taker, missing)
         note_stage(self.state, books, victims)
         for victim, reason in zip(victims, reasons, strict=True):
             part(self.state, victim.id, reason, taken_for=waiter.id)
@@ -200,6 +206,7 @@ class Taking:
                 victims=tuple(victim.id for victim in victims),
                 reason=_strongest(reasons),
                 cost=cost,
+                weighed=tuple(candidates),
             )
         )
         footprint: Footprint | None = ()
@@ -237,6 +244,19 @@ def starts_by_itself(state: State, books: Books, waiter: Request, victims: list[
     start = earliest_start(state, books, waiter)
     soon = max((parting_time(state, books, each) for each in victims), default=0)
     return start is not None and start.at <= state.now + soon
+
+
+def candidates_for(state: State, request: Request) -> list[dict[str, Any]]:
+    """Whom a waiter could have stopped in the pools where it waits, and why it did not."""
+    taking = Taking(state, Plan(state.now))
+    for policy in state.places(request.id):
+        if state.pools[policy.pool_id].settings.price is not Price.CHECKPOINT:
+            continue
+        for offer in taking.offers(request, policy):
+            if offer.short or offer.under:
+                missing = Missing(offer.short, offer.under, offer.form)
+                return weighed(state, offer.books, offer.taker, missing)
+    return []
 
 
 def _under(books: Books, above: str, bound: Standing) -> Room:

@@ -18,6 +18,7 @@ from cede.engine.price import (
     shield_of,
     value_of,
 )
+from cede.engine.queue_score import is_bursting
 from cede.engine.share import Holding
 from cede.engine.state import State
 from cede.model.bounds import MINUTE
@@ -41,6 +42,7 @@ def stopping(state: State, books: Books, holding: Holding) -> Stopping:
         nodes=len(holding.footprint) or request.tasks,
         gpus_per_node=_gpus_per_node(request, len(holding.footprint)),
         kind=books.policies[holding.policy_id].kind,
+        bursting=books.pool.settings.burst_discount and is_bursting(state, books.pool, request),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from cede.model.reason import Reason
 
@@ -22,6 +23,7 @@ class Preemption:
     victims: tuple[str, ...]  # allocation ids
     reason: Reason
     cost: float = 0
+    weighed: tuple[dict[str, Any], ...] = ()  # the candidates, if they were asked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,7 @@ class Plan:
     """The decisions of one pass and when the next one is due by itself."""
 
     now: int
+    weigh: bool = False  # whether to say whom each taking weighed
     decisions: list[Decision] = field(default_factory=list)
     changed: bool = False
     again: bool = False  # another pass is due at once

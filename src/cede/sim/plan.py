@@ -8,12 +8,14 @@ that comes back is reported as a loop: the engine promises that none does (L1).
 from __future__ import annotations
 
 import signal
+from collections.abc import Iterable
 from typing import Any
 
 from cede.engine import endings, farewells, reports
 from cede.engine.admit import rejection
 from cede.engine.decide import decide
 from cede.engine.explain import waiting_reason
+from cede.engine.preempt import candidates_for
 from cede.engine.snapshot_reader import load
 from cede.engine.state import State
 from cede.model import bounds
@@ -98,11 +100,16 @@ def _result(
 
 def _pass(state: State, names: Names) -> dict[str, Any]:
     rejected = _reject(state)
-    plan = decide(state, state.now)
+    plan = decide(state, state.now, weigh=True)
     decisions = [*rejected, *plan.decisions]
     shown = [_decision(state, each, names) for each in decisions]
     shown += [
-        {"do": "wait", "request": request.id, "reason": waiting_reason(state, request).to_dict()}
+        {
+            "do": "wait",
+            "request": request.id,
+            "reason": waiting_reason(state, request).to_dict(),
+            **_candidates(state, candidates_for(state, request), names),
+        }
         for request in sorted(state.waiting(), key=lambda each: each.age)
     ]
     return {"now": seconds(state.now), "decisions": shown}
@@ -136,9 +143,21 @@ def _decision(
             ],
             "pool": state.pools[decision.pool_id].name,
             "cost": decision.cost,
+            **_candidates(state, decision.weighed, names),
             "reason": decision.reason.to_dict(),
         }
     return {"do": "reject", "request": decision.request_id, "reason": decision.reason.to_dict()}
+
+
+def _candidates(state: State, weighed: Iterable[dict[str, Any]], names: Names) -> dict[str, Any]:
+    """Whom a waiter could have stopped, by the names of the snapshot; nothing where price does not
+    decide.
+    """
+    shown = [
+        {**each, "id": names.get(each["id"], state.allocations[each["id"]].request_id)}
+        for each in weighed
+    ]
+    return {"candidates": shown} if shown else {}
 
 
 def _stop_victims(state: State) -> bool:
