@@ -194,7 +194,7 @@ class Devices:
             for key, names in member.devices.items():
                 where = f"{path}.members[{member.task}].devices.{key}"
                 unknown = set(names) - set(node.devices.get(key, ()))
-                if unknown and allocation.index > node.edited:  # else it may have had them then
+                if unknown and not node.edited:  # else it may have had them then
                     raise SnapshotError(where, f"node {node.name} has no {min(unknown)!r:.80}")
                 if len(names) != wanted.get(key, 0):
                     raise SnapshotError(where, f"must name {wanted.get(key, 0)} devices")
