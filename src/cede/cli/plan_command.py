@@ -57,9 +57,11 @@ def _print_passes(answer: dict[str, Any]) -> None:
 
 
 def _what(decision: dict[str, Any]) -> str:
-    """Everything a decision says, its reason as a sentence."""
-    hidden = ("do", "reason")
+    """Everything a decision says, its reason as a sentence; prices are in the JSON."""
+    hidden = ("do", "reason", "candidates")
     facts = {key: value for key, value in decision.items() if key not in hidden and value}
+    if "cost" in facts:
+        facts["cost"] = f"{facts['cost']:.4g}"
     text = ", ".join(f"{key} {cell(value)}" for key, value in facts.items())
     reason = decision.get("reason")
     return f"{text}: {Reason.from_dict(reason).text}" if reason else text

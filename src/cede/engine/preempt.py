@@ -291,7 +291,7 @@ def _stop_reason(books: Books, taker: Taker, victim: Holding) -> Reason:
         "policy": holder.name,
         "beneficiary": taker.request.id,
     }
-    if code is Code.PRIORITY:
+    if code in (Code.PRIORITY, Code.HIGHER_CLASS):
         detail |= {"rank": taker.rank, "victim_rank": victim.rank}
     return Reason(code, detail)
 
@@ -300,5 +300,8 @@ def _strongest(reasons: list[Reason]) -> Reason:
     """The rule of a whole set: reclaim if any victim was reclaimed, then priority, then its own
     policy.
     """
-    ranked = [Code.STARVATION, Code.RECLAIM, Code.PRIORITY, Code.OWN_POLICY]
+    ranked = (
+        *(Code.STARVATION, Code.RECLAIM, Code.HIGHER_CLASS),
+        *(Code.PRIORITY, Code.OWN_POLICY),
+    )
     return min(reasons, key=lambda each: ranked.index(each.code))

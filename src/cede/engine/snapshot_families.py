@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cede.engine.snapshot_fields import Entry, SnapshotError, at
+from cede.model import bounds
 from cede.model.shape import parse_count
 from cede.model.terms import OF_REQUEST
 
@@ -53,6 +54,27 @@ def spread(running: list[Listed], requests: list[Listed]) -> tuple[list[Listed],
     held = [(path, _held(path, each, families, taken)) for path, each in running]
     wanted = [entry for path, each in requests for entry in _wanted(path, each, families, taken)]
     return held, wanted
+
+
+def in_tasks(path: str, value: Any) -> Any:
+    """An entry that says how many whole nodes, and GPUs on each, as one of tasks: one to a node."""
+    if not _is_map(value):
+        return value
+    entry = dict(value)
+    if "gpus_per_node" in entry:
+        with at(path):
+            gpus = parse_count(entry.pop("gpus_per_node"), "gpus_per_node", bounds.DEVICES_MAX)
+        resources = entry.get("resources") or {}
+        if _is_map(resources) and resources.get("gpu", gpus) != gpus:
+            raise SnapshotError(f"{path}.gpus_per_node", "resources say another number of gpu")
+        entry["resources"] = {**resources, "gpu": gpus}
+    if isinstance(entry.get("nodes"), int):
+        with at(path):
+            nodes = parse_count(entry.pop("nodes"), "nodes")
+        if entry.setdefault("tasks", nodes) != nodes:
+            raise SnapshotError(f"{path}.nodes", "tasks say another number")
+        entry.setdefault("per_node", 1)
+    return entry
 
 
 def names(entries: Iterable[Listed]) -> set[str]:

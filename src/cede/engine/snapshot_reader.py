@@ -11,7 +11,7 @@ from cede.engine import edits
 from cede.engine.entities import Entity
 from cede.engine.presets import DEFAULT
 from cede.engine.snapshot import STOPPING_SHOWN
-from cede.engine.snapshot_families import names, spread
+from cede.engine.snapshot_families import in_tasks, names, spread
 from cede.engine.snapshot_fields import (
     Entry,
     SnapshotError,
@@ -91,7 +91,10 @@ def load(data: object) -> State:
         reader.pool(path, each)
     for path, each in parents_first(entries(top, "policies")):
         reader.policy(path, each)
-    written = entries(top, "running"), entries(top, "requests")
+    written = [
+        [(path, in_tasks(path, each)) for path, each in entries(top, part)]
+        for part in ("running", "requests")
+    ]
     running, requests = spread(*written)
     known = names((*written[0], *written[1], *running, *requests))
     for position, (path, each) in enumerate(running):

@@ -27,7 +27,7 @@ from cede.engine.standing import BORROWED, IN_SHARE, standing
 from cede.engine.state import State
 from cede.model.amounts import Amounts
 from cede.model.reason import Code
-from cede.model.settings import Price, VictimOrder
+from cede.model.settings import Price, Rank, VictimOrder
 from cede.model.shape import Form
 
 
@@ -184,5 +184,6 @@ def rule(books: Books, holding: Holding, taker: Taker) -> Code:
     if holding.policy_id == taker.policy_id:
         return Code.OWN_POLICY
     if taker.rights <= books.rights(holding.id):
-        return Code.PRIORITY
+        by_class = books.pool.settings.rank is Rank.CLASS
+        return Code.HIGHER_CLASS if by_class else Code.PRIORITY
     return Code.STARVATION if books.fair else Code.RECLAIM

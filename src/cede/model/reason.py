@@ -51,6 +51,7 @@ class Code(StrEnum):
     # Why somebody was stopped: the rule that made the taking legal.
     RECLAIM = "reclaim"
     PRIORITY = "priority"
+    HIGHER_CLASS = "higher_class"
     OWN_POLICY = "own_policy"
     STARVATION = "starvation"
     OVER_LIMIT = "over_limit"
@@ -69,7 +70,10 @@ class Code(StrEnum):
 
 # The rules under which somebody is stopped who did nothing wrong.
 TAKINGS = frozenset(
-    {Code.RECLAIM, Code.PRIORITY, Code.OWN_POLICY, Code.STARVATION, Code.OVER_LIMIT}
+    {
+        *(Code.RECLAIM, Code.PRIORITY, Code.HIGHER_CLASS, Code.OWN_POLICY),
+        *(Code.STARVATION, Code.OVER_LIMIT),
+    }
 )
 
 # code: (what is so, what would change it). The words in braces are keys of `detail`.
@@ -224,6 +228,10 @@ SENTENCES: dict[Code, tuple[str, str]] = {
     Code.RECLAIM: (
         "stopped in pool {pool} for {beneficiary}, which is inside its reserve; this was borrowed",
         "reserve more for {policy}, or run it when the pool is idle",
+    ),
+    Code.HIGHER_CLASS: (
+        "stopped in pool {pool} for {beneficiary}: class {rank} is above {victim_rank}",
+        "submit it with a higher class, or let it run on nodes of its own policy",
     ),
     Code.PRIORITY: (
         "stopped in pool {pool} for {beneficiary}: priority {rank} is above {victim_rank}",

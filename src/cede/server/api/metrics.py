@@ -16,7 +16,7 @@ from prometheus_client.registry import Collector
 from cede.engine.changes import Event
 from cede.model import bounds
 from cede.model.lifecycle import TERMINAL
-from cede.model.reason import Code
+from cede.model.reason import TAKINGS
 from cede.store import PoolView, Store
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -28,7 +28,6 @@ _WAITS = (0.01, 0.05, 0.1, 0.5, 1, 5, 15, 60, 300, 900, 3600, 14400, 86400)
 _PAGES_MAX = 400
 # Submissions remembered until their grant, to measure how long it took.
 _SUBMITTED_MAX = 100_000
-_TAKINGS = frozenset({Code.RECLAIM, Code.PRIORITY, Code.OWN_POLICY})
 # A victim is one until then.
 _AFTER_PARTING = frozenset(
     {"requeued", "suspended", "goes_on", *(str(status) for status in TERMINAL)}
@@ -158,7 +157,7 @@ class Metrics:
         """From the order to part to what became of it."""
         if event.kind == "preempting":
             reason = event.data.get("reason", {})
-            if reason.get("code") in _TAKINGS:
+            if reason.get("code") in TAKINGS:
                 self.preemptions.labels(pool, reason.get("policy", ""), reason["code"]).inc()
                 if len(self._victims) >= _SUBMITTED_MAX:
                     self._victims.clear()
