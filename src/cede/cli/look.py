@@ -53,8 +53,20 @@ def _print_why(answer: dict[str, Any]) -> None:
             )
         for holder in each.get("holders", []):
             click.echo(f"  held: {_holder(holder)}")
+        for one in each.get("candidates", []):
+            click.echo(f"  weighed: {_candidate(one)}")
         for change in each.get("changes", []):
             click.echo(f"  it {change['then']} if: {_change(change)}")
+
+
+def _candidate(one: dict[str, Any]) -> str:
+    """A holder that could have been stopped: its price, what that is made of, and why it was
+    not.
+    """
+    parts = ", ".join(f"{name} {part:.4g}" for name, part in one["parts"].items() if part)
+    made = f" ({parts})" if parts else ""
+    why = "chosen" if one["chosen"] else one["why_not"].replace("_", " ")
+    return f"{one['id']} at {one['price']:.4g}{made}: {why}"
 
 
 def _print_fair(fair: dict[str, Any]) -> None:

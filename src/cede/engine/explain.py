@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cede.engine import explain_fair
+from cede.engine import explain_fair, explain_price
 from cede.engine.admit import own_limit_broken, told
 from cede.engine.books import Books
 from cede.engine.fit import (
@@ -204,6 +204,10 @@ def _taking_reason(
         return Reason(Code.MIN_RUN, {**names, "seconds": seconds(whole), "since": seconds(young)})
     if books.fair and (reason := explain_fair.cannot_take(state, books, request, policy, names)):
         return reason
+    if explain_price.by_price(books):
+        reason = explain_price.cannot_pay(state, request, policy, names)
+        if reason is not None:
+            return reason
     others = [
         level
         for (level, _, policy_id, _), amounts in books.tiers.items()
@@ -296,8 +300,15 @@ def _pool_story(state: State, request: Request, policy: Policy, tried: bool) -> 
     books = state.books[policy.pool_id]
     demand = books.pool.metered(request.amounts)
     start = earliest_start(state, books, request)
-    fair = {"fairness": explain_fair.story(state, books, request, policy)} if books.fair else {}
-    return fair | {
+    more: dict[str, Any] = {}
+    if books.fair:
+        more["fairness"] = explain_fair.story(state, books, request, policy)
+    if explain_price.by_price(books):
+        more["candidates"] = [
+            {**each, "id": state.allocations[each["id"]].request_id}
+            for each in explain_price.candidates(state, request, policy)
+        ]
+    return more | {
         "pool": books.pool.name,
         "reason": reason_in(state, request, policy).to_public(),
         "in_share": _as_granted(books, request, policy.id, demand)[0] == IN_SHARE,

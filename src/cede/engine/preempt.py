@@ -246,19 +246,6 @@ def starts_by_itself(state: State, books: Books, waiter: Request, victims: list[
     return start is not None and start.at <= state.now + soon
 
 
-def candidates_for(state: State, request: Request) -> list[dict[str, Any]]:
-    """Whom a waiter could have stopped in the pools where it waits, and why it did not."""
-    taking = Taking(state, Plan(state.now))
-    for policy in state.places(request.id):
-        if state.pools[policy.pool_id].settings.price is not Price.CHECKPOINT:
-            continue
-        for offer in taking.offers(request, policy):
-            if offer.short or offer.under:
-                missing = Missing(offer.short, offer.under, offer.form)
-                return weighed(state, offer.books, offer.taker, missing)
-    return []
-
-
 def _under(books: Books, above: str, bound: Standing) -> Room:
     """What an ancestor's limit would leave if every holder below it that may be stopped were."""
     used, leaving = books.used[above], books.used_leaving[above]

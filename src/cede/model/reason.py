@@ -40,6 +40,10 @@ class Code(StrEnum):
     MIN_RUN = "min_run"
     RETRY_DELAY = "retry_delay"
     PATIENCE = "patience"
+    WAITS_FIRST = "waits_first"
+    TOO_DEAR = "too_dear"
+    NO_SET = "no_set"
+    NOT_EXHAUSTIVE = "not_exhaustive"
     AT_SHARE = "at_share"
     BEYOND_SHARE = "beyond_share"
     WITHIN_SHARE = "within_share"
@@ -161,6 +165,26 @@ SENTENCES: dict[Code, tuple[str, str]] = {
         "pool {pool} is full of work that is not below this in standing; {missing} {key} are "
         "missing",
         "one of the named holders must end",
+    ),
+    Code.WAITS_FIRST: (
+        "{missing} {key} are missing in pool {pool}; walltimes free them within {seconds} s, which "
+        "is as soon as stopping others would",
+        "wait for it",
+    ),
+    Code.TOO_DEAR: (
+        "{missing} {key} are missing in pool {pool}; the cheapest work that could be stopped for "
+        "this would cost {cost}, and it is worth {value}",
+        "submit it with a longer walltime or a higher class, or wait",
+    ),
+    Code.NO_SET: (
+        "{missing} {key} are missing in pool {pool}; no {most} holders that may be stopped would "
+        "make room",
+        "ask for less, or let one of the candidates end",
+    ),
+    Code.NOT_EXHAUSTIVE: (
+        "{missing} {key} are missing in pool {pool}; no set of holders was found that would make "
+        "room, and not every set was tried",
+        "ask for less, or raise victim_groups_max",
     ),
     Code.EARMARKED: (
         "what is free in pool {pool} is promised to {owner}; {missing} {key} are missing",

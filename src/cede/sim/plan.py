@@ -15,7 +15,7 @@ from cede.engine import endings, farewells, reports
 from cede.engine.admit import rejection
 from cede.engine.decide import decide
 from cede.engine.explain import waiting_reason
-from cede.engine.preempt import candidates_for
+from cede.engine.explain_price import by_price, candidates
 from cede.engine.snapshot_reader import load
 from cede.engine.state import State
 from cede.model import bounds
@@ -23,6 +23,7 @@ from cede.model.allocation import Allocation, Phase
 from cede.model.lifecycle import AllocationState, RequestStatus
 from cede.model.node import NodeState
 from cede.model.plan import Grant, Plan, Preemption, Rejection
+from cede.model.request import Request
 from cede.model.settings import parse_duration, seconds
 
 
@@ -108,7 +109,7 @@ def _pass(state: State, names: Names) -> dict[str, Any]:
             "do": "wait",
             "request": request.id,
             "reason": waiting_reason(state, request).to_dict(),
-            **_candidates(state, candidates_for(state, request), names),
+            **_candidates(state, _not_stopped(state, request), names),
         }
         for request in sorted(state.waiting(), key=lambda each: each.age)
     ]
@@ -147,6 +148,14 @@ def _decision(
             "reason": decision.reason.to_dict(),
         }
     return {"do": "reject", "request": decision.request_id, "reason": decision.reason.to_dict()}
+
+
+def _not_stopped(state: State, request: Request) -> Iterable[dict[str, Any]]:
+    """Whom a waiter could have stopped, in the first of its pools where price decides."""
+    for policy in state.places(request.id):
+        if by_price(state.books[policy.pool_id]):
+            return candidates(state, request, policy)
+    return ()
 
 
 def _candidates(state: State, weighed: Iterable[dict[str, Any]], names: Names) -> dict[str, Any]:

@@ -1,0 +1,63 @@
+"""Why a waiter stops nobody, where price decides; and whom it weighed."""
+
+from __future__ import annotations
+
+from math import ceil
+from typing import Any
+
+from cede.engine.books import Books
+from cede.engine.forecast import earliest_start
+from cede.engine.preempt import Offer, Taking, starts_by_itself
+from cede.engine.state import State
+from cede.engine.victims import Missing, find_victims
+from cede.engine.weighing import weighed
+from cede.model.plan import Plan
+from cede.model.policy import Policy
+from cede.model.reason import Code, Reason
+from cede.model.request import Request
+from cede.model.settings import Price, seconds
+
+Names = dict[str, Any]
+
+
+def by_price(books: Books) -> bool:
+    return books.pool.settings.price is Price.CHECKPOINT
+
+
+def cannot_pay(state: State, request: Request, policy: Policy, names: Names) -> Reason | None:
+    """The nearest reason that lies in what stopping others would cost or take; None if there is
+    none.
+    """
+    found = None
+    for offer in _short(state, request, policy):
+        choice = find_victims(state, offer.books, offer.taker, _missing(offer))
+        if choice.victims is not None:
+            victims = [each.holding for each in choice.victims]
+            start = earliest_start(state, offer.books, request)
+            if start is not None and starts_by_itself(state, offer.books, request, victims):
+                left = seconds(max(start.at - state.now, 0))
+                return Reason(Code.WAITS_FIRST, {**names, "seconds": left})
+        elif choice.best is not None:
+            cost, value = ceil(choice.cost), ceil(choice.bound)
+            found = Reason(Code.TOO_DEAR, {**names, "cost": cost, "value": value})
+        elif not choice.exhaustive:
+            found = found or Reason(Code.NOT_EXHAUSTIVE, names)
+        elif most := offer.books.pool.settings.max_victims:
+            found = found or Reason(Code.NO_SET, {**names, "most": most})
+    return found
+
+
+def candidates(state: State, request: Request, policy: Policy) -> list[dict[str, Any]]:
+    """Whom a waiter could have stopped in a pool, with prices, and why it did not."""
+    for offer in _short(state, request, policy):
+        return weighed(state, offer.books, offer.taker, _missing(offer))
+    return []
+
+
+def _short(state: State, request: Request, policy: Policy) -> list[Offer]:
+    offers = Taking(state, Plan(state.now)).offers(request, policy)
+    return [each for each in offers if each.footprint is None and (each.short or each.under)]
+
+
+def _missing(offer: Offer) -> Missing:
+    return Missing(offer.short, offer.under, offer.form)
