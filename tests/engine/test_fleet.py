@@ -155,9 +155,6 @@ def test_what_a_silent_node_holds_is_nobody_elses_before_its_deadline(keep: bool
 
 REFUSED: dict[str, tuple[dict[str, object], type[CedeError], str]] = {
     "another machine of that name": ({"boot": "b2"}, Conflict, "alive on another machine"),
-    "fewer devices while it holds work": (
-        {"amounts": {"gpu": 1}, "devices": {"gpu": ["0"]}}, Conflict, "holds work"),
-    "other devices while it holds work": ({"devices": {"gpu": ["0", "7"]}}, Conflict, "drain"),
     "another pool while it holds work": ({"labels": {}}, Conflict, "holds work"),
     "two pools": ({"labels": {"pool": "gpus", "more": "x"}}, Conflict, "gpus and more"),
     "a device twice": ({"devices": {"gpu": ["0", "0"]}}, Invalid, "twice"),
@@ -178,6 +175,26 @@ def test_a_registration_that_would_confuse_is_refused(
         register(state, "n1", 0, **given)
     state.undo(mark)
     assert state.nodes["n1"] == before and audit.check(state) == []
+
+
+@pytest.mark.parametrize("devices", [["0", "7"], ["5", "6", "7"]])
+def test_a_node_with_other_devices_keeps_its_work_and_gives_out_what_it_has(
+    devices: list[str],
+) -> None:
+    """What is held of devices that are gone still counts; nobody else gets one that is held."""
+    state = world()
+    submit(state, "held", 0)
+    register(state, "n1", 0, amounts={"gpu": len(devices)}, devices={"gpu": devices})
+    submit(state, "next", 0)
+    assert audit.check(state) == []
+    held = state.allocation_of("held")
+    assert held is not None and held.members[0].devices == {"gpu": ("0", "1")}
+    assert state.requests["next"].waiting
+    register(state, "n1", 0, amounts={"gpu": 4}, devices={"gpu": ["1", "5", "6", "7"]})
+    decide(state, 0)
+    then = state.allocation_of("next")
+    assert then is not None and then.members[0].devices == {"gpu": ("5", "6")}
+    assert audit.check(state) == []
 
 
 def test_the_same_registration_again_changes_nothing() -> None:

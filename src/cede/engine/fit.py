@@ -32,7 +32,10 @@ def own_room(books: Books, key: LaneKey, *, alone: bool = False) -> Room:
     used = books.used[policy_id]
     room = {}
     for name, capacity in pool.capacity.items():
-        room[name] = policy.limit.get(name, capacity) - used.get(name, 0)
+        # A limit that is not below capacity is none: of what the pool has, who is on its way out
+        # gives back what he holds, to his own policy as well.
+        most = policy.limit.get(name, capacity)
+        room[name] = most - used.get(name, 0) if most < capacity else capacity
     for name, most in key.limit:
         held = books.families.used.get(key.family, {})
         if name in room:

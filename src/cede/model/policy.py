@@ -80,10 +80,9 @@ class Policy:
     edited: int = 0  # the place in the journal of its last edit of amounts
 
     def limit_of(self, key: str, pool: Pool) -> int | None:
-        """The most this policy may hold of a key; None where nothing bounds it."""
-        if key in self.limit:
-            return self.limit[key]
-        return pool.capacity.get(key, 0) if pool.bounds_key(key) else None
+        """The most this policy may hold of a key; None where only the pool bounds it."""
+        limit = self.limit.get(key)
+        return None if limit is None or limit >= pool.capacity.get(key, 0) else limit
 
     def reserved_of(self, key: str, pool: Pool) -> int | None:
         """What is reserved of a key; None where the pool does not count it at all."""

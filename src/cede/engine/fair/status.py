@@ -41,15 +41,17 @@ class Situation:
 
 
 def exceeds(a: Iterable[float], b: Iterable[float], blocked: Iterable[bool]) -> bool:
-    """Whether `a` is above `b` in every key that is not blocked; in any, if all are."""
+    """Whether `a` is above `b` in every key that is not blocked; in any, if all are. By more than
+    rounding: seven ninths are not above seven ninths.
+    """
     every = list(zip(a, b, blocked, strict=True))
-    free = [x > y for x, y, is_blocked in every if not is_blocked]
-    return all(free) if free else any(x > y for x, y, _ in every)
+    free = [x > y + SMALL for x, y, is_blocked in every if not is_blocked]
+    return all(free) if free else any(x > y + SMALL for x, y, _ in every)
 
 
 def blocked_keys(fair: Vector, demand: Vector) -> list[bool]:
     """Keys of which the fair share is all that is wanted: more of them would not help."""
-    return [share >= wanted for share, wanted in zip(fair, demand, strict=True)]
+    return [share + SMALL >= wanted for share, wanted in zip(fair, demand, strict=True)]
 
 
 def status_of(situation: Situation, settings: FairSettings) -> Status:
