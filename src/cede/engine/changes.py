@@ -53,3 +53,12 @@ class Changes:
             rows.inserted or rows.updated or rows.deleted
             for rows in (*edited, self.requests, self.allocations)
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A place in the log of changes, to go back to."""
+
+    log: int
+    events: int
+    index: int

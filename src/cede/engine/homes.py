@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from math import floor
 
+from cede.engine.fair.status import SMALL
 from cede.engine.ground import Ground
 from cede.engine.standing import IN_SHARE
 from cede.model.policy import Kind, Policy
@@ -98,5 +99,5 @@ class Homes:
                 idle.append(node_id)
             elif any(holding.policy_id != lender_id for holding, _ in holders):
                 lent.append(node_id)
-        most = floor(lender.max_borrow_pct * len(self.nodes[lender_id]) + 1e-9)
+        most = floor(lender.max_borrow_pct * len(self.nodes[lender_id]) + SMALL)
         return lent + idle[: max(most - len(lent), 0)]

@@ -4,6 +4,8 @@ read from the state.
 
 from __future__ import annotations
 
+from math import inf
+
 from cede.engine.books import Books
 from cede.engine.candidates import Candidate
 from cede.engine.cheapest import VictimSettings
@@ -86,7 +88,7 @@ def search(books: Books, count: int) -> VictimSettings:
 def value(books: Books, request: Request) -> float:
     """The most that stopping others for a waiter may cost."""
     if not books.pool.settings.value_bound:
-        return float("inf")
+        return inf
     by_class = books.pool.settings.rank is Rank.CLASS
     return value_of(
         request.walltime,

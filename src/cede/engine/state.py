@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from cede.engine.admit import eligible_policies
 from cede.engine.books import Books
-from cede.engine.changes import Changes, Event
+from cede.engine.changes import Changes, Event, Mark
 from cede.engine.due import allocation_due, may_lose, node_due, request_due
 from cede.engine.entities import Entity, gone, may_go_on, place_of, table_of
 from cede.engine.ground import Ground
@@ -30,12 +29,8 @@ from cede.model.request import Request
 from cede.model.subject import Subject
 from cede.model.tenant import Tenant
 
-
-@dataclass(frozen=True, slots=True)
-class Mark:
-    log: int
-    events: int
-    index: int
+# What is known of fair shares and limits beside the entities.
+_UNWRITTEN = ("published_at", "starving", "looks", "staged", "over")
 
 
 class State:
@@ -51,9 +46,8 @@ class State:
         self.books: dict[str, Books] = {}
         self.grounds: dict[str, Ground] = {}
         self.beats: dict[str, int] = {}  # when each node was last heard of; never written down
-        self.order_versions: dict[
-            str, int
-        ] = {}  # moves when what a node should do may have changed
+        # By node: moves when what it should do may have changed.
+        self.order_versions: dict[str, int] = {}
         self.draining: dict[str, None] = {}
         # Of pools with fair shares, and never written down: what computes them, when it last did,
         # who starves, and when to look again.
@@ -160,21 +154,19 @@ class State:
         mark, clock = self.mark(), (self.now, self.passed)
         touched, dirty, unearmarked = dict(self._touched), dict(self.dirty), dict(self.unearmarked)
         came_up, self._came_up = self._came_up, []
-        fair = (dict(self.published_at), dict(self.starving), dict(self.looks), dict(self.staged))
-        over = dict(self.over), {each: books.unchecked for each, books in self.books.items()}
-        shares = {pool_id: books.published for pool_id, books in self.books.items()}
+        unwritten = {name: dict(getattr(self, name)) for name in _UNWRITTEN}
+        shares = {each: (books.published, books.unchecked) for each, books in self.books.items()}
         try:
             yield
         finally:
             # First: what is put back is scheduled from there.
             self.now, self.passed = clock
-            self.published_at, self.starving, self.looks, self.staged = fair
-            self.over = over[0]
+            vars(self).update(unwritten)
             self.undo(mark)
             self._go_back(self._came_up)
             self._came_up = came_up
-            for pool_id, published in shares.items():
-                self.books[pool_id].unchecked |= over[1][pool_id]
+            for pool_id, (published, unchecked) in shares.items():
+                self.books[pool_id].unchecked |= unchecked
                 if self.books[pool_id].published is not published:
                     self.books[pool_id].publish(published)
             self.reschedule(("pool", pool_id) for pool_id in self.looks)
