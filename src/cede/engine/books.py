@@ -110,6 +110,7 @@ class Books:
         self.owed: dict[tuple[str, int, int], Lane] = {}  # (policy, rank, rights): earmarks' owners
         self.owed_sums: dict[tuple[int, int], dict[str, int]] = {}  # (rank, rights): the same
         self.families = Families()
+        self.appraised: dict[str, Any] = {}  # holders, as `pricing` last did
         self.scores: dict[LaneKey, float] = {}  # of the oldest in each lane, where a score orders
         self.fair_settings: dict[str, Any] = {}  # of policies, as `fairness` worked them out
         # Held directly under a policy, by band: what a holding of a higher band goes before.
@@ -172,6 +173,7 @@ class Books:
         if self.ground is not None:
             self.ground.let_go(holding)
         self._unfill(holding)
+        self.appraised.pop(holding_id, None)
         del self.holdings[holding_id]
         for policy_id in self.chains[holding.policy_id]:
             take_from(self.used[policy_id], holding.amounts)

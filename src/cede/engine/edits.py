@@ -252,9 +252,23 @@ def _check_policy(state: State, pool: Pool, policy: Policy) -> None:
             raise Invalid(
                 f"reserved.{key}", f"{amount} exceeds the policy's limit {policy.limit[key]}"
             )
+    _check_home(state, policy)
     _check_sum(
         pool, [*(each for each in _policies(state, pool.id) if each.id != policy.id), policy]
     )
+
+
+def _check_home(state: State, policy: Policy) -> None:
+    """A node is one policy's own."""
+    if policy.home is None:
+        return
+    nodes = [each for each in state.nodes.values() if each.pool_id == policy.pool_id]
+    for other in _policies(state, policy.pool_id):
+        if other.id == policy.id or other.home is None:
+            continue
+        for node in nodes:
+            if other.home.has(node.name, node.labels) and policy.home.has(node.name, node.labels):
+                raise Invalid("home", f"node {node.name} is the home of policy {other.name}")
 
 
 def _check_sum(pool: Pool, policies: list[Policy]) -> None:

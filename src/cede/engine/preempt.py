@@ -11,7 +11,7 @@ from collections.abc import Container, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from cede.engine.books import Books
+from cede.engine.books import Books, LaneKey
 from cede.engine.earmarks import settle
 from cede.engine.families import ABOVE_ALL
 from cede.engine.farewells import part
@@ -75,6 +75,7 @@ class Taking:
         self.plan = plan
         self.claimed: dict[str, dict[str, int]] = {}
         self.sure: set[str] = set()  # those earlier waiters
+        self.no_set: dict[LaneKey, tuple[int, Amounts]] = {}  # what nobody could be stopped for
 
     def in_pool(self, pool_id: str) -> None:
         books = self.state.books[pool_id]
@@ -82,7 +83,10 @@ class Taking:
         front = Front(books, streams(books), lambda stream: self._reach(books, stream), covered)
         while (candidate := front.peek()) is not None:
             waiter = self.state.requests[candidate.request_id]
-            if not may_take(self.state, books, waiter, candidate.stream.policy_id):
+            stream = candidate.stream
+            if not may_take(self.state, books, waiter, stream.policy_id) or self._knows(
+                books, stream, stream.lane.demand(waiter.id)
+            ):
                 front.skip()
                 continue
             served = self._serve(waiter)
@@ -90,6 +94,13 @@ class Taking:
                 front.skip_stream()  # what does not fit for one of a form fits for none
             elif not served or waiter.id in self.sure:
                 front.skip()
+
+    def _knows(self, books: Books, stream: Stream, demand: Amounts) -> bool:
+        """Whether no set of victims was found for less, and nothing has changed since."""
+        version, less = self.no_set.get(stream.key, (-1, {}))
+        return version == books.version and all(
+            demand.get(key, 0) >= amount for key, amount in less.items()
+        )
 
     def _reach(self, books: Books, stream: Stream) -> Room | None:
         """What a waiter of this stream could have if every holder it may stop were gone."""
@@ -182,6 +193,10 @@ class Taking:
         missing = Missing(offer.short, offer.under, offer.form)
         choice = find_victims(self.state, offer.books, offer.taker, missing)
         if choice.victims is None:
+            alone = len(self.state.places(waiter.id)) == 1
+            by_price = offer.books.pool.settings.price is Price.CHECKPOINT
+            if choice.best is None and alone and by_price:
+                self.no_set[offer.taker.key] = (offer.books.version, offer.demand)
             return False
         victims = [each.holding for each in choice.victims]
         if starts_by_itself(self.state, offer.books, waiter, victims):

@@ -4,6 +4,7 @@ read from the state.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import inf
 
 from cede.engine.books import Books
@@ -52,9 +53,41 @@ def _gpus_per_node(request: Request, nodes: int) -> int:
     return request.amounts.get(GPU, 0) // (nodes or request.tasks)
 
 
+@dataclass(frozen=True, slots=True)
+class Appraisal:
+    """What a holder's stopping costs and what protects it, at one instant."""
+
+    at: int
+    price: Price
+    shield: Shield | None
+
+
+def appraise(state: State, books: Books, holding: Holding) -> Appraisal:
+    """Worked out once for all waiters of a pass."""
+    known: Appraisal | None = books.appraised.get(holding.id)
+    if known is None or known.at != state.now:
+        known = books.appraised[holding.id] = _appraise(state, books, holding)
+    return known
+
+
+def _appraise(state: State, books: Books, holding: Holding) -> Appraisal:
+    settings = books.pool.settings
+    request = state.requests[state.allocations[holding.id].request_id]
+    by_class = settings.rank is Rank.CLASS
+    seen = stopping(state, books, holding)
+    shields = ShieldSettings(
+        settings.near_completion_threshold, settings.protect_unsaved and by_class
+    )
+    rank = request.terms.preemption_class if by_class else 0
+    return Appraisal(
+        at=state.now,
+        price=price_of(seen, PriceSettings(burst_discount=settings.burst_discount)),
+        shield=shield_of(seen, rank, request.terms.sensitive, shields),
+    )
+
+
 def price(state: State, books: Books, holding: Holding) -> Price:
-    burst = books.pool.settings.burst_discount
-    return price_of(stopping(state, books, holding), PriceSettings(burst_discount=burst))
+    return appraise(state, books, holding).price
 
 
 def candidate(state: State, books: Books, holding: Holding) -> Candidate:
@@ -65,16 +98,10 @@ def candidate(state: State, books: Books, holding: Holding) -> Candidate:
 def shield(state: State, books: Books, holding: Holding) -> Shield | None:
     """What protects a holder from every waiter, now."""
     settings = books.pool.settings
-    request = state.requests[state.allocations[holding.id].request_id]
-    by_class = settings.rank is Rank.CLASS
-    if not by_class and not settings.near_completion_threshold:
+    if settings.rank is Rank.PRIORITY and not settings.near_completion_threshold:
+        request = state.requests[state.allocations[holding.id].request_id]
         return Shield.SENSITIVE if request.terms.sensitive else None
-    return shield_of(
-        stopping(state, books, holding),
-        request.terms.preemption_class if by_class else 0,
-        request.terms.sensitive,
-        ShieldSettings(settings.near_completion_threshold, settings.protect_unsaved and by_class),
-    )
+    return appraise(state, books, holding).shield
 
 
 def search(books: Books, count: int) -> VictimSettings:
