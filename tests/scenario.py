@@ -206,6 +206,7 @@ class Story:
                 on_silence=OnSilence.KEEP if "keep" in options else OnSilence.STOP,
                 terms=terms_of(options),
                 part_of=names[0] if "together" in options else None,
+                owner=options.get("owner", ""),
                 unpooled="refuse",
             )
             commands.submit(self.state, submission, self.now)

@@ -12,6 +12,7 @@
     r1 answers; r1 defers 60s; r1 saves c1 (as it was asked to); r1 keeps c1 (of its own accord)
     r1 botches       a save failed
     n1 silent; n1 heard; n1 drains; n1 undrains; n1 disabled; n1 enabled
+    n1 n2 claimed by ann; n1 n2 unclaimed         `owner ann` is whose a request is
     delete node n1 force
 
 What changes is `saving r1`, `suspended r1`, `degraded n1`; facts are `on r1 n1 n2` (where its tasks
@@ -24,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from cede.engine import commands, fleet, reports
+from cede.engine import claims, commands, fleet, reports
 from cede.engine.explain import why
 from cede.engine.orders import orders
 from cede.engine.state import State
@@ -87,6 +88,12 @@ def act(state: State, words: list[str], now: int, silent: set[str]) -> list[str]
         case ["delete", "node", name, *force]:
             fleet.delete(state, name, now, force=bool(force))
             return [name]
+        case [*names, "claimed", "by", who] if names[0] in state.nodes:
+            claims.claim(state, names, who, now)
+            return []
+        case [*names, "unclaimed"] if names[0] in state.nodes:
+            claims.unclaim(state, names, now)
+            return []
         case [*names, verb] if names[0] in state.nodes:
             for name in names:
                 _NODE[verb](state, name, now, silent)

@@ -64,8 +64,10 @@ def policy_words(words: list[str]) -> dict[str, Any]:
             given["allow_sensitive"], words = words[0] == "yes", words[1:]
         elif name == "weight":
             given[name], words = float(words[0]), words[1:]
-        elif name == "mode":
+        elif name in ("mode", "type"):
             given[name], words = words[0], words[1:]
+        elif name == "home":
+            given[name], words = names_in(words[0]), words[1:]
         elif name in ("burst", "relaxed"):
             given["integral"], words = _integral(name, words)
         elif name in OF_POLICY:

@@ -201,6 +201,13 @@ def _wrong_room(state: State) -> None:
     spot.free = tuple(each + 1 for each in spot.free)
 
 
+def _claimed(name: str) -> Callable[[State], None]:
+    def act(state: State) -> None:
+        state.nodes[name] = replace(state.nodes[name], claimed_by="ann")
+
+    return act
+
+
 def _unlisted(state: State) -> None:
     ground = state.grounds["gpus"]
     ground.now.remove(ground.spots["n1"].now)
@@ -221,6 +228,10 @@ FIRES_ON_NODES: dict[str, tuple[Callable[[State], None], str]] = {
     "more on a node than it has": (_smaller_node, "S3 node n1: 2 gpu of 1"),
     "more promised on a node than it has": (
         _allocation("r.1", state=AllocationState.RUNNING), "S28 node n3: 8 gpu of 4"),
+    "others on a claimed node": (
+        _claimed("n1"), "S29 node n1 is claimed by ann, and g has it"),
+    "a claimed node that is promised": (
+        _claimed("n3"), "S29 node n3 is claimed by ann, and b has it"),
     "a wrong room": (_wrong_room, "S21 node n1: 3 gpu free, recounted 2"),
     "a node that is not listed": (_unlisted, "S21 node n1 is listed 1 times"),
 }  # fmt: skip

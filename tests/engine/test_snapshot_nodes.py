@@ -7,7 +7,7 @@ import json
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cede.engine import audit, commands, edits, fleet, reports
+from cede.engine import audit, claims, commands, edits, fleet, reports
 from cede.engine.decide import decide
 from cede.engine.snapshot import dump
 from cede.engine.snapshot_reader import load
@@ -17,12 +17,14 @@ from cede.model.parting import Checkpoint, Farewell
 from cede.model.request import OnSilence, Preemptions, Retry
 from cede.model.shape import Shape, Topology
 from cede.model.subject import Subject
+from cede.model.terms import Terms
 from cede.model.work import Work
 from cede.sim.plan import run
 from tests.scenario import ranked, tell
 
 TEAMS = ("red", "blue")
-COMMAND = st.tuples(st.integers(0, 11), st.integers(0, 9), st.integers(0, 9))
+OWNERS = ("ann", "bob")
+COMMAND = st.tuples(st.integers(0, 12), st.integers(0, 9), st.integers(0, 9))
 
 
 def world() -> State:
@@ -49,6 +51,7 @@ def world() -> State:
             subject=Subject("team", team),
             priority=priority,
             reserved={"gpu": 4 - 2 * priority},
+            allow_sensitive=True,
         )
     return state
 
@@ -74,6 +77,8 @@ def happen(state: State, now: int, number: int, command: tuple[int, int, int]) -
             walltime=(None, 15_000)[a % 2],
             lease=None,
             on_silence=list(OnSilence)[b % 2],
+            owner=OWNERS[b % 2],
+            terms=Terms(sensitive=a % 5 == 0),
         )
         commands.submit(state, submission, now)
     elif kind == 4:
@@ -94,6 +99,10 @@ def happen(state: State, now: int, number: int, command: tuple[int, int, int]) -
         steps[b % 4](state, nodes[a % 3], now)
     elif kind == 10:
         fleet.heard(state, nodes[a % 3], now)
+    elif kind == 11 and b % 3:
+        claims.claim(state, {nodes[a % 3]: 0, nodes[b % 3]: 0}, OWNERS[a % 2], now)
+    elif kind == 11:
+        claims.unclaim(state, [nodes[a % 3]], now)
     elif state.requests:
         commands.cancel(state, sorted(state.requests)[a % len(state.requests)], now, actor="x")
     return now

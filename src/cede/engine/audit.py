@@ -20,6 +20,7 @@ from cede.engine.state import State
 from cede.model.allocation import Allocation
 from cede.model.amounts import UNBOUNDED_WHEN_ABSENT, Amounts, total
 from cede.model.lifecycle import HOLDING, AllocationState
+from cede.model.node import Node
 from cede.model.policy import Policy
 from cede.model.pool import Pool
 from cede.model.settings import Share
@@ -340,12 +341,17 @@ def _nodes(state: State, pool: Pool) -> Iterator[str]:
             newest[member.node_id] = max(newest.get(member.node_id, 0), each.index)
             if not each.leaving:
                 staying.setdefault(member.node_id, []).append(one)
+                yield from _intruder(state, mine[member.node_id], each.request_id)
             for key, names in member.devices.items():
                 for name in names:
                     holder = f"{each.id}/{member.task}"
                     other = devices.setdefault((member.node_id, key, name), holder)
                     if other != holder or names.count(name) > 1:
                         yield f"S3 device {key} {name} of {member.node_id}: {other} and {holder}"
+    for request in state.waiting():
+        if request.earmark is not None and request.earmark.pool_id == pool.id:
+            for node_id, _ in request.earmark.footprint:
+                yield from _intruder(state, mine[node_id], request.id)
     promised = _promised_on(state, pool)
     for node_id, node in mine.items():
         for which, many in (
@@ -362,6 +368,13 @@ def _nodes(state: State, pool: Pool) -> Iterator[str]:
                 if metered and amount > node.amounts.get(key, 0):
                     yield f"{which} node {node.name}: {amount} {key} of {node.amounts.get(key, 0)}"
     yield from _ground(state, pool, held)
+
+
+def _intruder(state: State, node: Node, request_id: str) -> Iterator[str]:
+    """S29: on a claimed node stays, and is promised to, only sensitive work of its claimant."""
+    request = state.requests[request_id]
+    if node.claimed_by and (request.owner != node.claimed_by or not request.terms.sensitive):
+        yield f"S29 node {node.name} is claimed by {node.claimed_by}, and {request_id} has it"
 
 
 def _promised_on(state: State, pool: Pool) -> dict[str, list[Amounts]]:

@@ -16,14 +16,23 @@ from cede.model.reason import Code, Reason
 from cede.model.request import PLAIN, Request
 
 
-def part(state: State, allocation_id: str, reason: Reason, taken_for: str | None) -> None:
-    """Ask a holder to give its units back, by its deadline at the latest."""
+def part(
+    state: State,
+    allocation_id: str,
+    reason: Reason,
+    taken_for: str | None,
+    *,
+    saves: bool = False,
+) -> None:
+    """Ask a holder to give its units back, by its deadline at the latest. What is taken for a
+    waiter, or `saves` without one, may save its work first.
+    """
     allocation = state.allocations[allocation_id]
     request = state.requests[allocation.request_id]
-    taken = taken_for is not None
+    saves = saves or taken_for is not None
     asked = parting.begin(
         replace(allocation, taken_for=taken_for, reason=reason),
-        request.farewell if taken else PLAIN,  # only a victim's work is worth keeping
+        request.farewell if saves else PLAIN,  # only a victim's work is worth keeping
         state.now,
         hint=state.next_index(),
         heard_by=heard_by(state, allocation),

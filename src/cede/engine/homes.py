@@ -67,7 +67,10 @@ class Homes:
             yield self._open(self.nodes[policy_id], claimant)
             return
         free = [each for each in ground.spots if self.owner.get(each, policy_id) == policy_id]
-        common = self._open(free, claimant)
+        mine = frozenset(each for each, who in ground.claimed.items() if who == claimant)
+        if mine:
+            yield mine
+        common = self._open(free, claimant) | mine
         yield common
         if not settled and self._policies[policy_id].allow_borrowing:
             lent = [
@@ -94,6 +97,8 @@ class Homes:
             return []
         lent, idle = [], []
         for node_id in self.nodes[lender_id]:
+            if node_id in self._ground.claimed:
+                continue
             holders = self._ground.spots[node_id].holdings.values()
             if not holders:
                 idle.append(node_id)

@@ -129,6 +129,7 @@ def _node(node: Node, heard_at: int | None) -> dict[str, Any]:
         heard_at=seconds(heard_at),
         failures=node.failures or None,
         shrunk=bool(node.edited) or None,
+        claimed_by=node.claimed_by or None,
     )
 
 
@@ -240,6 +241,7 @@ def _common(request: Request) -> dict[str, Any]:
             id=request.saved.id, at=seconds(request.saved.at), size=request.saved.size or None
         ),
         part_of=request.part_of,
+        owner=(request.terms.sensitive and request.owner) or None,  # else it decides nothing
         **_terms(request.terms),
     )
 

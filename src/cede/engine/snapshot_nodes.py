@@ -40,7 +40,7 @@ from cede.model.subject import parse_name
 NODE = frozenset(
     {
         *("name", "id", "amounts", "devices", "labels", "group", "fingerprint", "state", "out"),
-        *("reason", "heartbeat", "heard_at", "failures", "shrunk"),
+        *("reason", "heartbeat", "heard_at", "failures", "shrunk", "claimed_by"),
     }
 )
 MEMBER = frozenset({"node", "devices", "phase", "saved", "exit_code", "cause"})
@@ -69,6 +69,7 @@ def read_node(state: State, path: str, value: object, now: int) -> None:
             reason=text(fields, path, "reason"),
             heartbeat=_heartbeat(fields),
             failures=count(fields, path, "failures", 0),
+            claimed_by=text(fields, path, "claimed_by"),
             edited=bounds.AMOUNT_MAX if flag(fields, path, "shrunk") else 0,
         )
     if node.id in state.nodes:

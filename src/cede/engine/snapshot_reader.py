@@ -11,6 +11,7 @@ from cede.engine import edits
 from cede.engine.entities import Entity
 from cede.engine.presets import DEFAULT
 from cede.engine.snapshot import STOPPING_SHOWN
+from cede.engine.snapshot_claims import check_claims
 from cede.engine.snapshot_families import in_tasks, names, spread
 from cede.engine.snapshot_fields import (
     Entry,
@@ -49,7 +50,7 @@ from cede.model.work import Work
 
 __all__ = ["SnapshotError", "load"]
 
-_TOP = {"now", "pools", "policies", "nodes", "running", "requests"}
+_TOP = {"now", "pools", "policies", "nodes", "running", "requests", "claims"}
 _POOL = {"name", "preset", "capacity", "nodes", "settings", "description", "shrunk"}
 _POLICY = {
     *("pool", "name", "component", "component_type", "parent"),
@@ -61,6 +62,7 @@ _COMMON = {
     *("preemptions", "retry_delay", "retry_backoff", "walltime", "lease", "lease_until"),
     *("on_silence", "tasks", "per_node", "node_labels", "fingerprint", "topology", "work"),
     *("checkpoint", "checkpoint_timeout", "max_deferral", "interruptible", "saved", "part_of"),
+    "owner",
     *("policy", "class", "sensitive", "tenant", "limit", "last_checkpoint_at"),
 }
 _RUNNING = _COMMON | {
@@ -309,6 +311,7 @@ class _Reader:
         # Holders before waiters: an earmark is checked against what is held.
         self.state.load(entities, index=max(len(order), last) + 1, now=self.now)
         self._check_start()
+        check_claims(self.state)
         self.state.drain()
         return self.state
 
@@ -377,6 +380,7 @@ class _Reader:
                 saved=saved(fields, path, self.now),
                 terms=terms(fields),
                 part_of=None if part_of is None else text(fields, path, "part_of"),
+                owner=text(fields, path, "owner"),
             )
 
     def _subject(self, path: str, fields: Entry) -> Subject:

@@ -59,6 +59,7 @@ class Code(StrEnum):
     OWN_POLICY = "own_policy"
     STARVATION = "starvation"
     OVER_LIMIT = "over_limit"
+    SENSITIVE_CLAIM = "sensitive_claim"
     # How a request ended.
     PREEMPTED = "preempted"
     RETRIES_EXHAUSTED = "retries_exhausted"
@@ -76,7 +77,7 @@ class Code(StrEnum):
 TAKINGS = frozenset(
     {
         *(Code.RECLAIM, Code.PRIORITY, Code.HIGHER_CLASS, Code.OWN_POLICY),
-        *(Code.STARVATION, Code.OVER_LIMIT),
+        *(Code.STARVATION, Code.OVER_LIMIT, Code.SENSITIVE_CLAIM),
     }
 )
 
@@ -273,6 +274,10 @@ SENTENCES: dict[Code, tuple[str, str]] = {
     Code.OVER_LIMIT: (
         "stopped in pool {pool}: {where} was left with {bound} {key}, and {held} were held",
         "raise that bound, or set over_limit to drain",
+    ),
+    Code.SENSITIVE_CLAIM: (
+        "stopped in pool {pool}: {claimant} claimed node {node} for sensitive work",
+        "nothing: it starts again on another node, or when that one is unclaimed",
     ),
     Code.PREEMPTED: (
         "preempted, and its retry policy does not bring it back",

@@ -11,15 +11,17 @@ import signal
 from collections.abc import Iterable
 from typing import Any
 
-from cede.engine import endings, farewells, reports
+from cede.engine import claims, endings, farewells, reports
 from cede.engine.admit import rejection
 from cede.engine.decide import decide
 from cede.engine.explain import waiting_reason
 from cede.engine.explain_price import by_price, candidates
+from cede.engine.snapshot_claims import Asked, read_claims
 from cede.engine.snapshot_reader import load
 from cede.engine.state import State
 from cede.model import bounds
 from cede.model.allocation import Allocation, Phase
+from cede.model.errors import Conflict, NotFound
 from cede.model.lifecycle import AllocationState, RequestStatus
 from cede.model.node import NodeState
 from cede.model.plan import Grant, Plan, Preemption, Rejection
@@ -32,7 +34,10 @@ def run(snapshot: object, until_rest: bool = False, horizon: object = None) -> d
     state = load(snapshot)
     last = state.now + (0 if horizon is None else parse_duration(horizon, "horizon"))
     names = _names(state, snapshot)
-    return _until_rest(state, last, names) if until_rest else _one_pass(state, names)
+    claimed = [_claim(state, each, names) for each in read_claims(snapshot)]
+    result = _until_rest(state, last, names) if until_rest else _one_pass(state, names)
+    result["passes"][0]["decisions"][:0] = claimed
+    return result
 
 
 # What a holding is called in the snapshot, where that is not its request's name.
@@ -47,6 +52,24 @@ def _names(state: State, snapshot: Any) -> Names:
     ]
     found = ((state.allocation_of(str(each["request"])), str(each.get("id"))) for each in held)
     return {allocation.id: name for allocation, name in found if allocation is not None}
+
+
+def _claim(state: State, asked: Asked, names: Names) -> dict[str, Any]:
+    """A claim is granted or refused before the first pass, as by a server."""
+    told: dict[str, Any] = {"do": "claim", "nodes": list(asked.nodes), "for": asked.claimant}
+    mark = state.mark()
+    try:
+        done = claims.claim(state, asked.nodes, asked.claimant, state.now)
+    except (Conflict, NotFound) as error:
+        state.undo(mark)
+        code = error.code if isinstance(error, Conflict) else "not_found"
+        return {**told, "victims": [], "refused": {"code": code, "text": str(error)}}
+    victims = [_called(state, each, names) for each in done.victims]
+    return {**told, "victims": victims, "refused": None}
+
+
+def _called(state: State, allocation_id: str, names: Names) -> str:
+    return names.get(allocation_id, state.allocations[allocation_id].request_id)
 
 
 def _one_pass(state: State, names: Names) -> dict[str, Any]:
@@ -139,9 +162,7 @@ def _decision(
         return {
             "do": "preempt",
             "beneficiary": decision.beneficiary_id,
-            "victims": [
-                names.get(each, state.allocations[each].request_id) for each in decision.victims
-            ],
+            "victims": [_called(state, each, names) for each in decision.victims],
             "pool": state.pools[decision.pool_id].name,
             "cost": decision.cost,
             **_candidates(state, decision.weighed, names),
