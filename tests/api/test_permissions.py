@@ -99,6 +99,8 @@ BODIES: dict[tuple[str, str], Any] = {
     ("PATCH", "/api/v1/pools/{pool}"): {"description": "x"},
     ("POST", "/api/v1/policies"): {"pool": "gpus", "component": "green"},
     ("PATCH", "/api/v1/policies/{policy}"): {"priority": 10},
+    ("POST", "/api/v1/tenants"): {"name": "new"},
+    ("PATCH", "/api/v1/tenants/{tenant}"): {"max_nodes": 4},
     ("PATCH", "/api/v1/requests/{id}"): {"limit": {"gpu": 4}},
     ("POST", "/api/v1/requests"): {"component": "red", "component_type": "team"},
     ("POST", "/api/v1/requests/bulk"): {
@@ -176,6 +178,10 @@ def _fill(server: Server, path: str, owner: str) -> str:
     elif "{policy}" in path:
         pool = server.pool(f"spare-{server.writer.index}", 1)
         path = path.replace("{policy}", server.policy(owner, pool["name"])["id"])
+    elif "{tenant}" in path:
+        name = f"spare-{server.writer.index}"
+        server["admin"].post("/api/v1/tenants", json={"name": name})
+        path = path.replace("{tenant}", name)
     elif path == "/api/v1/pools/{pool}":
         path = path.replace("{pool}", server.pool(f"spare-{server.writer.index}", 1)["name"])
     return path.replace("{pool}", "gpus")

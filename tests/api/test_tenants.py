@@ -40,6 +40,9 @@ def everything_red_can_read(server: Server, of: dict[str, dict[str, Any]]) -> li
         "/pools/gpus",
         "/pools/gpus/requests",
         "/pools/gpus/requests?view=active&explain=true",
+        "/usage",
+        "/usage?by=policy",
+        "/usage?by=tenant",
         "/whoami",
     ]
     found = []

@@ -150,6 +150,8 @@ def clean(client: Client) -> None:
     for each in list(client.pools.list()):
         if each["name"] != "local":
             client.pools.delete(each["id"])
+    for each in list(client.tenants.list()):
+        client.tenants.delete(each["id"])
 
 
 def _delete(client: Client, request_id: str) -> bool:

@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from cede.cli import exit_codes
 from cede.cli.main import COMMANDS, cli
-from cede.engine import snapshot_nodes, snapshot_reader
+from cede.engine import snapshot_nodes, snapshot_reader, snapshot_tenants
 from cede.model import bounds, lifecycle
 from cede.model.node import NODE_MOVES
 from cede.model.reason import SENTENCES, Code
@@ -140,7 +140,7 @@ def _commands(group: click.Command, path: str) -> Iterator[tuple[str, click.Comm
 
 
 def test_every_command_is_on_its_page() -> None:
-    text = page("cli.md") + page("cli-nodes.md")
+    text = page("cli.md") + page("cli-nodes.md") + page("tenants.md")
     for top in COMMANDS:
         assert f"cede {top}" in text, top
     for path, _ in _commands(cli, ""):
@@ -152,7 +152,7 @@ def test_every_command_is_on_its_page() -> None:
 
 
 def test_every_option_is_on_its_page() -> None:
-    text = page("cli.md") + page("cli-nodes.md")
+    text = page("cli.md") + page("cli-nodes.md") + page("tenants.md")
     missing = {
         f"{path} {longest}"
         for path, command in _commands(cli, "")
@@ -198,6 +198,7 @@ def test_every_field_of_a_snapshot_is_on_its_page() -> None:
     shown = codes_of(page("snapshot.md"))
     parts = ("_TOP", "_POOL", "_POLICY", "_RUNNING", "_WAITING", "_STATES", "_PARTING")
     known = {part: set(getattr(snapshot_reader, part)) for part in parts}
+    known |= {"tenant": {*snapshot_tenants.TENANT}}
     known |= {"node": {*snapshot_nodes.NODE}, "member": {*snapshot_nodes.MEMBER}}
     for part, names in known.items():
         missing = {str(each) for each in names} - shown

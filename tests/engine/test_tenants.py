@@ -8,6 +8,8 @@ import pytest
 
 from cede.engine import audit, commands, edits, explain, fleet, tenant_edits
 from cede.engine.decide import decide
+from cede.engine.snapshot import dump
+from cede.engine.snapshot_reader import SnapshotError, load
 from cede.engine.state import State
 from cede.engine.tenants import publish_budgets, tenant_room
 from cede.model import usage
@@ -217,6 +219,39 @@ def test_a_lower_quota_stops_nobody_and_takes_promises_back(state: State) -> Non
     assert audit.check(state) == []
 
 
+def test_only_so_many_start_as_the_quota_has_nodes(state: State) -> None:
+    submit(state, "full", gpu=8, tenant="")
+    for id in ("a", "b", "c"):
+        waiter(state, id)
+    other = waiter(state, "d", tenant="")
+    quota(state, max_nodes=2)
+    commands.release(state, "full", 0)
+    decide(state, 0)
+    assert [state.requests[each].waiting for each in ("a", "b", "c")] == [False, False, True]
+    assert not state.requests[other.id].waiting  # who is kept by a quota keeps nobody else
+    assert explain.why(state, "c", 0)["reason"]["code"] == "tenant_nodes"
+    commands.release(state, "a", 0)
+    decide(state, 0)
+    assert not state.requests["c"].waiting
+    assert audit.check(state) == []
+
+
+def test_nobody_is_stopped_for_a_waiter_without_room(state: State) -> None:
+    edits.update_policy(state, "p/blue", reserved={"gpu": 4})
+    edits.update_pool(state, "p", settings={"reclaim_min_run": 30})
+    submit(state, "r", gpu=8, tenant="", lease=None)
+    submit(state, "h", pool="q", lease=None)
+    waiter(state, "b", gpu=4, subject=BLUE, lease=None)
+    quota(state, max_nodes=1)
+    decide(state, 31_000)  # it could take now, and may not
+    assert state.requests["r"].status is RequestStatus.ALLOCATED
+    assert state.requests["b"].earmark is None
+    quota(state, max_nodes=2)
+    decide(state, 31_000)
+    assert state.requests["r"].status is RequestStatus.PREEMPTING
+    assert audit.check(state) == []
+
+
 def test_room_in_one_pool_is_looked_at_in_every_pool(state: State) -> None:
     quota(state, max_nodes=3)
     submit(state, "a", pool="q")
@@ -347,3 +382,40 @@ def test_published_budgets_replace_the_old_ones(state: State) -> None:
     assert list(state.budgets.items()) == [("bio", 1.2), ("chem", 0.5)]
     publish_budgets(state, {"bio": 0.0})
     assert state.budgets == {"bio": 0.0}
+
+
+# Snapshots --------------------------------------------------------------------------------------
+
+
+def test_a_snapshot_has_tenants_and_what_they_have_used(state: State) -> None:
+    quota(state, max_nodes=4, gpu_hours_budget=10, fair_share_target=0.5)
+    tenant_edits.create_tenant(state, id="c", name="chem", max_concurrent=0)
+    publish_budgets(state, {"bio": 0.9})
+    submit(state, "a", tasks=2)
+    quota(state, max_nodes=1)  # it holds more, which is no mistake of the snapshot
+    shown = dump(state, 0)
+    bio = {"name": "bio", "max_nodes": 1, "gpu_hours_budget": 10.0, "fair_share_target": 0.5}
+    assert shown["tenants"] == [
+        {**bio, "budget_used": 0.9},
+        {"name": "chem", "max_concurrent": 0},
+    ]
+    again = load(shown)
+    assert dump(again, 0)["tenants"] == shown["tenants"]
+    assert again.budgets == {"bio": 0.9} and again.tenancy.held == {"bio": 2}
+    assert audit.check(again) == []
+
+
+@pytest.mark.parametrize(
+    ("entry", "path"),
+    [
+        ({"name": "bio", "max_nodes": -1}, "tenants[0].max_nodes"),
+        ({"name": "bio", "max_node": 1}, "tenants[0].max_node"),
+        ({"max_nodes": 1}, "tenants[0].name"),
+        ({"name": "bio", "budget_used": "much"}, "tenants[0].budget_used"),
+        (["bio"], "tenants[0]"),
+    ],
+)
+def test_what_is_wrong_with_a_tenant_is_named_with_its_path(entry: object, path: str) -> None:
+    with pytest.raises(SnapshotError) as caught:
+        load({"tenants": [entry]})
+    assert caught.value.path == path

@@ -89,7 +89,7 @@ nodes = st.builds(
 shapes = st.builds(
     Shape,
     amounts=amounts,
-    tasks=small,
+    tasks=st.integers(1, 2**31 - 1),
     per_node=st.none() | small,
     labels=st.dictionaries(names, texts, max_size=2),
     fingerprint=texts,

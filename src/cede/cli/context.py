@@ -154,6 +154,13 @@ class NodeName(_Named):
         return (each["name"] for each in client.nodes.list())
 
 
+class TenantName(_Named):
+    name = "TENANT"
+
+    def known(self, client: Client) -> Iterator[str]:
+        return (each["name"] for each in client.tenants.list())
+
+
 class RequestId(_Named):
     name = "ID"
 

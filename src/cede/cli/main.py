@@ -37,6 +37,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "pool": ("pools:pool", "Pools: named capacity."),
     "policy": ("policies:policy", "Policies: a component's place in a pool."),
     "request": ("requests:request", "Requests: what somebody asked for."),
+    "tenant": ("tenants:tenant", "Tenants: quotas and budgets across pools."),
+    "usage": ("tenants:usage", "What was held, by whom and for how long."),
     "node": ("nodes:node", "Nodes: machines with an agent."),
     "token": ("tokens:token", "Tokens: who may do what."),
     "resource-pool": ("pools:resource_pool", "Pools and their policies."),

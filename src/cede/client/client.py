@@ -32,6 +32,7 @@ class Client:
         self.policies = Policies(self.http)
         self.requests = Requests(self.http)
         self.nodes = Nodes(self.http)
+        self.tenants = Tenants(self.http)
         self.tokens = Tokens(self.http)
 
     @property
@@ -61,6 +62,11 @@ class Client:
         params = {"until_rest": "true" if until_rest else None, "horizon": horizon}
         answer = self.http.call("POST", f"{API}/plan", params=params, body=snapshot, timeout=60)
         return _object(answer)
+
+    def usage(self, *, by: str = "pool", since: float | None = None) -> Json:
+        """What was held `by` each pool, policy or tenant, in the last `since` seconds."""
+        params = _given({"by": by, "since": since})
+        return _object(self.http.call("GET", f"{API}/usage", params=params, timeout=60))
 
     def events(self, *, after: int | None = None, follow: bool = False) -> Iterator[Json]:
         """What happened, in order; with `follow` it goes on for ever, across lost connections."""
@@ -178,6 +184,28 @@ class Policies(_Group):
                 fix="say which with --component-type",
             )
         return found[0]
+
+
+class Tenants(_Group):
+    def list(self) -> Iterator[Json]:
+        return self._pages(f"{API}/tenants", {})
+
+    def get(self, tenant: str) -> Json:
+        return _object(self._http.call("GET", f"{API}/tenants/{segment(tenant)}"))
+
+    def create(self, name: str, **fields: Any) -> Json:
+        """`fields`: what `update` takes."""
+        return _object(self._http.call("POST", f"{API}/tenants", body={"name": name, **fields}))
+
+    def update(self, tenant: str, **fields: Any) -> Json:
+        """`fields`: max_nodes, max_concurrent, gpu_hours_budget, node_hours_budget,
+        fair_share_target, burst_allowance; None takes a bound away.
+        """
+        path = f"{API}/tenants/{segment(tenant)}"
+        return _object(self._http.call("PATCH", path, body=fields))
+
+    def delete(self, tenant: str) -> None:
+        self._http.call("DELETE", f"{API}/tenants/{segment(tenant)}")
 
 
 class Requests(_Group):

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from cede.engine.presets import PRESETS
+from cede.engine.snapshot_tenants import show_tenants
 from cede.engine.state import State
 from cede.model import bounds
 from cede.model.allocation import Allocation, Member
@@ -41,6 +42,7 @@ def dump(state: State, now: int) -> dict[str, Any]:
         pools=[_pool(state, each) for each in pools],
         policies=[_policy(state, each) for each in policies],
         nodes=[_node(each, state.beats.get(each.id)) for each in nodes] or None,
+        tenants=show_tenants(state) or None,
         running=[_running(state, each) for each in live],
         requests=[_waiting(state, each) for each in waiting],
     )

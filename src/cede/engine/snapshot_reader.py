@@ -35,6 +35,7 @@ from cede.engine.snapshot_fields import (
     word,
 )
 from cede.engine.snapshot_nodes import Devices, footprint, members, read_node
+from cede.engine.snapshot_tenants import accept_use, read_tenant
 from cede.engine.snapshot_tree import parents_first
 from cede.engine.state import State
 from cede.model.allocation import Allocation, allocation_id
@@ -50,7 +51,7 @@ from cede.model.work import Work
 
 __all__ = ["SnapshotError", "load"]
 
-_TOP = {"now", "pools", "policies", "nodes", "running", "requests", "claims"}
+_TOP = {"now", "pools", "policies", "nodes", "tenants", "running", "requests", "claims"}
 _POOL = {"name", "preset", "capacity", "nodes", "settings", "description", "shrunk"}
 _POLICY = {
     *("pool", "name", "component", "component_type", "parent"),
@@ -93,6 +94,8 @@ def load(data: object) -> State:
         reader.pool(path, each)
     for path, each in parents_first(entries(top, "policies")):
         reader.policy(path, each)
+    for path, each in entries(top, "tenants"):
+        read_tenant(reader.state, path, each)
     written = [
         [(path, in_tasks(path, each)) for path, each in entries(top, part)]
         for part in ("running", "requests")
@@ -312,6 +315,7 @@ class _Reader:
         self.state.load(entities, index=max(len(order), last) + 1, now=self.now)
         self._check_start()
         check_claims(self.state)
+        accept_use(self.state)
         self.state.drain()
         return self.state
 

@@ -251,7 +251,7 @@ class State:
         elif table == "nodes":
             self._replace_node(old, new)  # type: ignore[arg-type]
         elif table == "tenants":
-            self._replace_tenant(old, new)  # type: ignore[arg-type]
+            self.dirty |= self.tenancy.know(self.tenants, old, new)  # type: ignore[arg-type]
         else:
             self._edit(table, entity_id, old, new)
 
@@ -303,13 +303,6 @@ class State:
                 self.draining[new.id] = None
             self._bump(new.id)
             self.timers.schedule(("node", new.id), self._node_due(new))
-
-    def _replace_tenant(self, old: Tenant | None, new: Tenant | None) -> None:
-        self.dirty |= self.tenancy.know(old, new)
-        if new is not None:
-            self.tenants[new.id] = new
-        elif old is not None:
-            del self.tenants[old.id]
 
     def _put_on_ground(self, old: Node | None, new: Node | None) -> None:
         if old is not None and new is None and old.pool_id in self.grounds:

@@ -38,16 +38,16 @@ class Tenancy:
         self.waiters: dict[str, dict[str, int]] = {}  # by pool: how many could start there
         self._holders: dict[str, tuple[str, int]] = {}  # allocation: its tenant, its nodes
 
-    def know(self, old: Tenant | None, new: Tenant | None) -> Pools:
-        """A quota changed, came or went."""
+    def know(self, tenants: dict[str, Tenant], old: Tenant | None, new: Tenant | None) -> Pools:
+        """A tenant changed, came or went; `tenants` has them by id."""
         concerned: Pools = {}
         for tenant in (old, new):
             if tenant is not None:
                 concerned |= dict.fromkeys(self.waiters.get(tenant.name, ()))
         if old is not None:
-            del self.named[old.name]
+            del self.named[old.name], tenants[old.id]
         if new is not None:
-            self.named[new.name] = new
+            self.named[new.name] = tenants[new.id] = new
         return concerned
 
     def count(self, old: Request | None, new: Request | None) -> Pools:

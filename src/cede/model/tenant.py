@@ -25,7 +25,7 @@ class Tenant:
     max_concurrent: int | None = None  # requests that have not ended, waiting ones too
     gpu_hours_budget: float | None = None
     node_hours_budget: float | None = None
-    fair_share_target: float = 0.0  # a part of all nodes
+    fair_share_target: float = 0  # a part of all nodes
     burst_allowance: float | None = None
     created: str = ""
     edited: int = 0  # the place in the journal of its last edit
@@ -60,4 +60,4 @@ _PARSERS: dict[str, Callable[[object, str], Any]] = {
     "burst_allowance": lambda value, field: parse_ratio(value, field, most=bounds.BURST_MAX),
 }
 FIELDS = tuple(_PARSERS)
-_USUAL: dict[str, Any] = dict.fromkeys(FIELDS) | {"fair_share_target": 0.0}
+_USUAL: dict[str, Any] = dict.fromkeys(FIELDS) | {"fair_share_target": 0}

@@ -24,6 +24,7 @@ from cede.engine.state import State
 from cede.model import bounds
 from cede.model.errors import CedeError, Conflict
 from cede.server import clock
+from cede.server.budgets import Budgets
 from cede.server.clock import Clock
 from cede.server.crash import crash_hook
 from cede.server.desk import Desk
@@ -104,10 +105,12 @@ class Writer:
         self._witnessed = loaded.index
 
     # For everybody ------------------------------------------------------------------------------
+        self._budgets = Budgets(store, self.query)
 
     def start(self) -> None:
         self._thread.start()
 
+        self._budgets.first(self._state, self._clock.now())
     def stop(self, seconds: float = 60) -> None:
         """Finish what is waiting, keep the instant, and end.
 
@@ -118,6 +121,7 @@ class Writer:
             self._thread.join(seconds)
 
     def now(self) -> int:
+        self._budgets.stop(seconds)
         """The instant on the server's one clock."""
         return self._clock.now()
 
@@ -329,6 +333,7 @@ class Writer:
             self._renewed = now
         if self._witnessed != self.index and now >= self._next_witness:
             self._store.witness()
+        self._budgets.look_after(self._state, now)
             self._witnessed = self.index
             self._next_witness = now + WITNESS_EVERY
 

@@ -25,7 +25,9 @@ from cede.server.api import (
     requests,
     shares,
     system,
+    tenants,
     tokens,
+    usage,
 )
 from cede.server.api.auth import Authenticator
 from cede.server.api.context import Context
@@ -65,7 +67,7 @@ def create_app(store: Store, writer: Writer, config: Config) -> FastAPI:
     app.state.cede = context
     for module in (
         *(system, pools, shares, policies, nodes, requests, logs, agent, events, plan, tokens),
-        audit,
+        *(audit, tenants, usage),
     ):
         # Flat, not included: whoever enumerates the router sees every route itself.
         app.router.routes.extend(module.router.routes)

@@ -9,6 +9,7 @@ from cede.engine.state import State
 from cede.model.errors import Conflict, NotFound
 from cede.model.policy import Policy
 from cede.model.pool import Pool
+from cede.model.tenant import Tenant
 
 T = TypeVar("T")
 
@@ -21,6 +22,11 @@ def pool_in(state: State, ref: str) -> Pool:
         if pool.name == ref:
             return pool
     return _by_start(state.pools, "pool", ref)
+
+
+def tenant_in(state: State, ref: str) -> Tenant:
+    found = state.tenants.get(ref) or state.tenancy.named.get(ref)
+    return found or _by_start(state.tenants, "tenant", ref)
 
 
 def policy_in(state: State, ref: str) -> Policy:

@@ -1,0 +1,213 @@
+"""`cede tenant …`: quotas and budgets across all pools; `cede usage`: what was held by whom."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from cede.cli.context import TenantName, client_of, output_option
+from cede.cli.printing import print_json, print_one, print_rows
+
+COLUMNS = ("name", "nodes", "max_nodes", "requests", "max_concurrent", "budget_used", "created")
+FIELDS = (
+    "id",
+    "name",
+    "nodes",
+    "max_nodes",
+    "requests",
+    "max_concurrent",
+    "gpu_hours_budget",
+    "node_hours_budget",
+    "budget_used",
+    "fair_share_target",
+    "burst_allowance",
+    "created",
+)
+USAGE_COLUMNS = ("name", "pool", "requests", "preempted", "node_hours", "gpu_hours", "hours")
+F = TypeVar("F", bound=Callable[..., Any])
+_NONE = "none"
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+
+
+class Bound(click.ParamType[Any]):
+    """A number, or `none` for no bound at all."""
+
+    def __init__(self, number: type[int] | type[float]) -> None:
+        self._number = number
+        self.name = "N|none"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not isinstance(value, str) or value == _NONE:
+            return value
+        try:
+            return self._number(value)
+        except ValueError:
+            kind = "an integer" if self._number is int else "a number"
+            self.fail(f"{value!r} is neither {kind} nor none")
+
+
+class Back(click.ParamType[float]):
+    """How far back: seconds, or a number with s, m, h, d or w."""
+
+    name = "TIME"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([smhdw]?)", str(value))
+        if found is None:
+            self.fail(f"{value!r} is no time: such as 90m, 24h, 7d or 4w")
+        return float(found[1]) * _UNITS[found[2] or "s"]
+
+
+_BOUNDS: list[Callable[[Any], Any]] = [
+    click.option("--max-nodes", type=Bound(int), help="Nodes in use at once, in all pools."),
+    click.option("--max-concurrent", type=Bound(int), help="Requests that have not ended."),
+    click.option(
+        "--gpu-hours", "gpu_hours_budget", type=Bound(float), help="GPU-hours in 90 days."
+    ),
+    click.option(
+        "--node-hours", "node_hours_budget", type=Bound(float), help="Node-hours in 90 days."
+    ),
+    click.option(
+        "--target", "fair_share_target", type=float, help="Its part of all nodes, from 0 to 1."
+    ),
+    click.option(
+        "--burst",
+        "burst_allowance",
+        type=Bound(float),
+        help="How far it may go beyond its target while much is idle.",
+    ),
+]
+
+
+def _bound_options(function: F) -> F:
+    for option in reversed(_BOUNDS):
+        function = option(function)
+    return function
+
+
+def json_option(function: F) -> F:
+    return click.option("--json", "as_json", is_flag=True, help="The same as -o json.")(function)
+
+
+@click.group("tenant")
+def tenant() -> None:
+    """Tenants: on whose account requests run, and how much they may have."""
+
+
+@tenant.command("create")
+@click.argument("name")
+@_bound_options
+@click.option("--json", "as_json", is_flag=True, help="Print the whole tenant.")
+@click.pass_context
+def create(ctx: click.Context, /, name: str, as_json: bool, **bounds: Any) -> None:
+    """Give a tenant quotas and budgets. Requests name it with --tenant."""
+    made = client_of(ctx).tenants.create(name, **_said(bounds))
+    if as_json:
+        print_json(made)
+        return
+    click.echo(f"created tenant {made['name']} ({made['id']})")
+
+
+@tenant.command("list")
+@output_option
+@json_option
+@click.pass_context
+def list_tenants(ctx: click.Context, output: str, as_json: bool) -> None:
+    """List tenants with what they have in use."""
+    shown = "json" if as_json else output
+    rows = (_for_people(each, shown) for each in client_of(ctx).tenants.list())
+    print_rows(rows, COLUMNS, shown, empty="no tenants; make one with `cede tenant create`")
+
+
+@tenant.command("describe")
+@click.argument("tenant_name", metavar="TENANT", type=TenantName())
+@output_option
+@json_option
+@click.pass_context
+def describe(ctx: click.Context, tenant_name: str, output: str, as_json: bool) -> None:
+    """Show one tenant, by name, id or start of its id."""
+    shown = "json" if as_json else output
+    print_one(_for_people(client_of(ctx).tenants.get(tenant_name), shown), FIELDS, shown)
+
+
+@tenant.command("update")
+@click.argument("tenant_name", metavar="TENANT", type=TenantName())
+@_bound_options
+@click.option("--json", "as_json", is_flag=True, help="Print the whole tenant.")
+@click.pass_context
+def update(ctx: click.Context, /, tenant_name: str, as_json: bool, **bounds: Any) -> None:
+    """Change quotas and budgets; `none` takes one away. Running work stays."""
+    said = _said(bounds)
+    if not said:
+        raise click.UsageError("nothing to change: give --max-nodes, --max-concurrent or another")
+    changed = client_of(ctx).tenants.update(tenant_name, **said)
+    if as_json:
+        print_json(changed)
+        return
+    click.echo(f"updated tenant {changed['name']}")
+
+
+@tenant.command("delete")
+@click.argument("tenant_name", metavar="TENANT", type=TenantName())
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.pass_context
+def delete(ctx: click.Context, tenant_name: str, yes: bool) -> None:
+    """Delete a tenant's quotas and budgets; its requests and its usage stay."""
+    client = client_of(ctx)
+    found = client.tenants.get(tenant_name)
+    if not yes:
+        click.confirm(f"delete tenant {found['name']}?", abort=True, err=True)
+    client.tenants.delete(found["id"])
+    click.echo(f"deleted tenant {found['name']}")
+
+
+@click.command("usage")
+@click.option(
+    "--by",
+    type=click.Choice(["pool", "policy", "tenant"]),
+    default="pool",
+    show_default=True,
+    help="Whose usage is told apart.",
+)
+@click.option("--since", type=Back(), help="Only the last 24h, 7d, 4w …; all time unless given.")
+@output_option
+@json_option
+@click.pass_context
+def usage(ctx: click.Context, by: str, since: float | None, output: str, as_json: bool) -> None:
+    """Show what was held, in hours: of nodes, of GPUs, and of every key."""
+    found = client_of(ctx).usage(by=by, since=since)
+    shown = "json" if as_json else output
+    if shown in ("json", "yaml"):
+        print_one(found, ("by", "since", "items"), shown)
+        return
+    columns = [each for each in USAGE_COLUMNS if each != "pool" or by == "policy"]
+    rows = found["items"] if shown != "table" else [_rounded(each) for each in found["items"]]
+    print_rows(rows, columns, shown, empty="nothing was held in that time")
+
+
+def _for_people(found: dict[str, Any], output: str) -> dict[str, Any]:
+    used = found["budget_used"]
+    if output != "table" or used is None:
+        return found
+    return {**found, "budget_used": f"{used:.1%}"}
+
+
+def _rounded(row: dict[str, Any]) -> dict[str, Any]:
+    """For people: two digits, and a name for those without a tenant."""
+    hours = {key: round(each, 2) for key, each in row["hours"].items() if key != "gpu"}
+    whole = {name: round(row[name], 2) for name in ("node_hours", "gpu_hours")}
+    return {**row, **whole, "hours": hours, "name": row["name"] or "(none)"}
+
+
+def _said(bounds: dict[str, Any]) -> dict[str, Any]:
+    """What was given; `none` is said as null."""
+    return {
+        name: None if value == _NONE else value
+        for name, value in bounds.items()
+        if value is not None
+    }

@@ -1,0 +1,160 @@
+"""What callers say of tenants, and what they get back of tenants and usage."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from cede.model import bounds
+from cede.model.tenant import FIELDS
+from cede.model.usage import Usage
+from cede.server.api.bodies import Amount, Body, Name, Ratio, example
+from cede.server.api.json_type import Json
+from cede.server.api.schemas import Out, Page
+from cede.store import TenantView, UsageView
+
+Hours = Annotated[float, Field(ge=bounds.BUDGET_HOURS_MIN, le=bounds.BUDGET_HOURS_MAX)]
+Burst = Annotated[float, Field(ge=0, le=bounds.BURST_MAX)]
+# Hours are shown to the microsecond: further digits are only how computers divide.
+_DIGITS = 9
+
+
+class TenantFields(Body):
+    """How much a tenant may have; null: no bound."""
+
+    max_nodes: Amount | None = Field(None, description="Nodes in use at once, in all pools.")
+    max_concurrent: Amount | None = Field(
+        None, description="Requests that have not ended, waiting ones too."
+    )
+    gpu_hours_budget: Hours | None = Field(
+        None, description="GPU-hours in the last 90 days; whoever has used them comes later."
+    )
+    node_hours_budget: Hours | None = Field(None, description="The same of node-hours.")
+    fair_share_target: Ratio | None = Field(
+        None, description="The part of all nodes that it should have."
+    )
+    burst_allowance: Burst | None = Field(
+        None, description="How far it may go beyond its target while much is idle."
+    )
+
+    def said(self) -> dict[str, Any]:
+        """What is given, null included, as the engine takes it."""
+        given = self.model_dump(exclude_unset=True)
+        return {name: given[name] for name in FIELDS if name in given}
+
+
+class TenantIn(TenantFields):
+    """A new tenant, by the name that requests give."""
+
+    model_config = example(name="bio", max_nodes=16, max_concurrent=100, gpu_hours_budget=5000)
+
+    name: Name
+
+
+class TenantPatch(TenantFields):
+    """What changes; null takes a bound away."""
+
+    model_config = example(max_nodes=8, max_concurrent=None)
+
+
+class TenantOut(Out):
+    id: str
+    name: str
+    max_nodes: int | None
+    max_concurrent: int | None
+    gpu_hours_budget: float | None
+    node_hours_budget: float | None
+    fair_share_target: float
+    burst_allowance: float | None
+    nodes: int = Field(description="In use now.")
+    requests: int = Field(description="That have not ended.")
+    budget_used: float | None = Field(description="The part of its budget; 1 is all of it.")
+    created: str
+
+
+class TenantPage(Page):
+    items: list[TenantOut]
+
+
+class UsedOut(Out):
+    id: str | None = Field(description="Of the pool or the policy.")
+    name: str | None = Field(description="Null for requests without a tenant.")
+    pool: str | None = Field(description="Of a policy: its pool.")
+    requests: int = Field(description="That held anything in that time.")
+    preempted: int = Field(description="Attempts that were stopped for somebody else.")
+    node_hours: float
+    gpu_hours: float
+    hours: dict[str, float] = Field(description="Of every key.")
+
+
+class UsageOut(Out):
+    by: str
+    since: float | None = Field(description="How many seconds back; null: from the beginning.")
+    items: list[UsedOut] = Field(description="The largest first.")
+
+
+def tenant_out(view: TenantView) -> Json:
+    tenant = view.tenant
+    return {
+        "id": tenant.id,
+        "name": tenant.name,
+        **{name: getattr(tenant, name) for name in FIELDS},
+        "nodes": view.nodes,
+        "requests": view.requests,
+        "budget_used": None if view.budget_used is None else round(view.budget_used, _DIGITS),
+        "created": tenant.created,
+    }
+
+
+def used_out(view: UsageView, name: str | None, pool: str | None = None) -> Json:
+    """`name` is what people call it; what is gone is called by its id."""
+    return {
+        "id": None if view.id == name else view.id,
+        "name": name,
+        "pool": pool,
+        "requests": view.requests,
+        "preempted": view.preempted,
+        **_hours(view.usage),
+    }
+
+
+def _hours(usage: Usage) -> Json:
+    return {
+        "node_hours": round(usage.node_hours, _DIGITS),
+        "gpu_hours": round(usage.gpu_hours, _DIGITS),
+        "hours": {key: round(usage.hours(key), _DIGITS) for key in sorted(usage.amount_time)},
+    }
+
+
+TENANT: Json = {
+    "id": "0198c1d2-7d52-7a10-9c11-5e2f8b7a6d90",
+    "name": "bio",
+    "max_nodes": 16,
+    "max_concurrent": 100,
+    "gpu_hours_budget": 5000.0,
+    "node_hours_budget": None,
+    "fair_share_target": 0.25,
+    "burst_allowance": None,
+    "nodes": 3,
+    "requests": 7,
+    "budget_used": 0.62,
+    "created": "2026-03-02T09:00:10Z",
+}
+
+USAGE: Json = {
+    "by": "tenant",
+    "since": 604800.0,
+    "items": [
+        {
+            "id": None,
+            "name": "bio",
+            "pool": None,
+            "requests": 41,
+            "preempted": 2,
+            "node_hours": 96.5,
+            "gpu_hours": 386.0,
+            "hours": {"gpu": 386.0, "step_run": 96.5},
+        }
+    ],
+}
