@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from cede.engine.presets import PRESETS
 from tests.tidy import rules
 from tests.tidy.tree import text_of, tracked_files
 
@@ -59,6 +60,17 @@ FIRES: dict[str, tuple[rules.Rule, str, str]] = {
     },
     "a preset by name": (
         rules.the_engine_does_not_know_its_preset, ENGINE, "a = p.preset == 'fair_share'"),
+    **{
+        f"the preset {preset}, however it is asked for: {source[:9]}..": (
+            rules.the_engine_does_not_know_its_preset, ENGINE, source.replace("NAME", preset))
+        for preset in PRESETS
+        for source in (
+            "if pool.preset == 'NAME':\n    pass",
+            "a = pool.preset in ('other', 'NAME')",
+            "a = {'NAME': 1}[pool.preset]",
+            "match pool.preset:\n    case 'NAME':\n        pass",
+        )
+    },
     "a preset by member": (
         rules.the_engine_does_not_know_its_preset, ENGINE, "a = p is Preset.CLASSES"),
 }  # fmt: skip
@@ -126,6 +138,10 @@ def test_a_rule_fires_on(case: str) -> None:
 def test_a_rule_is_silent_about(case: str) -> None:
     rule, path, source = SILENT[case]
     assert list(rule(path, source)) == []
+
+
+def test_the_rule_about_presets_knows_all_of_them() -> None:
+    assert set(rules.PRESETS) == set(PRESETS)
 
 
 def test_every_rule_has_been_seen_to_fire() -> None:
