@@ -75,6 +75,11 @@ class Pressure:
 CALM = Pressure()
 
 
+def backlog(waiting: int, running: int) -> float:
+    """How much waits behind what runs: 1 for as many, or more."""
+    return min(1.0, waiting / max(1, running))
+
+
 @dataclass(frozen=True, slots=True)
 class Judgement:
     cost: float

@@ -7,6 +7,7 @@ pass ends at rest. It looks only at pools in which something changed since the l
 
 from __future__ import annotations
 
+from cede.engine.brokering import ask_to_save
 from cede.engine.earmarks import drop_dead, let_victims_go
 from cede.engine.endings import expire
 from cede.engine.fairness import refresh
@@ -42,6 +43,7 @@ def decide(state: State, now: int, *, weigh: bool = False) -> Plan:
                 state.books[pool_id].forget_empty_lanes()
             state.dirty.clear()
             break
+    ask_to_save(state, plan, due)  # 8. who stays, and should save itself
     state.reschedule(due)
     plan.next_timer = now if plan.again else state.timers.next()
     return plan

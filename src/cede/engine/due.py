@@ -1,11 +1,15 @@
-"""When things change by themselves: leases, partings, delays, silence."""
+"""When things change by themselves: leases, partings, delays, silence; and when to look whether
+work should save itself.
+"""
 
 from __future__ import annotations
 
+from cede.engine import broker
 from cede.model import bounds
 from cede.model.allocation import Allocation, Phase
 from cede.model.lifecycle import AllocationState
 from cede.model.node import DOWN_AFTER, SILENT_AFTER, Node, NodeState
+from cede.model.parting import Checkpoint
 from cede.model.request import OnSilence, Request
 from cede.model.settings import Settings
 
@@ -54,9 +58,11 @@ def request_due(request: Request, *, delayed: bool) -> int | None:
 
 
 def allocation_due(
-    allocation: Allocation, lease: int | None, settings: Settings, passed: int
+    allocation: Allocation, request: Request | None, settings: Settings, passed: int
 ) -> int | None:
-    """When an allocation changes by itself: its lease, its parting or its first seconds end."""
+    """When an allocation changes by itself: its lease, its parting or its first seconds end; or
+    when to look at it.
+    """
     instants = []
     if allocation.state is not AllocationState.LOST:
         if allocation.leaving and allocation.deadline is not None:
@@ -65,8 +71,53 @@ def allocation_due(
             instants.append(allocation.parting.until)
         stopping = allocation.state is AllocationState.STOPPING
         if allocation.lease_until is not None and not stopping:
+            lease = None if request is None else request.lease
             instants.append(lease_over(allocation.lease_until, lease))
+    if request is not None and (settings.broker or allocation.asked is not None):
+        look = look_due(allocation, request, settings, passed)
+        instants += [] if look is None else [look]
     for protected in (settings.min_run, settings.reclaim_min_run):
         if protected and allocation.allocated_at + protected > passed:
             instants.append(allocation.allocated_at + protected)
     return min(instants, default=None)
+
+
+def look_due(
+    allocation: Allocation, request: Request, settings: Settings, passed: int
+) -> int | None:
+    """When to look next whether running work should save itself, or when its time to is over."""
+    if (ask := allocation.open_ask) is not None:
+        return ask.until if allocation.state is AllocationState.RUNNING else None
+    first = first_look(allocation, request, settings)
+    if first is None or first > passed:
+        return first
+    least, most = intervals(request, settings)
+    period = max(bounds.SECOND, min(bounds.BROKER_PERIOD, least))
+    following = first + ((passed - first) // period + 1) * period
+    overdue = unsaved_since(allocation, request) + most
+    return min(following, overdue) if overdue > passed else following
+
+
+def first_look(allocation: Allocation, request: Request, settings: Settings) -> int | None:
+    """From when on work may be asked to save itself; None: it never is. On a whole second, so that
+    much work is looked at in few passes.
+    """
+    running = allocation.state is AllocationState.RUNNING and allocation.started_at is not None
+    if not settings.broker or not running or request.farewell.checkpoint is not Checkpoint.AUTO:
+        return None
+    since = unsaved_since(allocation, request)
+    if allocation.asked is not None:
+        since = max(since, allocation.asked.until)
+    return -(-(since + intervals(request, settings)[0]) // bounds.SECOND) * bounds.SECOND
+
+
+def unsaved_since(allocation: Allocation, request: Request) -> int:
+    started = allocation.started_at or 0
+    return started if request.saved is None else max(started, request.saved.at)
+
+
+def intervals(request: Request, settings: Settings) -> tuple[int, int]:
+    """The least and the greatest time between two checkpoints that are asked for."""
+    if request.terms.sensitive:
+        return broker.USUAL.sensitive_interval_min, broker.USUAL.sensitive_interval_max
+    return settings.checkpoint_interval_min, settings.checkpoint_interval_max

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cede.engine import explain_fair, explain_price
+from cede.engine import brokering, explain_fair, explain_price
 from cede.engine.admit import own_limit_broken, told
 from cede.engine.books import Books
 from cede.engine.fit import (
@@ -286,7 +286,7 @@ def why(state: State, request_id: str, now: int, *, tried: bool = True) -> dict[
         if asked is not None and allocation.state is AllocationState.CHECKPOINTING:
             left = seconds(max(asked.until - state.now, 0))
             story["saving"] = {"seconds_left": left, "answered": asked.answered}
-        return story
+        return story | brokering.story(state, allocation)
     story["reason"] = waiting_reason(state, request).to_public()
     if request.reason is not None:
         story["last_stopped"] = request.reason.to_public()

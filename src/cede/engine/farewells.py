@@ -31,7 +31,7 @@ def part(
     request = state.requests[allocation.request_id]
     saves = saves or taken_for is not None
     asked = parting.begin(
-        replace(allocation, taken_for=taken_for, reason=reason),
+        replace(allocation, taken_for=taken_for, reason=reason, asked=None),
         request.farewell if saves else PLAIN,  # only a victim's work is worth keeping
         state.now,
         hint=state.next_index(),
@@ -93,7 +93,8 @@ def save(
 ) -> None:
     """A verified checkpoint of one task. It counts once every task has written that one (S17).
 
-    Written in answer to the hint, it also ends the conversation: nothing is lost by stopping now.
+    Written in answer to a farewell's hint, it also ends the conversation: nothing is lost by
+    stopping now. Whoever was only asked to save itself goes on.
     """
     if allocation.members:
         allocation = _note_saved(allocation, task, checkpoint)
@@ -101,15 +102,28 @@ def save(
         if any(each.saved != checkpoint for each in allocation.members):
             return
     request = state.requests[allocation.request_id]
-    asked = allocation.parting
+    asked, ask = allocation.parting, allocation.open_ask
     answers = asked is not None and hint == asked.hint
-    if request.saved is not None and request.saved.id == checkpoint and not answers:
+    answers_ask = ask is not None and hint == ask.number
+    known = request.saved is not None and request.saved.id == checkpoint
+    if known and not answers and not answers_ask:
         return  # what a new attempt found there is heard of again, and is no newer for that
     saved = Saved(id=checkpoint, at=state.now, size=size, index=state.next_index())
     state.put(replace(request, saved=saved))
-    state.put(allocation)  # what is saved changes its place among its family
     took = None if asked is None else state.now - asked.hinted_at
-    _tell(state, "checkpoint_saved", allocation, checkpoint=checkpoint, size=size, took=took)
+    if ask is not None and answers_ask:
+        took = state.now - ask.at
+        allocation = replace(allocation, asked=replace(ask, over=True, until=state.now, took=took))
+    state.put(allocation)  # what is saved changes its place among its family
+    _tell(
+        state,
+        "checkpoint_saved",
+        allocation,
+        checkpoint=checkpoint,
+        size=size,
+        took=took,
+        asked=ask.number if ask is not None and answers_ask else None,
+    )
     if answers and allocation.state is AllocationState.CHECKPOINTING:
         state.put(
             parting.saved(

@@ -22,7 +22,9 @@ RUN, HINT, STOP = "run", "hint", "stop"
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """One member's order. `keep` is the checkpoint that must stay, `resume` where to go on."""
+    """One member's order. `keep` is the checkpoint that must stay, `resume` where to go on. A hint
+    with the order to run: save yourself, and go on.
+    """
 
     allocation_id: str
     request_id: str
@@ -46,6 +48,11 @@ class Order:
     subject: str
     owner: str
 
+    @property
+    def asks(self) -> bool:
+        """Whether it has a time in which to save itself."""
+        return self.hint != 0 and self.do != STOP
+
 
 def orders(state: State, node_id: str) -> list[Order]:
     """Everything that a node should have, in a fixed order; work that its client holds is not the
@@ -65,7 +72,7 @@ def orders(state: State, node_id: str) -> list[Order]:
 def _order(state: State, allocation: Allocation, member: Member) -> Order:
     request = state.requests[allocation.request_id]
     pool = state.pools[allocation.pool_id]
-    asked = allocation.parting
+    hint, until = _hint(allocation)
     saved = "" if request.saved is None else request.saved.id
     assert request.work is not None
     return Order(
@@ -78,8 +85,8 @@ def _order(state: State, allocation: Allocation, member: Member) -> Order:
         amounts=allocation.each,
         devices=member.devices,
         nodes=tuple(state.nodes[each.node_id].name for each in allocation.members),
-        hint=0 if asked is None else asked.hint,
-        until=0 if asked is None else asked.until,
+        hint=hint,
+        until=until,
         grace=pool.settings.grace,
         cause="" if allocation.reason is None else str(allocation.reason.code),
         keep=saved,
@@ -91,6 +98,14 @@ def _order(state: State, allocation: Allocation, member: Member) -> Order:
         subject=str(request.subject),
         owner=request.owner,
     )
+
+
+def _hint(allocation: Allocation) -> tuple[int, int]:
+    """The number of the hint that stands, and when its time is over: a farewell's before others."""
+    if (parting := allocation.parting) is not None:
+        return parting.hint, parting.until
+    ask = allocation.open_ask
+    return (0, 0) if ask is None else (ask.number, ask.until)
 
 
 def _do(allocation: Allocation) -> str:

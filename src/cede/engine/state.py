@@ -485,5 +485,4 @@ class State:
     def _allocation_due(self, allocation: Allocation) -> int | None:
         request = self.requests.get(allocation.request_id)
         settings = self.pools[allocation.pool_id].settings
-        lease = None if request is None else request.lease
-        return allocation_due(allocation, lease, settings, self.passed)
+        return allocation_due(allocation, request, settings, self.passed)

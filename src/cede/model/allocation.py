@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from cede.model.amounts import Amounts
 from cede.model.lifecycle import LEAVING, AllocationState
-from cede.model.parting import Parting
+from cede.model.parting import Ask, Parting
 from cede.model.reason import Reason
 from cede.model.shape import Footprint
 
@@ -59,6 +59,7 @@ class Allocation:
     ended_at: int | None = None
     members: tuple[Member, ...] = ()  # one per task, in a pool of nodes
     parting: Parting | None = None  # where its farewell has come to
+    asked: Ask | None = None  # to save itself and go on
 
     @property
     def live(self) -> bool:
@@ -67,6 +68,11 @@ class Allocation:
     @property
     def leaving(self) -> bool:
         return self.state in LEAVING
+
+    @property
+    def open_ask(self) -> Ask | None:
+        """What it is asked now, and has not answered."""
+        return None if self.asked is None or self.asked.over else self.asked
 
     @property
     def each(self) -> Amounts:

@@ -91,6 +91,13 @@ DEFERRAL_DEFAULT = 5 * MINUTE
 # Whoever waits for the units waits that long: a day is a mistake.
 CHECKPOINT_TIMEOUT_MAX = 24 * HOUR
 
+# The intervals of document 004's own system: work that nobody disturbs is not asked to save itself
+# more often than the first, and at least as often as the second. Sensitive work has others.
+CHECKPOINT_INTERVAL_MIN_DEFAULT = 5 * MINUTE
+CHECKPOINT_INTERVAL_MAX_DEFAULT = 6 * HOUR
+# How often to look whether it should be asked, once it may: as often as that system does.
+BROKER_PERIOD = 30 * SECOND
+
 # Document 004's grace between SIGTERM and SIGKILL.
 GRACE_DEFAULT = 30 * SECOND
 # After the grace a holder still has to report; then its units return without it.

@@ -1,4 +1,6 @@
-"""How work parts from what it holds: what its request asks for, and how far a farewell is."""
+"""How work parts from what it holds: what its request asks for, and how far a farewell is. And how
+it is asked to save itself although it stays.
+"""
 
 from __future__ import annotations
 
@@ -61,3 +63,16 @@ class Parting:
     deferred: int = 0  # granted so far
     saved: bool = False
     failed: bool = False  # it was out of time without a checkpoint
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """The last time that running work was asked to save itself and go on. `number` is its hint's,
+    `until` when nobody waits for an answer any more.
+    """
+
+    number: int
+    at: int
+    until: int
+    over: bool = False  # answered, or not in time
+    took: int | None = None  # from an ask to its checkpoint, the last time that there was one

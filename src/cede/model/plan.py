@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -45,3 +46,5 @@ class Plan:
     changed: bool = False
     again: bool = False  # another pass is due at once
     next_timer: int | None = None
+    # Whether running work should save itself: how often each answer was given, by pool.
+    judged: Counter[tuple[str, str]] = field(default_factory=Counter)

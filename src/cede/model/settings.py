@@ -116,6 +116,9 @@ class Settings:
     over_limit_grace: int = bounds.OVER_LIMIT_GRACE_DEFAULT
     gang_steps: bool = False  # the fair share of a gang is all or nothing
     improved_fit_factor: bool = False  # gangs that tie get theirs one after the other
+    broker: bool = False  # running work is asked to save itself when that is worth it
+    checkpoint_interval_min: int = bounds.CHECKPOINT_INTERVAL_MIN_DEFAULT
+    checkpoint_interval_max: int = bounds.CHECKPOINT_INTERVAL_MAX_DEFAULT
 
     def override(self, given: object, at: str = "settings") -> Settings:
         """These settings with some replaced by outside data; unknown or impossible ones are
@@ -145,6 +148,8 @@ class Settings:
         timeout = "fair_share_aggressive_starvation_timeout"
         if getattr(self, timeout) < self.fair_share_starvation_timeout:
             raise Invalid(f"{at}.{timeout}", "is below fair_share_starvation_timeout")
+        if self.checkpoint_interval_max < self.checkpoint_interval_min:
+            raise Invalid(f"{at}.checkpoint_interval_max", "is below checkpoint_interval_min")
 
     @classmethod
     def stored(cls, given: Mapping[str, Any]) -> Settings:
@@ -179,6 +184,8 @@ DURATIONS = frozenset(
         "preemptive_scheduling_backoff",
         "over_limit_grace",
         "near_completion_threshold",
+        "checkpoint_interval_min",
+        "checkpoint_interval_max",
     }
 )
 # Names that document 003 has for something of ours.
@@ -206,6 +213,7 @@ _FLAGS = frozenset(
         "count_free",
         "protect_unsaved",
         "wait_first",
+        "broker",
     }
 )
 _AMOUNTS = frozenset({"non_preemptible_resource_usage_threshold"})

@@ -11,7 +11,7 @@ from typing import Any
 
 from cede.model.allocation import Allocation, Member, Phase
 from cede.model.node import Node, NodeState, Out
-from cede.model.parting import Checkpoint, Farewell, Parting, Protocol, Saved
+from cede.model.parting import Ask, Checkpoint, Farewell, Parting, Protocol, Saved
 from cede.model.request import PLAIN, Request
 from cede.model.shape import Footprint, Shape, Topology
 from cede.model.work import Work
@@ -182,14 +182,27 @@ def members_from(text: str | None) -> tuple[Member, ...]:
     )
 
 
-def parting_text(parting: Parting | None) -> str | None:
-    if parting is None:
-        return None
-    return encode([getattr(parting, name) for name in Parting.__dataclass_fields__])
+def hints_text(parting: Parting | None, asked: Ask | None) -> str | None:
+    """What a holder was asked: its farewell, as a list; where it was asked to save itself and go
+    on, which is rare, a map of both.
+    """
+    if asked is None:
+        return None if parting is None else encode(_values(parting))
+    return encode({"asked": _values(asked), "parting": parting and _values(parting)})
 
 
-def parting_from(text: str | None) -> Parting | None:
-    return None if text is None else Parting(*decode(text))
+def hints_from(text: str | None) -> tuple[Parting | None, Ask | None]:
+    if text is None:
+        return None, None
+    found = decode(text)
+    if isinstance(found, list):
+        return Parting(*found), None
+    parting = found["parting"]
+    return None if parting is None else Parting(*parting), Ask(*found["asked"])
+
+
+def _values(hint: Parting | Ask) -> list[Any]:
+    return [getattr(hint, name) for name in hint.__dataclass_fields__]
 
 
 def with_footprint(row: Row, footprint: Footprint) -> str:

@@ -223,7 +223,7 @@ def allocation_row(allocation: Allocation, request: Request | None = None) -> Ro
         _reason(allocation.reason),
         allocation.ended_at,
         node_rows.members_text(allocation.members),
-        node_rows.parting_text(allocation.parting),
+        node_rows.hints_text(allocation.parting, allocation.asked),
         *_accounted(allocation, request),
     )
 
@@ -240,8 +240,9 @@ def allocation_from(row: Sequence[Any]) -> Allocation:
     (
         request_id, attempt, pool_id, policy_id, index, allocated_at, _, state, amounts,
         preemptible, started_at, walltime, lease_until, deadline, told, taken_for, reason, ended_at,
-        members, parting, _, _,
+        members, hints, _, _,
     ) = row  # fmt: skip
+    parting, asked = node_rows.hints_from(hints)
     return Allocation(
         id=allocation_id(request_id, attempt),
         request_id=request_id,
@@ -262,7 +263,8 @@ def allocation_from(row: Sequence[Any]) -> Allocation:
         reason=_reason_from(reason),
         ended_at=ended_at,
         members=node_rows.members_from(members),
-        parting=node_rows.parting_from(parting),
+        parting=parting,
+        asked=asked,
     )
 
 

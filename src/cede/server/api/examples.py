@@ -150,6 +150,7 @@ GRANTED: Json = REQUEST | {
             "saved": False,
             "failed": False,
         },
+        "asked": None,
     },
 }
 

@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import orjson
 
-from cede.engine.orders import HINT, Order
+from cede.engine.orders import Order
 from cede.engine.state import State
 from cede.model.allocation import Allocation, Member
 from cede.model.node import Node
-from cede.model.parting import Farewell, Parting
+from cede.model.parting import Ask, Farewell, Parting
 from cede.model.request import Request
 from cede.model.settings import seconds
 from cede.model.work import Work
@@ -26,7 +26,7 @@ def orders_text(posted: Posted, now: int) -> bytes:
     if posted.text is not None:
         return posted.text
     text: bytes = orjson.dumps([order_out(each, now) for each in posted.orders])
-    if all(each.do != HINT for each in posted.orders):
+    if not any(each.asks for each in posted.orders):
         posted.text = text
     return text
 
@@ -44,7 +44,7 @@ def order_out(order: Order, now: int) -> Json:
         "devices": {key: list(names) for key, names in order.devices.items()},
         "nodes": list(order.nodes),
         "hint": order.hint,
-        "seconds_left": seconds(max(0, order.until - now)) if order.do == HINT else 0,
+        "seconds_left": seconds(max(0, order.until - now)) if order.asks else 0,
         "grace": seconds(order.grace),
         "cause": order.cause,
         "keep": order.keep,
@@ -111,6 +111,14 @@ def parting_out(parting: Parting, now: int) -> Json:
         "deferred": seconds(parting.deferred),
         "saved": parting.saved,
         "failed": parting.failed,
+    }
+
+
+def ask_out(ask: Ask, now: int) -> Json:
+    return {
+        "hint": ask.number,
+        "asked_at": seconds(ask.at),
+        "seconds_left": seconds(max(0, ask.until - now)),
     }
 
 

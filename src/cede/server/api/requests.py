@@ -406,7 +406,9 @@ def _standing_hint(shown: Json) -> int | None:
     held = shown["allocation"]
     if held is None or held["state"] in ("stopping", "ended"):
         return None
-    return int(held["parting"]["hint"]) if held["state"] == "checkpointing" else 0
+    if held["state"] == "checkpointing":
+        return int(held["parting"]["hint"])
+    return 0 if held["asked"] is None else int(held["asked"]["hint"])
 
 
 def _check_fence(view: RequestView, attempt: int | None) -> None:

@@ -101,6 +101,14 @@ class PartingOut(Out):
     failed: bool
 
 
+class AskOut(Out):
+    """Running work is asked to save itself and go on."""
+
+    hint: int
+    asked_at: Seconds
+    seconds_left: Seconds
+
+
 class AllocationOut(Out):
     id: str
     state: str
@@ -112,6 +120,7 @@ class AllocationOut(Out):
     deadline: Seconds | None
     members: list[MemberOut]
     parting: PartingOut | None
+    asked: AskOut | None
 
 
 class ShapeOut(Out):
@@ -237,7 +246,7 @@ class OrderOut(Out):
     attempt: int
     task: int
     tasks: int
-    do: str = Field(description="run, hint or stop")
+    do: str = Field(description="run, hint or stop; run with a hint: save yourself, and go on")
     work: WorkOut
     amounts: Amounts
     devices: dict[str, list[str]]

@@ -20,6 +20,7 @@ from cede.model.token import Token
 from cede.server.api.json_type import Json
 from cede.server.api.node_views import (
     Naming,
+    ask_out,
     farewell_out,
     member_out,
     parting_out,
@@ -214,7 +215,7 @@ def untracked_out(submission: Submission, reason: Reason) -> Json:
 
 
 def allocation_out(allocation: Allocation, scene: Scene) -> Json:
-    parting = allocation.parting
+    parting, ask = allocation.parting, allocation.open_ask
     return {
         "id": allocation.id,
         "state": allocation.state.value,
@@ -226,6 +227,7 @@ def allocation_out(allocation: Allocation, scene: Scene) -> Json:
         "deadline": seconds(allocation.deadline),
         "members": [member_out(each, scene.node) for each in allocation.members],
         "parting": None if parting is None else parting_out(parting, scene.now),
+        "asked": None if ask is None else ask_out(ask, scene.now),
     }
 
 
