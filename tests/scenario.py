@@ -41,7 +41,7 @@ from cede.model.lifecycle import AllocationState, RequestStatus
 from cede.model.request import OnSilence, Preemptions, Request, Retry
 from cede.model.settings import seconds
 from cede.model.subject import Subject
-from tests import scenario_nodes
+from tests import scenario_classes, scenario_nodes
 from tests.scenario_nodes import Untrue
 from tests.scenario_words import (
     amounts_of,
@@ -123,6 +123,8 @@ class Story:
                 self.attach(name, pool, rest)
             case ["team", name, *rest]:
                 self.attach(name, self.pool, rest)
+            case ["tenant", name, *rest]:
+                scenario_classes.tenant(self.state, name, rest)
             case ["detach", name, "in", pool]:
                 edits.detach_policy(self.state, f"{pool}/{name}")
             case ["delete", "pool", name]:
@@ -422,7 +424,7 @@ _FACTS = {
     "withheld": _withheld,
     **{
         name: lambda story, words, fact=fact: fact(story.state, story.request(words[0]), words[1:])
-        for name, fact in scenario_nodes.FACTS.items()
+        for name, fact in {**scenario_nodes.FACTS, **scenario_classes.FACTS}.items()
     },
 }
 

@@ -11,6 +11,7 @@ from cede.model.settings import Settings
 from cede.model.terms import OF_REQUEST, Terms, parse_terms
 
 SETTINGS = tuple(each.name for each in fields(Settings))
+_USUAL = Settings()
 FLAGS = ("fixed", "keep", "free", "interruptible", "nodes", "force", "sensitive", "together")
 # What an operator types: a duration in seconds, with or without its unit.
 NUMBER = re.compile(r"(\d+(?:\.\d+)?)(s?)")
@@ -52,6 +53,20 @@ def amounts_of(words: list[str]) -> tuple[dict[str, int], list[str]]:
     return amounts, words
 
 
+_POLICY = {
+    "lends": "allow_lending",
+    "borrows": "allow_borrowing",
+    "lending": "max_borrow_pct",
+}
+
+
+def home_of(word: str) -> Any:
+    """`rack=a` are labels, `n1,n2` names, `none` is no home."""
+    if word == "none":
+        return []
+    return labels_of(word) if "=" in word else word.split(",")
+
+
 def policy_words(words: list[str]) -> dict[str, Any]:
     given: dict[str, Any] = {}
     while words:
@@ -62,12 +77,16 @@ def policy_words(words: list[str]) -> dict[str, Any]:
             given["parent"], words = words[0], words[1:]
         elif name == "sensitive":
             given["allow_sensitive"], words = words[0] == "yes", words[1:]
-        elif name == "weight":
-            given[name], words = float(words[0]), words[1:]
+        elif name in ("weight", "lending"):
+            given[_POLICY.get(name, name)], words = float(words[0]), words[1:]
         elif name in ("mode", "type"):
             given[name], words = words[0], words[1:]
+        elif name in ("lends", "borrows"):
+            given[_POLICY[name]], words = words[0] == "yes", words[1:]
         elif name == "home":
-            given[name], words = names_in(words[0]), words[1:]
+            given[name], words = home_of(words[0]), words[1:]
+        elif name == "return_grace":
+            given[name], words = milliseconds(words[0]) / 1000, words[1:]
         elif name in ("burst", "relaxed"):
             given["integral"], words = _integral(name, words)
         elif name in OF_POLICY:
@@ -93,8 +112,9 @@ def settings_of(options: dict[str, str]) -> dict[str, Any]:
     for name, value in options.items():
         assert name in SETTINGS, f"no setting {name}"
         number = NUMBER.fullmatch(value)
-        settings[name] = (float(number[1]) if number[2] else int(number[1])) if number else value
-        if name.startswith(("enable", "allow", "consider", "gang_steps", "improved")):
+        is_whole = number is not None and not number[2] and "." not in value
+        settings[name] = int(value) if is_whole else float(number[1]) if number else value
+        if isinstance(getattr(_USUAL, name), bool):
             settings[name] = value == "yes"
         if name == "non_preemptible_resource_usage_threshold":
             settings[name] = {"gpu": int(value)}

@@ -108,12 +108,14 @@ def rights(state: State, pool: Pool) -> dict[str, int]:
     bands = bands_in(state, pool)
     counting = counted_keys(state, pool)
     result: dict[str, int] = {}
+    by_place = any(_home(state, each) is not None for each in policies)
 
     def fill(policy: Policy) -> tuple[list[Amounts], list[tuple[Filled, int]]]:
         """What is covered here and below, and what is not, with how far it has come."""
         covered: list[Amounts] = []
         waiting = [(each, 0) for each in holdings_in_order(state, policy, bands)]
-        if (home := _home(state, policy)) is not None:  # then it is a place, and not a share
+        if by_place:  # then home is a place, and not a share
+            home = _home(state, policy) or set()
             for (place, _), _ in waiting:
                 at_home = _nodes_of(state, place[3]) <= home
                 result[place[3]] = IN_SHARE if at_home else BORROWED

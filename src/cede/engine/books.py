@@ -196,7 +196,7 @@ class Books:
     def _fill(self, holding: Holding) -> None:
         if holding.preemptible:
             add_to(self.banded.setdefault((holding.policy_id, holding.band), {}), holding.amounts)
-        if holding.policy_id in self.homes.nodes:
+        if self.homes.decide:
             at_home = self.homes.at_home(holding.policy_id, holding.footprint)
             self._set_rights(holding.id, IN_SHARE if at_home else BORROWED)
         else:
@@ -205,7 +205,7 @@ class Books:
     def _unfill(self, holding: Holding) -> None:
         if holding.preemptible:
             take_from(self.banded[holding.policy_id, holding.band], holding.amounts)
-        if holding.policy_id not in self.homes.nodes:
+        if not self.homes.decide:
             self._take_out(holding, self.levels[holding.policy_id])
         self._unlist(holding)
         del self._rights[holding.id]

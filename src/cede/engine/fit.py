@@ -116,7 +116,7 @@ def rights_if_granted(
     """How close to home a demand would be covered; where home is a place, nothing says before it
     is placed.
     """
-    if policy_id in books.homes.nodes:
+    if books.homes.decide:
         return BORROWED
     levels = books.levels[policy_id]
     for distance, level in enumerate(levels if preemptible else levels[:1]):

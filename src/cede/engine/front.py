@@ -60,7 +60,7 @@ class Stream:
     def own_room(self, books: Books, *, alone: bool = False) -> Room | None:
         """What the waiters' own policy allows at this level; None when nothing."""
         room = own_room(books, self.key, alone=alone)
-        if self.rights == BORROWED or self.policy_id in books.homes.nodes:
+        if self.rights == BORROWED or books.homes.decide:
             return room
         level = books.levels[self.policy_id][IN_SHARE - self.rights]
         before = (
@@ -88,8 +88,8 @@ def streams(books: Books) -> list[Stream]:
 
 def _streams_of(books: Books, key: LaneKey, lane: Lane) -> Iterator[Stream]:
     levels = [IN_SHARE]
-    if key.policy_id in books.homes.nodes:
-        levels += [BORROWED] if key.preemptible else []
+    if books.homes.decide:
+        levels = list(books.homes.levels(key.policy_id, key.preemptible))
     elif key.preemptible:
         above = books.levels[key.policy_id][1:]
         covers = [books.fair or any(books.policies[pid].reserved.values()) for pid, _ in above]

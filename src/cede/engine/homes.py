@@ -1,8 +1,9 @@
 """Whose a node is, and where a waiter may therefore sit.
 
-A node may be one policy's own. Whoever sits only on nodes of its own policy is at home, which is
-its share; elsewhere it borrows. Idle nodes are lent as far as their owner lets them be. A claimed
-node is for the sensitive work of whoever claimed it, and for nobody else.
+A node may be one policy's own. Where any is, whoever sits only on nodes of its own policy is at
+home, which is its share; elsewhere it borrows, and who has no home always does. Idle nodes are lent
+as far as their owner lets them be. A claimed node is for the sensitive work of whoever claimed it,
+and for nobody else.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from math import floor
 
 from cede.engine.fair.status import SMALL
 from cede.engine.ground import Ground
-from cede.engine.standing import IN_SHARE
+from cede.engine.standing import BORROWED, IN_SHARE
 from cede.model.policy import Kind, Policy
 from cede.model.shape import Footprint
 
@@ -46,6 +47,19 @@ class Homes:
     def matter(self) -> bool:
         """Whether any node is somebody's, or claimed."""
         return bool(self.nodes or (self._ground is not None and self._ground.claimed))
+
+    @property
+    def decide(self) -> bool:
+        """Whether rights go by place: so they do as soon as one policy has nodes of its own."""
+        return bool(self.nodes)
+
+    def levels(self, policy_id: str, preemptible: bool) -> tuple[int, ...]:
+        """The rights that work of a policy may have, the highest first. Who has a home and may not
+        be asked to leave stays there.
+        """
+        if policy_id not in self.nodes:
+            return (BORROWED,)
+        return (IN_SHARE, BORROWED) if preemptible else (IN_SHARE,)
 
     def at_home(self, policy_id: str, footprint: Footprint) -> bool:
         """Whether all tasks sit on the policy's own nodes."""

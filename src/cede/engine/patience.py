@@ -69,10 +69,14 @@ def spared(state: State, books: Books, taker: Taker, holding: Holding, level: in
 
 
 def may_take_own(state: State, books: Books, taker: Taker, holding: Holding) -> bool:
-    """Whether a waiter may stop a holder of its own policy: non-preemptible work any, other work
-    one that is less safe in its family than it will be itself.
+    """Whether a waiter may stop a holder of its own policy: of lower rank as it may any other, and
+    none of higher; of its own rank non-preemptible work any, other work one that is less safe in
+    its family than it will be itself.
     """
     level = books.rights(holding.id)
+    if holding.rank != taker.rank:  # only classes differ inside a policy
+        lower = holding.rank < taker.rank and books.standing_of(holding.id) < taker.standing
+        return lower and not spared(state, books, taker, holding, level)
     if protected(state, holding, level, taker.rights) or not is_open(state, books, holding):
         return False
     if shield(state, books, holding) is not None:

@@ -22,7 +22,7 @@ from cede.engine.grants import Covered, WithinQuota, without_withheld
 from cede.engine.patience import Taker, may_take, note_stage
 from cede.engine.pricing import parting_time
 from cede.engine.share import Holding
-from cede.engine.standing import BORROWED, IN_SHARE, Standing
+from cede.engine.standing import Standing
 from cede.engine.state import State
 from cede.engine.victims import Missing, find_victims, rule
 from cede.engine.weighing import weighed
@@ -247,8 +247,8 @@ def _levels(
     books: Books, policy_id: str, demand: Amounts, preemptible: bool, band: int
 ) -> tuple[int, ...]:
     """The rights at which a waiter may be served, the highest first."""
-    if policy_id in books.homes.nodes:
-        return (IN_SHARE, BORROWED) if preemptible else (IN_SHARE,)
+    if books.homes.decide:
+        return books.homes.levels(policy_id, preemptible)
     return (rights_if_granted(books, policy_id, demand, preemptible, band),)
 
 

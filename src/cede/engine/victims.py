@@ -144,8 +144,9 @@ def legal_for(
     """Holders of a missing key that this waiter may stop, in the order in which they are to go,
     with their rights.
 
-    From its own policy non-preemptible work may take preemptible holders, and any work those that
-    are less safe in their family, after what others borrowed; equals never take from each other.
+    From its own policy it may take holders of a lower class; of its own rank non-preemptible work
+    preemptible holders, and any work those that are less safe in their family, after what others
+    borrowed. Equals never take from each other.
     """
     precedence = books.pool.settings.precedence
     for level in range(BORROWED, IN_SHARE + 1):
@@ -181,9 +182,10 @@ def _level(places: SortedList[Place], level: int) -> Iterator[Place]:
 
 def rule(books: Books, holding: Holding, taker: Taker) -> Code:
     """The rule that makes stopping this holder legal for this waiter."""
-    if holding.policy_id == taker.policy_id:
+    inside = holding.policy_id == taker.policy_id
+    if inside and holding.rank == taker.rank:
         return Code.OWN_POLICY
-    if taker.rights <= books.rights(holding.id):
+    if inside or taker.rights <= books.rights(holding.id):
         by_class = books.pool.settings.rank is Rank.CLASS
         return Code.HIGHER_CLASS if by_class else Code.PRIORITY
     return Code.STARVATION if books.fair else Code.RECLAIM
