@@ -39,6 +39,8 @@ def _print_why(answer: dict[str, Any]) -> None:
     if saving := answer.get("saving"):
         silent = "" if saving["answered"] else ", and has not answered yet"
         click.echo(f"asked to save itself: {saving['seconds_left']} s left{silent}")
+    if saved := answer.get("checkpoint"):
+        _print_checkpoint(saved)
     for each in answer.get("pools", []):
         place = f"number {each['place']} in the queue, " if each.get("place") else ""
         click.echo(
@@ -67,6 +69,17 @@ def _candidate(one: dict[str, Any]) -> str:
     made = f" ({parts})" if parts else ""
     why = "chosen" if one["chosen"] else one["why_not"].replace("_", " ")
     return f"{one['id']} at {one['price']:.4g}{made}: {why}"
+
+
+def _print_checkpoint(saved: dict[str, Any]) -> None:
+    """Of work that goes on: what of it is saved, and whether it is asked to save more."""
+    last = f"checkpoint {cell(saved['last'])}" if saved["last"] else "no checkpoint yet"
+    click.echo(f"{last}; work of {saved['unsaved_for']} s is not saved")
+    if saved["asked"]:
+        click.echo(f"asked to save itself and go on: {saved['asked']['seconds_left']} s left")
+    else:
+        worth = f"to save it costs {saved['cost']} and is worth {saved['value']}"
+        click.echo(f"{worth}; looked at again in {saved['next_look_in']} s")
 
 
 def _print_fair(fair: dict[str, Any]) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from time import perf_counter
 from typing import Any, TypeVar
@@ -88,6 +88,8 @@ class Writer:
         self.listeners: list[Callable[[int], None]] = []  # told the new index after each commit
         # Told the seconds that deciding and writing took, for each transaction, on our thread.
         self.on_turn: Callable[[float, float], None] = lambda deciding, writing: None
+        # Told how often a pass judged, by pool and answer, whether running work should save itself.
+        self.on_judged: Callable[[Mapping[tuple[str, str], int]], None] = lambda judged: None
         self._store = store
         self._state = loaded.state
         self._clock = Clock(loaded.moment)
@@ -103,14 +105,14 @@ class Writer:
         self._next_forget = now
         self._renewed = now
         self._witnessed = loaded.index
-
-    # For everybody ------------------------------------------------------------------------------
         self._budgets = Budgets(store, self.query)
 
+    # For everybody ------------------------------------------------------------------------------
+
     def start(self) -> None:
+        self._budgets.first(self._state, self._clock.now())
         self._thread.start()
 
-        self._budgets.first(self._state, self._clock.now())
     def stop(self, seconds: float = 60) -> None:
         """Finish what is waiting, keep the instant, and end.
 
@@ -119,9 +121,9 @@ class Writer:
         self._queue.close()
         if self._thread.is_alive():
             self._thread.join(seconds)
+        self._budgets.stop(seconds)
 
     def now(self) -> int:
-        self._budgets.stop(seconds)
         """The instant on the server's one clock."""
         return self._clock.now()
 
@@ -308,7 +310,10 @@ class Writer:
             return
         mark = self._state.mark()
         try:
-            due = decide(self._state, now).next_timer
+            plan = decide(self._state, now)
+            due = plan.next_timer
+            if plan.judged:
+                self.on_judged(plan.judged)
             # Not before the next millisecond: a timer that is never satisfied must not spin.
             self._next_timer = None if due is None else max(due, now + 1)
         except Exception as error:
@@ -328,12 +333,12 @@ class Writer:
                 self._next_timer = now
             if self.trouble:
                 _log.error("the state is unsound; nothing is granted", problems=self.trouble[:20])
+        self._budgets.look_after(self._state, now)
         if not self._store.sqlite and now >= self._renewed + RENEW_MILLISECONDS:
             self._store.renew_lease()
             self._renewed = now
         if self._witnessed != self.index and now >= self._next_witness:
             self._store.witness()
-        self._budgets.look_after(self._state, now)
             self._witnessed = self.index
             self._next_witness = now + WITNESS_EVERY
 

@@ -56,6 +56,7 @@ def create_app(store: Store, writer: Writer, config: Config) -> FastAPI:
     )
     writer.listeners.append(lambda index: context.pulse.beat())
     writer.on_turn = context.metrics.observe_turn
+    writer.on_judged = context.metrics.count_judged
     app = FastAPI(
         title="cede",
         version=__version__,

@@ -66,6 +66,7 @@ class Metrics:
             "cede_http_seconds", "Time to answer.", ["route"], buckets=_FAST, registry=own
         )
         self._make_series_of_nodes()
+        self._make_series_of_the_broker()
         self._store = store
         self._counted = index
         self._submitted: dict[str, int] = {}
@@ -106,6 +107,34 @@ class Metrics:
             registry=own,
         )
 
+    def _make_series_of_the_broker(self) -> None:
+        own = self.registry
+        self.evaluations = Counter(
+            "cede_checkpoint_evaluations",
+            "Looks whether running work should save itself, by what came of them.",
+            ["pool", "decision"],
+            registry=own,
+        )
+        self.asks = Counter(
+            "cede_checkpoint_asks",
+            "Running work asked to save itself and go on.",
+            ["pool"],
+            registry=own,
+        )
+        self.unanswered = Counter(
+            "cede_checkpoint_unanswered",
+            "Asks that were not answered in time.",
+            ["pool"],
+            registry=own,
+        )
+        self.asked_checkpoints = Histogram(
+            "cede_checkpoint_duration_seconds",
+            "From an ask to save and go on to the committed checkpoint.",
+            ["pool"],
+            buckets=_CHECKPOINTS,
+            registry=own,
+        )
+
     def observe_answer(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count an answer; called at the edge."""
         self.http.labels(method, route, str(status)).inc()
@@ -119,6 +148,11 @@ class Metrics:
         """Time one turn of the writer; called on its thread."""
         self.passes.observe(pass_seconds)
         self.commits.observe(commit_seconds)
+
+    def count_judged(self, judged: Mapping[tuple[str, str], int]) -> None:
+        """Count what a pass thought of running work; called on the writer's thread."""
+        for (pool, decision), times in judged.items():
+            self.evaluations.labels(pool, decision).inc(times)
 
     def render(self) -> bytes:
         """The text that Prometheus scrapes; slow with many series: not for the event loop."""
@@ -167,7 +201,12 @@ class Metrics:
                 self.requeued.labels(pool).inc()
         elif event.kind == "checkpoint_saved" and "took" in event.data:
             took = event.data["took"] / bounds.SECOND
-            self.checkpoints.labels(pool).observe(took)
+            asked = "asked" in event.data
+            (self.asked_checkpoints if asked else self.checkpoints).labels(pool).observe(took)
+        elif event.kind == "checkpoint_asked":
+            self.asks.labels(pool).inc()
+        elif event.kind == "checkpoint_unanswered":
+            self.unanswered.labels(pool).inc()
         elif event.kind == "checkpoint_failed":
             self.failed_checkpoints.labels(pool).inc()
         if event.kind in _AFTER_PARTING:
