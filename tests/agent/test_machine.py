@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,12 +17,15 @@ from cede.agent.values import (
     Do,
     Event,
     Found,
+    GoOn,
+    Hint,
     Instruction,
     Key,
     Kind,
     Launch,
     Order,
     Orders,
+    Stop,
 )
 from tests.agent.world import World
 
@@ -66,7 +70,17 @@ def deliver(world: World, dice: random.Random) -> None:
 
 def change(world: World, dice: random.Random) -> None:
     if world.desired:
-        world.change(dice.choice(list(world.desired)), dice.choice(list(Do)))
+        key = dice.choice(list(world.desired))
+        world.change(key, dice.choice(list(Do)), asks=dice.random() < 0.5)
+
+
+def ask(world: World, dice: random.Random) -> None:
+    """Work that runs is asked something else, and hears of it: else few would ever be."""
+    running = [key for key in world.desired if key in world.keepers and world.keepers[key].alive]
+    if running:
+        do = dice.choice([Do.RUN, Do.HINT])
+        world.change(dice.choice(running), do, asks=dice.random() < 0.5)
+        exchange(world, dice)
 
 
 def drop(world: World, dice: random.Random) -> None:
@@ -108,6 +122,7 @@ STEPS: dict[str, tuple[int, str, Step]] = {
     "deliver": (3, "agent", deliver),
     "late arrives": (1, "", lambda w, _: w.late_arrives()),
     "change": (2, "", change),
+    "ask": (3, "agent", ask),
     "drop": (1, "", drop),
     "time": (2, "", lambda w, dice: w.pass_time(dice.choice([0.1, 1.0, 7.0]))),
     "new writer": (1, "", new_writer),
@@ -166,7 +181,7 @@ class SharesDevices(Machine):
     def _launch_what_can_be(self) -> None:
         kept = {key: job.order for key, job in self.jobs.items()}
         for job in self.jobs.values():
-            job.order = product.replace(job.order, devices=frozenset())
+            job.order = replace(job.order, devices=frozenset())
         super()._launch_what_can_be()
         for key, job in self.jobs.items():
             job.order = kept[key]
@@ -183,6 +198,29 @@ class StartsWithoutALease(Machine):
         self._now = before
 
 
+class StopsWhoeverIsOnlyAsked(Machine):
+    def _hint(self, key: Key, job: Job, order: Order) -> None:
+        super()._hint(key, job, replace(order, do=Do.HINT))
+
+
+class NeverWithdraws(Machine):
+    def _converse(self, key: Key, job: Job) -> None:
+        if job.order.do is not Do.RUN or job.order.hint:
+            super()._converse(key, job)
+
+
+class WithdrawsWhenItIsRestarted(Machine):
+    def _adopt(self, key: Key, order: Order, found: Any) -> None:
+        super()._adopt(key, order, found)
+        self.jobs[key].is_named = True
+
+
+class KeepsToItsFirstHint(Machine):
+    def _hint(self, key: Key, job: Job, order: Order) -> None:
+        if not job.hint:
+            super()._hint(key, job, order)
+
+
 BUGS = [
     LaunchesBeforeTheEntryIsOnDisk,
     BelievesAnyWriter,
@@ -192,6 +230,10 @@ BUGS = [
     SaysItOnce,
     SharesDevices,
     StartsWithoutALease,
+    StopsWhoeverIsOnlyAsked,
+    NeverWithdraws,
+    WithdrawsWhenItIsRestarted,
+    KeepsToItsFirstHint,
 ]
 
 
@@ -200,3 +242,60 @@ def test_the_histories_find(bug: type[Machine]) -> None:
     with pytest.raises((AssertionError, KeyError)):
         for seed in range(4000):
             history(seed, bug)
+
+
+def asked(world: World) -> tuple[Key, list[Instruction]]:
+    """A task that runs and is asked to save itself and go on; what the machine does about it."""
+    world.assign("a")
+    [key] = world.desired
+    world.heartbeat()
+    world.deliver(0)
+    world.keeper_starts(key)
+    world.change(key, Do.RUN, asks=True)
+    return key, hear(world)
+
+
+def hear(world: World) -> list[Instruction]:
+    assert world.machine is not None
+    world.heartbeat()
+    answer = world.on_the_way.pop()
+    done = world.machine.handle(answer, world.now)
+    for each in done:
+        world._do(each)
+    return [each for each in done if isinstance(each, Hint | GoOn | Stop)]
+
+
+def test_it_is_asked_once_and_told_when_nobody_waits_for_the_answer_any_more() -> None:
+    world = World()
+    key, done = asked(world)
+    assert done == [Hint(key, world.hints, 60.0, goes_on=True)]
+    world.version += 1
+    assert hear(world) == []
+    world.change(key, Do.RUN)
+    assert hear(world) == [GoOn(key)]
+    world.version += 1
+    assert hear(world) == []
+
+
+def test_a_farewell_takes_the_place_of_an_ask() -> None:
+    world = World()
+    key, _ = asked(world)
+    world.change(key, Do.HINT)
+    assert hear(world) == [Hint(key, world.hints, 60.0, goes_on=False)]
+    world.change(key, Do.STOP)
+    assert hear(world) == [Stop(key, 30.0)]
+
+
+def test_an_agent_that_is_restarted_asks_at_most_once_more() -> None:
+    """The conversation knows the number, and asks again only if it cannot know that it has."""
+    world = World()
+    key, done = asked(world)
+    world.die()
+    world.restart()
+    assert hear(world) == done
+    world.version += 1
+    assert hear(world) == []
+    world.die()
+    world.restart()
+    world.change(key, Do.RUN)
+    assert hear(world) == [GoOn(key)]

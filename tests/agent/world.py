@@ -52,6 +52,9 @@ class Keeper:
     state: str = "new"  # new, running, ended
     stopping: bool = False
     exit_code: int = 0
+    hint: int = 0  # the conversation, which outlives the agent: what was asked last
+    goes_on: bool = False
+    withdrawn: bool = False
 
     @property
     def alive(self) -> bool:
@@ -71,7 +74,7 @@ class World:
         self.epoch, self.version = 1, 1
         self.desired: dict[Key, Order] = {}
         self.heard: dict[Key, set[Kind]] = {}
-        self.count = 0
+        self.count = self.hints = 0
         self.on_the_way: list[Orders] = []
         self.late: list[Report] = []
         self.refused: set[Key] = set()  # as the agent said, whether or not it was heard
@@ -100,10 +103,11 @@ class World:
         )
         self.version += 1
 
-    def change(self, key: Key, do: Do) -> None:
-        order = self.desired[key]
-        hint = order.hint + 1 if do is Do.HINT else order.hint
-        self.desired[key] = replace(order, do=do, hint=hint)
+    def change(self, key: Key, do: Do, *, asks: bool = False) -> None:
+        """`asks`: to save itself and go on, if it may run."""
+        self.hints += 1
+        hint = self.hints if do is Do.HINT or (asks and do is Do.RUN) else 0
+        self.desired[key] = replace(self.desired[key], do=do, hint=hint, seconds_left=60.0)
         self.version += 1
 
     def drop(self, key: Key) -> None:
@@ -203,11 +207,22 @@ class World:
             case Forget(key):
                 assert key not in self.keepers or not self.keepers[key].alive, f"{key} forgotten"
                 self.removed.add(key)
-            case Hint(key) | GoOn(key):
-                assert self.keepers[key].state != "new"
+            case Hint() | GoOn():
+                self._ask(instruction)
             case KeepCheckpoint() | Send():
                 pass
         return None
+
+    def _ask(self, instruction: Hint | GoOn) -> None:
+        keeper = self.keepers[instruction.key]
+        assert keeper.state != "new"
+        if isinstance(instruction, GoOn):
+            keeper.withdrawn = True
+            return
+        assert instruction.number >= keeper.hint, "asks for what was asked before"
+        if instruction.number > keeper.hint:  # withdrawn is for good
+            keeper.withdrawn = False
+        keeper.hint, keeper.goes_on = instruction.number, instruction.goes_on
 
     def _launch(self, launch: Launch) -> Event | None:
         key, devices = launch.order.key, launch.order.devices
@@ -298,8 +313,17 @@ class World:
         running = {key for key, keeper in self.keepers.items() if keeper.alive}
         assert running == set(self.desired), f"runs {running}, wanted {set(self.desired)}"
         assert set(self.machine.jobs) == running, self.machine.jobs
+        self._check_hints()
         self.compact()
         retained = {key_of(e) for e in self.disk} - {
             key_of(e) for e in self.disk if isinstance(e, Removed)
         }
         assert len(retained - running) <= RETAINED, "remembers without end"
+
+    def _check_hints(self) -> None:
+        """What is asked of the work is what the server asks."""
+        for key, order in self.desired.items():
+            keeper = self.keepers[key]
+            stands = (keeper.hint, keeper.goes_on) if keeper.hint and not keeper.withdrawn else None
+            wanted = (order.hint, order.do is Do.RUN) if order.hint else None
+            assert stands == wanted, f"{key} is asked {stands}, not {wanted}"

@@ -34,6 +34,47 @@ def test_it_saves_itself_when_asked_and_goes_on_from_there(host: Host) -> None:
     assert host.listen_for_answer(1).saved.step > saved.saved.step
 
 
+def test_one_that_is_only_asked_to_save_itself_goes_on(host: Host) -> None:
+    """It is asked twice so, and is not told to stop; then it has to part, and is."""
+    host.run_program("loop.py", "obey")
+    for number in (1, 2):
+        host.conversation.hint(number, 30, goes_on=True)
+        assert host.listen_for_answer(number).number == number
+        host.conversation.go_on()
+    assert "stopping" not in host.said()
+    host.conversation.hint(3, 30)
+    assert host.listen_for_answer(3).number == 3
+    wait_for(lambda: "stopping" in host.said())
+
+
+def test_a_farewell_that_comes_while_it_saves_takes_the_place_of_an_ask(host: Host) -> None:
+    host.run_program("loop.py", "slow")
+    host.conversation.hint(1, 30, goes_on=True)
+    while host.listen(Progress) != Progress(1, 0.25, 3.0):
+        pass
+    host.conversation.hint(2, 30)
+    while host.listen(Progress).number != 2:
+        pass
+    (host.folder / "go").touch()
+    assert host.listen(Saved).number == 2, "what it was writing answers the farewell"
+    wait_for(lambda: "stopping" in host.said().replace("not stopping", ""))
+
+
+def test_a_host_that_is_restarted_still_lets_it_go_on(host: Host) -> None:
+    host.run_program("loop.py", "slow")
+    host.conversation.hint(1, 30, goes_on=True)
+    while host.listen(Progress) != Progress(1, 0.25, 3.0):
+        pass
+    host.restart()
+    host.conversation.hint(1, 30, goes_on=True)
+    (host.folder / "go").touch()
+    assert host.listen_for_answer(1).number == 1
+    host.conversation.go_on()
+    said = len(host.said())
+    wait_for(lambda: "not stopping" in host.said()[said:])
+    assert "stopping" not in host.said().replace("not stopping", "")
+
+
 def test_one_that_is_slow_but_answers_is_heard(host: Host) -> None:
     host.run_program("loop.py", "slow")
     host.conversation.hint(1, 30)

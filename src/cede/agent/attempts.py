@@ -51,6 +51,8 @@ from cede.talk.conversation import Conversation
 
 # A keeper that has not ended its work so long after the grace is stuck itself.
 STUCK = 2.0
+# What was told to stop is heard out for so long: its last checkpoint may still be verified.
+REST_MOST = 2.0
 # What a shell answers when there is no such program, and when it must not be run.
 NO_PROGRAM, NOT_EXECUTED = 127, 126
 SIGNAL_BASE = 128
@@ -67,6 +69,7 @@ class Live:
     talk: Conversation | None = None
     started: bool = False
     overdue: float = float("inf")  # when its keeper counts as stuck
+    rest_until: float = float("inf")  # when what it left is not waited for any more
 
 
 class Attempts:
@@ -140,9 +143,9 @@ class Attempts:
             with _logged(key):
                 live.kept.stop(grace)
 
-    def hint(self, key: Key, number: int, seconds_left: float) -> None:
+    def hint(self, key: Key, number: int, seconds_left: float, *, goes_on: bool) -> None:
         if (live := self._live.get(key)) and live.talk is not None:
-            live.talk.hint(number, seconds_left)
+            live.talk.hint(number, seconds_left, goes_on=goes_on)
 
     def go_on(self, key: Key) -> None:
         if (live := self._live.get(key)) and live.talk is not None:
@@ -190,12 +193,26 @@ class Attempts:
         if record is not None:
             # What the application said last may be the manifest it saved before it ended.
             if live.talk is not None:
+                is_verifying = self._is_verifying(live, record, now)  # first: nothing is missed
                 yield from (Heard(_report(live.order, each)) for each in live.talk.poll(now))
+                if is_verifying:
+                    return
                 live.talk.close()
                 live.talk = None
             live.kept.close()
             del self._live[key]
             yield _ended(key, record)
+
+    def _is_verifying(self, live: Live, record: Mapping[str, Any], now: float) -> bool:
+        """Whether to wait for a checkpoint that work which did not end well may have left: it is
+        why it left. Whoever waits for its units does not wait for that.
+        """
+        if live.talk is None or record["code"] == 0:
+            return False
+        live.rest_until = min(live.rest_until, now + REST_MOST)
+        live.talk.look()
+        told_to_stop = live.overdue < float("inf")
+        return live.talk.is_verifying and not (told_to_stop and now >= live.rest_until)
 
     def _sweep(self, name: str) -> dict[str, Any] | None:
         """The exit record once nothing of it runs; None if it could not be killed this time."""

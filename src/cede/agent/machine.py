@@ -76,11 +76,15 @@ ALIVE = (Phase.LAUNCHED, Phase.RUNNING)
 
 @dataclass(slots=True)
 class Job:
-    """One task on this node. `order` is the newest one; `wanted` is whether there still is one."""
+    """One task on this node. `order` is the newest one; `wanted` is whether there still is one.
+    Until the server has named it again, a task that was adopted has only the order to run from
+    when it was taken up: a hint that stands must not be withdrawn for that.
+    """
 
     order: Order
     phase: Phase = Phase.TAKEN
     wanted: bool = True
+    is_named: bool = True
     stopping: bool = False
     hint: int | None = 0  # None: our predecessor may have asked
     hint_until: float = 0.0
@@ -178,7 +182,7 @@ class Machine:
         if job is None:
             self._take_up(key, order)
             return
-        job.wanted = True
+        job.wanted = job.is_named = True
         # What to run was fixed when it was taken up; later orders say only how it goes on.
         job.order = replace(order, body=job.order.body, devices=job.order.devices)
         if order.keep and order.keep != job.kept:
@@ -206,7 +210,7 @@ class Machine:
             return  # a stop that has begun ends
         if order.do is Do.STOP:
             self._stop(key, job)
-        elif order.do is Do.HINT:
+        elif order.hint:  # to be stopped afterwards, or to go on
             self._hint(key, job, order)
         elif order.do is Do.RUN and job.hint != 0:
             job.hint = 0
@@ -218,7 +222,8 @@ class Machine:
         was_moved = order.hint == job.hint and abs(until - job.hint_until) > HINT_MOVED
         if is_new or was_moved:
             job.hint, job.hint_until = order.hint, until
-            self._out.append(Hint(key, order.hint, order.seconds_left))
+            goes_on = order.do is Do.RUN
+            self._out.append(Hint(key, order.hint, order.seconds_left, goes_on))
 
     def _stop(self, key: Key, job: Job, grace: float | None = None) -> None:
         if not job.stopping:
@@ -309,7 +314,7 @@ class Machine:
             return
         job.phase = Phase.RUNNING
         self._report(Report(event.key, job.order.attempt, Kind.STARTED))
-        if job.wanted:
+        if job.wanted and job.is_named:
             self._converse(event.key, job)
 
     def _on_ended(self, event: Ended) -> None:
@@ -398,7 +403,7 @@ class Machine:
         job = self.jobs[key] = Job(order, Phase.NOTED)
         if found is Found.ALIVE:
             # It may be running or about to: its keeper says `started` once more.
-            job.phase, job.hint = Phase.LAUNCHED, None
+            job.phase, job.hint, job.is_named = Phase.LAUNCHED, None, False
         elif isinstance(found, Ended):
             self._ended(job, _ending(found, order.attempt))
         else:

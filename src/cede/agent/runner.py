@@ -167,8 +167,8 @@ class Runner:
                 self._link.remember(epoch, self._index)
             case SetDeadline(key, deadline):
                 attempts.set_deadline(key, deadline)
-            case Hint(key, number, seconds_left):
-                attempts.hint(key, number, seconds_left)
+            case Hint(key, number, seconds_left, goes_on):
+                attempts.hint(key, number, seconds_left, goes_on=goes_on)
             case GoOn(key):
                 attempts.go_on(key)
             case Stop(key, grace):

@@ -30,8 +30,8 @@ class Do(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What the server wants of one task. `body` is for whoever starts it; the machine does not
-    look inside.
+    """What the server wants of one task. A hint with RUN means: save yourself, and go on. `body` is
+    for whoever starts it; the machine does not look inside.
     """
 
     key: Key
@@ -241,9 +241,12 @@ class SetDeadline:
 
 @dataclass(frozen=True, slots=True)
 class Hint:
+    """Ask it to save itself; it is stopped afterwards, or `goes_on`."""
+
     key: Key
     number: int
     seconds_left: float
+    goes_on: bool = False
 
 
 @dataclass(frozen=True, slots=True)

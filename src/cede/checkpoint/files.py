@@ -20,7 +20,13 @@ _ANSWER_BYTES_MAX = 16 * 1024
 
 def write_hint(talk: int, hint: Hint, **more: Any) -> None:
     """`more` is what the host wants to know again after a restart."""
-    data = {"number": hint.number, "deadline": hint.deadline, "withdrawn": hint.withdrawn, **more}
+    data = {
+        "number": hint.number,
+        "deadline": hint.deadline,
+        "withdrawn": hint.withdrawn,
+        "goes_on": hint.goes_on,
+        **more,
+    }
     beneath.replace_file(talk, HINT, json.dumps(data).encode(), sync=False)
 
 
@@ -29,7 +35,8 @@ def read_hint(talk: int) -> tuple[Hint, dict[str, Any]] | None:
     number, deadline = data.pop("number", 0), data.pop("deadline", None)
     if not _is_number(number) or number == 0 or type(deadline) is not float:
         return None
-    return Hint(number, deadline, data.pop("withdrawn", None) is True), data
+    withdrawn, goes_on = data.pop("withdrawn", None), data.pop("goes_on", None)
+    return Hint(number, deadline, withdrawn is True, goes_on is True), data
 
 
 def write_answer(talk: int, answer: Answer) -> None:

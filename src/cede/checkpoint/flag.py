@@ -6,7 +6,7 @@
                         the hint, written by the host
         64  u64         number; 0 as long as there was none
         72  i64         deadline, nanoseconds of CLOCK_BOOTTIME
-        80  u32         state: 0 none, 1 asked, 2 withdrawn
+        80  u32         state: 0 none, 1 asked, 2 withdrawn, 3 asked to save and go on
         84  u32         0
         88  u32         CRC-32 of the bytes 64 to 87
                         the answer, written by the application
@@ -43,7 +43,7 @@ HINT = struct.Struct("<QqII")
 ANSWER_AT = 128
 ANSWER = struct.Struct("<QQIIddd256s")
 _CHECKSUM = struct.Struct("<I")
-_ASKED, _WITHDRAWN = 1, 2
+_ASKED, _WITHDRAWN, _GOES_ON = 1, 2, 3
 _NANO = 1_000_000_000
 
 
@@ -58,7 +58,7 @@ def is_flag(page: bytes) -> bool:
 
 
 def pack_hint(hint: Hint) -> bytes:
-    state = _WITHDRAWN if hint.withdrawn else _ASKED
+    state = _WITHDRAWN if hint.withdrawn else _GOES_ON if hint.goes_on else _ASKED
     return _sealed(HINT.pack(hint.number, int(hint.deadline * _NANO), state, 0))
 
 
@@ -67,9 +67,9 @@ def unpack_hint(page: bytes | mmap.mmap) -> Hint | None:
     if block is None:
         return None
     number, deadline, state, _ = HINT.unpack(block)
-    if number == 0 or state not in (_ASKED, _WITHDRAWN):
+    if number == 0 or state not in (_ASKED, _WITHDRAWN, _GOES_ON):
         return None
-    return Hint(number, deadline / _NANO, state == _WITHDRAWN)
+    return Hint(number, deadline / _NANO, state == _WITHDRAWN, state == _GOES_ON)
 
 
 def pack_answer(answer: Answer, serial: int) -> bytes:

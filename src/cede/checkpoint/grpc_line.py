@@ -79,7 +79,8 @@ class GrpcLine:
             self._changed.notify_all()
 
     def _serve(self, request: Any, context: Any) -> Iterator[Any]:
-        hint = Hint(request.number, clock.now() + request.seconds_left, request.withdrawn)
+        deadline = clock.now() + request.seconds_left
+        hint = Hint(request.number, deadline, request.withdrawn, request.goes_on)
         with self._changed:
             if self._is_stale(hint):
                 return

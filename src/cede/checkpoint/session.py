@@ -93,7 +93,8 @@ class Session:
     def stopping(self) -> bool:
         with self._lock:
             hint = self._line.hint()
-            return hint is not None and not hint.withdrawn and self._is_saved(hint)
+            stands = hint is not None and not hint.withdrawn and not hint.goes_on
+            return hint is not None and stands and self._is_saved(hint)
 
     def _pending(self) -> Hint | None:
         """The hint that stands and is not carried out. Whoever sees it first answers it."""

@@ -38,11 +38,14 @@ class Status(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Hint:
-    """Save yourself. `deadline` is an instant of `clock.now`."""
+    """Save yourself. `deadline` is an instant of `clock.now`; `goes_on` is said to who is not to be
+    stopped afterwards.
+    """
 
     number: int
     deadline: float
     withdrawn: bool = False
+    goes_on: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -158,5 +158,11 @@ class Lease:
 
 
 def hint_of(request: Json) -> Json | None:
+    """A farewell's, or that of an ask to save itself and go on."""
     held = request.get("allocation") or {}
-    return held["parting"] if held.get("state") == "checkpointing" else None
+    return held["parting"] if held.get("state") == "checkpointing" else held.get("asked")
+
+
+def goes_on(hint: Json) -> bool:
+    """Whether its work is not to be stopped when it has saved itself."""
+    return "asked_at" in hint

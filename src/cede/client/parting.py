@@ -21,7 +21,7 @@ from cede.client import clock
 from cede.client.client import Client
 from cede.client.errors import CedeClientError, ServerUnreachable
 from cede.client.http import Json
-from cede.client.lease import Lease, hint_of
+from cede.client.lease import Lease, goes_on, hint_of
 from cede.launch.places import component
 from cede.talk import heard, signals
 from cede.talk.conversation import Conversation
@@ -120,11 +120,14 @@ class Parting:
         if hint is None:
             self.saved = False
             self._conversation.go_on()
-            self._notify("goes on", "its units are no longer needed elsewhere")
+            if before is not None and not goes_on(before):
+                self._notify("goes on", "its units are no longer needed elsewhere")
             return
-        self._conversation.hint(int(hint["hint"]), float(hint["seconds_left"]))
-        if before is None or before["hint"] != hint["hint"]:
-            self._notify("hint", f"asked to save itself, {hint['seconds_left']:g} s left")
+        number, left = int(hint["hint"]), float(hint["seconds_left"])
+        self._conversation.hint(number, left, goes_on=goes_on(hint))
+        if before is None or before["hint"] != number:
+            then = "save itself and go on" if goes_on(hint) else "save itself"
+            self._notify("hint", f"asked to {then}, {hint['seconds_left']:g} s left")
 
     def _listen(self) -> None:
         for each in self._conversation.poll(clock.now()):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from cede.checkpoint import clock, files
@@ -78,9 +79,11 @@ class Conversation:
         was_sent = more.get("sent") is True and self._protocol is not Protocol.GRPC
         self._ask(self._hint, first=not was_sent)
 
-    def hint(self, number: int, seconds_left: float) -> None:
-        """Ask for a checkpoint. The same number again changes the deadline only."""
-        hint = Hint(number, clock.now() + seconds_left)
+    def hint(self, number: int, seconds_left: float, *, goes_on: bool = False) -> None:
+        """Ask for a checkpoint, after which the work is stopped or `goes_on`. The same number again
+        changes the deadline only; another takes the place of the one before.
+        """
+        hint = Hint(number, clock.now() + seconds_left, goes_on=goes_on)
         is_first = self._hint is None or self._hint.number != number
         if is_first:
             self._verifier.look(None, before=None)
@@ -93,7 +96,7 @@ class Conversation:
     def go_on(self) -> None:
         """Withdraw the hint, if there is one."""
         if self._hint is not None and not self._hint.withdrawn:
-            self._ask(Hint(self._hint.number, self._hint.deadline, withdrawn=True), first=True)
+            self._ask(replace(self._hint, withdrawn=True), first=True)
 
     def poll(self, now: float) -> list[Heard]:
         """What is new since the last call; never waits. `now` is any clock that does not jump."""

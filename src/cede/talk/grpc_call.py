@@ -78,7 +78,10 @@ class GrpcLine:
                 )
                 left = max(hint.deadline - clock.now(), 0.0)
                 request = pb.HintRequest(
-                    number=hint.number, seconds_left=left, withdrawn=hint.withdrawn
+                    number=hint.number,
+                    seconds_left=left,
+                    withdrawn=hint.withdrawn,
+                    goes_on=hint.goes_on,
                 )
                 return self._listen(call(request), hint, stop) or hint.withdrawn
         finally:

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n cede/checkpoint/checkpoint.proto\x12\x12\x63\x65\x64\x65.checkpoint.v1\"F\n\x0bHintRequest\x12\x0e\n\x06number\x18\x01 \x01(\x04\x12\x14\n\x0cseconds_left\x18\x02 \x01(\x01\x12\x11\n\twithdrawn\x18\x03 \x01(\x08\"\x83\x02\n\tHintReply\x12\x30\n\x08\x65stimate\x18\x01 \x01(\x0b\x32\x1c.cede.checkpoint.v1.EstimateH\x00\x12\x30\n\x08progress\x18\x02 \x01(\x0b\x32\x1c.cede.checkpoint.v1.ProgressH\x00\x12\x30\n\x08\x64\x65\x66\x65rral\x18\x03 \x01(\x0b\x32\x1c.cede.checkpoint.v1.DeferralH\x00\x12*\n\x05saved\x18\x04 \x01(\x0b\x32\x19.cede.checkpoint.v1.SavedH\x00\x12,\n\x06\x66\x61iled\x18\x05 \x01(\x0b\x32\x1a.cede.checkpoint.v1.FailedH\x00\x42\x06\n\x04kind\",\n\x08\x45stimate\x12\x14\n\x07seconds\x18\x01 \x01(\x01H\x00\x88\x01\x01\x42\n\n\x08_seconds\"Z\n\x08Progress\x12\x15\n\x08\x66raction\x18\x01 \x01(\x01H\x00\x88\x01\x01\x12\x19\n\x0cseconds_left\x18\x02 \x01(\x01H\x01\x88\x01\x01\x42\x0b\n\t_fractionB\x0f\n\r_seconds_left\"7\n\x08\x44\x65\x66\x65rral\x12\x0f\n\x07seconds\x18\x01 \x01(\x01\x12\x0b\n\x03why\x18\x02 \x01(\t\x12\r\n\x05\x63ount\x18\x03 \x01(\r\"\x13\n\x05Saved\x12\n\n\x02id\x18\x01 \x01(\t\"\x15\n\x06\x46\x61iled\x12\x0b\n\x03why\x18\x01 \x01(\t2W\n\x0b\x41pplication\x12H\n\x04Hint\x12\x1f.cede.checkpoint.v1.HintRequest\x1a\x1d.cede.checkpoint.v1.HintReply0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n cede/checkpoint/checkpoint.proto\x12\x12\x63\x65\x64\x65.checkpoint.v1\"W\n\x0bHintRequest\x12\x0e\n\x06number\x18\x01 \x01(\x04\x12\x14\n\x0cseconds_left\x18\x02 \x01(\x01\x12\x11\n\twithdrawn\x18\x03 \x01(\x08\x12\x0f\n\x07goes_on\x18\x04 \x01(\x08\"\x83\x02\n\tHintReply\x12\x30\n\x08\x65stimate\x18\x01 \x01(\x0b\x32\x1c.cede.checkpoint.v1.EstimateH\x00\x12\x30\n\x08progress\x18\x02 \x01(\x0b\x32\x1c.cede.checkpoint.v1.ProgressH\x00\x12\x30\n\x08\x64\x65\x66\x65rral\x18\x03 \x01(\x0b\x32\x1c.cede.checkpoint.v1.DeferralH\x00\x12*\n\x05saved\x18\x04 \x01(\x0b\x32\x19.cede.checkpoint.v1.SavedH\x00\x12,\n\x06\x66\x61iled\x18\x05 \x01(\x0b\x32\x1a.cede.checkpoint.v1.FailedH\x00\x42\x06\n\x04kind\",\n\x08\x45stimate\x12\x14\n\x07seconds\x18\x01 \x01(\x01H\x00\x88\x01\x01\x42\n\n\x08_seconds\"Z\n\x08Progress\x12\x15\n\x08\x66raction\x18\x01 \x01(\x01H\x00\x88\x01\x01\x12\x19\n\x0cseconds_left\x18\x02 \x01(\x01H\x01\x88\x01\x01\x42\x0b\n\t_fractionB\x0f\n\r_seconds_left\"7\n\x08\x44\x65\x66\x65rral\x12\x0f\n\x07seconds\x18\x01 \x01(\x01\x12\x0b\n\x03why\x18\x02 \x01(\t\x12\r\n\x05\x63ount\x18\x03 \x01(\r\"\x13\n\x05Saved\x12\n\n\x02id\x18\x01 \x01(\t\"\x15\n\x06\x46\x61iled\x12\x0b\n\x03why\x18\x01 \x01(\t2W\n\x0b\x41pplication\x12H\n\x04Hint\x12\x1f.cede.checkpoint.v1.HintRequest\x1a\x1d.cede.checkpoint.v1.HintReply0\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -32,19 +32,19 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'cede.checkpoint.checkpoint_
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_HINTREQUEST']._serialized_start=56
-  _globals['_HINTREQUEST']._serialized_end=126
-  _globals['_HINTREPLY']._serialized_start=129
-  _globals['_HINTREPLY']._serialized_end=388
-  _globals['_ESTIMATE']._serialized_start=390
-  _globals['_ESTIMATE']._serialized_end=434
-  _globals['_PROGRESS']._serialized_start=436
-  _globals['_PROGRESS']._serialized_end=526
-  _globals['_DEFERRAL']._serialized_start=528
-  _globals['_DEFERRAL']._serialized_end=583
-  _globals['_SAVED']._serialized_start=585
-  _globals['_SAVED']._serialized_end=604
-  _globals['_FAILED']._serialized_start=606
-  _globals['_FAILED']._serialized_end=627
-  _globals['_APPLICATION']._serialized_start=629
-  _globals['_APPLICATION']._serialized_end=716
+  _globals['_HINTREQUEST']._serialized_end=143
+  _globals['_HINTREPLY']._serialized_start=146
+  _globals['_HINTREPLY']._serialized_end=405
+  _globals['_ESTIMATE']._serialized_start=407
+  _globals['_ESTIMATE']._serialized_end=451
+  _globals['_PROGRESS']._serialized_start=453
+  _globals['_PROGRESS']._serialized_end=543
+  _globals['_DEFERRAL']._serialized_start=545
+  _globals['_DEFERRAL']._serialized_end=600
+  _globals['_SAVED']._serialized_start=602
+  _globals['_SAVED']._serialized_end=621
+  _globals['_FAILED']._serialized_start=623
+  _globals['_FAILED']._serialized_end=644
+  _globals['_APPLICATION']._serialized_start=646
+  _globals['_APPLICATION']._serialized_end=733
 # @@protoc_insertion_point(module_scope)

@@ -6,14 +6,16 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class HintRequest(_message.Message):
-    __slots__ = ("number", "seconds_left", "withdrawn")
+    __slots__ = ("number", "seconds_left", "withdrawn", "goes_on")
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     SECONDS_LEFT_FIELD_NUMBER: _ClassVar[int]
     WITHDRAWN_FIELD_NUMBER: _ClassVar[int]
+    GOES_ON_FIELD_NUMBER: _ClassVar[int]
     number: int
     seconds_left: float
     withdrawn: bool
-    def __init__(self, number: _Optional[int] = ..., seconds_left: _Optional[float] = ..., withdrawn: bool = ...) -> None: ...
+    goes_on: bool
+    def __init__(self, number: _Optional[int] = ..., seconds_left: _Optional[float] = ..., withdrawn: bool = ..., goes_on: bool = ...) -> None: ...
 
 class HintReply(_message.Message):
     __slots__ = ("estimate", "progress", "deferral", "saved", "failed")
