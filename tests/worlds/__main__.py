@@ -6,20 +6,25 @@ import argparse
 import multiprocessing
 import sys
 import time
+from collections import Counter
 
 from .checks import Broken
+from .draw import KINDS, draw
 from .explore import Search
-from .world import FAIR, NODES, TREES, draw
 
 STATES_A_WORLD = 4_000
-BATCH = 400
+WORLDS_AT_ONCE = 100  # of every kind
 
 
-def search(seed: int) -> tuple[int, str]:
+def search(seed: int) -> tuple[int, int, str]:
     try:
-        return Search(draw(seed), STATES_A_WORLD).run(), ""
+        return seed, Search(draw(seed), STATES_A_WORLD).run(), ""
     except Broken as broken:
-        return 0, str(broken)
+        return seed, 0, str(broken)
+
+
+def kind_of(seed: int) -> str:
+    return max((base, kind) for kind, base in KINDS.items() if base <= seed)[1]
 
 
 def main() -> int:
@@ -27,32 +32,44 @@ def main() -> int:
     parser.add_argument("--states", type=int, default=1_000_000, help="how many states to visit")
     parser.add_argument("--seed", type=int, help="search this one world only")
     parser.add_argument("--first", type=int, default=0, help="the first world's number")
+    parser.add_argument(
+        "--kind", choices=KINDS, action="append", help="search worlds of this kind only"
+    )
     arguments = parser.parse_args()
     if arguments.seed is not None:
-        states, broken = search(arguments.seed)
+        _, states, broken = search(arguments.seed)
         print(broken or f"world {arguments.seed}: {states} states, nothing broken")
         return 1 if broken else 0
-    return report(arguments.first, arguments.states)
+    return report(arguments.first, arguments.states, arguments.kind or list(KINDS))
 
 
-def report(first: int, wanted: int) -> int:
+def report(first: int, wanted: int, kinds: list[str]) -> int:
     started = time.monotonic()
-    states = worlds = broken = 0
+    states: Counter[str] = Counter()
+    worlds: Counter[str] = Counter()
+    broken = 0
     with multiprocessing.Pool() as pool:
-        while states < wanted and broken < 20:
-            # As many worlds that are made of nodes, with trees, and with fair shares, as others.
-            numbers = range(first, first + BATCH // 4)
-            seeds = [each + kind for each in numbers for kind in (0, NODES, TREES, FAIR)]
-            for visited, problem in pool.imap_unordered(search, seeds, 4):
-                states, worlds = states + visited, worlds + 1
+        while states.total() < wanted and broken < 20:
+            # As many worlds of each kind, whatever their size.
+            numbers = range(first, first + WORLDS_AT_ONCE)
+            seeds = [each + KINDS[kind] for each in numbers for kind in kinds]
+            for seed, visited, problem in pool.imap_unordered(search, seeds, 4):
+                states[kind_of(seed)] += visited
+                worlds[kind_of(seed)] += 1
                 if problem:
                     broken += 1
                     print(problem, flush=True)
-            first += BATCH // 4
+            first += WORLDS_AT_ONCE
             if sys.stderr.isatty():
-                print(f"\r{states:,} states in {worlds:,} worlds", end="", file=sys.stderr)
+                print(
+                    f"\r{states.total():,} states in {worlds.total():,} worlds",
+                    end="",
+                    file=sys.stderr,
+                )
     took = time.monotonic() - started
-    print(f"{states:,} states in {worlds:,} worlds, {broken} broken, {took:.0f} s")
+    for kind in kinds:
+        print(f"{kind}: {states[kind]:,} states in {worlds[kind]:,} worlds")
+    print(f"{states.total():,} states in {worlds.total():,} worlds, {broken} broken, {took:.0f} s")
     return 1 if broken else 0
 
 

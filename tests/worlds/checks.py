@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from cede.engine import audit
 from cede.engine.explain import waiting_reason
 from cede.engine.fair.groups import Group, Held, groups_of
-from cede.engine.fair.status import Starving
-from cede.engine.fairness import hunger
 from cede.engine.standing import BORROWED, IN_SHARE
 from cede.engine.state import State
 from cede.model.allocation import Allocation
@@ -18,7 +17,7 @@ from cede.model.node import Node
 from cede.model.policy import Policy
 from cede.model.pool import Pool
 from cede.model.request import Request
-from cede.model.settings import Patience, Precedence, Share
+from cede.model.settings import Precedence, Share
 
 
 class Broken(AssertionError):
@@ -50,10 +49,11 @@ def below(state: State, policy: Policy) -> list[Policy]:
 def rights_then(state: State, request: Request, policy: Policy, gone: Iterable[str] = ()) -> int:
     """How close to home a waiter would be covered once granted, with `gone` no longer there."""
     keys = audit.counted_keys(state, state.pools[policy.pool_id])
+    bands = audit.bands_in(state, state.pools[policy.pool_id])
     if not request.preemptible:  # confined to what is reserved
         ahead = [
             amounts
-            for place, amounts in audit.holdings_in_order(state, policy)
+            for place, amounts in audit.holdings_in_order(state, policy, bands)
             if place[3] not in gone and place[3] != request.id and not place[0]
         ]
         summed = total([*ahead, request.amounts])
@@ -65,7 +65,7 @@ def rights_then(state: State, request: Request, policy: Policy, gone: Iterable[s
         ahead = [
             amounts
             for held in below(state, each)
-            for place, amounts in audit.holdings_in_order(state, held)
+            for place, amounts in audit.holdings_in_order(state, held, bands)
             if place[3] not in gone
             and place[3] != request.id
             and not (held is policy is each and place[0] and -place[1] < band)
@@ -92,13 +92,6 @@ def band_then(state: State, request: Request, policy: Policy) -> int:
     return {Group.NON_PREEMPTIBLE: 2, Group.AGGRESSIVELY_PREEMPTIBLE: 1}.get(group[-1], 0)
 
 
-def starves(state: State, request: Request, policy: Policy) -> Starving:
-    books = state.books[policy.pool_id]
-    if books.pool.settings.patience is Patience.NONE:
-        return Starving.AGGRESSIVELY_STARVING
-    return hunger(state, books, request, policy.id)
-
-
 def own_room_ok(state: State, request: Request, policy: Policy) -> bool:
     """Whether a waiter's own policy lets it: its limit, which counts those below as well, and for
     non-preemptible work its reserve.
@@ -107,18 +100,28 @@ def own_room_ok(state: State, request: Request, policy: Policy) -> bool:
     held = [
         each
         for every in below(state, policy)
-        for each in audit.holdings_in_order(state, every)
+        for each in audit.holdings_in_order(state, every, {})
         if each[0][3] != request.id
     ]
-    mine = [each for each in audit.holdings_in_order(state, policy) if each[0][3] != request.id]
+    mine = [each for each in audit.holdings_in_order(state, policy, {}) if each[0][3] != request.id]
     used = total(amounts for _, amounts in held)
     confined = total(amounts for place, amounts in mine if not place[0])
     for key, amount in pool.metered(request.amounts).items():
-        if used.get(key, 0) + amount > policy.limit.get(key, pool.capacity.get(key, 0)):
+        limit = policy.limit.get(key, pool.capacity.get(key, 0))
+        # One that is not below capacity is none: the pool itself is in the way, or nothing.
+        if limit < pool.capacity.get(key, 0) and used.get(key, 0) + amount > limit:
             return False
         if not request.preemptible and confined.get(key, 0) + amount > policy.reserved.get(key, 0):
             return False
-    return True
+    family = request.part_of or request.id
+    members = [r for r in state.requests.values() if (r.part_of or r.id) == family]
+    holding = [
+        r.amounts
+        for r in members
+        if r.id != request.id and (r.earmark is not None or state.allocation_of(r.id) is not None)
+    ]
+    summed = total([*holding, request.amounts])
+    return all(summed.get(key, 0) <= most for key, most in request.terms.limit.items())
 
 
 def limits_ok(state: State, request: Request, policy: Policy, gone: Iterable[str], by: str) -> bool:
@@ -244,14 +247,6 @@ def check_taking(state: State, waiter: Request, policy: Policy, victims: list[st
         legal = (not waiter.preemptible or less_safe) if own else mine > theirs
         if not legal:
             raise Broken(f"S7 {waiter.id} {mine} takes {victim_id} {theirs}")
-        within = rights_of(state, holder, victim_id) == IN_SHARE - 1
-        if own and waiter.preemptible:
-            within = safety == 1
-        if state.books[pool.id].fair and within:
-            hungry = starves(state, waiter, policy)
-            allowed = pool.settings.allow_aggressive_preemption
-            if hungry is not Starving.AGGRESSIVELY_STARVING or not allowed:
-                raise Broken(f"S6 {waiter.id} takes {victim_id}, which is within its share")
     if not own_room_ok(state, waiter, policy):
         raise Broken(f"S8 {waiter.id} is over its own bound and still takes")
 
@@ -266,7 +261,7 @@ def check_taking(state: State, waiter: Request, policy: Policy, victims: list[st
             for r in state.waiting()
             if r.earmark is not None
             and r.earmark.pool_id == pool.id
-            and _earmark_standing(state, r) >= mine
+            and earmark_standing(state, r) >= mine
         ]
         return limits_ok(state, waiter, policy, taken, "promised") and room_for(
             state, waiter, pool, both(stays, promised(state, pool.id, uncut))
@@ -275,11 +270,11 @@ def check_taking(state: State, waiter: Request, policy: Policy, victims: list[st
     if not enough(gone):
         raise Broken(f"S8 {victims} are not enough for {waiter.id}")
     for victim_id in victims:
-        if enough(gone - {victim_id}) and not _claims(state, pool.id):
+        if enough(gone - {victim_id}) and not claims(state, pool.id):
             raise Broken(f"S8 {victim_id} was not needed for {waiter.id}")
 
 
-def _claims(state: State, pool_id: str) -> bool:
+def claims(state: State, pool_id: str) -> bool:
     """Whether somebody waits for capacity on its way that nobody was promised."""
     pool = state.pools[pool_id]
     used = both(staying(state, pool_id), promised(state, pool_id))
@@ -289,7 +284,7 @@ def _claims(state: State, pool_id: str) -> bool:
     )
 
 
-def _earmark_standing(state: State, owner: Request) -> tuple[int, int]:
+def earmark_standing(state: State, owner: Request) -> tuple[int, int]:
     assert owner.earmark is not None
     policy = state.policies[owner.earmark.policy_id]
     return standing(state, policy, rights_of(state, policy, owner.id))
@@ -309,6 +304,40 @@ def check_state(state: State) -> None:
                 _check_idle(state, request, policy)
             elif _can_start(state, request, state.pools[policy.pool_id]):
                 raise Broken(f"L2 {request.id} owns an earmark, fits, and does not start")
+
+
+@dataclass(frozen=True)
+class Promises:
+    """Who was promised capacity and in what standing; and who held anything then."""
+
+    owners: dict[str, tuple[int, int]]
+    holders: set[str]
+
+
+def promises(state: State) -> Promises:
+    owners = [each for each in state.waiting() if each.earmark is not None]
+    return Promises(
+        {each.id: earmark_standing(state, each) for each in owners},
+        {each.id for each in state.allocations.values() if each.live},
+    )
+
+
+def check_promises(state: State, before: Promises) -> None:
+    """Nobody is stopped for a waiter that does not start (S8, S28): left alone, an owner keeps its
+    promise until it holds, unless somebody of higher standing came first.
+    """
+    live = [a for a in state.allocations.values() if a.live and a.id not in before.holders]
+    came = [standing_of(state, state.policies[a.policy_id], a.id) for a in live]
+    came += [each for owner, each in promises(state).owners.items() if owner not in before.owners]
+    for owner_id, mine in before.owners.items():
+        request = state.requests[owner_id]
+        lost = request.waiting and request.earmark is None
+        if lost and not any(each > mine for each in came):
+            raise Broken(f"S8 {owner_id} was promised capacity and lost it to nobody above it")
+
+
+def standing_of(state: State, policy: Policy, holding_id: str) -> tuple[int, int]:
+    return standing(state, policy, rights_of(state, policy, holding_id))
 
 
 def _can_start(state: State, owner: Request, pool: Pool) -> bool:
@@ -354,14 +383,11 @@ def _check_idle(state: State, request: Request, policy: Policy) -> None:
         raise Broken(f"L2 {request.id} fits pool {pool.name} and waits")
     if request.earmark is not None or withheld:
         return
-    if any(_claims(state, each.pool_id) for each in state.places(request.id)):
+    if any(claims(state, each.pool_id) for each in state.places(request.id)):
         return
-    hungry = starves(state, request, policy)
     rights = rights_then(state, request, policy)
-    if rights == BORROWED or hungry is Starving.NON_STARVING:
-        return
-    if not state.books[pool.id].fair and rights != IN_SHARE:
-        return
+    if rights != IN_SHARE or pool.settings.share is Share.FAIR_SHARE:
+        return  # where shares are fair `fair_checks` knows who may take
     mine = standing(state, policy, rights)
     kept = usage(
         state,
@@ -369,33 +395,21 @@ def _check_idle(state: State, request: Request, policy: Policy) -> None:
         (
             a
             for a in state.allocations.values()
-            if a.live and not a.leaving and not _takeable(state, a.id, mine, policy, hungry)
+            if a.live and not a.leaving and not _takeable(state, a.id, mine)
         ),
     )
-    takeable = [
-        a.id for a in state.allocations.values() if _takeable(state, a.id, mine, policy, hungry)
-    ]
+    takeable = [a.id for a in state.allocations.values() if _takeable(state, a.id, mine)]
     if not limits_ok(state, request, policy, takeable, "promised"):
         return
     if room_for(state, request, pool, both(kept, promised(state, pool.id))):
         raise Broken(f"L3 {request.id} is in share, could be served in {pool.name}, and waits")
 
 
-def _takeable(
-    state: State, allocation_id: str, mine: tuple[int, int], waiter: Policy, hungry: Starving
-) -> bool:
+def _takeable(state: State, allocation_id: str, mine: tuple[int, int]) -> bool:
     allocation = state.allocations[allocation_id]
     policy = state.policies[allocation.policy_id]
     if not allocation.live or not allocation.preemptible:
         return False
     if allocation.state is AllocationState.LOST:
         return False
-    rights = rights_of(state, policy, allocation_id)
-    settings = state.pools[policy.pool_id].settings
-    if settings.share is Share.FAIR_SHARE:
-        if policy.id == waiter.id:
-            return False
-        aggressive = hungry is Starving.AGGRESSIVELY_STARVING
-        if rights == IN_SHARE - 1 and not (aggressive and settings.allow_aggressive_preemption):
-            return False
-    return standing(state, policy, rights) < mine
+    return standing(state, policy, rights_of(state, policy, allocation_id)) < mine

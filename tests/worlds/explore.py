@@ -4,29 +4,19 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any
 
-from cede.engine import commands, endings, farewells, fleet, preempt
-from cede.engine.decide import decide
-from cede.engine.fair.status import Starving
+from cede.engine import preempt
 from cede.engine.share import Holding
 from cede.engine.state import State
-from cede.model.allocation import Allocation
-from cede.model.lifecycle import AllocationState
-from cede.model.node import NodeState, Out
-from cede.model.parting import Checkpoint, Farewell
-from cede.model.request import PLAIN, Preemptions, Request, Retry
-from cede.model.subject import Subject
+from cede.model.request import Request
 
-from .checks import Broken, check_state, check_taking
+from .canon import Canon, canon
+from .checks import Broken, check_promises, check_state, check_taking, promises
+from .fair_checks import Took, check_fair_state, check_fair_taking
+from .steps import events, happen, settle
 from .world import World
-
-NOW = 1_000
-Canon = tuple[Any, ...]
-# (what happens, to whom, whether the world is left alone meanwhile)
-Event = tuple[str, str, bool]
 
 
 @dataclass
@@ -39,6 +29,7 @@ class Search:
     quiet: dict[Canon, list[Canon]] = field(default_factory=dict)
     story: list[str] = field(default_factory=list)
     judge: bool = True
+    takings: checked_takings = field(default_factory=lambda: checked_takings())
 
     def run(self, judge: bool = True) -> int:
         """The number of states visited; raises `Broken` with the story of what went wrong.
@@ -50,7 +41,7 @@ class Search:
         usual = sys.getrecursionlimit()
         sys.setrecursionlimit(20_000)  # a path through a world is as deep as it is long
         try:
-            with checked_takings() if judge else nullcontext():
+            with self.takings if judge else nullcontext():
                 _settle(state)
                 self._visit(state, 0, False)
         except Broken as broken:
@@ -63,106 +54,34 @@ class Search:
         return len(self.seen)
 
     def _visit(self, state: State, arrived: int, lost: bool) -> Canon:
-        here = _canon(state, arrived, lost)
+        here = canon(state, arrived, lost)
         if here in self.seen or len(self.seen) >= self.most:
             return here
         self.seen.add(here)
         if self.judge:
             check_state(state)
-        for kind, who, quiet in list(self._events(state, arrived, lost)):
-            with state.what_if():
+            check_fair_state(state, self.takings.took)
+        for kind, who, quiet in list(events(self.world, state, arrived, lost)):
+            with self._what_if(state):
                 self.story.append(f"{kind} {who}")
-                self._happen(state, kind, who)
+                before = promises(state) if self.judge and quiet else None
+                happen(self.world, state, kind, who)
                 _settle(state)
+                if before is not None and before.owners:
+                    check_promises(state, before)
                 there = self._visit(state, arrived + (kind == "arrives"), lost or kind == "is lost")
                 self.story.pop()
             if quiet:
                 self.quiet.setdefault(here, []).append(there)
         return here
 
-    def _events(self, state: State, arrived: int, lost: bool) -> Iterator[Event]:
-        world = self.world
-        if arrived < len(world.asks):
-            yield ("arrives", world.asks[arrived].id, False)
-        for allocation in list(state.allocations.values()):
-            if not allocation.live:
-                continue
-            if allocation.leaving:
-                if world.tells and not allocation.told:
-                    yield ("is told", allocation.request_id, True)
-                if allocation.state is AllocationState.CHECKPOINTING:
-                    yield ("saves", allocation.request_id, True)
-                else:
-                    yield ("stops", allocation.request_id, True)
-                if world.loses and not lost:
-                    yield ("is lost", allocation.request_id, False)
-            elif world.completes and allocation.state is not AllocationState.LOST:
-                yield ("is done", allocation.request_id, False)
-            elif allocation.state is AllocationState.GRANTED and self._saves(allocation):
-                yield ("begins", allocation.request_id, True)
-        if world.preset == "fair_share" and any(_impatient(state)):
-            yield ("time passes for", "everybody", True)
-        if world.drains:
-            for node in list(state.nodes.values()):
-                if node.state is NodeState.READY and not any(
-                    other.out is Out.DRAIN for other in state.nodes.values()
-                ):
-                    yield ("drains", node.id, False)
-                elif node.state is NodeState.DRAINED:
-                    yield ("comes back", node.id, False)
-        if world.cancels or world.tells:
-            for request in list(state.waiting()):
-                if request.earmark is not None:
-                    yield ("gives up", request.id, False)
-
-    def _saves(self, allocation: Allocation) -> bool:
-        return any(each.id == allocation.request_id and each.saves for each in self.world.asks)
-
-    def _happen(self, state: State, kind: str, who: str) -> None:
-        if kind == "time passes for":
-            decide(state, state.now + 15_000)
-        elif kind == "arrives":
-            ask = next(each for each in self.world.asks if each.id == who)
-            submission = commands.Submission(
-                id=ask.id,
-                subject=Subject("team", ask.team),
-                amounts=ask.amounts,
-                preemptible=ask.preemptible,
-                walltime=ask.walltime,
-                shape=ask.shape,
-                farewell=Farewell(Checkpoint.AUTO) if ask.saves else PLAIN,
-                retry=Retry(preemptions=Preemptions.FREE),
-                lease=None,
-            )
-            commands.submit(state, submission, max(NOW, state.now))
-        elif kind == "stops":
-            commands.renew(state, who, max(NOW, state.now))
-            commands.release(state, who, max(NOW, state.now), outcome="stopped")
-        elif kind == "is told":
-            commands.renew(state, who, max(NOW, state.now))
-        elif kind == "begins":
-            commands.renew(state, who, max(NOW, state.now), running=True)
-        elif kind == "saves":
-            saved = commands.Said("saved", checkpoint="1")
-            held = state.allocation_of(who)
-            assert held is not None
-            for task in range(len(held.members)):
-                current = state.allocation_of(who)
-                assert current is not None
-                hint = 0 if current.parting is None else current.parting.hint
-                farewells.save(state, current, task, saved.checkpoint, 0, hint=hint)
-        elif kind == "drains":
-            fleet.drain(state, who, max(NOW, state.now))
-        elif kind == "comes back":
-            fleet.undrain(state, who, max(NOW, state.now))
-        elif kind == "is done":
-            commands.release(state, who, max(NOW, state.now), outcome="done")
-        elif kind == "gives up":
-            commands.cancel(state, who, max(NOW, state.now), actor="its owner")
-        else:
-            allocation = state.allocation_of(who)
-            assert allocation is not None
-            endings.lose(state, allocation)
+    @contextmanager
+    def _what_if(self, state: State) -> Iterator[None]:
+        """Also what is no part of a state: when nodes were heard of, and when they took."""
+        beats, took = dict(state.beats), dict(self.takings.took)
+        with state.what_if():
+            yield
+        state.beats, self.takings.took = beats, took
 
     def _find_circle(self) -> None:
         """L1: left alone, the world comes to rest: victims stopping never lead back."""
@@ -189,60 +108,19 @@ class Search:
 
 def _settle(state: State) -> None:
     """One pass, which must end at rest."""
-    if decide(state, max(NOW, state.now)).again:
+    if settle(state).again:
         raise Broken("L1 a pass does not come to an end")
 
 
-def _impatient(state: State) -> Iterator[str]:
-    """Who would starve more with time."""
-    for pool_id, starving in state.starving.items():
-        settings = state.pools[pool_id].settings
-        for element_id, each in starving.items():
-            most = (
-                Starving.AGGRESSIVELY_STARVING
-                if settings.enable_aggressive_starvation
-                else Starving.STARVING
-            )
-            if each.status is not most:
-                yield element_id
-
-
-def _canon(state: State, arrived: int, lost: bool) -> Canon:
-    """A state without its counters: orders and relations only."""
-    places = [
-        (
-            a.index,
-            a.request_id,
-            a.pool_id,
-            str(a.state),
-            a.told,
-            a.taken_for or "",
-            a.footprint,
-            a.parting is not None and a.parting.saved,
-        )
-        for a in state.allocations.values()
-        if a.live
-    ]
-    places += [
-        (r.earmark.index, r.id, r.earmark.pool_id, "earmark", False, "", r.earmark.footprint, False)
-        for r in state.waiting()
-        if r.earmark is not None
-    ]
-    waiting = [(r.id, r.bypassed, r.withhold is not None) for r in state.waiting()]
-    out = tuple(sorted((n.id, str(n.state)) for n in state.nodes.values() if not n.usable))
-    held = tuple(each[1:] for each in sorted(places))
-    hungry = tuple(
-        sorted(
-            (each, str(known.status)) for s in state.starving.values() for each, known in s.items()
-        )
-    )
-    return (arrived, lost, held, tuple(sorted(waiting)), out, hungry)
-
-
 class checked_takings:
-    """While this is open, every preemption is judged just before it is carried out."""
+    """While this is open, every preemption is judged just before it is carried out. `took` is when
+    nodes took, as seen from here.
+    """
 
-    def __enter__(self) -> None:
+    def __init__(self) -> None:
+        self.took: Took = {}
+
+    def __enter__(self) -> checked_takings:
         self._real = preempt.Taking._preempt
         real = self._real
 
@@ -253,10 +131,13 @@ class checked_takings:
             victims: list[Holding],
             cost: float,
         ) -> None:
-            check_taking(taking.state, waiter, offer.policy, [each.id for each in victims])
+            ids = [each.id for each in victims]
+            check_taking(taking.state, waiter, offer.policy, ids)
+            check_fair_taking(taking.state, waiter, offer.policy, ids, self.took)
             real(taking, waiter, offer, victims, cost)
 
         preempt.Taking._preempt = judged  # type: ignore[method-assign]
+        return self
 
     def __exit__(self, *_: object) -> None:
         preempt.Taking._preempt = self._real  # type: ignore[method-assign]

@@ -99,15 +99,6 @@ def out_of_service_forgotten() -> Iterator[None]:
         yield
 
 
-@contextmanager
-def nobody_starves() -> Iterator[None]:
-    """Whoever is below its share waits for ever."""
-    with patch.object(preempt, "may_take", lambda *_: False):
-        yield
-
-
-FAIRLY = {"no earmark": no_earmark, "two orders": two_orders, "nobody starves": nobody_starves}
-
 ON_NODES = {
     "no earmark": no_earmark,
     "two orders": two_orders,

@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from .checks import Broken
+from .draw import FAIR, FAIR_ON_NODES, NODES, TREES, draw
 from .explore import Search
-from .mutants import FAIRLY, MUTANTS, ON_NODES
-from .world import FAIR, NODES, TREES, draw
+from .fair_mutants import FAIRLY, groups_alone
+from .mutants import MUTANTS, ON_NODES
+from .scenes import SCENES
 
 STATES = 20_000
 
@@ -33,18 +35,32 @@ def test_no_world_loops_or_breaks_a_promise() -> None:
         seed += 1
 
 
-def test_no_world_that_shares_fairly_loops_or_breaks_a_promise() -> None:
-    states, seed = 0, FAIR + 100_000
-    while states < STATES // 8:
-        states += Search(draw(seed), 500).run()
+@pytest.mark.parametrize("first", [FAIR, FAIR_ON_NODES], ids=["counted", "on nodes"])
+def test_no_world_that_shares_fairly_loops_or_breaks_a_promise(first: int) -> None:
+    states, seed = 0, first + 100_000
+    while states < STATES // 16:
+        states += Search(draw(seed), 250).run()
         seed += 1
+
+
+@pytest.mark.parametrize("name", SCENES)
+def test_no_scene_of_fair_shares_loops_or_breaks_a_promise(name: str) -> None:
+    assert Search(SCENES[name], 1_000).run() > 1
 
 
 @pytest.mark.parametrize("name", FAIRLY)
 def test_the_search_finds_a_planted_bug_of_fair_shares(name: str) -> None:
-    with FAIRLY[name](), pytest.raises((Broken, AssertionError, KeyError)):
-        for seed in range(FAIR, FAIR + 400):
-            Search(draw(seed), 800).run()
+    mutant, where = FAIRLY[name]
+    world = draw(where) if isinstance(where, int) else SCENES[where]
+    assert Search(world, 800).run() > 1
+    with mutant(), pytest.raises((Broken, AssertionError, KeyError)):
+        Search(world, 800).run()
+
+
+def test_the_circle_check_fires_on_the_literal_text_of_fair_shares() -> None:
+    """Document 003 decides by the groups of a request alone; two requests then take turns (L1)."""
+    with groups_alone(), pytest.raises(Broken, match="circle"):
+        Search(SCENES["turns"], 1_000).run(judge=False)
 
 
 @pytest.mark.parametrize("seed", FOUND, ids=list(FOUND.values()))

@@ -1,0 +1,153 @@
+"""Worlds that are not drawn but made, each so small that one rule of fair shares decides in it.
+
+The search through all of a scene takes a second, so a bug in that rule is found in a second.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cede.model.amounts import total
+from cede.model.shape import Shape
+
+from .draw_fair import POOL, STARVES, STARVES_AGGRESSIVELY
+from .world import Ask, World
+
+SETTINGS: dict[str, Any] = {
+    "fair_share_update_period": 0,
+    "fair_share_starvation_timeout": STARVES,
+    "fair_share_aggressive_starvation_timeout": STARVES_AGGRESSIVELY,
+    "fair_share_starvation_tolerance": 1.0,
+    "enable_aggressive_starvation": True,
+}
+
+
+def _policy(team: str, **more: Any) -> dict[str, Any]:
+    return {"pool": POOL, "team": team, **more}
+
+
+def _family(id: str, team: str, parts: int, **amounts: int) -> Ask:
+    return Ask(id, team, amounts, True, shape=Shape(amounts), parts=parts)
+
+
+def _counted(
+    number: int, gpus: int, policies: list[dict[str, Any]], asks: list[Ask], **more: Any
+) -> World:
+    return World(
+        number, {POOL: {"gpu": gpus}}, policies, asks, SETTINGS | more, preset="fair_share"
+    )
+
+
+def _on_nodes(
+    number: int,
+    nodes: list[dict[str, int]],
+    policies: list[dict[str, Any]],
+    asks: list[Ask],
+    **more: Any,
+) -> World:
+    settings = SETTINGS | {"preemptive_scheduling_backoff": 5} | more
+    capacity = dict(total(nodes))
+    return World(
+        number,
+        {POOL: capacity},
+        policies,
+        asks,
+        settings,
+        nodes={POOL: nodes},
+        preset="fair_share",
+    )
+
+
+def in_pieces(**of_holder: Any) -> World:
+    """One has a task on every node and no more than its share; what is free is in pieces too small
+    for the other, which has nothing. Only aggressively may it take what is within a share.
+    """
+    return _on_nodes(
+        -1,
+        [{"gpu": 3}] * 4,
+        [_policy("wide", weight=2, settings=of_holder), _policy("large")],
+        [_family("r0", "wide", 4, gpu=2), _family("r1", "large", 2, gpu=2)],
+    )
+
+
+def one_node(backoff: int) -> World:
+    """One waits for half of a node that the other has all of, task by task."""
+    return _on_nodes(
+        -2,
+        [{"gpu": 4}],
+        [_policy("first"), _policy("second")],
+        [_family("r0", "first", 4, gpu=1), _family("r1", "second", 2, gpu=1)],
+        preemptive_scheduling_backoff=backoff,
+    )
+
+
+def half_is_enough() -> World:
+    """One tolerates half of its share: when it has that it takes no more."""
+    return _counted(
+        -3,
+        4,
+        [
+            _policy("first"),
+            _policy("second", settings={"fair_share_starvation_tolerance": 0.5}),
+        ],
+        [_family("r0", "first", 4, gpu=1), _family("r1", "second", 3, gpu=1)],
+    )
+
+
+def turns() -> World:
+    """Each of two would be beyond its share with what it asks for, and both do not fit."""
+    return _counted(
+        -4,
+        3,
+        [_policy("first"), _policy("second")],
+        [Ask("r0", "first", {"gpu": 2}, True), Ask("r1", "second", {"gpu": 2}, True)],
+        consider_allocation_on_fair_share_bound_preemptible=True,
+    )
+
+
+def inside() -> World:
+    """Two requests of one policy: the first has all, the last third of it beyond its own share; the
+    second third is as safe as what the other would have there.
+    """
+    return _counted(
+        -5,
+        3,
+        [_policy("both")],
+        [_family("r0", "both", 3, gpu=1), _family("r1", "both", 2, gpu=1)],
+    )
+
+
+def without_fear() -> World:
+    """One may use a unit without fear, though its share is less than that."""
+    threshold = {"non_preemptible_resource_usage_threshold": {"gpu": 2}}
+    return _counted(
+        -6,
+        2,
+        [_policy("first", settings=threshold), _policy("second", weight=3)],
+        [_family("r0", "first", 2, gpu=1), _family("r1", "second", 2, gpu=1)],
+    )
+
+
+def bounded_family() -> World:
+    """A family may hold less than there is, and less than it is due."""
+    few = Ask("r1", "second", {"gpu": 1}, True, parts=3, limit={"gpu": 1})
+    return _counted(
+        -7,
+        4,
+        [_policy("first"), _policy("second")],
+        [_family("r0", "first", 2, gpu=1), few],
+    )
+
+
+SCENES = {
+    "in pieces": in_pieces(),
+    "in pieces, and the holder says no": in_pieces(allow_aggressive_preemption=False),
+    "one node": one_node(5),
+    "one node without back-off": one_node(0),
+    "one node with a long back-off": one_node(20),
+    "half is enough": half_is_enough(),
+    "turns": turns(),
+    "inside": inside(),
+    "without fear": without_fear(),
+    "a bounded family": bounded_family(),
+}
