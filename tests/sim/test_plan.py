@@ -209,3 +209,12 @@ def test_victims_are_called_by_the_name_of_their_holding() -> None:
     }
     first = run(snapshot)["passes"][0]["decisions"][0]
     assert (first["do"], first["victims"]) == ("preempt", ["held"])
+
+
+def test_work_that_would_be_asked_to_save_itself_comes_to_rest_too() -> None:
+    """Over a month, in which a server would look at it eighty thousand times."""
+    running = [_running("r0", "red", 0, checkpoint="auto", started_at=1)]
+    settings = {"broker": True, "checkpoint_interval_max": 600}
+    pools = [{"name": "gpus", "capacity": {"gpu": 8}, "settings": settings}]
+    found = run(snapshot(pools=pools, running=running), until_rest=True, horizon=30 * 24 * 3600)
+    assert found["at_rest"] and len(found["passes"]) == 1 and found["next_timer"] is None

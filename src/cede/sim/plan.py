@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from cede.engine import claims, endings, farewells, reports
@@ -33,11 +34,18 @@ def run(snapshot: object, until_rest: bool = False, horizon: object = None) -> d
     """Plan a snapshot. The answer is plain data, the same as `cede plan --json` prints."""
     state = load(snapshot)
     last = state.now + (0 if horizon is None else parse_duration(horizon, "horizon"))
+    _ask_nobody_to_save(state)
     names = _names(state, snapshot)
     claimed = [_claim(state, each, names) for each in read_claims(snapshot)]
     result = _until_rest(state, last, names) if until_rest else _one_pass(state, names)
     result["passes"][0]["decisions"][:0] = claimed
     return result
+
+
+def _ask_nobody_to_save(state: State) -> None:
+    """Saving and going on is not about who holds what, and would never come to rest."""
+    for pool in [each for each in state.pools.values() if each.settings.broker]:
+        state.put(replace(pool, settings=replace(pool.settings, broker=False)))
 
 
 # What a holding is called in the snapshot, where that is not its request's name.
