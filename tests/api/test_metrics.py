@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.api import machines
@@ -70,3 +72,47 @@ def test_nodes_heartbeats_and_partings(server: Server) -> None:
     assert found["cede_preemption_failed_checkpoint_total", ("farm",)] == 1
     assert found["cede_preemption_victim_requeue_total", ("farm",)] == 1
     assert found["cede_stale_reports_total", ()] == 2
+
+
+def test_work_that_is_asked_to_save_itself_and_goes_on(
+    server: Server, eventually: Callable[[Callable[[], bool]], None]
+) -> None:
+    often = {"broker": True, "checkpoint_interval_min": 0, "checkpoint_interval_max": 0}
+    machines.pool_of_nodes(server, settings=often)
+    server.policy("red", "farm", priority=1)
+    alpha = machines.Machine(server, gpus=2)
+    request = machines.run(server, "red", checkpoint="auto")
+    [order] = alpha.beat()["orders"]
+    assert (order["do"], order["hint"], order["seconds_left"]) == ("run", 0, 0)
+    alpha.tell(order, "started")
+    eventually(lambda: alpha.beat()["orders"][0]["hint"] != 0)
+    [order] = alpha.beat()["orders"]
+    assert order["do"] == "run" and 0 < order["seconds_left"] <= 600
+    path = f"{API}/requests/{request['id']}"
+    shown = made(server["red"].get(path))
+    assert (shown["status"], shown["allocation"]["asked"]["hint"]) == ("allocated", order["hint"])
+    why = made(server["red"].get(f"{path}/why"))["checkpoint"]
+    assert why["last"] is None and why["asked"]["seconds_left"] <= 600
+    made(server["admin"].patch(f"{API}/pools/farm", json={"settings": {"broker": False}}))
+    [after] = alpha.tell(order, "saved", checkpoint="c1")["orders"]
+    assert (after["do"], after["hint"], after["keep"]) == ("run", 0, "c1")
+    found = scrape(server)
+    assert found["cede_checkpoint_asks_total", ("farm",)] == 1
+    assert found["cede_checkpoint_duration_seconds_count", ("farm",)] == 1
+    assert found["cede_checkpoint_evaluations_total", ("overdue", "farm")] == 1
+    assert ("cede_preemption_checkpoint_duration_seconds_count", ("farm",)) not in found
+
+
+def test_what_tenants_have_in_use(server: Server) -> None:
+    server.pool("gpus", 8)
+    server.policy("red", reserved={"gpu": 4})
+    for name in ("bio", "idle"):
+        made(server["admin"].post(f"{API}/tenants", json={"name": name}))
+    server.submit("red", 4, tasks=2, tenant="bio")
+    server.submit("red", 1, tenant="bio")
+    server.submit("red", 1, tenant="unknown")
+    found = scrape(server)
+    assert found["cede_tenant_nodes", ("bio",)] == 2
+    assert found["cede_tenant_requests", ("bio",)] == 2
+    assert found["cede_tenant_nodes", ("idle",)] == found["cede_tenant_requests", ("idle",)] == 0
+    assert ("cede_tenant_nodes", ("unknown",)) not in found

@@ -298,3 +298,19 @@ def test_a_block_is_asked_and_goes_on_from_its_checkpoint(red: Held, tmp_path: P
         assert resumed is not None and int((resumed / "number").read_text()) == number
         assert next(iter(checkpoint.steps(None))) == number + 1
     assert held.ended and red.now()["status"] == "released"
+
+
+def test_it_is_asked_to_save_itself_and_goes_on(red: Held) -> None:
+    """Nobody wants its units, and yet it is saved now and then; `why` says so."""
+    often = {"broker": True, "checkpoint_interval_min": 0.5, "checkpoint_interval_max": 0.5}
+    red.client.pools.update("gpus", settings=often)
+    red.run(PROGRAMS / "loop.py", "obey")
+    eventually(lambda: red.events().count("checkpoint_saved") >= 2)
+    now = red.now()
+    assert (now["status"], now["attempt"]) == ("allocated", 1)
+    assert now["saved"]["id"] and red.process.poll() is None
+    said = red._server.cede("why", red.id).stdout
+    assert "checkpoint 0" in said and ("is worth" in said or "save itself and go on" in said)
+    red.process.send_signal(signal.SIGTERM)
+    _, out, err = red.ended()
+    assert "stopping" not in out and "asked to save itself and go on" in err
