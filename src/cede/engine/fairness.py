@@ -42,7 +42,7 @@ from cede.model.amounts import add_to
 from cede.model.request import Request
 from cede.model.settings import Settings
 
-# When to look again at a node whose heartbeat is late.
+# When to look again at a node whose heartbeat is late, and at what is saved up.
 _SOON = 1_000
 
 
@@ -99,19 +99,28 @@ def _solve(state: State, books: Books) -> Solver:
     known: Standings | None = state.solvers.get(books.pool.id)
     options = _options(books.pool.settings, totals)
     asked = (policies, totals, options)
+    # The solver's own volumes may be of a state that was only tried.
+    volumes = state.volumes.get(books.pool.id, {})
     if known is None or (known.policies, known.totals, known.options) != asked:
-        volumes = {} if known is None else known.solver.volumes
         solver = Solver(Tree(totals, (*policies, *requests.values()), volumes), options)
         state.solvers[books.pool.id] = Standings(solver, policies, totals, options, requests)
-        return solver
+    else:
+        solver = known.solver
+        _tell(known, requests)
+        solver.volumes = volumes
+    solver.settle((state.now - state.published_at.get(books.pool.id, state.now)) / 1000)
+    state.volumes[books.pool.id] = solver.volumes
+    return solver
+
+
+def _tell(known: Standings, requests: dict[str, Element]) -> None:
+    """Tell a solver which requests are others now."""
     for element_id in [each for each in known.seen if each not in requests]:
         known.solver.drop(element_id)
     for element_id, element in requests.items():
         if known.seen.get(element_id) != element:
             known.solver.put(element)
     known.seen = requests
-    known.solver.settle((state.now - state.published_at[books.pool.id]) / 1000)
-    return known.solver
 
 
 def _options(settings: Settings, totals: Mapping[str, float]) -> Options:
@@ -284,6 +293,8 @@ def _next_look(state: State, books: Books, starving: Mapping[str, Starvation]) -
             instants.append(each.since + settings.fair_share_aggressive_starvation_timeout + 1)
     if any(each.status is not Starving.NON_STARVING for each in starving.values()):
         instants += _stages(state, books)
+    if any(policy.integral for policy in books.policies.values()) and any(books.lanes.values()):
+        instants.append(state.now + _SOON)  # what was saved up is used up while nothing happens
     return min((each for each in instants if each > state.now), default=None)
 
 

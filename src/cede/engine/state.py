@@ -30,7 +30,7 @@ from cede.model.subject import Subject
 from cede.model.tenant import Tenant
 
 # What is known of fair shares and limits beside the entities.
-_UNWRITTEN = ("published_at", "starving", "looks", "staged", "over")
+_UNWRITTEN = ("published_at", "starving", "looks", "staged", "over", "volumes")
 
 
 class State:
@@ -57,6 +57,7 @@ class State:
         self.looks: dict[str, int] = {}
         self.over: dict[str, dict[str, int]] = {}  # by pool: what is above a limit, and since when
         self.staged: dict[str, int] = {}  # when each node last took for a starving waiter
+        self.volumes: dict[str, Any] = {}  # by pool: what policies have saved up over time
         self.tenancy = Tenancy()
         self.budgets: dict[str, float] = {}  # by tenant: the part used; never written down
         self.now = 0
