@@ -9,13 +9,16 @@ and for nobody else.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
+from heapq import nsmallest
 from math import floor
 
 from cede.engine.fair.status import SMALL
-from cede.engine.ground import Ground
+from cede.engine.ground import Ground, Room
+from cede.engine.placement import need_of, slots, suits
 from cede.engine.standing import BORROWED, IN_SHARE
 from cede.model.policy import Kind, Policy
-from cede.model.shape import Footprint
+from cede.model.shape import Footprint, Form
 
 Nodes = frozenset[str]
 
@@ -66,10 +69,10 @@ class Homes:
         return all(self.owner.get(node_id) == policy_id for node_id, _ in footprint)
 
     def reaches(
-        self, policy_id: str, rights: int, settled: bool, claimant: str
+        self, policy_id: str, rights: int, settled: bool, claimant: str, form: Form
     ) -> Iterator[Nodes | None]:
-        """The nodes where somebody of these rights may sit, those to be preferred first; None is
-        all of them.
+        """The nodes where somebody of these rights and this form may sit, those to be preferred
+        first; None is all of them.
 
         Who is `settled` cannot be asked to leave, and so is never lent a node.
         """
@@ -91,7 +94,7 @@ class Homes:
                 node_id
                 for lender_id in self.nodes
                 if lender_id != policy_id
-                for node_id in self._lendable(lender_id)
+                for node_id in self._lendable(lender_id, form)
             ]
             if lent:
                 yield common | self._open(lent, claimant)
@@ -101,9 +104,9 @@ class Homes:
         claims = self._ground.claimed
         return frozenset(each for each in nodes if claims.get(each, claimant) == claimant)
 
-    def _lendable(self, lender_id: str) -> list[str]:
+    def _lendable(self, lender_id: str, form: Form) -> list[str]:
         """Those of a policy's nodes that others may use: what is lent already, and as many idle
-        ones as it lends besides.
+        ones as it lends besides, of those the ones that have room for the most tasks.
         """
         assert self._ground is not None
         lender = self._policies[lender_id]
@@ -119,4 +122,17 @@ class Homes:
             elif any(holding.policy_id != lender_id for holding, _ in holders):
                 lent.append(node_id)
         most = floor(lender.max_borrow_pct * len(self.nodes[lender_id]) + SMALL)
-        return lent + idle[: max(most - len(lent), 0)]
+        more = max(most - len(lent), 0)
+        if more < len(idle):
+            idle = nsmallest(more, idle, key=partial(self._fit, form))
+        return lent + idle
+
+    def _fit(self, form: Form, node_id: str) -> tuple[int, Room]:
+        """How well an idle node does: the most tasks, then the smallest."""
+        ground = self._ground
+        assert ground is not None
+        node, need = ground.spots[node_id].node, need_of(ground, form)
+        room = ground.room(node.amounts)
+        if need is None or not node.usable or not suits(node, form):
+            return (0, room)
+        return (-min(slots(room, need, form.per_node), form.tasks), room)

@@ -55,7 +55,8 @@ def site(
 
 def reach(books: Books, key: LaneKey, rights: int) -> list[Nodes | None]:
     """The nodes where waiters of a lane may sit at these rights, those to be preferred first."""
-    return list(books.homes.reaches(key.policy_id, rights, key.settled, key.claimant))
+    assert key.form is not None
+    return list(books.homes.reaches(key.policy_id, rights, key.settled, key.claimant, key.form))
 
 
 def locate(
