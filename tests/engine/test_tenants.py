@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from cede.engine import audit, commands, edits, explain, fleet, tenant_edits
 from cede.engine.decide import decide
@@ -14,7 +16,7 @@ from cede.engine.state import State
 from cede.engine.tenants import publish_budgets, tenant_room
 from cede.model import usage
 from cede.model.bounds import HOUR
-from cede.model.errors import Conflict, Invalid, NotFound, Refused
+from cede.model.errors import CedeError, Conflict, Invalid, NotFound, Refused
 from cede.model.lifecycle import RequestStatus
 from cede.model.reason import Code, Reason
 from cede.model.request import Request
@@ -27,8 +29,12 @@ from cede.model.usage import Spell, budget_fraction, used
 RED, BLUE = Subject("team", "red"), Subject("team", "blue")
 
 
-@pytest.fixture
-def state() -> State:
+@pytest.fixture(name="state")
+def two_pools_of_a_test() -> State:
+    return two_pools()
+
+
+def two_pools() -> State:
     """Two pools with all of both for everybody, and a tenant without any bound."""
     state = State()
     for pool in ("p", "q"):
@@ -41,21 +47,21 @@ def state() -> State:
     return state
 
 
-def submit(state: State, id: str, gpu: int = 1, tasks: int = 1, **given: Any) -> Request:
+def submit(state: State, id: str, gpu: int = 1, tasks: int = 1, **more: Any) -> Request:
     """What became of it after a pass; an unsound state would be told."""
-    tenant, pool = given.pop("tenant", "bio"), given.pop("pool", "p")
+    tenant, pool = more.pop("tenant", "bio"), more.pop("pool", "p")
     mark = state.mark()
     try:
         commands.submit(
             state,
             commands.Submission(
                 id=id,
-                subject=given.pop("subject", RED),
+                subject=more.pop("subject", RED),
                 amounts={"gpu": gpu * tasks},
                 shape=Shape({"gpu": gpu}, tasks) if tasks > 1 else None,
                 terms=Terms(tenant=tenant),
                 pool_id=pool,
-                **given,
+                **more,
             ),
             state.now,
         )
@@ -67,14 +73,14 @@ def submit(state: State, id: str, gpu: int = 1, tasks: int = 1, **given: Any) ->
     return state.requests[id]
 
 
-def refused(state: State, *args: Any, **given: Any) -> Reason:
+def refused(state: State, *args: Any, **more: Any) -> Reason:
     with pytest.raises(Refused) as caught:
-        submit(state, *args, **given)
+        submit(state, *args, **more)
     return caught.value.reason
 
 
-def quota(state: State, **given: object) -> None:
-    tenant_edits.update_tenant(state, "t", **given)
+def quota(state: State, **more: object) -> None:
+    tenant_edits.update_tenant(state, "t", **more)
 
 
 # At the door ------------------------------------------------------------------------------------
@@ -159,9 +165,9 @@ def test_a_gang_uses_the_nodes_on_which_it_sits(state: State) -> None:
 # Starting ---------------------------------------------------------------------------------------
 
 
-def waiter(state: State, id: str, **given: Any) -> Request:
+def waiter(state: State, id: str, **more: Any) -> Request:
     """Somebody who was submitted while there was room, and waits."""
-    made = submit(state, id, **given)
+    made = submit(state, id, **more)
     assert made.waiting
     return made
 
@@ -292,6 +298,59 @@ def test_counts_are_undone_with_everything_else(state: State) -> None:
     assert (dict(counts.alive), dict(counts.named)) == before[::2]
 
 
+def _step(state: State, number: int, kind: int, a: int, b: int) -> None:
+    """A few integers stand for a command, whatever the state is."""
+    alive = [each.id for each in state.requests.values() if not each.ended]
+    if kind <= 3:
+        commands.submit(
+            state,
+            commands.Submission(
+                id=f"r{number}",
+                subject=(RED, BLUE)[a % 2],
+                amounts={"gpu": (1 + a % 4) * (1 + b % 3)},
+                shape=Shape({"gpu": 1 + a % 4}, 1 + b % 3) if b % 3 else None,
+                terms=Terms(tenant=("bio", "chem", "")[b % 3]),
+                pool_id=(None, "p", "q")[a % 3],
+            ),
+            state.now,
+        )
+    elif kind == 4:
+        bounds: dict[str, Any] = {
+            "max_nodes": (None, 0, 1, 3)[a % 4],
+            "max_concurrent": (None, 4)[b % 2],
+        }
+        if "c" not in state.tenants:
+            tenant_edits.create_tenant(state, id="c", name="chem", **bounds)
+        elif a == b:
+            tenant_edits.delete_tenant(state, "c")
+        else:
+            tenant_edits.update_tenant(state, ("t", "c")[b % 2], **bounds)
+    elif alive and state.requests[alive[a % len(alive)]].status is RequestStatus.PREEMPTING:
+        commands.release(state, alive[a % len(alive)], state.now, outcome="stopped")
+    elif alive:
+        commands.release(state, alive[a % len(alive)], state.now)
+
+
+@settings(max_examples=100)
+@given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 9), st.integers(0, 9)), max_size=25))
+def test_no_history_breaks_a_count_or_a_quota(many: list[tuple[int, int, int]]) -> None:
+    state = two_pools()
+    edits.update_policy(state, "p/blue", reserved={"gpu": 4})
+    for number, each in enumerate(many):
+        mark = state.mark()
+        try:
+            _step(state, number, *each)
+        except CedeError:
+            state.undo(mark)
+        assert audit.check(state) == []
+        decide(state, state.now)
+        assert audit.check(state) == []
+        state.dirty |= dict.fromkeys(state.books)
+        assert not decide(state, state.now).changed  # nobody was forgotten
+        if number % 3 == 0:
+            state.drain()
+
+
 # Edits ------------------------------------------------------------------------------------------
 
 
@@ -323,7 +382,7 @@ def test_names_are_unique_and_unknown_ones_are_refused(state: State) -> None:
 
 
 @pytest.mark.parametrize(
-    "given",
+    "bounds",
     [
         {"max_nodes": -1},
         {"max_nodes": 1.5},
@@ -336,10 +395,10 @@ def test_names_are_unique_and_unknown_ones_are_refused(state: State) -> None:
         {"max_node": 1},
     ],
 )
-def test_what_is_no_bound_is_refused_by_name(given: dict[str, object]) -> None:
+def test_what_is_no_bound_is_refused_by_name(bounds: dict[str, object]) -> None:
     with pytest.raises(Invalid) as caught:
-        parse_fields(given)
-    assert caught.value.field == next(iter(given))
+        parse_fields(bounds)
+    assert caught.value.field == next(iter(bounds))
 
 
 # Budgets ----------------------------------------------------------------------------------------

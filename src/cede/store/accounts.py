@@ -64,6 +64,16 @@ class Accounts(Reads):
                 connection, "tenants", None, found, limit, lambda view: view.tenant.name
             )
 
+    def tenant_counts(self) -> dict[str, tuple[int, int]]:
+        """By name: nodes in use, and requests that have not ended."""
+        with self._readers.begin() as connection:
+            names = list(
+                connection.execute(select(_tenants.name).order_by(_tenants.name)).scalars()
+            )
+            every = select(_tenants.name)
+            nodes, alive = _nodes_held(connection, every), _alive(connection, every)
+        return {name: (nodes.get(name, 0), alive.get(name, 0)) for name in names}
+
     def budgets_used(self, now: int) -> dict[str, float]:
         """By the name of every tenant that has a budget: the part of it that it has used."""
         with self._readers.begin() as connection:
@@ -170,23 +180,30 @@ def _tenant_views(
     statement = select(schema.tenants).where(where).order_by(_tenants.name).limit(limit)
     found = [rows.tenant_from(row) for row in connection.execute(statement)]
     names = [each.name for each in found]
-    nodes = _counted(
-        connection,
-        select(_allocations.tenant, func.sum(_NODES))
-        .where(_allocations.live == 1, _allocations.tenant.in_(names))
-        .group_by(_allocations.tenant),
-    )
-    alive = _counted(
-        connection,
-        select(_requests.tenant, func.count())
-        .where(_ACTIVE, _requests.tenant.in_(names))
-        .group_by(_requests.tenant),
-    )
+    nodes, alive = _nodes_held(connection, names), _alive(connection, names)
     used = _budgets(connection, _tenants.name.in_(names), now)
     return [
         TenantView(each, nodes.get(each.name, 0), alive.get(each.name, 0), used.get(each.name))
         for each in found
     ]
+
+
+def _nodes_held(connection: Connection, names: Any) -> dict[str, int]:
+    return _counted(
+        connection,
+        select(_allocations.tenant, func.sum(_NODES))
+        .where(_allocations.live == 1, _allocations.tenant.in_(names))
+        .group_by(_allocations.tenant),
+    )
+
+
+def _alive(connection: Connection, names: Any) -> dict[str, int]:
+    return _counted(
+        connection,
+        select(_requests.tenant, func.count())
+        .where(_ACTIVE, _requests.tenant.in_(names))
+        .group_by(_requests.tenant),
+    )
 
 
 def _counted(connection: Connection, statement: Any) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""What Prometheus reads. Labels are pools, policies, rules and routes; never a request's id.
+"""What Prometheus reads. Labels are pools, policies, tenants, rules and routes; never an id.
 
 Gauges are read from the store when asked for, and grants and preemptions are counted from the
 journal then: neither can drift from what is true, and the writer pays nothing for them.
@@ -236,6 +236,7 @@ class _Gauges(Collector):
             requests.add_metric(["active", name], view.active)
         yield from (capacity, occupied, requests)
         yield self._nodes()
+        yield from self._tenants()
         leases = _gauge("cede_leases", "Leases that run now, by whose they are.", "holder")
         for holder, count in self._store.lease_counts().items():
             leases.add_metric([holder], count)
@@ -247,6 +248,14 @@ class _Gauges(Collector):
         for (pool_id, state), count in self._store.node_counts().items():
             nodes.add_metric([names.get(pool_id or "", ""), state], count)
         return nodes
+
+    def _tenants(self) -> Iterator[Metric]:
+        nodes = _gauge("cede_tenant_nodes", "Nodes that a tenant has in use.", "tenant")
+        requests = _gauge("cede_tenant_requests", "Its requests that have not ended.", "tenant")
+        for name, counts in self._store.tenant_counts().items():
+            nodes.add_metric([name], counts[0])
+            requests.add_metric([name], counts[1])
+        yield from (nodes, requests)
 
     def _pools(self) -> Iterable[PoolView]:
         cursor = None
