@@ -235,7 +235,8 @@ def _keep_hearing(state: State, horizon: int) -> None:
 def _next_instant(state: State) -> int | None:
     ends = [end for each in _running(state) if (end := each.ends_at) is not None]
     timer = state.timers.next()
-    return min([*ends, *([] if timer is None else [timer])], default=None)
+    following = min([*ends, *([] if timer is None else [timer])], default=None)
+    return None if following is None else max(following, state.now)  # what is overdue is due now
 
 
 def _end_by_walltime(state: State) -> None:
