@@ -43,7 +43,7 @@ def decided(snapshot: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {each.get("request", each.get("beneficiary")): each for each in decisions}
 
 
-# Lending: nodes asked for, idle and dedicated; may lend, may borrow, the part that is lent; granted?
+# Lending: nodes asked for, idle and dedicated; may lend, may borrow, the part lent; granted?
 LENDING = [
     (2, 10, 10, True, True, 0.2, True),
     (2, 10, 10, False, True, 0.2, False),
