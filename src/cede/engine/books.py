@@ -118,6 +118,7 @@ class Books:
         # Answers given, as long as they hold.
         self._below: dict[tuple[Standing, str | None], dict[str, int]] = {}
         self._from: dict[Standing, dict[str, int]] = {}
+        self._inside: dict[tuple[str, int, Standing], dict[str, int]] = {}
         self.version = 0  # moves with every change, so that an answer can be known to hold still
         self.unchecked = True  # an edit may have put work above a limit
         self.fresh = True  # just opened: what an edit may have broken is not yet checked
@@ -345,6 +346,7 @@ class Books:
     def _set_rights(self, holding_id: str, rights: int) -> None:
         self._below.clear()
         self._from.clear()
+        self._inside.clear()
         holding = self.holdings[holding_id]
         if holding_id in self._rights:
             self._unlist(holding)
@@ -363,6 +365,7 @@ class Books:
     def _unlist(self, holding: Holding) -> None:
         self._below.clear()
         self._from.clear()
+        self._inside.clear()
         if holding.age is not None:
             rights = self._rights[holding.id]
             self.owed[holding.policy_id, holding.rank, rights].remove(holding.age)
@@ -450,10 +453,14 @@ class Books:
         """What holders of a policy, of this standing or above, could give back to one of its own of
         a higher band.
         """
-        result: dict[str, int] = {}
-        for (rights, rank, other, safety), amounts in self.tiers.items():
-            if other == policy_id and safety < band and self.standing(rank, rights) >= bound:
-                add_to(result, amounts)
+        if not band:
+            return {}
+        result = self._inside.get((policy_id, band, bound))
+        if result is None:
+            result = self._inside[policy_id, band, bound] = {}
+            for (rights, rank, other, safety), amounts in self.tiers.items():
+                if other == policy_id and safety < band and self.standing(rank, rights) >= bound:
+                    add_to(result, amounts)
         return result
 
     def earmarked_from(self, bound: Standing) -> dict[str, int]:
