@@ -115,7 +115,7 @@ class Taking:
             return None
         for above in books.chains[stream.policy_id][1:]:
             for key, left in _under(books, above, stream.standing).items():
-                own[key] = min(own[key], left)
+                own[key] = min(own[key], left + mine.get(key, 0))  # its own policy's are below it
         withheld = [each for each in books.withheld if each in stream.lane]
         room = self._promisable(books, stream, withheld)
         for key in room:
