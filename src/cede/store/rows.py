@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import astuple
 from functools import lru_cache
 from typing import Any
 
@@ -107,7 +106,23 @@ def policy_from(row: Sequence[Any]) -> Policy:
 
 
 def tenant_row(tenant: Tenant) -> Row:
-    return astuple(tenant)
+    return (
+        tenant.id,
+        tenant.name,
+        tenant.max_nodes,
+        tenant.max_concurrent,
+        _fraction(tenant.gpu_hours_budget),
+        _fraction(tenant.node_hours_budget),
+        _fraction(tenant.fair_share_target),
+        _fraction(tenant.burst_allowance),
+        tenant.created,
+        tenant.edited,
+    )
+
+
+def _fraction(value: float | None) -> float | None:
+    """PostgreSQL takes no array in which 0 and 0.25 are of different kinds."""
+    return None if value is None else float(value)
 
 
 def tenant_from(row: Sequence[Any]) -> Tenant:
