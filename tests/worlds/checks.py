@@ -317,27 +317,35 @@ class Promises:
 def promises(state: State) -> Promises:
     owners = [each for each in state.waiting() if each.earmark is not None]
     return Promises(
-        {each.id: earmark_standing(state, each) for each in owners},
+        standings(state, {r.id: r.earmark.policy_id for r in owners if r.earmark is not None}),
         {each.id for each in state.allocations.values() if each.live},
     )
+
+
+def standings(state: State, holdings: dict[str, str]) -> dict[str, tuple[int, int]]:
+    """Of holdings, by id, under these policies; rights are worked out once for all of them."""
+    pools = {state.policies[each].pool_id for each in holdings.values()}
+    rights = {key: n for each in pools for key, n in audit.rights(state, state.pools[each]).items()}
+    return {
+        each: standing(state, state.policies[policy_id], rights[each])
+        for each, policy_id in holdings.items()
+    }
 
 
 def check_promises(state: State, before: Promises) -> None:
     """Nobody is stopped for a waiter that does not start (S8, S28): left alone, an owner keeps its
     promise until it holds, unless somebody of higher standing came first.
     """
+    now = [(each, state.requests[each]) for each in before.owners]
+    lost = [each for each, request in now if request.waiting and request.earmark is None]
+    if not lost:
+        return
     live = [a for a in state.allocations.values() if a.live and a.id not in before.holders]
-    came = [standing_of(state, state.policies[a.policy_id], a.id) for a in live]
+    came = list(standings(state, {each.id: each.policy_id for each in live}).values())
     came += [each for owner, each in promises(state).owners.items() if owner not in before.owners]
-    for owner_id, mine in before.owners.items():
-        request = state.requests[owner_id]
-        lost = request.waiting and request.earmark is None
-        if lost and not any(each > mine for each in came):
+    for owner_id in lost:
+        if not any(each > before.owners[owner_id] for each in came):
             raise Broken(f"S8 {owner_id} was promised capacity and lost it to nobody above it")
-
-
-def standing_of(state: State, policy: Policy, holding_id: str) -> tuple[int, int]:
-    return standing(state, policy, rights_of(state, policy, holding_id))
 
 
 def _can_start(state: State, owner: Request, pool: Pool) -> bool:
