@@ -71,6 +71,7 @@ EXAMPLES: dict[type[pydantic.BaseModel], Any] = {
     schemas.PoolOut: examples.POOL,
     schemas.PolicyOut: examples.POLICY,
     schemas.NodeOut: examples.NODE,
+    schemas.ClaimOut: examples.CLAIM,
     schemas.RegisteredOut: examples.REGISTERED,
     schemas.HeartbeatOut: examples.HEARTBEAT,
     schemas.RequestOut: examples.GRANTED,

@@ -109,6 +109,8 @@ BODIES: dict[tuple[str, str], Any] = {
     ("POST", "/api/v1/plan"): {"pools": []},
     ("POST", "/api/v1/tokens"): {"name": "t", "role": "viewer"},
     ("POST", "/api/v1/requests/{id}/said"): {"kind": "progress"},
+    ("POST", "/api/v1/nodes/claim"): {"nodes": ["mine"]},
+    ("POST", "/api/v1/nodes/unclaim"): {"nodes": ["mine"]},
     ("POST", "/api/v1/agent/register"): machines.body("mine"),
     ("POST", "/api/v1/agent/heartbeat"): {"protocol": 1, "boot": "boot of mine"},
 }
@@ -153,6 +155,8 @@ def test_every_role_on_every_route(server: Server, caller: str, owner: str) -> N
         got = 200 if response.is_success else response.status_code
         if path.endswith("/logs") and got == 409:
             got = 200  # permitted: the client that holds this request has what it wrote
+        if path.endswith("claim") and got in (409, 422):
+            got = 200  # permitted: but there is no sensitive work that it may be for
         assert got == wanted, (caller, method, url, response.text)
 
 

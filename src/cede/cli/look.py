@@ -142,6 +142,8 @@ def _change(change: dict[str, Any]) -> str:
             return f"{verb} of {change.get('policy')} is {cell(change.get('to'))}"
         case "size":
             return f"it asks for {cell(change.get('to'))}"
+        case "unclaim":
+            return f"node {change.get('node')} is unclaimed by {change.get('claimed_by')}"
         case "holder_ends":
             return f"request {change.get('request')} ends"
     return cell(change)

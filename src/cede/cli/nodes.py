@@ -7,9 +7,9 @@ from typing import Any
 import click
 
 from cede.cli.context import NodeName, PoolName, client_of, output_option
-from cede.cli.printing import print_one, print_rows
+from cede.cli.printing import print_json, print_one, print_rows
 
-COLUMNS = ("name", "state", "pool", "amounts", "free", "reason", "silent")
+COLUMNS = ("name", "state", "pool", "amounts", "free", "claimed_by", "reason", "silent")
 FIELDS = (
     "id",
     "name",
@@ -17,6 +17,7 @@ FIELDS = (
     "out",
     "reason",
     "pool",
+    "claimed_by",
     "amounts",
     "held",
     "free",
@@ -88,6 +89,44 @@ def disable(ctx: click.Context, name: str, reason: str) -> None:
 def enable(ctx: click.Context, name: str) -> None:
     """Bring a disabled node back."""
     _say(client_of(ctx).nodes.enable(name))
+
+
+_NODES = click.argument("names", metavar="NODE…", nargs=-1, required=True, type=NodeName())
+_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+@node.command("claim")
+@_NODES
+@click.option("--for", "user", metavar="USER", help="Whose work: the name of its token; yours.")
+@_JSON
+@click.pass_context
+def claim(ctx: click.Context, names: tuple[str, ...], user: str | None, as_json: bool) -> None:
+    """Keep nodes for one user's sensitive work, all of them at once or none.
+
+    What others run there is asked to save itself, is stopped and waits again.
+    """
+    made = client_of(ctx).nodes.claim(names, user)
+    if as_json:
+        print_json(made)
+        return
+    for each in made["nodes"]:
+        click.echo(f"node {each['name']} is claimed by {each['claimed_by']}")
+    if made["stopping"]:
+        click.echo(f"{made['stopping']} running there are saved and stopped")
+
+
+@node.command("unclaim")
+@_NODES
+@_JSON
+@click.pass_context
+def unclaim(ctx: click.Context, names: tuple[str, ...], as_json: bool) -> None:
+    """Let everybody use claimed nodes again, once nothing of their claimant runs there."""
+    made = client_of(ctx).nodes.unclaim(names)
+    if as_json:
+        print_json(made)
+        return
+    for each in made["nodes"]:
+        click.echo(f"node {each['name']} is everybody's again")
 
 
 @node.command("delete")

@@ -7,7 +7,7 @@ iterators that follow the cursors, so a list of a million requests never sits in
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -337,6 +337,15 @@ class Nodes(_Group):
 
     def enable(self, node: str) -> Json:
         return self._do(node, "enable")
+
+    def claim(self, nodes: Iterable[str], user: str | None = None) -> Json:
+        """Keep nodes for the sensitive work of a user (of who calls): all of them, or none."""
+        body = _given({"nodes": [*nodes], "for": user})
+        return _object(self._http.call("POST", f"{API}/nodes/claim", body=body))
+
+    def unclaim(self, nodes: Iterable[str]) -> Json:
+        body = {"nodes": [*nodes]}
+        return _object(self._http.call("POST", f"{API}/nodes/unclaim", body=body))
 
     def delete(self, node: str, *, force: bool = False) -> None:
         params = {"force": "true"} if force else {}

@@ -55,13 +55,17 @@ def claim(state: State, node_names: Iterable[str], claimant: str, now: int) -> C
     return Claimed(tuple(state.nodes[each.id] for each in nodes), tuple(victims))
 
 
-def unclaim(state: State, node_names: Iterable[str], now: int) -> Claimed:
-    """Nodes are everybody's again, once nothing of their claimant runs there."""
+def unclaim(state: State, node_names: Iterable[str], now: int, by: str | None = None) -> Claimed:
+    """Nodes are everybody's again, once nothing of their claimant runs there. `by`: only if it is
+    that user's claim.
+    """
     state.now = now
     nodes = _named(state, node_names)
     for node in nodes:
         if not node.claimed_by:
             raise Conflict("not_claimed", f"node {node.name} is not claimed by anybody")
+        if by is not None and node.claimed_by != by:
+            raise Conflict("node_claimed", f"node {node.name} is claimed by {node.claimed_by}")
         for allocation in state.on_node(node):
             request = state.requests[allocation.request_id]
             if may_use(request, node.claimed_by):

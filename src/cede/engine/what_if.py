@@ -6,14 +6,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from cede.engine import edits, endings
+from cede.engine import claims, edits, endings
 from cede.engine.books import Books
 from cede.engine.decide import decide
 from cede.engine.fit import free_now, own_room
+from cede.engine.placement import suits
 from cede.engine.state import State
 from cede.model.amounts import Amounts
 from cede.model.errors import CedeError
 from cede.model.lifecycle import RequestStatus
+from cede.model.node import Node
 from cede.model.policy import Policy
 from cede.model.request import Request
 
@@ -24,8 +26,8 @@ _HOLDERS_TRIED = 8
 def changes(
     state: State, books: Books, request: Request, policy: Policy, demand: Amounts
 ) -> Iterator[dict[str, Any]]:
-    """The smallest changes of each kind (reserve, limit, size, a holder's end) that would start it
-    now.
+    """The smallest changes of each kind (reserve, limit, size, a claim's or a holder's end) that
+    would start it now.
     """
     for change, make in _tries(state, books, request, policy, demand):
         outcome = _outcome(state, request.id, make)
@@ -56,10 +58,30 @@ def _tries(
     if smaller is not None:
         change = {"change": "size", "to": smaller}
         yield change, lambda: state.put(replace(request, amounts=smaller))
+    for node in _claimed_nodes(books, request, policy):
+        change = {"change": "unclaim", "node": node.name, "claimed_by": node.claimed_by}
+        yield change, _unclaim(state, node)
     for holder_id in _likely_holders(books, demand):
         owner = state.requests[state.allocations[holder_id].request_id]
         change = {"change": "holder_ends", "request": owner.id}
         yield change, _end(state, owner)
+
+
+def _claimed_nodes(books: Books, request: Request, policy: Policy) -> list[Node]:
+    """Nodes that would suit a waiter and are claimed for somebody else."""
+    key = books.lane_of(policy.id, request)
+    if books.ground is None or key.form is None:
+        return []
+    nodes = [
+        books.ground.spots[node_id].node
+        for node_id, who in books.ground.claimed.items()
+        if who != key.claimant
+    ]
+    return [each for each in nodes if each.usable and suits(each, key.form)][:_HOLDERS_TRIED]
+
+
+def _unclaim(state: State, node: Node) -> Callable[[], object]:
+    return lambda: claims.unclaim(state, [node.id], state.now)
 
 
 def _end(state: State, owner: Request) -> Callable[[], object]:

@@ -34,6 +34,7 @@ Priority = Annotated[int, Field(ge=0, le=bounds.PRIORITY_MAX)]
 Description = Annotated[str, StringConstraints(max_length=bounds.DESCRIPTION_LENGTH_MAX)]
 LabelText = Annotated[str, StringConstraints(max_length=bounds.LABEL_LENGTH_MAX)]
 NodeLabels = Annotated[dict[LabelText, LabelText], Field(max_length=bounds.LABELS_MAX)]
+NodeRefs = Annotated[list[Reference], Field(min_length=1, max_length=bounds.BULK_MAX)]
 Attempt = Annotated[
     int, Field(ge=1, le=bounds.AMOUNT_MAX, description="The fence: the attempt that is meant.")
 ]
@@ -353,6 +354,25 @@ class NodeOutIn(Body):
     model_config = example(reason="a fan is to be replaced")
 
     reason: Annotated[str, StringConstraints(max_length=bounds.LABEL_LENGTH_MAX)] = ""
+
+
+class ClaimIn(Body):
+    """Which nodes are kept for whose sensitive work."""
+
+    model_config = example(**{"nodes": ["gpu-7", "gpu-8"], "for": "red-ci"})
+
+    nodes: NodeRefs
+    for_: Name | None = Field(
+        None, alias="for", description="The `owner` of that work; absent: who calls."
+    )
+
+
+class UnclaimIn(Body):
+    """Which nodes are everybody's again."""
+
+    model_config = example(nodes=["gpu-7", "gpu-8"])
+
+    nodes: NodeRefs
 
 
 class ReleaseIn(Body):

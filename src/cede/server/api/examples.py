@@ -179,6 +179,7 @@ NODE: Json = {
     "silent": 3.2,
     "failures": 0,
     "created": "2026-03-02T09:00:30Z",
+    "claimed_by": None,
     "allocations": [
         {
             "request": _REQUEST_ID,
@@ -190,6 +191,9 @@ NODE: Json = {
         }
     ],
 }
+
+CLAIM: Json = {"nodes": [NODE | {"claimed_by": "red-ci"}], "for": "red-ci", "stopping": 1}
+UNCLAIM: Json = {"nodes": [NODE], "for": None, "stopping": 0}
 
 REGISTERED: Json = {
     "node": _NODE_ID,

@@ -16,7 +16,7 @@ from prometheus_client.registry import Collector
 from cede.engine.changes import Event
 from cede.model import bounds
 from cede.model.lifecycle import TERMINAL
-from cede.model.reason import TAKINGS
+from cede.model.reason import TAKINGS, Code
 from cede.store import PoolView, Store
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -28,6 +28,8 @@ _WAITS = (0.01, 0.05, 0.1, 0.5, 1, 5, 15, 60, 300, 900, 3600, 14400, 86400)
 _PAGES_MAX = 400
 # Submissions remembered until their grant, to measure how long it took.
 _SUBMITTED_MAX = 100_000
+# As document 004 calls it.
+_RULES = {Code.SENSITIVE_CLAIM: "sensitive"}
 # A victim is one until then.
 _AFTER_PARTING = frozenset(
     {"requeued", "suspended", "goes_on", *(str(status) for status in TERMINAL)}
@@ -192,7 +194,8 @@ class Metrics:
         if event.kind == "preempting":
             reason = event.data.get("reason", {})
             if reason.get("code") in TAKINGS:
-                self.preemptions.labels(pool, reason.get("policy", ""), reason["code"]).inc()
+                rule = _RULES.get(reason["code"], reason["code"])
+                self.preemptions.labels(pool, reason.get("policy", ""), rule).inc()
                 if len(self._victims) >= _SUBMITTED_MAX:
                     self._victims.clear()
                 self._victims.add(request_id)

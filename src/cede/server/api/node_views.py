@@ -149,6 +149,7 @@ def node_out(state: State, node: Node, heard: int, now: int) -> Json:
         "silent": seconds(max(0, now - heard)),
         "failures": node.failures,
         "created": node.created,
+        "claimed_by": node.claimed_by or None,
         "allocations": [_on_node(state, each, node) for each in on_it],
     }
 

@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query
 from starlette.responses import Response
 
-from cede.engine import fleet
+from cede.engine import claims, fleet
 from cede.engine.state import State
-from cede.model.errors import NotFound
+from cede.model.errors import Conflict, NotFound, Refused
 from cede.model.node import Node
+from cede.model.reason import Code, Reason
 from cede.model.subject import Subject
-from cede.server.api import examples
+from cede.server.api import examples, redact
 from cede.server.api.agent import revoke_tokens
-from cede.server.api.bodies import NodeOutIn
+from cede.server.api.auth import Caller
+from cede.server.api.bodies import ClaimIn, NodeOutIn, UnclaimIn
 from cede.server.api.context import Call, ThisCall, answer, nothing
+from cede.server.api.errors import Problem
 from cede.server.api.json_type import Json
 from cede.server.api.lists import REFERENCE, Cursor, Limit, PoolFilter
 from cede.server.api.node_views import node_out
 from cede.server.api.openapi import ok
 from cede.server.api.permissions import API
 from cede.server.api.route import CedeRoute
-from cede.server.api.schemas import NodeOut, NodePage
+from cede.server.api.schemas import ClaimOut, NodeOut, NodePage
 from cede.server.writer import Tx
 
 router = APIRouter(prefix=API, tags=["nodes"], route_class=CedeRoute)
@@ -80,6 +84,82 @@ async def disable(node: NodeRef, call: ThisCall, body: NodeOutIn | None = None) 
 async def enable(node: NodeRef, call: ThisCall) -> Response:
     """Back into service."""
     return await _act(call, node, "enable", lambda tx, id_: fleet.enable(tx.state, id_, tx.now))
+
+
+@router.post("/nodes/claim", responses={200: ok(ClaimOut, examples.CLAIM)})
+async def claim(body: ClaimIn, call: ThisCall) -> Response:
+    """Keep nodes for one user's sensitive work, all of them or none, now or not at all.
+
+    Others are asked to save their work there and to leave. Operators may do so for anybody; others
+    for themselves, in pools where a policy of theirs has `allow_sensitive`.
+    """
+    caller = call.caller
+    claimant = caller.name if body.for_ is None else body.for_
+    if caller.bound is not None and claimant != caller.name:
+        detail = f"for: only an operator may claim for somebody else; this token is {caller.name}"
+        raise Problem(403, "forbidden", detail, field="for")
+    found = [await _find(call, each) for each in body.nodes]
+
+    def command(tx: Tx) -> Json:
+        _check_allowed(tx.state, caller, found)
+        with _unnamed(tx.state, caller):
+            done = claims.claim(tx.state, [each.id for each in found], claimant, tx.now)
+        for node in done.nodes:
+            tx.audit(caller.name, "node.claim", node.id, {"name": node.name, "for": claimant})
+        return {"for": claimant, "stopping": len(done.victims)}
+
+    made = await call.context.execute(command, idempotency=await call.idempotency())
+    return answer({"nodes": await _show(call, [each.id for each in found]), **made})
+
+
+@router.post("/nodes/unclaim", responses={200: ok(ClaimOut, examples.UNCLAIM)})
+async def unclaim(body: UnclaimIn, call: ThisCall) -> Response:
+    """Claimed nodes are everybody's again. Operators may end any claim, others their own."""
+    caller = call.caller
+    found = [await _find(call, each) for each in body.nodes]
+    by = None if caller.bound is None else caller.name
+
+    def command(tx: Tx) -> Json:
+        with _unnamed(tx.state, caller):
+            done = claims.unclaim(tx.state, [each.id for each in found], tx.now, by)
+        for node in done.nodes:
+            tx.audit(caller.name, "node.unclaim", node.id, {"name": node.name})
+        return {"for": None, "stopping": 0}
+
+    made = await call.context.execute(command, idempotency=await call.idempotency())
+    return answer({"nodes": await _show(call, [each.id for each in found]), **made})
+
+
+def _check_allowed(state: State, caller: Caller, nodes: list[Node]) -> None:
+    """Whoever may run no sensitive work in a pool has nothing to claim its nodes for."""
+    if caller.bound is None:
+        return
+    for pool_id in dict.fromkeys(each.pool_id for each in nodes):
+        pool = "no pool" if pool_id is None else state.pools[pool_id].name
+        mine = [
+            policy
+            for subject in caller.bound
+            for policy in state.policies_of(subject)
+            if policy.pool_id == pool_id
+        ]
+        if any(policy.allow_sensitive for policy in mine):
+            continue
+        detail = {"pool": pool, "what": "what a node is claimed for"}
+        policy = mine[0].name if mine else caller.name
+        raise Refused(Reason(Code.SENSITIVE_NOT_ALLOWED, {"policy": policy, **detail}))
+
+
+@contextmanager
+def _unnamed(state: State, caller: Caller) -> Iterator[None]:
+    """A refusal names who is on a node; to a tenant others have no names (C4)."""
+    try:
+        yield
+    except Conflict as error:
+        if caller.bound is None:
+            raise
+        known = (state.requests.get(each) for each in redact.ids_in(error.problem))
+        seen = {each.id for each in known if each is not None and caller.sees(each.subject)}
+        raise Conflict(error.code, redact.clean(error.problem, seen)) from None
 
 
 Force = Annotated[bool, Query(description="Nothing runs there any more: I vouch for it.")]

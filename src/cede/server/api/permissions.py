@@ -72,6 +72,9 @@ PERMISSIONS: dict[tuple[str, str], Permission] = {
     ("POST", f"{API}/nodes/{{node}}/disable"): _OPERATE,
     ("POST", f"{API}/nodes/{{node}}/enable"): _OPERATE,
     ("DELETE", f"{API}/nodes/{{node}}"): _OPERATE,
+    # For oneself, where the policy allows sensitive work; operators also for others.
+    ("POST", f"{API}/nodes/claim"): Permission(Role.SUBMITTER, cost=10),
+    ("POST", f"{API}/nodes/unclaim"): Permission(Role.SUBMITTER, cost=10),
     ("POST", f"{API}/agent/register"): Permission(
         Role.JOIN, cost=50, budget="beat", also=Role.NODE
     ),

@@ -227,7 +227,14 @@ class NodeOut(Out):
     silent: Seconds = Field(description="Seconds since it was heard of.")
     failures: int
     created: str
+    claimed_by: str | None = Field(description="For whose sensitive work alone it is.")
     allocations: list[OnNodeOut]
+
+
+class ClaimOut(Out):
+    nodes: list[NodeOut]
+    for_: str | None = Field(alias="for", description="Whose they are now; null: everybody's.")
+    stopping: int = Field(description="How many are stopped for it.")
 
 
 class RegisteredOut(Out):
