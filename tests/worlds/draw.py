@@ -9,6 +9,7 @@ from typing import Any
 from cede.model.amounts import total
 from cede.model.shape import Shape, Topology
 
+from .classes import draw_classes, draw_mixed
 from .draw_fair import draw_fair, draw_fair_on_nodes
 from .world import Ask, World
 
@@ -17,17 +18,25 @@ NODES = 1_000_000_000
 TREES = 2_000_000_000
 FAIR = 3_000_000_000  # from this one on they share fairly
 FAIR_ON_NODES = 4_000_000_000  # and do that on nodes
+CLASSES = 5_000_000_000  # classes decide, on nodes some of which are a home
+MIXED = 6_000_000_000  # settings of two presets
 KINDS = {
     "quota": 0,
     "nodes": NODES,
     "trees": TREES,
     "fair": FAIR,
     "fair on nodes": FAIR_ON_NODES,
+    "classes": CLASSES,
+    "mixed": MIXED,
 }
 
 
 def draw(seed: int) -> World:
     """World number `seed`."""
+    if seed >= MIXED:
+        return draw_mixed(seed)
+    if seed >= CLASSES:
+        return draw_classes(seed)
     if seed >= FAIR_ON_NODES:
         return draw_fair_on_nodes(seed)
     if seed >= FAIR:

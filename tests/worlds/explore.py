@@ -10,10 +10,19 @@ from dataclasses import dataclass, field
 from cede.engine import preempt
 from cede.engine.share import Holding
 from cede.engine.state import State
+from cede.model.pool import Pool
 from cede.model.request import Request
 
 from .canon import Canon, canon
-from .checks import Broken, check_promises, check_state, check_taking, promises
+from .checks import Broken, Promises, check_promises, check_state, check_taking, promises
+from .class_checks import (
+    Judged,
+    check_class_promises,
+    check_class_safety,
+    check_class_state,
+    class_promises,
+    is_classed,
+)
 from .fair_checks import Took, check_fair_state, check_fair_taking
 from .steps import events, happen, settle
 from .world import World
@@ -59,16 +68,15 @@ class Search:
             return here
         self.seen.add(here)
         if self.judge:
-            check_state(state)
-            check_fair_state(state, self.takings.took)
+            _check(state, self.takings.took)
         for kind, who, quiet in list(events(self.world, state, arrived, lost)):
             with self._what_if(state):
                 self.story.append(f"{kind} {who}")
-                before = promises(state) if self.judge and quiet else None
+                before = _promises(state) if self.judge and quiet else None
                 happen(self.world, state, kind, who)
                 _settle(state)
                 if before is not None and before.owners:
-                    check_promises(state, before)
+                    _check_promises(state, before)
                 there = self._visit(state, arrived + (kind == "arrives"), lost or kind == "is lost")
                 self.story.pop()
             if quiet:
@@ -112,6 +120,33 @@ def _settle(state: State) -> None:
         raise Broken("L1 a pass does not come to an end")
 
 
+def _check(state: State, took: Took) -> None:
+    if not (classed := _classed(state)):
+        check_state(state)
+        check_fair_state(state, took)
+        return
+    check_class_safety(state)
+    for pool in classed:
+        check_class_state(state, pool)
+
+
+def _promises(state: State) -> Promises:
+    classed = _classed(state)
+    return class_promises(state, classed[0]) if classed else promises(state)
+
+
+def _check_promises(state: State, before: Promises) -> None:
+    if classed := _classed(state):
+        check_class_promises(state, classed[0], before)
+    else:
+        check_promises(state, before)
+
+
+def _classed(state: State) -> list[Pool]:
+    """Where classes or prices decide, a world has one pool."""
+    return [each for each in state.pools.values() if is_classed(each)]
+
+
 class checked_takings:
     """While this is open, every preemption is judged just before it is carried out. `took` is when
     nodes took, as seen from here.
@@ -132,6 +167,11 @@ class checked_takings:
             cost: float,
         ) -> None:
             ids = [each.id for each in victims]
+            if is_classed(offer.books.pool):
+                one = Judged(taking.state, waiter, offer.policy, ids)
+                real(taking, waiter, offer, victims, cost)
+                one.after()
+                return
             check_taking(taking.state, waiter, offer.policy, ids)
             check_fair_taking(taking.state, waiter, offer.policy, ids, self.took)
             real(taking, waiter, offer, victims, cost)

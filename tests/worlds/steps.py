@@ -144,7 +144,7 @@ def _arrive(state: State, ask: Ask) -> None:
             farewell=Farewell(Checkpoint.AUTO) if ask.saves else PLAIN,
             retry=Retry(preemptions=Preemptions.FREE),
             lease=None,
-            terms=parse_terms(limit=ask.limit or None, settings=ask.settings or None),
+            terms=parse_terms(limit=ask.limit or None, settings=ask.settings or None, **ask.terms),
             part_of=ids[0] if len(ids) > 1 else None,
         )
         commands.submit(state, submission, now(state))

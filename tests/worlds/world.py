@@ -25,6 +25,7 @@ class Ask:
     parts: int = 1  # independent tasks, each of these amounts
     limit: dict[str, int] = field(default_factory=dict)  # of all of them together
     settings: dict[str, Any] = field(default_factory=dict)  # of its own, as people write them
+    terms: dict[str, Any] = field(default_factory=dict)  # its class, and whether it is sensitive
 
     @property
     def ids(self) -> list[str]:

@@ -1,0 +1,136 @@
+"""Engines with one bug each, where classes, homes and prices decide."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from unittest.mock import patch
+
+from cede.engine import audit, books, patience, pricing
+from cede.engine.books import Books
+from cede.engine.cheapest import VictimSettings
+from cede.engine.homes import Homes
+from cede.engine.price import ShieldSettings
+from cede.engine.share import Holding
+from cede.engine.standing import Standing, standing
+from cede.engine.state import State
+from cede.model.policy import Policy
+from cede.model.pool import Pool
+from cede.model.request import Request
+from cede.model.settings import Precedence
+from cede.model.shape import Footprint
+
+
+@contextmanager
+def sensitive_ignored() -> Iterator[None]:
+    """Sensitive work is stopped like any other of its class."""
+
+    def shield(state: State, pool: Books, holding: Holding) -> pricing.Shield | None:
+        found = real(state, pool, holding)
+        return None if found is pricing.Shield.SENSITIVE else found
+
+    def rank(mine: Books, policy_id: str, request: Request) -> int:
+        return request.terms.preemption_class
+
+    real = pricing.shield
+    with patch.object(patience, "shield", shield), patch.object(Books, "rank", rank):
+        yield
+
+
+@contextmanager
+def max_victims_ignored() -> Iterator[None]:
+    def search(mine: Books, count: int) -> VictimSettings:
+        return replace(pricing.search(mine, count), max_victims=count)
+
+    with patch("cede.engine.victims.search", search):
+        yield
+
+
+@contextmanager
+def equals_take() -> Iterator[None]:
+    """Of an equal class one takes without being at home."""
+
+    def lower(rights: int, rank: int, precedence: Precedence) -> Standing:
+        first, second = standing(rights, rank, precedence)
+        return (first, second - 1)
+
+    def below(mine: Books, bound: Standing, within: str | None = None) -> dict[str, int]:
+        return real(mine, (bound[0], bound[1] + 1), within)
+
+    real = Books.takeable_below
+    with (
+        patch("cede.engine.victims.standing", lower),
+        patch.object(Books, "takeable_below", below),
+    ):
+        yield
+
+
+@contextmanager
+def near_completion_ignored() -> Iterator[None]:
+    with patch.object(pricing, "ShieldSettings", lambda _, unsaved: ShieldSettings(0, unsaved)):
+        yield
+
+
+@contextmanager
+def home_before_class() -> Iterator[None]:
+    """A higher class yields to who is at home, although classes come first."""
+
+    def home_first(rights: int, rank: int, precedence: Precedence) -> Standing:
+        if precedence is Precedence.RANK_FIRST:
+            precedence = Precedence.HOME_FIRST
+        return standing(rights, rank, precedence)
+
+    with (
+        patch.object(books, "standing", home_first),
+        patch("cede.engine.victims.standing", home_first),
+    ):
+        yield
+
+
+@contextmanager
+def at_home_with_one_node() -> Iterator[None]:
+    """A gang is at home as soon as one of its nodes is."""
+
+    def at_home(homes: Homes, policy_id: str, footprint: Footprint) -> bool:
+        return any(homes.owner.get(node_id) == policy_id for node_id, _ in footprint)
+
+    def rights(state: State, pool: Pool) -> dict[str, int]:
+        mine = state.books[pool.id]
+        return {each: mine.rights(each) for each in mine.holdings}
+
+    # The recount is told to agree, so that only what this leads to can be seen.
+    with patch.object(Homes, "at_home", at_home), patch.object(audit, "rights", rights):
+        yield
+
+
+@contextmanager
+def lending_without_limit() -> Iterator[None]:
+    real = Homes.__init__
+
+    def lends_all(homes: Homes, policies: dict[str, Policy], *ground: object) -> None:
+        lenders = {pid: replace(each, max_borrow_pct=1.0) for pid, each in policies.items()}
+        real(homes, lenders, *ground)  # type: ignore[arg-type]
+
+    with patch.object(Homes, "__init__", lends_all):
+        yield
+
+
+# With a world in which each shows, and what is then said of it.
+BY_CLASS = {
+    "sensitive work is stopped": (sensitive_ignored, 5_000_000_033, "S6 .* is sensitive"),
+    "more victims than there may be": (
+        max_victims_ignored,
+        5_000_000_001,
+        "2 victims of at most 1",
+    ),
+    "equals take from each other": (equals_take, 5_000_000_003, "S7 r0 .* takes r3"),
+    "work that is nearly done is stopped": (
+        near_completion_ignored,
+        5_000_000_073,
+        "S6 .* is nearly done",
+    ),
+    "a higher class yields to home": (home_before_class, 5_000_000_026, "S7 r3 .* takes r0"),
+    "a gang is at home with one node": (at_home_with_one_node, 5_000_000_013, "L3 r1 could take"),
+    "everything is lent": (lending_without_limit, 5_000_000_000, "red lends .*, at most 0"),
+}

@@ -1,0 +1,39 @@
+"""The search over small worlds where classes, homes and prices decide, and over mixed pools."""
+
+from __future__ import annotations
+
+import pytest
+
+from .checks import Broken
+from .class_mutants import BY_CLASS
+from .draw import CLASSES, MIXED, draw
+from .explore import Search
+
+STATES = 1_500
+
+# Worlds in which something was wrong once. Each stays a regression test.
+FOUND = {
+    5_000_000_032: "the first idle node by name was lent, although it was out of service",
+    5_000_000_036: "the first idle node by name was lent, although another one had room",
+}
+
+
+@pytest.mark.parametrize("first", [CLASSES, MIXED], ids=["classes", "mixed"])
+def test_no_world_loops_or_breaks_a_promise(first: int) -> None:
+    states, seed = 0, first + 100_000
+    while states < STATES:
+        states += Search(draw(seed), 250).run()
+        seed += 1
+
+
+@pytest.mark.parametrize("seed", FOUND, ids=list(FOUND.values()))
+def test_worlds_that_were_broken_once(seed: int) -> None:
+    assert Search(draw(seed), 500).run() > 1
+
+
+@pytest.mark.parametrize("name", BY_CLASS)
+def test_the_search_finds_a_planted_bug(name: str) -> None:
+    mutant, seed, said = BY_CLASS[name]
+    assert Search(draw(seed), 400).run() > 1
+    with mutant(), pytest.raises(Broken, match=said):
+        Search(draw(seed), 400).run()
