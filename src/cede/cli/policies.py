@@ -78,7 +78,7 @@ _FIELDS: list[Callable[[Any], Any]] = [
         "--max-borrow",
         "max_borrow_pct",
         type=float,
-        help="How much it may borrow: this part of what it has at home; usually 0.2.",
+        help="How much of its home it lends: this part of its nodes; usually 0.2.",
     ),
     click.option(
         "--return-grace",

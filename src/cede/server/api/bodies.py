@@ -173,7 +173,7 @@ class PolicyFields(Body):
     allow_lending: bool | None = Field(None, description="Its own nodes, while they are idle.")
     allow_borrowing: bool | None = Field(None, description="The nodes of others.")
     max_borrow_pct: Annotated[float, Field(ge=0, le=1_000)] | None = Field(
-        None, description="How much it may borrow: this part of what it has at home."
+        None, description="How much of its home it lends: this part of its nodes."
     )
     return_grace: Seconds | None = Field(
         None, description="How long a borrower has before a node of its own is taken back."
