@@ -8,8 +8,9 @@ from typing import Any
 from unittest.mock import patch
 
 from cede.engine import fairness, families, patience, preempt, victims
-from cede.engine.books import Books, LaneKey
+from cede.engine.books import Books
 from cede.engine.fairness import fair_settings
+from cede.engine.lane import LaneKey
 from cede.engine.patience import Taker
 from cede.engine.share import Holding
 from cede.engine.standing import Standing

@@ -10,17 +10,15 @@ the same numbers from scratch.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from sortedcontainers import SortedList
 
-from cede.engine.fair.groups import Due
-from cede.engine.families import Claim, Families, claims_moved
+from cede.engine.families import Families, Published, claims_moved
 from cede.engine.ground import Ground
 from cede.engine.homes import Homes
-from cede.engine.lane import Age, Lane
+from cede.engine.lane import Age, Lane, LaneKey
 from cede.engine.price import UNSAVED_CLASS as UNSAVED
 from cede.engine.share import Fill, Holding
 from cede.engine.standing import BORROWED, IN_SHARE, Standing, standing
@@ -33,25 +31,6 @@ from cede.model.settings import QueueOrder, Rank, Share
 from cede.model.shape import Form, Shape
 from cede.model.terms import CLASS_MAX
 
-
-class LaneKey(NamedTuple):
-    """Waiters that are alike to every rule but their size and age: of one policy and rank,
-    preemptible or not; in a pool of nodes of one form, so that what does not fit for one of them
-    fits for none; of one family, where that has a fair share or a limit of its own.
-    """
-
-    policy_id: str
-    preemptible: bool = True
-    form: Form | None = None
-    rank: int = 0
-    family: str = ""
-    limit: tuple[tuple[str, int], ...] = ()  # of the family
-    band: int = 0  # of those without a family, once granted
-    scored: tuple[str, Checkpoint] | None = None  # tenant and checkpoint, where a score orders
-    settled: bool = False  # cannot be asked to leave: is lent no node
-    claimant: str = ""  # whose claimed nodes it may use
-
-
 # (rights, rank, minus index, id): the order in which holders are considered as victims.
 Place = tuple[int, int, int, str]
 # (rights, rank, policy, band): holders that are alike to every rule.
@@ -62,18 +41,6 @@ Tier = tuple[int, int, str, int]
 Level = tuple[str, int]
 
 ROUNDING = 1e-6
-
-
-@dataclass(frozen=True, slots=True)
-class Published:
-    """Fair shares as they were last computed: of policies in amounts and beside what they want, of
-    families as claims, and how much of them is used.
-    """
-
-    shares: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    dues: Mapping[str, Due] = field(default_factory=dict)
-    satisfaction: Mapping[str, float] = field(default_factory=dict)
-    claims: Mapping[str, Claim] = field(default_factory=dict)
 
 
 class Books:
@@ -131,16 +98,16 @@ class Books:
             pid: tuple((each, band) for each in self.chains[pid] for band in bands)
             for pid in policies
         }
-        self._fills: dict[Level, Fill] = {
-            level: Fill(
-                self.share_at(level),
-                self.counting,
-                partial(self._covered_at, level),
-                partial(self._uncovered_at, level),
-            )
-            for pid in policies
-            for level in self.levels[pid][: len(bands)]
-        }
+        own = [level for pid in policies for level in self.levels[pid][: len(bands)]]
+        self._fills: dict[Level, Fill] = {level: self._new_fill(level) for level in own}
+
+    def _new_fill(self, level: Level) -> Fill:
+        return Fill(
+            self.share_at(level),
+            self.counting,
+            partial(self._covered_at, level),
+            partial(self._uncovered_at, level),
+        )
 
     # Holdings ---------------------------------------------------------------------------------
 
@@ -344,9 +311,7 @@ class Books:
         return CLASS_MAX if request.terms.sensitive else request.terms.preemption_class
 
     def _set_rights(self, holding_id: str, rights: int) -> None:
-        self._below.clear()
-        self._from.clear()
-        self._inside.clear()
+        self._forget()
         holding = self.holdings[holding_id]
         if holding_id in self._rights:
             self._unlist(holding)
@@ -363,9 +328,7 @@ class Books:
         add_to(self.tiers.setdefault(self._tier(holding), {}), holding.amounts)
 
     def _unlist(self, holding: Holding) -> None:
-        self._below.clear()
-        self._from.clear()
-        self._inside.clear()
+        self._forget()
         if holding.age is not None:
             rights = self._rights[holding.id]
             self.owed[holding.policy_id, holding.rank, rights].remove(holding.age)
@@ -379,6 +342,12 @@ class Books:
 
     def _victim_place(self, holding: Holding) -> Place:
         return (self._rights[holding.id], holding.rank, -holding.index, holding.id)
+
+    def _forget(self) -> None:
+        """Answers that were given hold no more."""
+        self._below.clear()
+        self._from.clear()
+        self._inside.clear()
 
     def _tier(self, holding: Holding) -> Tier:
         return (self._rights[holding.id], holding.rank, holding.policy_id, holding.band)

@@ -6,8 +6,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from cede.engine.books import Books, LaneKey
+from cede.engine.books import Books
 from cede.engine.fit import fits, limits_above, own_room
+from cede.engine.lane import LaneKey
 from cede.engine.share import Holding
 from cede.engine.state import State
 from cede.model.allocation import Allocation

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from cede.engine.books import Books, Published
+from cede.engine.books import Books
 from cede.engine.fair.groups import Due
 from cede.engine.fair.guarantees import as_share
 from cede.engine.fair.settings import FairSettings, inherit
@@ -35,7 +35,7 @@ from cede.engine.fair.tree import (
     Options,
     Tree,
 )
-from cede.engine.families import Claim
+from cede.engine.families import Claim, Published
 from cede.engine.state import State
 from cede.engine.timers import Key
 from cede.model.amounts import add_to

@@ -10,7 +10,7 @@ for preemptible. Pools without fair shares have no bands, and no order between f
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from cede.engine.fair.groups import Due, Group, Held, groups_of, is_protected
 from cede.engine.fair.settings import FairSettings
@@ -28,6 +28,18 @@ class Claim:
 
     due: Due
     settings: FairSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """Fair shares as they were last computed: of policies in amounts and beside what they want, of
+    families as claims, and how much of them is used.
+    """
+
+    shares: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    dues: Mapping[str, Due] = field(default_factory=dict)
+    satisfaction: Mapping[str, float] = field(default_factory=dict)
+    claims: Mapping[str, Claim] = field(default_factory=dict)
 
 
 class Families:

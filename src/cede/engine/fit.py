@@ -14,7 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from math import floor
 
-from cede.engine.books import Books, LaneKey, Level
+from cede.engine.books import Books, Level
+from cede.engine.lane import LaneKey
 from cede.engine.standing import BORROWED, IN_SHARE, Standing
 from cede.model.amounts import Amounts, within
 

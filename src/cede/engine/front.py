@@ -13,9 +13,9 @@ from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from cede.engine.books import Books, LaneKey
+from cede.engine.books import Books
 from cede.engine.fit import Room, fits, goes_before, own_room, share_room
-from cede.engine.lane import BEGINNING, Age, Lane
+from cede.engine.lane import BEGINNING, Age, Lane, LaneKey
 from cede.engine.standing import BORROWED, IN_SHARE, Standing
 from cede.model.shape import Form
 

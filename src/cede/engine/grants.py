@@ -13,11 +13,12 @@ from collections.abc import Container
 from dataclasses import replace
 from typing import Any
 
-from cede.engine.books import Books, LaneKey
+from cede.engine.books import Books
 from cede.engine.earmarks import settle
 from cede.engine.fit import Room, fits, free_now, free_to_promise, held_above, smallest
 from cede.engine.forecast import earliest_start
 from cede.engine.front import Candidate, Front, Stream, order, streams
+from cede.engine.lane import LaneKey
 from cede.engine.proposals import Proposals
 from cede.engine.site import locate, members
 from cede.engine.standing import Standing

@@ -10,8 +10,11 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Container, Iterable, Iterator
+from typing import NamedTuple
 
 from cede.model.amounts import Amounts, within
+from cede.model.parting import Checkpoint
+from cede.model.shape import Form
 
 # (submitted_at, index, request id): older first, and never equal.
 Age = tuple[int, int, str]
@@ -19,6 +22,24 @@ Age = tuple[int, int, str]
 BEGINNING: Age = (-1, -1, "")
 
 _CHUNK_MAX = 256
+
+
+class LaneKey(NamedTuple):
+    """Waiters that are alike to every rule but their size and age: of one policy and rank,
+    preemptible or not; in a pool of nodes of one form, so that what does not fit for one of them
+    fits for none; of one family, where that has a fair share or a limit of its own.
+    """
+
+    policy_id: str
+    preemptible: bool = True
+    form: Form | None = None
+    rank: int = 0
+    family: str = ""
+    limit: tuple[tuple[str, int], ...] = ()  # of the family
+    band: int = 0  # of those without a family, once granted
+    scored: tuple[str, Checkpoint] | None = None  # tenant and checkpoint, where a score orders
+    settled: bool = False  # cannot be asked to leave: is lent no node
+    claimant: str = ""  # whose claimed nodes it may use
 
 
 class _Chunk:

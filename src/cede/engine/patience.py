@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cede.engine.books import Books, LaneKey
+from cede.engine.books import Books
 from cede.engine.fair.status import Starving
 from cede.engine.fairness import hunger, settings_for
+from cede.engine.lane import LaneKey
 from cede.engine.pricing import shield
 from cede.engine.share import Holding
 from cede.engine.site import locate

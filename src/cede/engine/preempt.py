@@ -11,7 +11,7 @@ from collections.abc import Container, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from cede.engine.books import Books, LaneKey
+from cede.engine.books import Books
 from cede.engine.earmarks import settle
 from cede.engine.families import ABOVE_ALL
 from cede.engine.farewells import part
@@ -19,6 +19,7 @@ from cede.engine.fit import Room, fits, free_to_promise, own_room, rights_if_gra
 from cede.engine.forecast import earliest_start
 from cede.engine.front import Front, Stream, streams
 from cede.engine.grants import Covered, WithinQuota, without_withheld
+from cede.engine.lane import LaneKey
 from cede.engine.patience import Taker, may_take, note_stage
 from cede.engine.pricing import parting_time
 from cede.engine.share import Holding

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections import Counter
 
 from cede.engine import score
-from cede.engine.books import Books, LaneKey
+from cede.engine.books import Books
 from cede.engine.budget import penalty
 from cede.engine.ground import Ground
+from cede.engine.lane import LaneKey
 from cede.engine.price import saving_minutes
 from cede.engine.score import PROFILES, UNKNOWN, Factors
 from cede.engine.state import State

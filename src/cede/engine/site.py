@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator
 
-from cede.engine.books import Books, LaneKey
+from cede.engine.books import Books
 from cede.engine.fit import rights_if_granted
 from cede.engine.ground import Ground, Room
 from cede.engine.homes import Nodes
+from cede.engine.lane import LaneKey
 from cede.engine.placement import View, place
 from cede.engine.standing import Standing
 from cede.engine.state import State
