@@ -50,6 +50,7 @@ def counted(**settings: Any) -> Story:
         "red submits a of 4 checkpoint auto free -> running a\na starts"
     )
     edits.update_pool(story.state, "gpus", settings={"broker": True, **settings})
+    story.settle()
     return story
 
 
@@ -164,6 +165,26 @@ def test_borrowed_work_is_asked_sooner_than_its_equal_at_home() -> None:
     story.advance(4 * HOUR)
     assert asked_at(story, "b")[0] == 960 * SECOND  # 945.5 s, and the next look
     assert asked_at(story, "a")[0] == 10_410 * SECOND
+
+
+def test_work_on_nodes_that_are_lent_is_asked_sooner_than_its_equal_at_home() -> None:
+    """By hand, for one GPU: 8 + 8 + 1.6 is what 0.011 a second is worth after 1,600 s, and 0.001
+    after 17,600 s.
+    """
+    story = tell(
+        "node n1 1 in gpus label rack=a\n"
+        "node n2 1 in gpus label rack=b\n"
+        "pool gpus nodes preset classes\n"
+        "  team web home rack=a\n"
+        "  team red home rack=b lending 1\n"
+        "web runs a of 1 class 2 checkpoint auto -> running a, on a n1, inside a\n"
+        "web runs b of 1 class 2 checkpoint auto -> running b, on b n2, borrowed b\n"
+        "a b starts"
+    )
+    edits.update_pool(story.state, "gpus", settings={"broker": True})
+    story.advance(5 * HOUR)
+    assert asked_at(story, "b")[0] == 1620 * SECOND
+    assert asked_at(story, "a")[0] == 17_610 * SECOND
 
 
 def test_waiters_of_higher_rank_and_a_backlog_make_it_sooner() -> None:
@@ -322,6 +343,15 @@ def test_a_holder_is_looked_at_only_when_it_is_time() -> None:
             looks.append(story.now // SECOND)
         story.now += SECOND
     assert looks == [300, 330, 360, 390, 420, 450, 480]
+
+
+def test_a_look_does_not_make_the_pass_look_at_the_whole_pool() -> None:
+    story = counted(min_run=310)
+    due = story.state.begin_pass(300 * SECOND)
+    assert due == [("allocation", "a.1")] and not story.state.dirty
+    story.state.reschedule(due)
+    story.state.begin_pass(310 * SECOND)
+    assert list(story.state.dirty) == ["gpus"], "what may be taken from now on does"
 
 
 def test_the_answers_are_counted() -> None:

@@ -82,6 +82,16 @@ def allocation_due(
     return min(instants, default=None)
 
 
+def changes_itself(allocation: Allocation, settings: Settings, before: int, now: int) -> bool:
+    """Whether anything about an allocation whose timer came up concerns its pool: a look whether it
+    should save itself does not. A lease may be said to be over a little too soon.
+    """
+    if not settings.broker and allocation.asked is None:
+        return True
+    due = allocation_due(allocation, None, settings, before)
+    return due is not None and due <= now
+
+
 def look_due(
     allocation: Allocation, request: Request, settings: Settings, passed: int
 ) -> int | None:

@@ -14,7 +14,13 @@ from typing import Any
 from cede.engine.admit import eligible_policies
 from cede.engine.books import Books
 from cede.engine.changes import Changes, Event, Mark
-from cede.engine.due import allocation_due, may_lose, node_due, request_due
+from cede.engine.due import (
+    allocation_due,
+    changes_itself,
+    may_lose,
+    node_due,
+    request_due,
+)
 from cede.engine.entities import Entity, gone, may_go_on, place_of, table_of
 from cede.engine.ground import Ground
 from cede.engine.holdings import held, promised
@@ -224,7 +230,7 @@ class State:
         """Move the clock, wake waiters whose delay is over, and say whose timers came up."""
         due = self.timers.pop_due(now)
         self._came_up += due
-        self.now = self.passed = now
+        before, self.now, self.passed = self.passed, now, now
         for kind, entity_id in due:
             if kind == "request" and entity_id in self.delayed:
                 request = self.requests[entity_id]
@@ -235,7 +241,10 @@ class State:
                 if entity_id in self.books:
                     self.dirty[entity_id] = None
             elif kind == "allocation":
-                self.dirty[self.allocations[entity_id].pool_id] = None
+                allocation = self.allocations[entity_id]
+                settings = self.pools[allocation.pool_id].settings
+                if changes_itself(allocation, settings, before, now):
+                    self.dirty[allocation.pool_id] = None
         return due
 
     def reschedule(self, keys: Iterable[Key]) -> None:
