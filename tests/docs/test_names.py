@@ -15,7 +15,7 @@ COVERAGE = {
     "coverage.md": 45,
     "coverage-001.md": 45,
     "coverage-002.md": 45,
-    "coverage-003.md": 3,
+    "coverage-003.md": 40,
     "coverage-004.md": 20,
 }
 
