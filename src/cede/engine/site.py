@@ -56,8 +56,13 @@ def site(
 
 def reach(books: Books, key: LaneKey, rights: int) -> list[Nodes | None]:
     """The nodes where waiters of a lane may sit at these rights, those to be preferred first."""
+    return list(_reach(books, key, rights))
+
+
+def _reach(books: Books, key: LaneKey, rights: int) -> Iterator[Nodes | None]:
+    """One after the other: what others lend is worked out only for who needs it."""
     assert key.form is not None
-    return list(books.homes.reaches(key.policy_id, rights, key.settled, key.claimant, key.form))
+    return books.homes.reaches(key.policy_id, rights, key.settled, key.claimant, key.form)
 
 
 def locate(
@@ -73,7 +78,7 @@ def locate(
 ) -> Footprint | None:
     """Where a waiter of a lane would sit at these rights, now or to promise; None when nowhere."""
     assert key.form is not None
-    for only in reach(books, key, rights):
+    for only in _reach(books, key, rights):
         view = site(state, books, bound, promise=promise, own=own, gone=gone, only=only)
         footprint = place(view, key.form)
         if footprint is not None:
