@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks import engine, heartbeats, nodes, service, shares, victims
+from benchmarks import engine, heartbeats, nodes, placing, service, shares, victims
 
 FIGURES = [
     *engine.FIGURES,
     *nodes.FIGURES,
     *shares.FIGURES,
     *victims.FIGURES,
+    *placing.FIGURES,
     *service.FIGURES,
     *heartbeats.FIGURES,
 ]
