@@ -155,6 +155,7 @@ def _fair_classes(rng: Random, world: World) -> World:
 
 def _settings(rng: Random) -> dict[str, Any]:
     settings: dict[str, Any] = {
+        "broker": False,  # who is asked to save goes on: its timers would never end
         "precedence": rng.choice(["rank_first"] * 3 + ["home_first"] * 2),
         "max_victims": rng.choice([1, 2, 3]),
         "near_completion_threshold": rng.choice([0, NEARLY_DONE, NEARLY_DONE]),

@@ -38,6 +38,7 @@ PRESETS: dict[str, Settings] = {
         near_completion_threshold=5 * bounds.MINUTE,
         protect_unsaved=True,
         wait_first=True,
+        broker=True,
     ),
 }
 

@@ -40,6 +40,7 @@ def stopping(state: State, books: Books, holding: Holding) -> Stopping:
         checkpoint=request.farewell.checkpoint,
         started_at=allocation.started_at,
         last_checkpoint_at=None if request.saved is None else request.saved.at,
+        estimate=None if allocation.asked is None else allocation.asked.took,
         timeout=request.farewell.timeout,
         walltime=allocation.walltime,
         nodes=len(holding.footprint) or request.tasks,
