@@ -119,7 +119,7 @@ class Classes:
             return [self.home(policy)]
         every = {each.id for each in self._nodes}
         mine = {each for each in every if self.owners.get(each, policy.id) == policy.id}
-        if not policy.allow_borrowing or self._is_settled(request):
+        if not policy.allow_borrowing or self._is_settled(request, policy):
             return [mine]
         options: list[set[str]] = [mine]
         for lender in self._policies:
@@ -143,11 +143,12 @@ class Classes:
         for some in combinations(sorted(idle), more):
             yield lent | set(some)
 
-    def _is_settled(self, request: Request) -> bool:
+    def _is_settled(self, request: Request, policy: Policy) -> bool:
         """Whether nobody could stop it, and nothing says when it ends."""
         if request.walltime is not None:
             return False
-        return self._is_protected(request)
+        sensitive = policy.kind is Kind.SENSITIVE and self.pool.settings.rank is Rank.CLASS
+        return sensitive or not request.preemptible or self._is_protected(request)
 
     def _is_protected(self, request: Request) -> bool:
         if request.terms.sensitive:
@@ -422,7 +423,7 @@ def _check_lending(now: Classes) -> None:
         abroad = {
             m.node_id for m in each.members if now.owners.get(m.node_id, policy.id) != policy.id
         }
-        if abroad and (now._is_settled(request) or not policy.allow_borrowing):
+        if abroad and (now._is_settled(request, policy) or not policy.allow_borrowing):
             raise Broken(f"{each.id} sits on {sorted(abroad)}, and is never lent anything")
 
 
