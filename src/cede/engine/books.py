@@ -17,13 +17,11 @@ from sortedcontainers import SortedList
 
 from cede.engine.families import Families, Published, claims_moved
 from cede.engine.ground import Ground
-from cede.engine.homes import Homes
+from cede.engine.homes import Homes, is_settled
 from cede.engine.lane import Age, Lane, LaneKey
-from cede.engine.price import UNSAVED_CLASS as UNSAVED
 from cede.engine.share import Fill, Holding
 from cede.engine.standing import BORROWED, IN_SHARE, Standing, standing
 from cede.model.amounts import Amounts, add_to, take_from
-from cede.model.parting import Checkpoint
 from cede.model.policy import Policy
 from cede.model.pool import Pool
 from cede.model.request import Request
@@ -361,7 +359,8 @@ class Books:
             key = key._replace(scored=(request.terms.tenant, request.farewell.checkpoint))
         if self.ground is not None:
             claimant = request.owner if request.terms.sensitive else ""
-            key = key._replace(settled=self._is_settled(request), claimant=claimant)
+            settled = is_settled(self.pool, self.policies[policy_id], request)
+            key = key._replace(settled=settled, claimant=claimant)
         if request.part_of is not None and (self.fair or request.terms.limit):
             limit = tuple(sorted(request.terms.limit.items()))
             return key._replace(family=request.part_of, limit=limit)
@@ -369,16 +368,6 @@ class Books:
             return key
         demand = self.pool.metered(request.amounts)
         return key._replace(band=self._next_band(request.id, demand))
-
-    def _is_settled(self, request: Request) -> bool:
-        """Whether it could not be asked to leave a node, and says no end of itself."""
-        if request.walltime is not None:
-            return False
-        terms, by_class = request.terms, self.pool.settings.rank is Rank.CLASS
-        if terms.sensitive or (by_class and terms.preemption_class >= CLASS_MAX):
-            return True
-        unsaved = request.farewell.checkpoint is Checkpoint.NONE and by_class
-        return unsaved and self.pool.settings.protect_unsaved and terms.preemption_class >= UNSAVED
 
     def form(self, request: Request) -> Form | None:
         """How a request must sit on this pool's nodes; None in a pool without any."""

@@ -16,9 +16,15 @@ from math import floor
 from cede.engine.fair.status import SMALL
 from cede.engine.ground import Ground, Room
 from cede.engine.placement import need_of, slots, suits
+from cede.engine.price import UNSAVED_CLASS
 from cede.engine.standing import BORROWED, IN_SHARE
+from cede.model.parting import Checkpoint
 from cede.model.policy import Kind, Policy
+from cede.model.pool import Pool
+from cede.model.request import Request
+from cede.model.settings import Rank
 from cede.model.shape import Footprint, Form
+from cede.model.terms import CLASS_MAX
 
 Nodes = frozenset[str]
 
@@ -31,6 +37,7 @@ class Homes:
         self._ground = ground
         self.owner: dict[str, str] = {}  # node: whose it is
         self.nodes: dict[str, tuple[str, ...]] = {}  # policy: its own, in order of their names
+        self._sets: dict[tuple[str, int], Nodes] = {}  # (policy, rights): where it may sit
         if ground is None:
             return
         spots = sorted(ground.spots.values(), key=lambda each: each.node.name)
@@ -81,13 +88,13 @@ class Homes:
             yield None
             return
         if policy_id in self.nodes and rights == IN_SHARE:
-            yield self._open(self.nodes[policy_id], claimant)
+            yield self._open(self._home(policy_id), claimant)
             return
-        free = [each for each in ground.spots if self.owner.get(each, policy_id) == policy_id]
         mine = frozenset(each for each, who in ground.claimed.items() if who == claimant)
+        common = self._open(self._common(policy_id), claimant)
         if mine:
             yield mine
-        common = self._open(free, claimant) | mine
+            common |= mine
         yield common
         if not settled and self._policies[policy_id].allow_borrowing:
             lent = [
@@ -97,11 +104,31 @@ class Homes:
                 for node_id in self._lendable(lender_id, form)
             ]
             if lent:
-                yield common | self._open(lent, claimant)
+                yield common | self._open(frozenset(lent), claimant)
 
-    def _open(self, nodes: list[str] | tuple[str, ...], claimant: str) -> Nodes:
+    def _home(self, policy_id: str) -> Nodes:
+        """A policy's own nodes; worked out once, as whose a node is."""
+        known = self._sets.get((policy_id, IN_SHARE))
+        if known is None:
+            known = self._sets[policy_id, IN_SHARE] = frozenset(self.nodes[policy_id])
+        return known
+
+    def _common(self, policy_id: str) -> Nodes:
+        """A policy's own nodes, and those that are nobody's."""
+        known = self._sets.get((policy_id, BORROWED))
+        if known is None:
+            assert self._ground is not None
+            known = self._sets[policy_id, BORROWED] = frozenset(
+                each for each in self._ground.spots if self.owner.get(each, policy_id) == policy_id
+            )
+        return known
+
+    def _open(self, nodes: Nodes, claimant: str) -> Nodes:
+        """Those of these nodes that nobody else has claimed."""
         assert self._ground is not None
         claims = self._ground.claimed
+        if not claims:
+            return nodes
         return frozenset(each for each in nodes if claims.get(each, claimant) == claimant)
 
     def _lendable(self, lender_id: str, form: Form) -> list[str]:
@@ -136,3 +163,18 @@ class Homes:
         if need is None or not node.usable or not suits(node, form):
             return (0, room)
         return (-min(slots(room, need, form.per_node), form.tasks), room)
+
+
+def is_settled(pool: Pool, policy: Policy, request: Request) -> bool:
+    """Whether it could not be asked to leave a node, and says no end of itself."""
+    if request.walltime is not None:
+        return False
+    terms, settings = request.terms, pool.settings
+    if terms.sensitive or not request.preemptible:
+        return True
+    if settings.rank is not Rank.CLASS:
+        return False
+    if terms.preemption_class >= CLASS_MAX or policy.kind is Kind.SENSITIVE:
+        return True
+    unsaved = request.farewell.checkpoint is Checkpoint.NONE
+    return unsaved and settings.protect_unsaved and terms.preemption_class >= UNSAVED_CLASS
