@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import astuple
+import json
+from dataclasses import astuple, fields
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,12 @@ import pytest
 
 from cede.engine.broker import Running, cost_of, due_at
 from cede.engine.budget import penalty
+from cede.engine.presets import PRESETS
 from cede.engine.price import Shield, Stopping, price_of, value_of
 from cede.engine.score import DEFAULT, PROFILES, Factors
 from cede.model.parting import Checkpoint
 from cede.model.policy import Kind
+from cede.model.settings import Settings
 from tests.classes.cases import NOW
 from tests.docs.names import rows
 
@@ -99,3 +102,16 @@ def test_the_penalties_are_those_of_the_page() -> None:
     assert len(used) == 6
     for part, shown in zip(used, left, strict=True):
         assert round(penalty(float(part)), 3) == float(shown)
+
+
+def test_presets_differ_as_the_page_says() -> None:
+    text = (EXPLANATION.parent / "reference" / "settings.md").read_text()
+    names, *shown = rows(text.split("## Presets")[1].split("\n\n## ")[0], r"setting|`\w+`")
+    presets = [PRESETS[name.strip("`")] for name in names[1:]]
+    assert len(presets) == len(PRESETS)
+    wanted = {
+        each.name: [json.dumps(preset.shown(each.name)).strip('"') for preset in presets]
+        for each in fields(Settings)
+        if len({str(getattr(preset, each.name)) for preset in presets}) > 1
+    }
+    assert {row[0].strip("`"): [cell.strip("`") for cell in row[1:]] for row in shown} == wanted
