@@ -17,6 +17,7 @@ ELSEWHERE = {
     Code.NO_POLICY: {"subject": "team:x", "name": "x", "type": "team", "pool": "any pool"},
     Code.UNTRACKED: {"subject": "team:x"},
     Code.NEXT: {"pool": "gpus"},
+    Code.NOT_EXHAUSTIVE: {"pool": "gpus", "key": "gpu", "missing": 2},
     Code.TENANT_CONCURRENT: {"tenant": "bio", "held": 2, "requested": 1, "bound": 2, "enough": 3},
     Code.TENANT_NODES: {"tenant": "bio", "held": 3, "requested": 2, "bound": 4, "enough": 5},
 }
