@@ -74,7 +74,7 @@ class Policy:
     home: Home | None = None
     allow_lending: bool = True  # its own nodes, while they are idle
     allow_borrowing: bool = True  # those of others
-    max_borrow_pct: float = 0.2  # at most this part of what it has at home
+    max_borrow_pct: float = 0.2  # of its own nodes, at most this part is lent
     return_grace: int = 0  # how long a borrower has before a node is taken back
     created: str = ""
     edited: int = 0  # the place in the journal of its last edit of amounts
