@@ -25,7 +25,7 @@ from cede.model.amounts import Amounts, add_to, take_from
 from cede.model.policy import Policy
 from cede.model.pool import Pool
 from cede.model.request import Request
-from cede.model.settings import QueueOrder, Rank, Share
+from cede.model.settings import Patience, QueueOrder, Rank, Share
 from cede.model.shape import Form, Shape
 from cede.model.terms import CLASS_MAX
 
@@ -51,6 +51,8 @@ class Books:
         self.ground = ground
         self.policies = policies
         self.fair = pool.settings.share is Share.FAIR_SHARE
+        # Whether somebody may be below a fair share, which need not be what gives rights.
+        self.starves = self.fair or pool.settings.patience is Patience.STARVATION
         self.counting = tuple(sorted(pool.capacity)) if self.fair else counting_keys(pool, policies)
         self.published = Published()
         self._shares: dict[Level, Mapping[str, float]] = {}
@@ -209,7 +211,7 @@ class Books:
     def publish(self, published: Published) -> None:
         """Fair shares were computed anew: the cuts move to where they belong now."""
         moved = claims_moved(self.published.claims, published.claims)
-        waiting = list(self._alone(set(moved)))
+        waiting = list(self._alone(set(moved))) if self.fair else []
         self.published = published
         self.version += 1
         self._shares.clear()

@@ -195,7 +195,7 @@ def _taking_reason(
 ) -> Reason:
     """Why no holder may be stopped: the nearest rule that stands in the way."""
     (rights, _), key = granted, names["key"]
-    if books.fair and (reason := explain_fair.not_yet(state, books, request, policy, names)):
+    if books.starves and (reason := explain_fair.not_yet(state, books, request, policy, names)):
         return reason
     young = _young(state, books, policy, granted, key)
     if young is not None:

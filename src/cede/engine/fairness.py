@@ -63,7 +63,7 @@ def refresh(state: State, due: list[Key]) -> bool:
     woken = {entity_id for kind, entity_id in due if kind == "pool"}
     for pool_id in sorted({*state.dirty, *woken}):
         books = state.books.get(pool_id)
-        if books is not None and books.fair:
+        if books is not None and books.starves:
             changed |= _refresh(state, books)
     return changed
 

@@ -192,7 +192,7 @@ class _Pool:
                 lambda each: each.own_room(self.books),
                 Covered(self.state, self.besides),
             )
-        head = self._in_order.peek()
+        head = self._blocked_head(self._in_order)
         if head is None or head.order >= best.order or not self._in_the_way(head, best):
             return True
         waiter = self.state.requests[head.request_id]
@@ -209,6 +209,17 @@ class _Pool:
         self.state.put(replace(waiter, withhold=withhold))
         self.state.emit("withheld", request_id=waiter.id, pool_id=self.books.pool.id)
         return False
+
+    def _blocked_head(self, in_order: Front) -> Candidate | None:
+        """The first waiter that fits nowhere: one that only does not fit at home may start
+        elsewhere, and blocks nobody.
+        """
+        while (head := in_order.peek()) is not None and self._apart:
+            lane = head.stream.lane
+            if not any(each.lane is lane and self._where(each) for each in self.streams):
+                break
+            in_order.skip()
+        return head
 
     def _is_first(self, best: Candidate) -> bool:
         """Whether nobody at all stands before it: the common case, and cheap to see."""
