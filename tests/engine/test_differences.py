@@ -47,7 +47,8 @@ def test_every_difference_names_a_story_that_exists() -> None:
         assert shown, row
         for story in shown:
             # Tests that are named instead of stories are looked up by tests/docs.
-            assert story.startswith("tests/") or (HERE / "scenarios" / f"{story}.txt").exists(), story
+            path = HERE / "scenarios" / f"{story}.txt"
+            assert story.startswith("tests/") or path.exists(), story
 
 
 def test_every_probed_scenario_has_its_story_and_its_line_above() -> None:
