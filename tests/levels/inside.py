@@ -68,6 +68,14 @@ class Inside:
             response = await client.request(method, path, json=body, headers=headers)
         return response.status_code, response.json() if response.content else None
 
+    def settle(self) -> None:
+        """Return when what is due by now has been done and committed.
+
+        A question is answered before what is due in the same turn; the next one after it.
+        """
+        for _ in range(2):
+            self.writer.query(lambda state, now: None).result(PATIENCE)
+
     def states(self) -> tuple[State, dict[str, Any], dict[str, Any]]:
         """What the database holds, and snapshots of it and of the writer's own state."""
 

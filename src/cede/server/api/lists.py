@@ -47,6 +47,9 @@ async def show(
 ) -> list[Json]:
     """Requests as this caller may see them; with `explain`, waiters with their present reason."""
     views = list(views)
+    reasons: dict[str, Json] = {}
+    if explain:
+        views, reasons = await _explained(call, views)
     names = await call.context.pool_names(
         pool_id
         for request, allocation in views
@@ -62,16 +65,25 @@ async def show(
         call.context.writer.now(),
     )
     shown = [request_out(*view, scene, whole=whole) for view in views]
-    if explain:
-        waiting = [view.request.id for view in views if view.request.waiting]
-        reasons = await reasons_of(call, waiting)
-        for each in shown:
-            if each["id"] in reasons:
-                each["reason"] = reasons[each["id"]]
+    for each in shown:
+        if each["id"] in reasons:
+            each["reason"] = reasons[each["id"]]
     if call.caller.bound is not None:
         for each in shown:
             redact.request(each)
     return shown
+
+
+async def _explained(
+    call: Call, views: list[RequestView]
+) -> tuple[list[RequestView], dict[str, Json]]:
+    """Why each waiter waits; one that has left the queue since it was read is read again."""
+    waiting = [view.request.id for view in views if view.request.waiting]
+    reasons = await reasons_of(call, waiting)
+    if left := [id_ for id_ in waiting if id_ not in reasons]:
+        newer = await call.context.read(call.context.store.get_requests, left)
+        views = [newer.get(view.request.id, view) for view in views]
+    return views, reasons
 
 
 async def reasons_of(call: Call, ids: list[str]) -> dict[str, Json]:
