@@ -258,7 +258,8 @@ class Classes:
             price = float(ran * max(request.amounts.get("gpu", 0), 1))
         if whole := (each.walltime or 0) // MINUTE:
             used = ran / whole
-            price += 1000 if used >= 0.9 else 1 if used < 0.1 else 100 * used
+            done = self.pool.settings.near_completion_fraction
+            price += 1000 if used >= done else 1 if used < 0.1 else 100 * used
         return price * (0.5 if kind is Kind.INTERACTIVE else 1)
 
     def value(self, waiter: Request) -> float:

@@ -40,7 +40,8 @@ class PriceSettings:
     future as negative time.
     """
 
-    near_completion_fraction: float = 0.9  # of the walltime; from here on it is nearly done
+    # Of the walltime; from here on it is nearly done.
+    near_completion_fraction: float = bounds.NEAR_COMPLETION_FRACTION_DEFAULT
     interactive_discount: float = 0.5
     ml_checkpoint_factor: float = 3.0  # 0.15 against 0.05
     burst_discount: bool = False  # half, of a tenant above its target that may burst

@@ -79,10 +79,11 @@ def _appraise(state: State, books: Books, holding: Holding) -> Appraisal:
     shields = ShieldSettings(
         settings.near_completion_threshold, settings.protect_unsaved and by_class
     )
+    costs = PriceSettings(settings.near_completion_fraction, burst_discount=settings.burst_discount)
     rank = request.terms.preemption_class if by_class else 0
     return Appraisal(
         at=state.now,
-        price=price_of(seen, PriceSettings(burst_discount=settings.burst_discount)),
+        price=price_of(seen, costs),
         shield=shield_of(seen, rank, request.terms.sensitive, shields),
     )
 

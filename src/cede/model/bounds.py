@@ -103,6 +103,10 @@ GRACE_DEFAULT = 30 * SECOND
 # After the grace a holder still has to report; then its units return without it.
 PARTING_MARGIN = 5 * SECOND
 
+# Document 004 lets finish what has used more than this part of its walltime; a part of the whole is
+# from 0 to 1.
+NEAR_COMPLETION_FRACTION_DEFAULT = 0.9
+
 # Document 003 and its system: shares are published five times a second; who is below its share
 # starves after half a minute, and aggressively after two.
 SHARES_PERIOD_DEFAULT = 200

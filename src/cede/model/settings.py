@@ -99,6 +99,8 @@ class Settings:
     burst_discount: bool = False  # half the price, of a tenant above its target that may burst
     count_free: bool = True  # what is free already counts towards what a waiter needs
     near_completion_threshold: int = 0  # work this near to its walltime's end is not stopped
+    # From this part of its walltime on work is nearly done, and dear to stop.
+    near_completion_fraction: float = bounds.NEAR_COMPLETION_FRACTION_DEFAULT
     protect_unsaved: bool = False  # nor what nobody saves, from class 7 on
     wait_first: bool = False  # nobody is stopped for who starts by itself as soon
     fair_share_update_period: int = bounds.SHARES_PERIOD_DEFAULT
@@ -222,6 +224,7 @@ _RATIOS = {
     "preemption_satisfaction_threshold": 1_000.0,
     "aggressive_preemption_satisfaction_threshold": 1_000.0,
     "per_victim_cost": 1e9,
+    "near_completion_fraction": 1.0,
 }
 
 
