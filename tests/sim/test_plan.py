@@ -218,3 +218,18 @@ def test_work_that_would_be_asked_to_save_itself_comes_to_rest_too() -> None:
     pools = [{"name": "gpus", "capacity": {"gpu": 8}, "settings": settings}]
     found = run(snapshot(pools=pools, running=running), until_rest=True, horizon=30 * 24 * 3600)
     assert found["at_rest"] and len(found["passes"]) == 1 and found["next_timer"] is None
+
+
+def test_where_there_is_one_pool_nobody_need_name_it() -> None:
+    red = {"component": "red"}
+    found = run(
+        {
+            "now": 0,
+            "pools": [{"name": "gpus", "capacity": {"gpu": 4}}],
+            "policies": [red],
+            "running": [{"id": "holder", **red, "resources": {"gpu": 3}}],
+            "requests": [{"id": "waiter", **red, "resources": {"gpu": 1}}],
+        }
+    )
+    (decision,) = found["passes"][0]["decisions"]
+    assert (decision["do"], decision["request"], decision["pool"]) == ("grant", "waiter", "gpus")

@@ -435,10 +435,14 @@ class _Reader:
         return Withhold(pool_id, timed(fields, path, "until", self.now), where)
 
     def _pool_id(self, path: str, fields: Entry) -> str:
+        """The pool that is named; where there is only one, nobody need name it."""
         name = fields.get("pool")
+        if name is None and len(self.pools) == 1:
+            return next(iter(self.pools.values()))
         if not isinstance(name, str) or name not in self.pools:
             known = ", ".join(self.pools) or "none"
-            raise SnapshotError(f"{path}.pool", f"no pool {name!r:.80}; known are {known}")
+            wrong = "is missing" if name is None else f"no pool {name!r:.80}"
+            raise SnapshotError(f"{path}.pool", f"{wrong}; known are {known}")
         return self.pools[name]
 
     def _policy_in(self, path: str, request: Request, pool_id: str) -> Policy:
