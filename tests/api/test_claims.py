@@ -141,6 +141,8 @@ def test_who_waits_is_told_that_a_claimed_node_would_suit(lab: Server) -> None:
     claim(lab, "operator", "alpha", **{"for": "ann"})
     waits = run(lab, "blue", 2)
     why = made(lab["blue"].get(f"{API}/requests/{waits['id']}/why"))
+    assert why["reason"]["code"] == "nodes_claimed"
+    assert "alpha (for ann)" in why["reason"]["text"], "as the list of nodes tells everybody"
     assert {"change": "unclaim", "node": "alpha", "claimed_by": "ann", "then": "starts"} in why[
         "pools"
     ][0]["changes"]

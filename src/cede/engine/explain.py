@@ -28,7 +28,7 @@ from cede.engine.site import reach, site
 from cede.engine.standing import BORROWED, IN_SHARE, Standing
 from cede.engine.state import State
 from cede.engine.tenants import quota_reason
-from cede.engine.what_if import changes
+from cede.engine.what_if import changes, claimed_nodes
 from cede.model.amounts import Amounts, plus, show, total
 from cede.model.lifecycle import AllocationState
 from cede.model.policy import Policy
@@ -181,8 +181,26 @@ def node_reason(
     beside = site(state, books, bound, promise=False, own=own, only=only)
     if books.withheld and place(beside, form) is not None:
         return None  # it is withheld, which is said below
+    if ground.claimed and (reason := _claimed_reason(state, books, request, policy, bound)):
+        return reason
     found = places_for(view, form)
     return Reason(Code.NO_NODE, {"pool": books.pool.name, "found": found, **shape})
+
+
+def _claimed_reason(
+    state: State, books: Books, request: Request, policy: Policy, bound: Standing
+) -> Reason | None:
+    """That it would start if nodes were not claimed for others; that they are is no secret."""
+    ground, key = books.ground, books.lane_of(policy.id, request)
+    assert ground is not None and key.form is not None
+    *_, anyones = books.homes.reaches(policy.id, BORROWED, key.settled, None, key.form)
+    view = site(state, books, bound, promise=False, own=(request.id,), only=anyones)
+    if place(view, key.form) is None:
+        return None
+    roomy = {node_id for _, node_id in view.nodes(ground.room(dict(key.form.amounts)))}
+    nodes = [each for each in claimed_nodes(books, request, policy) if each.id in roomy]
+    names = ", ".join(f"{each.name} (for {each.claimed_by})" for each in nodes[:_HOLDERS_SHOWN])
+    return Reason(Code.NODES_CLAIMED, {"pool": books.pool.name, "nodes": names})
 
 
 def _taking_reason(

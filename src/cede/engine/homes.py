@@ -76,12 +76,13 @@ class Homes:
         return all(self.owner.get(node_id) == policy_id for node_id, _ in footprint)
 
     def reaches(
-        self, policy_id: str, rights: int, settled: bool, claimant: str, form: Form
+        self, policy_id: str, rights: int, settled: bool, claimant: str | None, form: Form
     ) -> Iterator[Nodes | None]:
         """The nodes where somebody of these rights and this form may sit, those to be preferred
         first; None is all of them.
 
-        Who is `settled` cannot be asked to leave, and so is never lent a node.
+        Who is `settled` cannot be asked to leave, and so is never lent a node. To no claimant
+        (None) they are shown as if nothing were claimed.
         """
         ground = self._ground
         if ground is None or not self.matter:
@@ -101,7 +102,7 @@ class Homes:
                 node_id
                 for lender_id in self.nodes
                 if lender_id != policy_id
-                for node_id in self._lendable(lender_id, form)
+                for node_id in self._lendable(lender_id, claimant, form)
             ]
             if lent:
                 yield common | self._open(frozenset(lent), claimant)
@@ -123,15 +124,15 @@ class Homes:
             )
         return known
 
-    def _open(self, nodes: Nodes, claimant: str) -> Nodes:
+    def _open(self, nodes: Nodes, claimant: str | None) -> Nodes:
         """Those of these nodes that nobody else has claimed."""
         assert self._ground is not None
         claims = self._ground.claimed
-        if not claims:
+        if not claims or claimant is None:
             return nodes
         return frozenset(each for each in nodes if claims.get(each, claimant) == claimant)
 
-    def _lendable(self, lender_id: str, form: Form) -> list[str]:
+    def _lendable(self, lender_id: str, claimant: str | None, form: Form) -> list[str]:
         """Those of a policy's nodes that others may use: what is lent already, and as many idle
         ones as it lends besides, of those the ones that have room for the most tasks.
         """
@@ -141,7 +142,7 @@ class Homes:
             return []
         lent, idle = [], []
         for node_id in self.nodes[lender_id]:
-            if node_id in self._ground.claimed:
+            if claimant is not None and node_id in self._ground.claimed:
                 continue
             holders = self._ground.spots[node_id].holdings.values()
             if not holders:

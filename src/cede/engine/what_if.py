@@ -58,7 +58,7 @@ def _tries(
     if smaller is not None:
         change = {"change": "size", "to": smaller}
         yield change, lambda: state.put(replace(request, amounts=smaller))
-    for node in _claimed_nodes(books, request, policy):
+    for node in claimed_nodes(books, request, policy)[:_HOLDERS_TRIED]:
         change = {"change": "unclaim", "node": node.name, "claimed_by": node.claimed_by}
         yield change, _unclaim(state, node)
     for holder_id in _likely_holders(books, demand):
@@ -67,7 +67,7 @@ def _tries(
         yield change, _end(state, owner)
 
 
-def _claimed_nodes(books: Books, request: Request, policy: Policy) -> list[Node]:
+def claimed_nodes(books: Books, request: Request, policy: Policy) -> list[Node]:
     """Nodes that would suit a waiter and are claimed for somebody else."""
     key = books.lane_of(policy.id, request)
     if books.ground is None or key.form is None:
@@ -77,7 +77,7 @@ def _claimed_nodes(books: Books, request: Request, policy: Policy) -> list[Node]
         for node_id, who in books.ground.claimed.items()
         if who != key.claimant
     ]
-    return [each for each in nodes if each.usable and suits(each, key.form)][:_HOLDERS_TRIED]
+    return [each for each in nodes if each.usable and suits(each, key.form)]
 
 
 def _unclaim(state: State, node: Node) -> Callable[[], object]:

@@ -52,6 +52,7 @@ class Code(StrEnum):
     NEXT = "next"
     NO_NODE = "no_node"
     NODES_OUT = "nodes_out"
+    NODES_CLAIMED = "nodes_claimed"
     # Why somebody was stopped: the rule that made the taking legal.
     RECLAIM = "reclaim"
     PRIORITY = "priority"
@@ -216,6 +217,11 @@ SENTENCES: dict[Code, tuple[str, str]] = {
     Code.NODES_OUT: (
         "what this needs in pool {pool} is on nodes that are out of service: {nodes}",
         "bring one of them back: cede node list",
+    ),
+    Code.NODES_CLAIMED: (
+        "what this needs in pool {pool} is on nodes that are claimed for others' sensitive work: "
+        "{nodes}",
+        "who claimed one, or an operator, must give it back: cede node unclaim NODE",
     ),
     Code.PATIENCE: (
         "pool {pool} is full, and this is in the {stage} stage: {below} has been below its fair "
