@@ -57,6 +57,10 @@ class Agent:
         assert self.process is not None
         return self.process.wait(seconds)
 
+    def has_ended(self) -> bool:
+        assert self.process is not None
+        return self.process.poll() is not None
+
     def attempt(self, request_id: str, attempt: int = 1, task: int = 0) -> Path:
         return self.data / "attempts" / f"{request_id}.{attempt}.{task}"
 

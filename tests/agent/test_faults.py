@@ -18,7 +18,7 @@ from tests.client.serving import eventually
 
 pytestmark = pytest.mark.system
 
-ADOPTION = 5.0  # seconds; about one is usual
+ADOPTION = 5.0  # seconds; about one is usual where nothing else runs
 # Says that it runs, waits for a file, and says that it is done.
 PATIENT = "echo $$ >> {home}/started; while ! test -e {home}/go; do sleep 0.05; done; echo done"
 
@@ -50,16 +50,19 @@ def test_work_goes_on_when_its_agent_is_killed_and_is_adopted(
     request = patient(shared, agent, tmp_path)
     [pid] = starts(tmp_path)
 
-    def adoption() -> float:
+    def is_soon() -> bool:
+        """Within its time, or within what a few commands take to start on a machine like this."""
         agent.kill()
         joined = agent.log.read_text().count("joined")
         begun = time.monotonic()
+        shared.server.cede("--version")
+        command = time.monotonic() - begun
         agent.start()
         shared.until(lambda: agent.log.read_text().count("joined") > joined)
-        return time.monotonic() - begun
+        return time.monotonic() - begun - command < max(ADOPTION, 20 * command)
 
     # L7. One that waited for something would be too slow each time, a busy machine is not.
-    assert any(adoption() < ADOPTION for _ in range(5))
+    assert any(is_soon() for _ in range(5))
     assert alive(pid)
     ends_well(shared, request, tmp_path)
 
@@ -109,9 +112,17 @@ def test_an_agent_killed_at_any_point_starts_it_once(shared: Cluster, tmp_path: 
         home = tmp_path / agent.name
         home.mkdir()
         dying.append((agent, patient(shared, agent, home), home))
-    for agent, _, _ in dying:
-        assert agent.wait() == -signal.SIGKILL
-        agent.start()
+    # Each comes back as soon as it has died, so that none is silent while others take their time.
+    left = [agent for agent, _, _ in dying]
+
+    def all_are_back() -> bool:
+        for agent in [each for each in left if each.has_ended()]:
+            assert agent.wait() == -signal.SIGKILL
+            agent.start()
+            left.remove(agent)
+        return not left
+
+    shared.until(all_are_back)
     for agent, request, home in dying:
         starts(home)
         ends_well(shared, request, home)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Iterator
 
 import pytest
 
 from cede import Client
 from tests.api.machines import body
-from tests.client.serving import BIN, WAIT_SECONDS, Serving
+from tests.client.serving import Serving
 
 pytestmark = pytest.mark.system
 
@@ -37,13 +36,4 @@ def test_a_node_is_claimed_shown_and_given_back(server: Serving, node: str) -> N
 
 
 def test_names_are_completed(server: Serving, node: str) -> None:
-    asked = {"COMP_WORDS": f"cede node claim {node[:2]}", "COMP_CWORD": "3"}
-    done = subprocess.run(
-        [str(BIN / "cede")],
-        env={**server.environment(), "_CEDE_COMPLETE": "bash_complete", **asked},
-        capture_output=True,
-        text=True,
-        timeout=2 * WAIT_SECONDS,
-        check=False,
-    )
-    assert node in done.stdout
+    assert node in server.completes(f"cede node claim {node[:2]}")

@@ -197,14 +197,17 @@ def test_without_its_server_the_command_is_dead_before_the_lease_ends(
     assert said(run)[0] == 6
 
 
-def test_a_short_restart_of_the_server_goes_unnoticed(own_server: Serving, client: Client) -> None:
+def test_a_short_restart_of_the_server_goes_unnoticed(
+    own_server: Serving, client: Client, tmp_path: Path
+) -> None:
     two_teams(client)
-    run = own_server.start_cede(
-        "run", *AS_RED[:-1], "90", "--gpu", 2, "--", "sh", "-c", "sleep 6; exit 5"
-    )
-    eventually(lambda: only_request(client)["status"] == "allocated")
+    go = tmp_path / "go"
+    script = f"while ! test -e {go}; do sleep 0.05; done; exit 5"
+    run = own_server.start_cede("run", *AS_RED[:-1], "90", "--gpu", 2, "--", "sh", "-c", script)
+    eventually(lambda: only_request(client)["allocation"]["state"] == "running")
     own_server.kill()
     own_server.start()
+    go.touch()
     assert said(run)[0] == 5
     assert only_request(client)["status"] == "failed"
 

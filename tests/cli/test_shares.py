@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from typing import Any
 
 import pytest
@@ -14,7 +13,7 @@ from cede import Client
 from cede.cli.main import cli
 from cede.cli.shares_table import FANCY, PLAIN, bar, table, unique_starts
 from cede.sim.shares import run
-from tests.client.serving import BIN, Serving
+from tests.client.serving import Serving
 
 STATE = """\
 now: 100
@@ -226,8 +225,4 @@ def test_an_unknown_pool_names_the_known_ones(server: Serving, fair: Client) -> 
 
 @pytest.mark.system
 def test_names_of_pools_are_completed(server: Serving, fair: Client) -> None:
-    asked = {"_CEDE_COMPLETE": "bash_complete", "COMP_WORDS": "cede shares f", "COMP_CWORD": "2"}
-    done = subprocess.run(
-        [str(BIN / "cede")], env=server.environment() | asked, capture_output=True, timeout=60
-    )
-    assert done.stdout == b"plain,fair\n"
+    assert server.completes("cede shares f") == "plain,fair\n"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import subprocess
 from typing import Any
 
 import pytest
@@ -13,7 +12,7 @@ from click.testing import CliRunner
 from cede import Client, Conflict
 from cede.cli.main import cli
 from cede.cli.tenants import Back
-from tests.client.serving import BIN, Serving
+from tests.client.serving import Serving
 
 pytestmark = pytest.mark.system
 
@@ -102,12 +101,4 @@ def test_how_far_back(text: str, seconds: float) -> None:
 
 
 def test_names_of_tenants_are_completed(server: Serving, bio: Client) -> None:
-    asked = {
-        "_CEDE_COMPLETE": "bash_complete",
-        "COMP_WORDS": "cede tenant describe b",
-        "COMP_CWORD": "3",
-    }
-    done = subprocess.run(
-        [str(BIN / "cede")], env=server.environment() | asked, capture_output=True, timeout=60
-    )
-    assert done.stdout == b"plain,bio\n"
+    assert server.completes("cede tenant describe b") == "plain,bio\n"

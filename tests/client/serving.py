@@ -114,6 +114,21 @@ class Serving:
             **options,
         )
 
+    def completes(self, words: str) -> str:
+        """What a shell is offered for the last of these words, once it is offered anything.
+
+        A server that answers late is not waited for, so on a busy machine once is not enough.
+        """
+        typed = {"COMP_WORDS": words, "COMP_CWORD": str(len(words.split()) - 1)}
+        asked = {"_CEDE_COMPLETE": "bash_complete", **typed}
+
+        def offered() -> str:
+            command, environment = [str(BIN / "cede")], self.environment(**asked)
+            done = subprocess.run(command, env=environment, capture_output=True, text=True)
+            return done.stdout
+
+        return str(eventually(offered))
+
     def start_cede(
         self, *arguments: object, token: str | None = None, stderr: object = subprocess.PIPE
     ) -> subprocess.Popen[str]:

@@ -40,8 +40,15 @@ def test_units_are_held_for_the_length_of_the_block(teams: Client) -> None:
 
 
 def test_it_is_renewed_for_longer_than_its_lease(teams: Client) -> None:
-    with teams.allocation(gpu=1, **{**RED, "lease": 6}) as held:
-        time.sleep(7)
+    def ends() -> float:
+        (held,) = teams.snapshot()["running"]
+        return float(held["lease_until"])
+
+    with teams.allocation(gpu=1, **RED) as held:
+        first = ends()
+        eventually(lambda: ends() > first)
+        second = ends()
+        eventually(lambda: ends() > second)
         assert not held.should_stop
         assert teams.requests.get(held.id)["status"] == "allocated"
 

@@ -4,10 +4,12 @@ that can be moved. It can be stopped and started again on the same database."""
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import httpx2
+import pytest
 
 from cede.engine.snapshot import dump
 from cede.engine.state import State
@@ -19,7 +21,21 @@ from cede.server.ids import new_id
 from cede.server.writer import Writer
 from cede.store import Store
 
-PATIENCE = 30
+PATIENCE = 60
+
+
+def stop_the_clock(patch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """No time passes but the milliseconds that are given to what this returns.
+
+    So however slow a machine is, the same steps find the same; before the server is made.
+    """
+    instant = [clock.boottime()]
+    patch.setattr(clock, "boottime", lambda: instant[0])
+
+    def move(milliseconds: int) -> None:
+        instant[0] += milliseconds
+
+    return move
 
 
 class Inside:

@@ -1,20 +1,20 @@
-"""`cede snapshot | cede plan -` is what the server does next: now, at its next timer, and after it
+"""What is planned of a snapshot is what the server does next: now, at its next timer, and after it
 was killed."""
 
 from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
 
 from cede import Client
-from tests.client.serving import BIN, Serving, eventually
-from tests.levels.level import InPython, Json, OnCommandLine
-
-pytestmark = pytest.mark.system
+from cede.sim.plan import run
+from tests.client.serving import BIN, Serving
+from tests.levels.inside import Inside, stop_the_clock
+from tests.levels.level import InPython, Json
 
 # What a plan decides and what the journal says when it is done.
 DONE = ("granted", "preempting")
@@ -66,7 +66,10 @@ def decided(plan: Json) -> list[tuple[str, str]]:
 
 
 def happened(client: Client, after: int) -> list[tuple[str, str]]:
-    events = client.events(after=after)
+    return done(client.events(after=after))
+
+
+def done(events: Iterable[Json]) -> list[tuple[str, str]]:
     return [(each["kind"], each["request_id"]) for each in events if each["kind"] in DONE]
 
 
@@ -74,6 +77,7 @@ def last_index(client: Client) -> int:
     return max(each["index"] for each in client.events())
 
 
+@pytest.mark.system
 def test_the_plan_of_a_preemption_under_way_survives_a_kill(
     own_server: Serving, client: Client
 ) -> None:
@@ -114,43 +118,77 @@ def test_the_plan_of_a_preemption_under_way_survives_a_kill(
     assert granted and [request for _, request in foretold][: len(granted)] == granted
 
 
-def test_what_is_due_next_is_foretold(own_server: Serving, client: Client) -> None:
+class Foretold:
+    """A server whose clock stands still unless it is moved, and what its plan says comes next."""
+
+    def __init__(self, url: str, patch: pytest.MonkeyPatch) -> None:
+        self._move = stop_the_clock(patch)
+        self._inside = Inside(url)
+        self.close = self._inside.close
+        self._read = 0  # the last event that was looked at
+
+    def call(self, path: str, **body: Any) -> Json:
+        status, made = self._inside.call("POST", path, body)
+        assert status in (200, 201), made
+        return dict(made)
+
+    def pool(self, name: str, **settings: float) -> None:
+        """Red may borrow what is reserved for blue."""
+        self.call("/pools", name=name, capacity={"gpu": 2}, settings=settings)
+        for team, reserved in (("red", 0), ("blue", 2)):
+            rule = {"priority": 10, "reserved": {"gpu": reserved}}
+            self.call("/policies", pool=name, component=team, component_type="team", **rule)
+
+    def ask(self, team: str, pool: str, gpus: int, **more: Any) -> str:
+        who = {"component": team, "component_type": "team", "pool": pool, "lease": "none"}
+        return str(self.call("/requests", **{**who, "resources": {"gpu": gpus}, **more})["id"])
+
+    def news(self) -> list[tuple[str, str]]:
+        """What was done since the last look."""
+        events = self._inside.call("GET", f"/events?after={self._read}&limit=500")[1]
+        self._read = events["next"]
+        return done(events["items"])
+
+    def next(self) -> list[tuple[str, str]]:
+        """Wait for the planned instant. Nothing is done before it, and then what was planned."""
+        snapshot = self._inside.call("GET", "/snapshot")[1]
+        plan = run(snapshot)
+        assert decided(plan) == []
+        planned = decided(run({**snapshot, "now": plan["next_timer"]}))
+        left = round(1000 * (plan["next_timer"] - snapshot["now"]))
+        assert left > 0
+        self.pass_time(left - 1)
+        assert self.news() == []
+        self.pass_time(1)
+        assert self.news() == planned
+        return planned
+
+    def pass_time(self, milliseconds: int) -> None:
+        self._move(milliseconds)
+        self._inside.settle()
+
+
+def test_what_is_due_next_is_foretold(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A lease runs out, patience ends, a retry is due, a victim's deadline passes."""
-    shared_pool(client, "patient", 2, reclaim_min_run=3, grace=1)
-    shared_pool(client, "silent", 2)
-    shared_pool(client, "retried", 2)
-    borrower = ask(client, "red", "patient", 2, lease=4)
-    owner = ask(client, "blue", "patient", 2)
-    ask(client, "red", "silent", 2, lease=1)
-    waiters = [ask(client, "red", "silent", 1) for _ in range(2)]
-    failing = ask(client, "red", "retried", 2, retry={"max_retries": 1, "delay": 6})
-    client.requests.release(failing["id"], outcome="failed")
-
-    expected = [
-        [("granted", each["id"]) for each in waiters],
-        [("preempting", borrower["id"])],
-        [("granted", failing["id"])],
-        [("granted", owner["id"])],
-    ]
-    look = OnCommandLine(own_server)
-    for due in expected:
-        index, snapshot = last_index(client), look.snapshot()
-        at = _plan(look, snapshot)["next_timer"]
-        assert at > snapshot["now"]
-        assert decided(_plan(look, snapshot)) == []
-        assert decided(_plan(look, {**snapshot, "now": at})) == due
-        eventually(lambda since=index: happened(client, since))
-        assert happened(client, index) == due
-        when = {each["at"] for each in client.events(after=index) if each["kind"] in DONE}
-        assert min(when) >= at
-    look.close()
+    server = Foretold(database_url, monkeypatch)
+    server.pool("patient", reclaim_min_run=3, grace=1)
+    server.pool("silent")
+    server.pool("retried")
+    borrower = server.ask("red", "patient", 2, lease=4)
+    owner = server.ask("blue", "patient", 2)
+    server.ask("red", "silent", 2, lease=1)
+    waiters = [server.ask("red", "silent", 1) for _ in range(2)]
+    failing = server.ask("red", "retried", 2, retry={"max_retries": 1, "delay": 6})
+    server.call(f"/requests/{failing}/release", outcome="failed")
+    server.news()
+    assert server.next() == [("granted", each) for each in waiters]
+    assert server.next() == [("preempting", borrower)]
+    assert server.next() == [("granted", failing)]
+    assert server.next() == [("granted", owner)]
+    server.close()
 
 
-def _plan(look: OnCommandLine, snapshot: Json) -> Json:
-    found: Json = json.loads(look.cede("plan", "-", "--json", input=json.dumps(snapshot)))
-    return found
-
-
+@pytest.mark.system
 def test_a_snapshot_that_is_edited_says_what_an_edit_would_do(server: Serving) -> None:
     """The plan of the edited snapshot is what the server does once the edit is made."""
     level = InPython(server)

@@ -24,8 +24,7 @@ from hypothesis.stateful import (
 from sqlalchemy.engine import make_url
 
 from cede.engine import audit
-from cede.server import clock
-from tests.levels.inside import Inside
+from tests.levels.inside import Inside, stop_the_clock
 from tests.support import postgres
 
 Json = dict[str, Any]
@@ -55,11 +54,8 @@ class Histories(RuleBasedStateMachine):
     def __init__(self, database: Database) -> None:
         super().__init__()
         self.stack = ExitStack()
-        self.passed = 0  # milliseconds that the clock was moved
-        began = clock.boottime()
-        patch = self.stack.enter_context(pytest.MonkeyPatch.context())
-        # No time passes but this: a history that found something finds it again.
-        patch.setattr(clock, "boottime", lambda: began + self.passed)
+        # A history that found something finds it again.
+        self.move = stop_the_clock(self.stack.enter_context(pytest.MonkeyPatch.context()))
         self.server = Inside(self.stack.enter_context(database()))
         self.stack.callback(self.server.close)
         self.pools: dict[str, Json] = {}
@@ -209,7 +205,7 @@ class Histories(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from([1, 3, 7, 30, 90]))
     def time_passes(self, seconds: int) -> None:
-        self.passed += 1000 * seconds
+        self.move(1000 * seconds)
         self.server.settle()
 
     @rule()

@@ -8,7 +8,7 @@ import signal
 import pytest
 
 from cede import Rejected, ResourceSettings, pipeline, step
-from tests.client.serving import Serving, eventually
+from tests.client.serving import WAIT_SECONDS, Serving, eventually
 from tests.examples import EXAMPLES, Example
 from tests.levels.level import InPython, OnCommandLine
 from tests.levels.test_examples import prepare, submit
@@ -59,7 +59,7 @@ def test_cede_run_waits_for_the_fifth_slot(server: Serving) -> None:
     waiting = eventually(lambda: [each for each in level.requests() if each["state"] == "queued"])
     assert level.reason(waiting[0]["id"])["key"] == "step_run"
     level.end(first["id"], "done")
-    assert fifth.wait(30) == 0
+    assert fifth.wait(WAIT_SECONDS) == 0
     level.close()
 
 
@@ -69,8 +69,7 @@ def test_cede_run_gives_way_to_production_and_comes_back(server: Serving) -> Non
 
     def run(component: str, gpus: int, *command: str) -> object:
         label = ("--label", f"example={level.tag}", "--label", f"name={component}")
-        # A short lease: a holder learns that it must stop when it renews.
-        who = ("--component", level.own(component), "--gpu", gpus, "--lease", 2)
+        who = ("--component", level.own(component), "--gpu", gpus)
         return server.start_cede("run", *who, *label, "--", *command)
 
     def of(component: str) -> dict:
@@ -79,10 +78,10 @@ def test_cede_run_gives_way_to_production_and_comes_back(server: Serving) -> Non
     sandbox = run("sandbox-orch", 6, "sleep", "60")
     eventually(lambda: level.requests() and of("sandbox-orch")["allocation_state"] == "running")
     prod = run("prod-orch", 4, "true")
-    assert prod.wait(30) == 0
+    assert prod.wait(WAIT_SECONDS) == 0
     eventually(lambda: of("sandbox-orch")["status"] == "allocated")
     again = of("sandbox-orch")
     assert (again["attempt"], again["preempted_count"]) == (2, 1)
     sandbox.send_signal(signal.SIGTERM)
-    assert sandbox.wait(30) == 128 + signal.SIGTERM
+    assert sandbox.wait(WAIT_SECONDS) == 128 + signal.SIGTERM
     level.close()

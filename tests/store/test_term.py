@@ -130,8 +130,11 @@ def test_a_leader_that_renews_is_left_alone(
 ) -> None:
     monkeypatch.setattr(term, "LEASE_MILLISECONDS", 4_000)  # more than a busy machine pauses
     leader, _ = started(database_url)
+    if leader.sqlite:
+        leader.close()
+        pytest.skip("a file is locked, and nothing need be renewed")
     second = standby()
-    deadline = time.monotonic() + 6
+    deadline = time.monotonic() + 5
     while time.monotonic() < deadline:
         leader.renew_lease()
         time.sleep(0.05)

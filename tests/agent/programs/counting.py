@@ -33,7 +33,8 @@ for _ in checkpoint.steps(None):
             while (home / "slow").exists():
                 checkpoint.progress(0.5)
                 time.sleep(0.01)
-        note(f"saved {number}")
+            # Before anybody can hear of it, and tell us to stop.
+            note(f"saved {number}")
     if checkpoint.stopping():
         note(f"stops at {number}")
         sys.exit(checkpoint.EXIT_SAVED)
