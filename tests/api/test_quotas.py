@@ -122,51 +122,81 @@ def test_a_refusal_says_what_is_in_use_and_what_would_change_it(server: Server) 
     assert made(server["red"].post(f"{API}/requests", json={**parts, "tasks": 2}))
 
 
-def submit_at_once(server: Server, teams: tuple[str, ...]) -> list[httpx2.Response]:
-    """One request of tenant bio from each of so many threads, let go together."""
-    together = threading.Barrier(len(teams))
+def submit_at_once(
+    server: Server, eventually: Any, teams: tuple[str, ...]
+) -> list[httpx2.Response]:
+    """One request of tenant bio from each of so many threads: the writer finds all of them at once,
+    and would take them in one transaction.
+    """
+    gate = threading.Event()
+    held = server.writer.query(lambda state, _: gate.wait(PATIENCE))
     answers: list[httpx2.Response] = []
 
     def submit(team: str) -> None:
         headers = {"Authorization": f"Bearer {server.secrets[team]}"}
         with httpx2.Client(base_url=server.url, timeout=PATIENCE, trust_env=False) as client:
-            together.wait(PATIENCE)
             body = {"resources": {"gpu": 1}, "tenant": "bio"}
             answers.append(client.post(f"{API}/requests", json=body, headers=headers))
 
     threads = [threading.Thread(target=submit, args=(team,)) for team in teams]
     for each in threads:
         each.start()
+    eventually(lambda: server.writer.waiting == len(teams))
+    gate.set()
     for each in threads:
         each.join(PATIENCE)
-    assert len(answers) == len(teams)
+    assert held.result(PATIENCE) and len(answers) == len(teams)
     return answers
 
 
-def test_of_many_at_once_no_more_start_than_the_quota_has_nodes(any_server: Server) -> None:
-    """One writer orders them. Those of one transaction are decided together: beyond the quota they
-    wait; who comes in a later one is refused. Either way the reason is the same.
+def test_of_many_at_once_no_more_start_than_the_quota_has_nodes(
+    any_server: Server, eventually: Any
+) -> None:
+    """As if they had come one after the other: who meets others in one transaction waits for what
+    becomes of them.
     """
     ready(any_server, max_nodes=3)
-    answers = submit_at_once(any_server, ("red", "blue") * 4)
-    taken = [each.json() for each in answers if each.status_code == 201]
-    refused = [each.json() for each in answers if each.status_code == 422]
-    waiting = [each for each in taken if each["status"] == "queued"]
-    assert len(taken) + len(refused) == 8 and len(taken) - len(waiting) == 3
+    answers = submit_at_once(any_server, eventually, ("red", "blue") * 4)
+    taken = [each.json()["status"] for each in answers if each.status_code == 201]
+    refused = [each.json()["reason"]["code"] for each in answers if each.status_code == 422]
+    assert (taken, refused) == (["allocated"] * 3, ["tenant_nodes"] * 5)
     assert made(any_server["viewer"].get(f"{API}/tenants/bio"))["nodes"] == 3
-    for each in waiting:
-        each["reason"] = made(any_server["viewer"].get(f"{API}/requests/{each['id']}"))["reason"]
-    assert {each["reason"]["code"] for each in (*waiting, *refused)} == {"tenant_nodes"}
-    body = {"resources": {"gpu": 1}, "tenant": "bio"}
-    assert any_server["red"].post(f"{API}/requests", json=body).status_code == 422
 
 
-def test_of_two_at_once_over_a_quota_the_second_is_refused(any_server: Server) -> None:
-    ready(any_server, max_concurrent=1)
-    answers = submit_at_once(any_server, ("red", "blue"))
+@pytest.mark.parametrize("quota", ["max_nodes", "max_concurrent"])
+def test_of_two_at_once_over_a_quota_the_second_is_refused(
+    any_server: Server, eventually: Any, quota: str
+) -> None:
+    ready(any_server, **{quota: 1})
+    answers = submit_at_once(any_server, eventually, ("red", "blue"))
     assert sorted(each.status_code for each in answers) == [201, 422]
     refused = max(answers, key=lambda each: each.status_code).json()
-    assert refused["reason"]["code"] == "tenant_concurrent"
+    assert refused["reason"]["code"] == quota.replace("max", "tenant")
+
+
+def test_of_two_that_wait_for_room_the_second_waits_for_the_quota(
+    server: Server, eventually: Any
+) -> None:
+    """Who waits uses no nodes, so both may: they exceed nothing before they start."""
+    ready(server, max_nodes=1)
+    full = [server.submit(team, 4, preemptible=False) for team in ("red", "blue")]
+    answers = submit_at_once(server, eventually, ("red", "red"))
+    assert [each.json()["status"] for each in answers] == ["queued", "queued"]
+    made(server["red"].post(f"{API}/requests/{full[0]['id']}/release"))
+    found = [made(server["red"].get(f"{API}/requests/{each.json()['id']}")) for each in answers]
+    first, second = sorted(found, key=lambda each: str(each["status"]))
+    assert (first["status"], second["status"]) == ("allocated", "queued")
+    assert second["reason"]["code"] == "tenant_nodes"
+    made(server["red"].post(f"{API}/requests/{first['id']}/release"))
+    assert made(server["red"].get(f"{API}/requests/{second['id']}"))["status"] == "allocated"
+
+
+def test_what_one_call_asks_for_together_waits_beyond_the_quota(server: Server) -> None:
+    ready(server, max_nodes=2)
+    body = {"resources": {"gpu": 1}, "tenant": "bio", "tasks": 4, "gang": False}
+    parts = made(server["red"].post(f"{API}/requests", json=body))["parts"]
+    shown = [made(server["red"].get(f"{API}/requests/{each}"))["status"] for each in parts]
+    assert sorted(shown) == ["allocated", "allocated", "queued", "queued"]
 
 
 def test_a_lower_quota_stops_nobody(server: Server) -> None:

@@ -127,13 +127,21 @@ def refusal(state: State, name: str, tasks: int) -> Reason | None:
     tenant = state.tenancy.named.get(name)
     if tenant is None:
         return None
-    alive, held = state.tenancy.alive.get(name, 0), state.tenancy.held.get(name, 0)
+    alive = state.tenancy.alive.get(name, 0)
     if tenant.max_concurrent is not None and alive >= tenant.max_concurrent:
         detail = {"tenant": name, "held": alive, "requested": 1, "bound": tenant.max_concurrent}
         return Reason(Code.TENANT_CONCURRENT, {**detail, "enough": alive + 1})
-    if tenant.max_nodes is not None and held + tasks > tenant.max_nodes:
-        return _nodes_reason(tenant, held, tasks)
+    if not has_nodes(state, name, tasks):
+        return _nodes_reason(tenant, state.tenancy.held.get(name, 0), tasks)
     return None
+
+
+def has_nodes(state: State, name: str, nodes: int) -> bool:
+    """Whether a tenant that uses so many nodes more is still within its quota."""
+    tenant = state.tenancy.named.get(name)
+    if tenant is None or tenant.max_nodes is None:
+        return True
+    return state.tenancy.held.get(name, 0) + nodes <= tenant.max_nodes
 
 
 def quota_reason(state: State, request: Request) -> Reason | None:

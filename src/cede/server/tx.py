@@ -6,15 +6,23 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cede.engine.state import State
-from cede.model.errors import Conflict
+from cede.model.errors import CedeError, Conflict
 from cede.model.token import Token
 from cede.store import Store
 from cede.store.values import AuditNote
 
 
+class Undecided(CedeError):
+    """What a command is answered depends on what the pass makes of those before it in the same
+    transaction. It is run again in the next one; the first of a transaction never says so.
+    """
+
+
 @dataclass(slots=True)
 class Tx:
-    """One transaction in the making. A refused command leaves nothing in it."""
+    """One transaction in the making. A refused command leaves nothing in it. `asked` are the nodes
+    that its submissions ask for, by tenant: the pass has yet to say who of them gets any.
+    """
 
     state: State
     now: int
@@ -22,6 +30,7 @@ class Tx:
     notes: list[AuditNote] = field(default_factory=list)
     tokens: list[Token] = field(default_factory=list)
     deleted_requests: list[str] = field(default_factory=list)
+    asked: dict[str, int] = field(default_factory=dict)
 
     def audit(self, actor: str, action: str, target: str, detail: dict[str, Any]) -> None:
         """C13: who did what, in the same transaction as its effect."""

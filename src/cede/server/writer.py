@@ -29,7 +29,7 @@ from cede.server.clock import Clock
 from cede.server.crash import crash_hook
 from cede.server.desk import Desk
 from cede.server.queue import Job, Overloaded, Queue, Stopping, resolve
-from cede.server.tx import Tx
+from cede.server.tx import Tx, Undecided
 from cede.store.json_text import decode, encode
 from cede.store.store import Store
 from cede.store.term import RENEW_MILLISECONDS
@@ -217,15 +217,17 @@ class Writer:
                 _attempt(job, self._state, now)
         resolve(job for job in jobs if job.query)
         if commands or (self._next_timer is not None and self._next_timer <= now):
-            self._decide_and_commit(commands, now)
+            while left := self._decide_and_commit(commands, now):
+                commands = left
         self._look_after(now)
 
-    def _decide_and_commit(self, commands: list[Job], now: int) -> None:
+    def _decide_and_commit(self, commands: list[Job], now: int) -> list[Job]:
+        """One transaction; the commands that are left for another."""
         tx = Tx(self._state, now, clock.wall())
         expected = self._state.index
         self._state.now = now
         self.desk.collect(self._state)
-        done, repeated = self._apply(commands, tx)
+        done, repeated, left = self._apply(commands, tx)
         began = perf_counter()
         self._pass(now)
         decided = perf_counter()
@@ -253,9 +255,10 @@ class Writer:
             self.on_turn(decided - began, perf_counter() - writing)
         for job, first in repeated:
             job.result, job.error = first.result, first.error
-        resolve(commands)
+        resolve(commands[: len(commands) - len(left)])
         if batch.index != expected:
             self._tell_listeners()
+        return left
 
     def _tell_listeners(self) -> None:
         for listener in self.listeners:
@@ -265,8 +268,11 @@ class Writer:
                 # They learn of commits and have no part in them.
                 _log.exception("a listener failed")
 
-    def _apply(self, commands: list[Job], tx: Tx) -> tuple[list[Job], list[tuple[Job, Job]]]:
-        """Run each command; a refused one is undone and fails alone.
+    def _apply(
+        self, commands: list[Job], tx: Tx
+    ) -> tuple[list[Job], list[tuple[Job, Job]], list[Job]]:
+        """Run each command; a refused one is undone and fails alone. From the first on that must
+        know what the pass makes of those before it, they are left for the next transaction.
 
         S19: a repetition runs nothing. It gets the answer that is stored, or that of the command in
         this same transaction which it repeats.
@@ -276,7 +282,7 @@ class Writer:
         done: list[Job] = []
         first: dict[tuple[str, str, str], Job] = {}
         repeated: list[tuple[Job, Job]] = []
-        for job in commands:
+        for at, job in enumerate(commands):
             of = job.idempotency
             if of is None:
                 if self._run_one(job, tx):
@@ -290,7 +296,10 @@ class Writer:
             elif self._run_one(job, tx):
                 done.append(job)
                 first[of.place] = job
-        return done, repeated
+            if isinstance(job.error, Undecided):
+                job.error = None
+                return done, repeated, commands[at:]
+        return done, repeated, []
 
     def _run_one(self, job: Job, tx: Tx) -> bool:
         mark, sizes = self._state.mark(), tx.sizes()

@@ -10,6 +10,7 @@ from typing import Any
 
 from cede.engine import commands
 from cede.engine.commands import Submission, Untracked
+from cede.engine.tenants import has_nodes
 from cede.model.errors import CedeError, Invalid
 from cede.server.api import redact
 from cede.server.api.bodies import RequestIn
@@ -20,7 +21,7 @@ from cede.server.api.resolve import pool_in
 from cede.server.api.submission import parse_item, parts_of, submission_of
 from cede.server.api.views import live_request_out, untracked_out
 from cede.server.ids import new_id
-from cede.server.writer import Tx
+from cede.server.tx import Tx, Undecided
 
 # What has been read of one item: a submission for each of its parts and the pool it names, or why
 # it is refused.
@@ -39,6 +40,7 @@ async def submit_all(call: Call, bodies: list[Any], *, alone: bool = False) -> l
         raise items[0]
 
     def command(tx: Tx) -> list[Outcome]:
+        _ask(tx, items)
         return [_submit(tx, item, alone) for item in items]
 
     def shown(outcomes: list[Outcome], tx: Tx) -> list[Json]:
@@ -74,6 +76,21 @@ def _parts(first: Submission, parts: int) -> list[Submission]:
         return [first]
     first = replace(first, part_of=first.id)
     return [first, *(replace(first, id=new_id()) for _ in range(parts - 1))]
+
+
+def _ask(tx: Tx, items: list[Item]) -> None:
+    """Where a tenant's quota has room for this only if those before it in the transaction do not
+    start, it is their pass that decides: so it makes no difference whether two calls meet in one.
+    """
+    nodes: dict[str, int] = {}
+    for each in (part for item in items if not isinstance(item, Problem) for part in item[0]):
+        if name := each.terms.tenant:
+            nodes[name] = nodes.get(name, 0) + (1 if each.shape is None else each.shape.tasks)
+    for name, more in nodes.items():
+        before = tx.asked.get(name, 0)
+        if before and not has_nodes(tx.state, name, before + more):
+            raise Undecided
+        tx.asked[name] = before + more
 
 
 def _submit(tx: Tx, item: Item, alone: bool) -> Outcome:
