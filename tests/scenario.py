@@ -45,6 +45,7 @@ from tests import scenario_classes, scenario_nodes
 from tests.scenario_nodes import Untrue
 from tests.scenario_words import (
     amounts_of,
+    labels_of,
     milliseconds,
     names_in,
     options_of,
@@ -129,6 +130,8 @@ class Story:
                 edits.detach_policy(self.state, f"{pool}/{name}")
             case ["delete", "pool", name]:
                 edits.delete_pool(self.state, name)
+            case ["edit", "pool", name, "nodes", labels]:
+                edits.update_pool(self.state, name, nodes=labels_of(labels))
             case ["edit", "pool", name, *rest]:
                 self.edit_pool(name, rest)
             case ["edit", name, "in", pool, *rest]:

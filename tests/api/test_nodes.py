@@ -45,3 +45,25 @@ def test_a_pool_of_nodes_has_what_its_nodes_have(farm: Server) -> None:
     assert pool["capacity"] == {"gpu": 5} and pool["nodes"] == {"zone": "a"}
     refused = farm["operator"].patch(f"{API}/pools/farm", json={"capacity": {"gpu": 9}})
     assert refused.status_code == 422 and refused.json()["field"] == "capacity"
+
+
+def test_a_pool_is_given_other_nodes_that_hold_nothing(farm: Server) -> None:
+    alpha = Machine(farm)
+    Machine(farm, "beta", labels={"zone": "a", "rack": "7"})
+    held = run(farm, gpu=2)  # on alpha, the first by name
+    pool, other = f"{API}/pools/farm", {"zone": "a", "rack": "7"}
+    refused = farm["operator"].patch(pool, json={"nodes": other})
+    assert (refused.status_code, refused.json()["type"]) == (409, "urn:cede:problem:in_use")
+    assert "alpha" in refused.json()["detail"] and "cede node drain" in refused.json()["detail"]
+    (order,) = alpha.beat()["orders"]
+    alpha.tell(order, "ended", exit_code=0, cause="exited")
+    assert made(farm["viewer"].get(f"{API}/requests/{held['id']}"))["status"] == "released"
+    shown = made(farm["operator"].patch(pool, json={"nodes": other}))
+    assert (shown["nodes"], shown["capacity"]) == (other, {"gpu": 2})
+    pools = {
+        each["name"]: each["pool"] for each in made(farm["viewer"].get(f"{API}/nodes"))["items"]
+    }
+    assert pools == {"alpha": None, "beta": "farm"}
+    noted = made(farm["admin"].get(f"{API}/audit"))["items"][0]
+    assert (noted["action"], noted["detail"]) == ("pool.update", {"nodes": other})
+    assert farm["red"].patch(pool, json={"nodes": other}).status_code == 403

@@ -89,6 +89,7 @@ def test_each_kind_of_error_has_its_code(
         ("pool", "create", "a", "-c", '{"gpu": 1.5}'),
         ("pool", "create", "a", "-c", '{"gpu": 0}'),
         ("pool", "update", "a"),
+        ("pool", "update", "a", "--nodes", "rack"),
         ("pool", "requests", "a", "--view", "sideways"),
         ("poool", "list"),
         ("run", "--gpu", "1"),

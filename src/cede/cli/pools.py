@@ -92,22 +92,24 @@ def describe(ctx: click.Context, pool_name: str, output: str) -> None:
 @pool.command("update")
 @click.argument("pool_name", metavar="POOL", type=PoolName())
 @click.option("-c", "--capacity", type=Amounts(), help="Merged key by key; 0 removes a key.")
+@click.option(
+    "--nodes",
+    multiple=True,
+    metavar="LABEL=VALUE",
+    help="Of a pool of nodes: all its labels from now on. Nodes without them leave it.",
+)
 @click.option("-d", "--description", default=None)
 @click.option("--settings", type=Map(), default=None)
 @click.pass_context
-def update(
-    ctx: click.Context,
-    pool_name: str,
-    capacity: dict[str, int] | None,
-    description: str | None,
-    settings: dict[str, Any] | None,
-) -> None:
-    """Change a pool's capacity, description or settings. Running work stays when it shrinks."""
-    if capacity is None and description is None and settings is None:
-        raise click.UsageError("nothing to change: give --capacity, --description or --settings")
-    changed = client_of(ctx).pools.update(
-        pool_name, capacity=capacity, description=description, settings=settings
-    )
+def update(ctx: click.Context, /, pool_name: str, nodes: tuple[str, ...], **given: Any) -> None:
+    """Change a pool's capacity or nodes, description or settings. Running work stays when it
+    shrinks.
+    """
+    given["nodes"] = dict(pairs("--nodes", nodes)) or None
+    if all(each is None for each in given.values()):
+        known = "--capacity, --nodes, --description or --settings"
+        raise click.UsageError(f"nothing to change: give {known}")
+    changed = client_of(ctx).pools.update(pool_name, **given)
     click.echo(f"updated pool {changed['name']}")
 
 

@@ -126,7 +126,7 @@ class Pools(_Group):
         return _object(self._http.call("POST", f"{API}/pools", body=body))
 
     def update(self, pool: str, **fields: Any) -> Json:
-        """`fields`: capacity (merged; 0 removes a key), description, settings."""
+        """`fields`: capacity (merged; 0 removes a key), nodes, description, settings."""
         return _object(
             self._http.call("PATCH", f"{API}/pools/{segment(pool)}", body=_given(fields))
         )

@@ -12,6 +12,7 @@ from typing import Any
 
 from cede.engine.admit import hopeless, rejection
 from cede.engine.endings import finish
+from cede.engine.membership import gather, reselect
 from cede.engine.presets import DEFAULT
 from cede.engine.presets import preset as preset_settings
 from cede.engine.state import State
@@ -19,7 +20,7 @@ from cede.model import bounds
 from cede.model.amounts import Amounts, parse_amounts, total
 from cede.model.errors import Conflict, Invalid, NotFound
 from cede.model.lifecycle import RequestStatus
-from cede.model.node import Node, matches, parse_labels
+from cede.model.node import parse_labels
 from cede.model.policy import Policy
 from cede.model.policy_fields import parse_fields
 from cede.model.pool import Pool
@@ -44,7 +45,7 @@ def create_pool(
     if (capacity is None) == (nodes is None):
         raise Invalid("capacity", "give either capacity or nodes (labels of its nodes)")
     selector = None if nodes is None else parse_labels(nodes, "nodes")
-    mine = [] if selector is None else _gather(state, selector)
+    mine = [] if selector is None else gather(state, selector)
     declared = {} if capacity is None else parse_amounts(capacity, "capacity", least=1, empty=False)
     pool = Pool(
         id=id,
@@ -65,16 +66,6 @@ def create_pool(
     return pool
 
 
-def _gather(state: State, selector: dict[str, str]) -> list[Node]:
-    """The registered nodes that a new pool takes; a node is in one pool."""
-    found = [each for each in state.nodes.values() if matches(each.labels, selector)]
-    for node in found:
-        if node.pool_id is not None:
-            name = state.pools[node.pool_id].name
-            raise Conflict("node_taken", f"node {node.name} is in pool {name} already")
-    return found
-
-
 def set_capacity(state: State, pool: Pool, capacity: Amounts) -> None:
     """What the nodes of a pool have together has changed."""
     became = replace(pool, capacity=capacity, edited=state.next_index())
@@ -89,10 +80,13 @@ def update_pool(
     pool_id: str,
     *,
     capacity: object = None,
+    nodes: object = None,
     settings: object = None,
     description: object = None,
 ) -> Pool:
-    """Merge capacity (0 removes a key) and settings into a pool."""
+    """Merge capacity (0 removes a key) and settings into a pool; `nodes` replaces the labels of its
+    nodes.
+    """
     pool = find_pool(state, pool_id)
     if capacity is not None and pool.nodes is not None:
         raise Invalid("capacity", f"pool {pool.name} has what its nodes have; add or delete nodes")
@@ -104,6 +98,8 @@ def update_pool(
             raise Invalid(
                 "capacity", "would leave the pool without any key; delete the pool instead"
             )
+    if nodes is not None:
+        pool = reselect(state, pool, nodes)
     if settings is not None:
         pool = replace(pool, settings=pool.settings.override(settings))
     if description is not None:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from cede.engine import edits, endings, reports
 from cede.engine.due import gone_at
 from cede.engine.farewells import part, stop_now
+from cede.engine.membership import drop_promises, pool_for
 from cede.engine.state import State
 from cede.model import bounds
 from cede.model.allocation import Allocation, Phase
@@ -22,7 +23,6 @@ from cede.model.node import (
     Node,
     NodeState,
     Out,
-    matches,
     parse_devices,
     parse_labels,
     parse_node_amounts,
@@ -63,7 +63,7 @@ def register(
         heartbeat=heartbeat,
         created=created,
     )
-    node = replace(node, pool_id=_pool_for(state, node))
+    node = replace(node, pool_id=pool_for(state, node))
     known = next((each for each in state.nodes.values() if each.name == node.name), None)
     if known is None:
         state.put(node)
@@ -105,7 +105,7 @@ def _again(state: State, known: Node, node: Node, own: bool) -> Node:
             *(became.labels, became.fingerprint),
             *(became.amounts, became.devices, became.pool_id),
         ):
-            _drop_promises(state, known)
+            drop_promises(state, known)
         state.put(became)
         state.emit("node_registered", pool_id=became.pool_id, node=became.name)
     for pool_id in dict.fromkeys((known.pool_id, became.pool_id)):
@@ -119,18 +119,6 @@ def _word(value: object, field: str) -> str:
     if not value.isprintable():
         raise Invalid(field, "must be printable")
     return value
-
-
-def _pool_for(state: State, node: Node) -> str | None:
-    found = [
-        pool
-        for pool in state.pools.values()
-        if pool.nodes is not None and matches(node.labels, pool.nodes)
-    ]
-    if len(found) > 1:
-        names = " and ".join(sorted(pool.name for pool in found))
-        raise Conflict("two_pools", f"the labels of node {node.name} match the pools {names}")
-    return found[0].id if found else None
 
 
 def count_capacity(state: State, pool_id: str | None) -> None:
@@ -247,20 +235,11 @@ def delete(state: State, node_id: str, now: int, *, force: bool = False) -> Node
             f"{state.nodes[others[0].node_id].name}; disable node {node.name} so that it stops "
             "there, then delete it",
         )
-    _drop_promises(state, node)
+    drop_promises(state, node)
     state.drop(node)
     state.emit("node_deleted", pool_id=node.pool_id, node=node.name)
     count_capacity(state, node.pool_id)
     return node
-
-
-def _drop_promises(state: State, node: Node) -> None:
-    """Whoever was promised this node waits again."""
-    if node.pool_id is None:
-        return
-    spot = state.grounds[node.pool_id].spots[node.id]
-    for owner_id in [each for each, (held, _) in spot.holdings.items() if held.earmark]:
-        state.put(replace(state.requests[owner_id], earmark=None))
 
 
 def _with_state(node: Node, became: NodeState) -> Node:

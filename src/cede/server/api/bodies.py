@@ -116,6 +116,11 @@ class PoolPatch(Body):
     model_config = example(capacity={"gpu": 4})
 
     capacity: AmountsIn | None = None
+    nodes: NodeLabels | None = Field(
+        None,
+        description="Other labels of its nodes, whole. Refused if a node that holds work would "
+        "leave the pool.",
+    )
     settings: dict[str, Any] | None = None
     description: Description | None = None
 

@@ -67,7 +67,9 @@ async def get_pool(pool: PoolRef, call: ThisCall) -> Response:
 
 @router.patch("/pools/{pool}", responses={200: ok(PoolOut, examples.POOL)})
 async def update_pool(pool: PoolRef, body: PoolPatch, call: ThisCall) -> Response:
-    """Change capacity (merged; 0 removes a key), settings or description. Running work stays."""
+    """Change capacity (merged; 0 removes a key), the labels of its nodes, settings or description.
+    Running work stays.
+    """
     actor = call.caller.name
 
     def command(tx: Tx) -> str:
@@ -76,6 +78,7 @@ async def update_pool(pool: PoolRef, body: PoolPatch, call: ThisCall) -> Respons
             tx.state,
             found.id,
             capacity=body.capacity,
+            nodes=body.nodes,
             settings=body.settings,
             description=body.description,
         )
