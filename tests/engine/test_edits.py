@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from cede.engine import audit, edits
+from cede.engine import audit, edits, fleet
 from cede.engine.state import State
 from cede.model.errors import CedeError, Conflict, Invalid, NotFound
 from cede.model.subject import Subject
@@ -152,3 +152,23 @@ def test_a_deleted_pool_takes_its_policies_with_it(state: State) -> None:
     changes = state.drain()
     assert (changes.pools.deleted, changes.policies.deleted) == (["p"], ["red"])
     assert not state.policies
+
+
+def test_what_a_policy_reserves_is_of_nodes_that_have_joined(state: State) -> None:
+    """Without amounts a policy comes first, as one writes things down; the refusal says so."""
+    edits.create_pool(state, id="n", name="farm", nodes={"zone": "a", "rack": "7"})
+    with pytest.raises(Invalid) as refused:
+        attach(pool_id="n", reserved={"gpu": 4})(state)
+    assert refused.value.field == "reserved.gpu"
+    assert "no node has joined pool farm yet" in refused.value.problem
+    assert "cede agent --label zone=a --label rack=7 …" in refused.value.problem
+    then = "cede policy update farm blue --component-type team --reserved …"
+    assert refused.value.problem.endswith(then)
+    attach(pool_id="n")(state)
+    fleet.register(
+        state, id="n1", name="n1", amounts={"gpu": 4}, labels={"zone": "a", "rack": "7"}, now=0
+    )
+    edits.update_policy(state, "blue", reserved={"gpu": 4})
+    with pytest.raises(Invalid, match="capacity 4, which is what its nodes have so far"):
+        edits.update_policy(state, "blue", limit={"gpu": 8})
+    assert audit.check(state) == []

@@ -235,14 +235,7 @@ def _check_pool(state: State, pool: Pool) -> None:
 
 
 def _check_policy(state: State, pool: Pool, policy: Policy) -> None:
-    for which, amounts in (("reserved", policy.reserved), ("limit", policy.limit)):
-        for key, amount in amounts.items():
-            if key not in pool.capacity:
-                known = ", ".join(sorted(pool.capacity)) or "none yet: no node has joined it"
-                raise Invalid(f"{which}.{key}", f"pool {pool.name} has no such key; it has {known}")
-            if amount > pool.capacity[key]:
-                most = pool.capacity[key]
-                raise Invalid(f"{which}.{key}", f"{amount} exceeds the pool's capacity {most}")
+    _check_amounts(pool, policy)
     for key, amount in policy.reserved.items():
         if amount > policy.limit.get(key, amount):
             raise Invalid(
@@ -251,6 +244,31 @@ def _check_policy(state: State, pool: Pool, policy: Policy) -> None:
     _check_home(state, policy)
     _check_sum(
         pool, [*(each for each in _policies(state, pool.id) if each.id != policy.id), policy]
+    )
+
+
+def _check_amounts(pool: Pool, policy: Policy) -> None:
+    """A policy's amounts are of what the pool has now (S4): nodes that are yet to come have none,
+    and may never come.
+    """
+    for which, amounts in (("reserved", policy.reserved), ("limit", policy.limit)):
+        for key, amount in amounts.items():
+            at, known = f"{which}.{key}", ", ".join(sorted(pool.capacity))
+            if pool.nodes is not None and not pool.capacity:
+                raise Invalid(at, _no_nodes(pool, policy.subject, which))
+            if key not in pool.capacity:
+                raise Invalid(at, f"pool {pool.name} has no such key; it has {known}")
+            if amount > (most := pool.capacity[key]):
+                so_far = "" if pool.nodes is None else ", which is what its nodes have so far"
+                raise Invalid(at, f"{amount} exceeds the pool's capacity {most}{so_far}")
+
+
+def _no_nodes(pool: Pool, subject: Subject, which: str) -> str:
+    labels = " ".join(f"--label {name}={text}" for name, text in (pool.nodes or {}).items())
+    return (
+        f"no node has joined pool {pool.name} yet, and {which} is of what its nodes have: start an "
+        f"agent first (cede agent {labels} …), or attach the policy without it and set it then: "
+        f"cede policy update {pool.name} {subject.name} --component-type {subject.type} --{which} …"
     )
 
 
