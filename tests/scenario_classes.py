@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from cede.engine import pricing, tenant_edits
+from cede.engine.explain import waiting_reason
 from cede.engine.explain_price import candidates
 from cede.engine.front import Front, streams
 from cede.engine.queue_score import score_queues
@@ -55,7 +56,7 @@ def _why_not(state: State, request: Request, words: list[str]) -> list[str]:
     shown = {
         state.allocations[each["id"]].request_id: each["why_not"]
         for policy in state.places(request.id)
-        for each in candidates(state, request, policy)
+        for each in candidates(state, request, policy, waiting_reason(state, request))
     }
     if words[0] not in shown:
         raise Untrue(f"{words[0]} is no candidate of {request.id}: {shown}")

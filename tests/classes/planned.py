@@ -36,10 +36,22 @@ class Outcome:
     why_not: dict[int, str]
 
 
-def plan(case: Case, settings: dict[str, Any], waiter: dict[str, Any] | None = None) -> Outcome:
-    """What one pass does for the waiter of a case. 0 victims is, here, as many as it takes."""
+def plan(
+    case: Case,
+    settings: dict[str, Any],
+    waiter: dict[str, Any] | None = None,
+    *,
+    promised: bool = True,
+) -> Outcome:
+    """What one pass does for the waiter of a case. 0 victims is, here, as many as it takes.
+    `promised`: whether those who leave do so for somebody.
+    """
     told = {"max_victims": case.max_victims, **settings}
-    shown = run(snapshot(case, told, waiter or {}))
+    given = snapshot(case, told, waiter or {})
+    if not promised:
+        given["requests"] = given["requests"][:1]
+        given["running"] = [_saving(each) for each in given["running"]]
+    shown = run(given)
     for decision in shown["passes"][0]["decisions"]:
         if decision["do"] == "preempt" and decision["beneficiary"] == "w":
             victims = [int(each.removeprefix("h")) for each in decision["victims"]]
@@ -98,6 +110,13 @@ def _running(holder: Holder) -> dict[str, Any]:
     if not holder.running:
         made |= {"state": "preempting", "for": f"o{holder.id}", "deadline": NOW + 30}
     return made
+
+
+def _saving(holder: dict[str, Any]) -> dict[str, Any]:
+    if "deadline" not in holder:
+        return holder
+    left = {name: each for name, each in holder.items() if name not in ("for", "deadline")}
+    return {**left, "state": "checkpointing"}
 
 
 def _promised(holder: Holder) -> dict[str, Any]:

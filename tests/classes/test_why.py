@@ -48,12 +48,12 @@ def test_a_taking_shows_whom_it_weighed() -> None:
     [
         ({"waiter": {"walltime": 20}}, "too_dear", "too_dear"),
         ({"holder": {"walltime": 10_300}}, "no_set", "near_completion"),
-        ({"holder": {"walltime": 10_310}}, "waits_first", None),
+        ({"holder": {"walltime": 10_310}}, "waits_first", "waits_first"),
         ({"holder": {"class": 8, "checkpoint": "none"}}, "no_set", "unsaved"),
         ({"holder": {"sensitive": True}}, "no_set", "sensitive"),
         ({"holder": {"class": 7}}, "no_set", "standing"),
         ({"settings": {"class_bands": True}, "waiter": {"class": 5}, "holder": {"class": 4}},
-         "no_set", "spared"),
+         "no_set", "class_band"),
     ],
 )  # fmt: skip
 def test_a_waiter_says_why_it_takes_nobody(

@@ -130,7 +130,11 @@ def _pool_bound(
     rights, bound = _as_granted(books, request, policy.id, demand)
     free, promisable = free_now(books), free_to_promise(books, bound)
     if books.ground is not None and (reason := node_reason(state, books, request, policy, bound)):
-        return reason
+        if reason.code is not Code.NO_NODE or not explain_price.by_price(books):
+            return reason
+        missing = _missing_places(request, reason)
+        names = _names(books, policy, missing[0], demand) | {"missing": missing[1]}
+        return explain_price.would_not_pay(state, request, policy, names) or reason
     if fits(demand, promisable):
         if not fits(demand, free):
             return _on_its_way(state, books, request)
@@ -175,8 +179,12 @@ def node_reason(
         if fits(demand, plus(free_now(books), idle)):
             names = ", ".join(f"{n.name} ({n.state})" for n in out[:_HOLDERS_SHOWN])
             return Reason(Code.NODES_OUT, {"pool": books.pool.name, "nodes": names})
-    if not fits(demand, free_to_promise(books, bound)) or not fits(demand, free_now(books)):
+    if not fits(demand, free_to_promise(books, bound)):
         return None
+    if not fits(demand, free_now(books)):
+        coming = site(state, books, bound, promise=True, own=(request.id,), only=only)
+        if place(coming, form) is not None:
+            return None  # it is on its way, which is said below
     own = (request.id, *books.withheld)
     beside = site(state, books, bound, promise=False, own=own, only=only)
     if books.withheld and place(beside, form) is not None:
@@ -201,6 +209,13 @@ def _claimed_reason(
     nodes = [each for each in claimed_nodes(books, request, policy) if each.id in roomy]
     names = ", ".join(f"{each.name} (for {each.claimed_by})" for each in nodes[:_HOLDERS_SHOWN])
     return Reason(Code.NODES_CLAIMED, {"pool": books.pool.name, "nodes": names})
+
+
+def _missing_places(request: Request, reason: Reason) -> tuple[str, int]:
+    """A key of a demand for which there is no node, and how much of it has no place."""
+    key = max(request.amounts, key=lambda each: (request.amounts[each], each))
+    tasks, found = reason.detail["tasks"], reason.detail["found"]
+    return key, request.amounts[key] // tasks * (tasks - found)
 
 
 def _taking_reason(
@@ -318,17 +333,18 @@ def _pool_story(state: State, request: Request, policy: Policy, tried: bool) -> 
     books = state.books[policy.pool_id]
     demand = books.pool.metered(request.amounts)
     start = earliest_start(state, books, request)
+    reason = reason_in(state, request, policy)
     more: dict[str, Any] = {}
     if books.fair:
         more["fairness"] = explain_fair.story(state, books, request, policy)
     if explain_price.by_price(books):
         more["candidates"] = [
             {**each, "id": state.allocations[each["id"]].request_id}
-            for each in explain_price.candidates(state, request, policy)
+            for each in explain_price.candidates(state, request, policy, reason)
         ]
     return more | {
         "pool": books.pool.name,
-        "reason": reason_in(state, request, policy).to_public(),
+        "reason": reason.to_public(),
         "in_share": _as_granted(books, request, policy.id, demand)[0] == IN_SHARE,
         "place": _place(state, books, request, policy),
         "bypassed": request.bypassed,

@@ -10,7 +10,8 @@ from cede.engine.forecast import earliest_start
 from cede.engine.preempt import Offer, Taking, starts_by_itself
 from cede.engine.state import State
 from cede.engine.victims import Missing, find_victims
-from cede.engine.weighing import weighed
+from cede.engine.weighing import not_stopped, weighed
+from cede.engine.why_not import WhyNot
 from cede.model.plan import Plan
 from cede.model.policy import Policy
 from cede.model.reason import Code, Reason
@@ -47,11 +48,28 @@ def cannot_pay(state: State, request: Request, policy: Policy, names: Names) -> 
     return found
 
 
-def candidates(state: State, request: Request, policy: Policy) -> list[dict[str, Any]]:
-    """Whom a waiter could have stopped in a pool, with prices, and why it did not."""
+def would_not_pay(state: State, request: Request, policy: Policy, names: Names) -> Reason | None:
+    """The same if somebody could be stopped, and is not for what it costs or takes."""
+    found = cannot_pay(state, request, policy, names)
+    return None if found is None or found.code is Code.NO_SET else found
+
+
+def candidates(
+    state: State, request: Request, policy: Policy, waits: Reason
+) -> list[dict[str, Any]]:
+    """Whom a waiter could have stopped in a pool, with prices, and why it did not. Who is of no
+    help at home may be elsewhere.
+    """
+    found: list[dict[str, Any]] = []
     for offer in _short(state, request, policy):
-        return weighed(state, offer.books, offer.taker, _missing(offer))
-    return []
+        shown = not_stopped(weighed(state, offer.books, offer.taker, _missing(offer)), waits.code)
+        found = [_nearer(*each) for each in zip(found, shown, strict=True)] if found else shown
+    return found
+
+
+def _nearer(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
+    """Of two things to say of one holder the one that is about its stopping."""
+    return second if first["why_not"] == WhyNot.DOES_NOT_HELP else first
 
 
 def _short(state: State, request: Request, policy: Policy) -> list[Offer]:

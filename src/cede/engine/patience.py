@@ -8,11 +8,13 @@ far as the pool says.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from cede.engine.books import Books
 from cede.engine.fair.status import Starving
 from cede.engine.fairness import hunger, settings_for
 from cede.engine.lane import LaneKey
+from cede.engine.price import Shield
 from cede.engine.pricing import shield
 from cede.engine.share import Holding
 from cede.engine.site import locate
@@ -55,18 +57,35 @@ def may_take(state: State, books: Books, waiter: Request, policy_id: str) -> boo
     return hunger(state, books, waiter, policy_id) is not Starving.NON_STARVING
 
 
-def spared(state: State, books: Books, taker: Taker, holding: Holding, level: int) -> bool:
-    """Whether a holder of lower standing is out of a waiter's reach for now."""
+class Spared(StrEnum):
+    """Why a waiter may not stop a holder of lower standing for now, if nothing shields it."""
+
+    MIN_RUN = "min_run"
+    CLASS_BAND = "class_band"
+    SERVICE_AT_HOME = "service_at_home"
+    RETURN_GRACE = "return_grace"
+    WITHIN_SHARE = "within_share"
+    BACK_OFF = "back_off"
+
+
+def spared(
+    state: State, books: Books, taker: Taker, holding: Holding, level: int
+) -> Spared | Shield | None:
+    """What keeps a holder of lower standing out of a waiter's reach for now; None if nothing."""
+    if protected(state, holding, level, taker.rights):
+        return Spared.MIN_RUN
+    if not _may_by_table(books, taker, holding):
+        return Spared.CLASS_BAND
+    if (found := shield(state, books, holding)) is not None:
+        return found
+    if _serves_at_home(books, holding):
+        return Spared.SERVICE_AT_HOME
+    if _returns_later(state, books, taker, holding):
+        return Spared.RETURN_GRACE
     within = books.fair and level == IN_SHARE - 1  # of its own policy's fair share
-    return (
-        protected(state, holding, level, taker.rights)
-        or not _may_by_table(books, taker, holding)
-        or shield(state, books, holding) is not None
-        or _serves_at_home(books, holding)
-        or _returns_later(state, books, taker, holding)
-        or (within and not _aggressive(state, books, taker, holding))
-        or not is_open(state, books, holding)
-    )
+    if within and not _aggressive(state, books, taker, holding):
+        return Spared.WITHIN_SHARE
+    return None if is_open(state, books, holding) else Spared.BACK_OFF
 
 
 def may_take_own(state: State, books: Books, taker: Taker, holding: Holding) -> bool:
@@ -77,7 +96,7 @@ def may_take_own(state: State, books: Books, taker: Taker, holding: Holding) -> 
     level = books.rights(holding.id)
     if holding.rank != taker.rank:  # only classes differ inside a policy
         lower = holding.rank < taker.rank and books.standing_of(holding.id) < taker.standing
-        return lower and not spared(state, books, taker, holding, level)
+        return lower and spared(state, books, taker, holding, level) is None
     if protected(state, holding, level, taker.rights) or not is_open(state, books, holding):
         return False
     if shield(state, books, holding) is not None:

@@ -21,7 +21,7 @@ from cede.engine.front import Front, Stream, streams
 from cede.engine.grants import Covered, WithinQuota, without_withheld
 from cede.engine.lane import LaneKey
 from cede.engine.patience import Taker, may_take, note_stage
-from cede.engine.pricing import parting_time
+from cede.engine.pricing import is_immediate, parting_time
 from cede.engine.share import Holding
 from cede.engine.standing import Standing
 from cede.engine.state import State
@@ -168,10 +168,14 @@ class Taking:
     def _serve(self, waiter: Request) -> bool:
         """Promise a waiter its demand in one of its pools; whether anything was decided.
 
-        Where what is on its way suffices nobody need be stopped, so that is asked of all first.
+        Where what is on its way suffices nobody need be stopped, so that is asked of all first;
+        but in a pool where only what victims free counts.
         """
         places = self.state.places(waiter.id)
         offers = [each for policy in places for each in self.offers(waiter, policy)]
+        whole = [each for each in offers if not each.books.pool.settings.count_free]
+        if any(self._take(waiter, replace(each, short=each.demand)) for each in whole):
+            return True
         for offer in offers:
             if offer.footprint is not None:  # on its way: promised at once, since nodes have names
                 self._earmark(offer.books, waiter, offer.policy, offer.footprint)
@@ -255,7 +259,7 @@ def _levels(
 
 def starts_by_itself(state: State, books: Books, waiter: Request, victims: list[Holding]) -> bool:
     """Whether walltimes prove that a waiter starts as soon as if these were stopped for it."""
-    if not books.pool.settings.wait_first or waiter.terms.sensitive:
+    if not books.pool.settings.wait_first or is_immediate(books, waiter):
         return False
     start = earliest_start(state, books, waiter)
     soon = max((parting_time(state, books, each) for each in victims), default=0)

@@ -27,6 +27,7 @@ from cede.engine.state import State
 from cede.model.bounds import MINUTE
 from cede.model.request import Request
 from cede.model.settings import Rank
+from cede.model.terms import CLASS_MAX
 
 GPU = "gpu"
 
@@ -124,13 +125,23 @@ def value(books: Books, request: Request) -> float:
         request.terms.preemption_class if by_class else 0,
         request.tasks,
         _gpus_per_node(request, request.tasks),
-        request.terms.sensitive,
+        is_immediate(books, request),
     )
+
+
+def is_immediate(books: Books, request: Request) -> bool:
+    """Whether a waiter neither waits first nor is measured by its worth: sensitive work, and the
+    highest class.
+    """
+    by_class = books.pool.settings.rank is Rank.CLASS
+    highest = by_class and request.terms.preemption_class >= CLASS_MAX
+    return request.terms.sensitive or highest
 
 
 def parting_time(state: State, books: Books, holding: Holding) -> int:
     """How long until a holder that is asked to stop has stopped, as far as one can say."""
     request = state.requests[state.allocations[holding.id].request_id]
-    farewell = request.farewell
-    minutes = saving_minutes(farewell.checkpoint, timeout=farewell.timeout) or 0
+    asked, farewell = state.allocations[holding.id].asked, request.farewell
+    estimate = None if asked is None else asked.took
+    minutes = saving_minutes(farewell.checkpoint, estimate, farewell.timeout) or 0
     return int(minutes * MINUTE) + books.pool.settings.grace

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cede.engine.snapshot_fields import Entry, SnapshotError, at
-from cede.model import bounds
+from cede.model.amounts import parse_amount
 from cede.model.shape import parse_count
 from cede.model.terms import OF_REQUEST
 
@@ -63,12 +63,14 @@ def in_tasks(path: str, value: Any) -> Any:
     entry = dict(value)
     if "gpus_per_node" in entry:
         with at(path):
-            gpus = parse_count(entry.pop("gpus_per_node"), "gpus_per_node", bounds.DEVICES_MAX)
+            gpus = parse_amount(entry.pop("gpus_per_node"), "gpus_per_node")
         resources = entry.get("resources") or {}
         if _is_map(resources) and resources.get("gpu", gpus) != gpus:
             raise SnapshotError(f"{path}.gpus_per_node", "resources say another number of gpu")
         entry["resources"] = {**resources, "gpu": gpus}
-    if isinstance(entry.get("nodes"), int):
+    if entry.get("nodes") is None:
+        entry.pop("nodes", None)
+    elif not isinstance(entry["nodes"], list):
         with at(path):
             nodes = parse_count(entry.pop("nodes"), "nodes")
         if entry.setdefault("tasks", nodes) != nodes:

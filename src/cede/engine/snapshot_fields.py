@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import StrEnum
 from typing import Any, TypeVar
@@ -115,12 +115,23 @@ def subject(fields: Entry) -> Subject:
     return Subject.of(fields.get("component"), fields.get("component_type", "orchestrator"))
 
 
-def amounts(fields: Entry) -> tuple[dict[str, int], bool]:
-    """What one task needs, and whether it may be preempted."""
+_NO_GPU = {"gpu": 0}
+
+
+def amounts(fields: Entry, whole: Callable[[], dict[str, int]]) -> tuple[dict[str, int], bool]:
+    """What one task needs, and whether it may be preempted. Who asks for nodes and says no more
+    than that needs all that one has; all but GPUs, if it says that it needs none.
+    """
     preemptible = fields.get("preemptible", True)
     if not isinstance(preemptible, bool):
         raise Invalid("preemptible", f"must be true or false, not {preemptible!r:.80}")
     needs = _settings(fields)[0]
+    named = bool(fields.get("nodes")) or fields.get("per_node") == 1
+    if named and needs is None and fields.get("resources", _NO_GPU) == _NO_GPU:
+        none = fields.get("resources", ())
+        if not (rest := {key: amount for key, amount in whole().items() if key not in none}):
+            raise Invalid("gpus_per_node", "is 0, and its nodes have nothing else")
+        return rest, preemptible
     if ("resources" in fields) == (needs is not None):
         raise Invalid("resources", "give either resources or settings")
     if needs is None:

@@ -130,6 +130,20 @@ def node_id(state: State, path: str, name: object, pool_id: str) -> str:
     return mine[name]
 
 
+def whole_node(state: State, path: str, fields: Entry, pool_ids: set[str]) -> dict[str, int]:
+    """What a task has that has a node for itself, if those where it may sit are alike."""
+    named = fields.get("nodes")
+    kinds = {
+        tuple(sorted(each.amounts.items()))
+        for each in state.nodes.values()
+        if each.pool_id in pool_ids and (not isinstance(named, list) or each.name in named)
+    }
+    if len(kinds) != 1:
+        problem = "its nodes are not alike" if kinds else "there are no such nodes"
+        raise SnapshotError(f"{path}.nodes", f"{problem}: say gpus_per_node, or resources")
+    return dict(*kinds)
+
+
 def members(
     state: State, path: str, fields: Entry, pool_id: str, tasks: int, held: AllocationState
 ) -> tuple[Member, ...]:

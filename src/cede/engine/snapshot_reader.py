@@ -34,7 +34,7 @@ from cede.engine.snapshot_fields import (
     timed,
     word,
 )
-from cede.engine.snapshot_nodes import Devices, footprint, members, read_node
+from cede.engine.snapshot_nodes import Devices, footprint, members, read_node, whole_node
 from cede.engine.snapshot_tenants import accept_use, read_tenant
 from cede.engine.snapshot_tree import parents_first
 from cede.engine.state import State
@@ -175,14 +175,12 @@ class _Reader:
 
     def running(self, path: str, value: object, position: int, known: set[str]) -> None:
         fields = entry(value, path, _RUNNING)
-        started_at = timed(fields, path, "started_at", None)
-        allocated_at = timed(fields, path, "allocated_at", _first(started_at, self.now))
-        self._check_start_time(path, allocated_at, started_at)
-        request = self._request(path, fields, position, allocated_at)
-        policy = self._policy_in(path, request, self._pool_id(path, fields))
         state = _STATES.get(str(fields.get("state", "running")))
         if state is None:
             raise SnapshotError(f"{path}.state", f"must be one of {', '.join(_STATES)}")
+        allocated_at, started_at = self._began(path, fields, state)
+        request = self._request(path, fields, position, allocated_at)
+        policy = self._policy_in(path, request, self._pool_id(path, fields))
         taken_for = fields.get("for")
         if taken_for is not None and str(taken_for) not in known:
             raise SnapshotError(f"{path}.for", f"no request {taken_for!r}")
@@ -213,11 +211,21 @@ class _Reader:
         order = (allocated_at, position if given is None else given, position)
         self.holders.append(_Holder(order, given, replace(allocation, reason=why), path))
 
-    def _check_start_time(self, path: str, allocated_at: int, started_at: int | None) -> None:
-        if started_at is not None and started_at > self.now:
+    def _began(self, path: str, fields: Entry, state: AllocationState) -> tuple[int, int | None]:
+        """When it was granted, and when it started. What runs started when it was granted, if
+        nothing else is said, and at the latest when it saved itself.
+        """
+        runs = state is AllocationState.RUNNING
+        started_at = timed(fields, path, "started_at", None)
+        saved_at = timed(fields, path, "last_checkpoint_at", None) if runs else None
+        allocated_at = timed(fields, path, "allocated_at", _first(started_at, saved_at, self.now))
+        if started_at is None:
+            return allocated_at, min(allocated_at, self.now) if runs else None
+        if started_at > self.now:
             raise SnapshotError(f"{path}.started_at", "is after the instant of the snapshot")
-        if started_at is not None and started_at < allocated_at:
+        if started_at < allocated_at:
             raise SnapshotError(f"{path}.started_at", "is before allocated_at")
+        return allocated_at, started_at
 
     def _stopped_for(
         self, path: str, fields: Entry, allocation: Allocation, policy: Policy
@@ -255,6 +263,8 @@ class _Reader:
         )
 
     def waiting(self, path: str, value: object, position: int) -> None:
+        if isinstance(value, dict) and "nodes" in value:
+            raise SnapshotError(f"{path}.nodes", "must be a number: which ones, the plan says")
         fields = entry(value, path, _WAITING)
         submitted = timed(fields, path, "submitted_at", self.now)
         request = self._request(path, fields, position, submitted)
@@ -360,7 +370,7 @@ class _Reader:
 
     def _request(self, path: str, fields: Entry, position: int, submitted: int) -> Request:
         with at(path):
-            each, preemptible = amounts(fields)
+            each, preemptible = amounts(fields, lambda: self._whole(path, fields))
             sits = shape(fields, path, each)
             tasks = 1 if sits is None else sits.tasks
             part_of = fields.get("part_of")
@@ -386,6 +396,13 @@ class _Reader:
                 part_of=None if part_of is None else text(fields, path, "part_of"),
                 owner=text(fields, path, "owner"),
             )
+
+    def _whole(self, path: str, fields: Entry) -> dict[str, int]:
+        """All that one of its nodes has."""
+        places = self.state.policies_of(self._subject(path, fields))
+        given = fields.get("pool")
+        pools = {each.pool_id for each in places if given in (None, each.pool_id)}
+        return whole_node(self.state, path, fields, pools)
 
     def _subject(self, path: str, fields: Entry) -> Subject:
         """Whose it is: a component, or the one of the policy that it names."""

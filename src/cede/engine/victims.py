@@ -159,7 +159,7 @@ def legal_for(
             elif not standing(level, place[1], precedence) < taker.standing:
                 if taker.request.preemptible and not books.fair:
                     break  # ranks only rise from here, and it may take nothing of its own
-            elif not spared(state, books, taker, holding, level):
+            elif spared(state, books, taker, holding, level) is None:
                 yield level, holding
         yield from ((level, each) for each in mine)
 

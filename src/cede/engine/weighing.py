@@ -16,6 +16,7 @@ from cede.engine.standing import standing
 from cede.engine.state import State
 from cede.engine.victims import Missing, goals_of, weigh
 from cede.engine.why_not import reasons
+from cede.model.reason import Code
 
 # More than this nobody reads.
 SHOWN_MAX = 200
@@ -42,10 +43,17 @@ def weighed(state: State, books: Books, taker: Taker, missing: Missing) -> list[
                 "recompute": prices[each.id].recompute,
                 "remaining": prices[each.id].remaining,
             },
-            "chosen": why_not.get(each.id) is None,
+            "chosen": each.id not in why_not,
             "why_not": why_not.get(each.id),
         }
         for each in holders[:SHOWN_MAX]
+    ]
+
+
+def not_stopped(shown: Iterable[dict[str, Any]], why: Code) -> list[dict[str, Any]]:
+    """The same for one who waits all the same: whom it would stop is not stopped, for that."""
+    return [
+        {**each, "chosen": False, "why_not": str(why)} if each["chosen"] else each for each in shown
     ]
 
 
@@ -75,9 +83,12 @@ def _barred(state: State, books: Books, taker: Taker, holding: Holding) -> str |
         return "protected"
     if (protection := shield(state, books, holding)) is not None:
         return str(protection)
-    if holding.policy_id == taker.policy_id:
+    own = holding.policy_id == taker.policy_id
+    if own and holding.rank == taker.rank:
         return None if may_take_own(state, books, taker, holding) else "own_policy"
     level = books.rights(holding.id)
-    if not standing(level, holding.rank, books.pool.settings.precedence) < taker.standing:
+    below = standing(level, holding.rank, books.pool.settings.precedence) < taker.standing
+    if not below or (own and holding.rank > taker.rank):
         return "standing"
-    return "spared" if spared(state, books, taker, holding, level) else None
+    found = spared(state, books, taker, holding, level)
+    return None if found is None else str(found)

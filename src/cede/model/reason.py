@@ -210,8 +210,8 @@ SENTENCES: dict[Code, tuple[str, str]] = {
         "nothing: the retry policy's delay",
     ),
     Code.NO_NODE: (
-        "pool {pool} has enough free in all, but only {found} of {tasks} tasks of {amounts} each "
-        "find a node with that much free{wanted}",
+        "pool {pool} has enough free or on its way in all, but only {found} of {tasks} tasks of "
+        "{amounts} each find a node with that much free{wanted}",
         "a node must become free, or ask for less per task",
     ),
     Code.NODES_OUT: (

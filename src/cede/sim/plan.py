@@ -14,6 +14,7 @@ from typing import Any
 
 from cede.engine import claims, endings, farewells, reports
 from cede.engine.admit import rejection
+from cede.engine.books import Books
 from cede.engine.decide import decide
 from cede.engine.explain import waiting_reason
 from cede.engine.explain_price import by_price, candidates
@@ -135,15 +136,8 @@ def _pass(state: State, names: Names) -> dict[str, Any]:
     plan = decide(state, state.now, weigh=True)
     decisions = [*rejected, *plan.decisions]
     shown = [_decision(state, each, names) for each in decisions]
-    shown += [
-        {
-            "do": "wait",
-            "request": request.id,
-            "reason": waiting_reason(state, request).to_dict(),
-            **_candidates(state, _not_stopped(state, request), names),
-        }
-        for request in sorted(state.waiting(), key=lambda each: each.age)
-    ]
+    waiting = sorted(state.waiting(), key=lambda each: each.age)
+    shown += [_wait(state, request, names) for request in waiting]
     return {"now": seconds(state.now), "decisions": shown}
 
 
@@ -173,29 +167,32 @@ def _decision(
             "victims": [_called(state, each, names) for each in decision.victims],
             "pool": state.pools[decision.pool_id].name,
             "cost": decision.cost,
-            **_candidates(state, decision.weighed, names),
+            **_candidates(state, state.books[decision.pool_id], decision.weighed, names),
             "reason": decision.reason.to_dict(),
         }
     return {"do": "reject", "request": decision.request_id, "reason": decision.reason.to_dict()}
 
 
-def _not_stopped(state: State, request: Request) -> Iterable[dict[str, Any]]:
-    """Whom a waiter could have stopped, in the first of its pools where price decides."""
+def _wait(state: State, request: Request, names: Names) -> dict[str, Any]:
+    """Why a waiter waits and, in the first of its pools where price decides, whom it weighed."""
+    reason = waiting_reason(state, request)
+    shown: dict[str, Any] = {"do": "wait", "request": request.id, "reason": reason.to_dict()}
     for policy in state.places(request.id):
-        if by_price(state.books[policy.pool_id]):
-            return candidates(state, request, policy)
-    return ()
+        if by_price(books := state.books[policy.pool_id]):
+            weighed = candidates(state, request, policy, reason)
+            return shown | _candidates(state, books, weighed, names)
+    return shown
 
 
-def _candidates(state: State, weighed: Iterable[dict[str, Any]], names: Names) -> dict[str, Any]:
+def _candidates(
+    state: State, books: Books, weighed: Iterable[dict[str, Any]], names: Names
+) -> dict[str, Any]:
     """Whom a waiter could have stopped, by the names of the snapshot; nothing where price does not
     decide.
     """
-    shown = [
-        {**each, "id": names.get(each["id"], state.allocations[each["id"]].request_id)}
-        for each in weighed
-    ]
-    return {"candidates": shown} if shown else {}
+    if not by_price(books):
+        return {}
+    return {"candidates": [{**each, "id": _called(state, each["id"], names)} for each in weighed]}
 
 
 def _stop_victims(state: State) -> bool:
