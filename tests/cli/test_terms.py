@@ -130,5 +130,7 @@ def test_what_is_typed_is_what_is_shown(server: Serving) -> None:
     )
     assert server.cede("limit", request["id"]).returncode == 2
     assert server.cede("request", "create", "--class", "11").returncode == 2
+    rejected = server.cede("request", "create", *asked.split(), "--sensitive")
+    assert (rejected.returncode, json.loads(rejected.stdout)["status"]) == (4, "rejected")
     refused = server.cede("run", *asked.replace("-o json", "--sensitive").split(), "--", "true")
     assert refused.returncode == 4 and "sensitive" in refused.stderr

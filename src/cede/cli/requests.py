@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from cede.cli import exit_codes
 from cede.cli.context import (
     Pairs,
     PoolName,
@@ -109,6 +110,8 @@ def create(ctx: click.Context, /, output: str, retries: int, **given: Any) -> No
     """Ask for units without running anything: somebody else renews and releases."""
     made = client_of(ctx).requests.create(submission_of(retries=retries, **given))
     print_one(_described(made) if output == "table" else made, FIELDS, output)
+    if made["status"] == RequestStatus.REJECTED:
+        sys.exit(exit_codes.REFUSED)
 
 
 @request.command("limit")

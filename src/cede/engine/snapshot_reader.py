@@ -212,10 +212,11 @@ class _Reader:
         self.holders.append(_Holder(order, given, replace(allocation, reason=why), path))
 
     def _began(self, path: str, fields: Entry, state: AllocationState) -> tuple[int, int | None]:
-        """When it was granted, and when it started. What runs started when it was granted, if
-        nothing else is said, and at the latest when it saved itself.
+        """When it was granted, and when it started. By hand, what runs started when it was granted,
+        if nothing else is said, and at the latest when it saved itself. A snapshot that was made
+        has indexes, and says it of all that have started.
         """
-        runs = state is AllocationState.RUNNING
+        runs = state is AllocationState.RUNNING and "index" not in fields
         started_at = timed(fields, path, "started_at", None)
         saved_at = timed(fields, path, "last_checkpoint_at", None) if runs else None
         allocated_at = timed(fields, path, "allocated_at", _first(started_at, saved_at, self.now))
