@@ -11,7 +11,7 @@
     r1 dies lease    for its machine's fault; `refused`, `infrastructure`, …
     r1 answers; r1 defers 60s; r1 saves c1 (as it was asked to); r1 keeps c1 (of its own accord)
     r1 botches       a save failed
-    n1 silent; n1 heard; n1 drains; n1 undrains; n1 disabled; n1 enabled
+    n1 silent; n1 heard; n1 drains; n1 undrains; n1 disabled; n1 enabled; n1 retried
     n1 n2 claimed by ann; n1 n2 unclaimed         `owner ann` is whose a request is
     delete node n1 force
 
@@ -144,6 +144,7 @@ _NODE: dict[str, Callable[[State, str, int, set[str]], object]] = {
     "drains": lambda state, name, now, _: fleet.drain(state, name, now, "somebody asked"),
     "undrains": lambda state, name, now, _: fleet.undrain(state, name, now),
     "disabled": lambda state, name, now, _: fleet.disable(state, name, now, "somebody asked"),
+    "retried": lambda state, name, now, _: fleet.heard(state, name, now, retry=True),
     "enabled": lambda state, name, now, _: fleet.enable(state, name, now),
 }
 

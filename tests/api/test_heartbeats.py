@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from cede.model import bounds
 from cede.server.api import auth
 from cede.server.api.app import close_streams
 from tests.api.conftest import PATIENCE, Server, made
@@ -103,3 +104,21 @@ def test_a_storm_of_calls_takes_nothing_from_heartbeats(farm: Server) -> None:
     token_id = next(each.id for each in farm.store.list_tokens().items if each.name == "node alpha")
     limiter._buckets[f"all:{token_id}"] = type(next(iter(limiter._buckets.values())))(-1e9, 0)
     alpha.beat()
+
+
+def test_a_node_that_could_not_start_work_says_what_helps_and_is_tried_again(farm: Server) -> None:
+    alpha = Machine(farm)
+    run(farm)
+    for _ in range(bounds.NODE_FAILURES_MAX):
+        (order,) = alpha.beat()["orders"]
+        alpha.tell(order, "refused", text="the disk is full")
+    path = f"{API}/nodes/alpha"
+    shown = made(farm["viewer"].get(path))
+    assert shown["state"] == "degraded" and "the disk is full" in shown["reason"]
+    assert "tried again every 5 minutes; now: cede node enable alpha" in shown["reason"]
+    assert alpha.beat()["orders"] == []
+    farm.writer.desk.posted[alpha.id].at -= bounds.NODE_RETRY  # so long ago
+    (order,) = alpha.beat()["orders"]
+    alpha.tell(order, "started")
+    shown = made(farm["viewer"].get(path))
+    assert (shown["state"], shown["reason"], shown["failures"]) == ("ready", "", 0)

@@ -87,7 +87,7 @@ def disable(ctx: click.Context, name: str, reason: str) -> None:
 @click.argument("name", metavar="NODE", type=NodeName())
 @click.pass_context
 def enable(ctx: click.Context, name: str) -> None:
-    """Bring a disabled node back."""
+    """Bring back a node that was disabled, or that could not start work."""
     _say(client_of(ctx).nodes.enable(name))
 
 

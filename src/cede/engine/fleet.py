@@ -196,11 +196,21 @@ def disable(state: State, node_id: str, now: int, reason: str = "") -> Node:
     return state.nodes[node.id]
 
 
+def is_failing(node: Node) -> bool:
+    """Whether it takes no work because it could not start any."""
+    return node.state is NodeState.DEGRADED and node.failures >= bounds.NODE_FAILURES_MAX
+
+
 def enable(state: State, node_id: str, now: int) -> Node:
+    """Back into service: from having been disabled, or from not having started work."""
     state.now = now
     node = find_node(state, node_id)
-    if node.state is not NodeState.DOWN:
-        raise Conflict("not_down", f"node {node.name} is {node.state}; only a down node is enabled")
+    if node.state is not NodeState.DOWN and not is_failing(node):
+        raise Conflict(
+            "not_down",
+            f"node {node.name} is {node.state}; only one that is down, or could not start work, is "
+            "enabled",
+        )
     node = replace(node, out=Out.NO, reason="", failures=0)
     silent = state.beats.get(node.id, 0) + SILENT_AFTER * node.heartbeat <= state.now
     if silent:
@@ -249,15 +259,20 @@ def _with_state(node: Node, became: NodeState) -> Node:
 # Silence --------------------------------------------------------------------------------------
 
 
-def heard(state: State, node_id: str, now: int) -> None:
-    """A silent node is back: its work was not lost after all."""
+def heard(state: State, node_id: str, now: int, *, retry: bool = False) -> None:
+    """A silent node is back: its work was not lost after all. With `retry` also one that could not
+    start work, with half of its failures: so fewer take it out again.
+    """
     state.now = now
     state.beats[node_id] = max(now, state.beats.get(node_id, 0))
     node = state.nodes[node_id]
     if node.out is Out.DISABLE or node.state not in (NodeState.DEGRADED, NodeState.DOWN):
         return
-    if node.state is NodeState.DEGRADED and node.failures >= bounds.NODE_FAILURES_MAX:
-        return  # it is heard of, and still cannot start anything
+    if retry and is_failing(node):
+        node = replace(node, failures=node.failures // 2)
+        state.put(node)
+    if is_failing(node):
+        return  # it is heard of, and cannot start anything
     back = _drained(state, replace(node, state=NodeState.READY))
     became = back if node.out is Out.DRAIN else NodeState.READY
     reason = node.reason if node.out is Out.DRAIN else ""

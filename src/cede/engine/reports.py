@@ -206,13 +206,13 @@ def _clean(member: Member) -> bool:
 
 
 def _count_failure(state: State, member: Member, text: str) -> None:
-    """A machine that cannot start anything takes no more until somebody looks."""
+    """A machine that cannot start anything takes no more for a while, or until somebody says so."""
     node = state.nodes[member.node_id]
     node = replace(node, failures=node.failures + 1)
     if node.failures >= bounds.NODE_FAILURES_MAX and node.state is NodeState.READY:
-        node = replace(
-            node, state=NodeState.DEGRADED, reason=f"cannot start work: {text[:WHY_MAX]}"
-        )
+        again = f"tried again every {bounds.NODE_RETRY // bounds.MINUTE} minutes"
+        why = f"cannot start work: {text[:WHY_MAX]} ({again}; now: cede node enable {node.name})"
+        node = replace(node, state=NodeState.DEGRADED, reason=why)
         state.emit("node_degraded", pool_id=node.pool_id, node=node.name, reason=node.reason)
     state.put(node)
 

@@ -80,8 +80,11 @@ REPORTS_MAX = 1_000
 LOG_REPLIES_MAX = 16
 # The most of a log that one answer brings: a few make a heartbeat that is still parsed quickly.
 LOG_CHUNK_BYTES = 128 * 1024
-# A machine that cannot start so many attempts in a row takes no more until somebody looks.
+# A machine that cannot start so many attempts in a row takes no more for a while.
 NODE_FAILURES_MAX = 5
+# Then it is given work again, as often as document 004's system does: what was wrong may be over,
+# and what is not costs a few attempts that use up no retries.
+NODE_RETRY = 5 * MINUTE
 # Work that outlived so many machines is more likely to be what breaks them.
 LOST_MAX = 10
 

@@ -140,8 +140,9 @@ async def heartbeat(body: HeartbeatIn, call: ThisCall) -> Response:
     desk.beat(node_id, context.writer.now())
     for piece in body.logs:
         relay.take(node_id, piece)
-    if body.reports or _is_back(posted.node):
-        await context.execute(lambda tx: _take_reports(tx, node_id, body.reports))
+    retry = _may_retry(posted, context.writer.now())
+    if body.reports or retry or _is_back(posted.node):
+        await context.execute(lambda tx: _take_reports(tx, node_id, body.reports, retry))
         context.store.at_point("reports_taken")
         posted = _posted(context, node_id)
     nothing_new = (body.epoch, body.seen) == (context.store.epoch, posted.version)
@@ -205,15 +206,22 @@ def _check_witness(context: Context, node: Node, body: HeartbeatIn) -> None:
 
 def _is_back(node: Node) -> bool:
     """Whether the engine must learn at once that a node is heard of again."""
-    if node.out is Out.DISABLE or node.failures >= bounds.NODE_FAILURES_MAX:
+    if node.out is Out.DISABLE or fleet.is_failing(node):
         return False
     return node.state in (NodeState.DEGRADED, NodeState.DOWN)
 
 
-def _take_reports(tx: Tx, node_id: str, given: list[ReportIn]) -> None:
+def _may_retry(posted: Posted, now: int) -> bool:
+    """Whether a node that could not start work has rested: nothing about it has changed for long
+    enough. A server that starts counts from then.
+    """
+    return fleet.is_failing(posted.node) and posted.at + bounds.NODE_RETRY <= now
+
+
+def _take_reports(tx: Tx, node_id: str, given: list[ReportIn], retry: bool) -> None:
     if node_id not in tx.state.nodes:
         return  # deleted meanwhile: nothing that it says is of a current attempt
-    fleet.heard(tx.state, node_id, tx.now)
+    fleet.heard(tx.state, node_id, tx.now, retry=retry)
     for each in given:
         mark = tx.state.mark()
         try:
