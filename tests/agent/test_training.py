@@ -55,7 +55,10 @@ def test_preempted_three_times_in_a_row_it_comes_out_the_same(
     alone = subprocess.run(
         [sys.executable, TRAIN, *STEPS], cwd=tmp_path, capture_output=True, text=True, check=True
     )
-    together = ("--allow-root-jobs", "--checkpoints", str(tmp_path / "all"), "--label", "for=train")
+    checkpoints = tmp_path / "all"
+    # Kept for no longer than it lives: it is asked about all the time, and must stay until the end.
+    kept = ("--checkpoints", str(checkpoints), "--keep-checkpoints", "0")
+    together = ("--allow-root-jobs", *kept, "--label", "for=train")
     agents = [shared.start_agent(name, 1, *together) for name in ("t1", "t2")]
     for agent in agents:
         shared.until_ready(agent.name)
@@ -75,5 +78,6 @@ def test_preempted_three_times_in_a_row_it_comes_out_the_same(
     last = shared.server.cede("logs", request).stdout
     assert last.startswith("resumed from ")
     assert result(last) == result(alone.stdout)
+    shared.until(lambda: not list(checkpoints.iterdir()))
     for agent in agents:
         shared.retire(agent)

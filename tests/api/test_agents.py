@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from cede.model import bounds
 from tests.api.conftest import Server, made
 from tests.api.machines import (
     API,
@@ -160,3 +161,16 @@ def test_only_agents_say_how_their_work_is(farm: Server) -> None:
         refused = farm["red"].post(f"{path}/{verb}", json=given)
         assert refused.json()["type"].endswith("agents_work"), refused.text
     assert [each["do"] for each in alpha.beat()["orders"]] == ["run"]
+
+
+def test_an_agent_learns_which_requests_have_ended(farm: Server) -> None:
+    """What still waits, and what this server does not know, is not said to have."""
+    alpha = Machine(farm)
+    done, cancelled, runs, waits = (run(farm, gpu=2)["id"] for _ in range(4))
+    made(farm["red"].post(f"{API}/requests/{cancelled}/cancel"))
+    (order,) = alpha.beat()["orders"]
+    alpha.tell(order, "ended", exit_code=0, cause="exited")
+    asked = [done, cancelled, runs, waits, "another-servers"]
+    assert set(alpha.beat(saved=asked)["over"]) == {done, cancelled}
+    assert alpha.beat()["over"] == []
+    assert alpha.call(saved=["x"] * (bounds.SAVED_ASKED_MAX + 1)).status_code == 422

@@ -18,6 +18,7 @@ import structlog
 
 from cede.agent import crash, wire
 from cede.agent.accounts import NotAllowed, Refused
+from cede.agent.retention import Retention
 from cede.agent.settings import Settings
 from cede.agent.surroundings import (
     TALK,
@@ -84,6 +85,7 @@ class Attempts:
         self._live: dict[Key, Live] = {}
         # Removing gigabytes of old checkpoints must not hold up a lease.
         self._cleaner = ThreadPoolExecutor(1, "cleaner")
+        self._retention = Retention(settings.checkpoints, settings.keep_checkpoints)
 
     # What the machine asks for
 
@@ -156,6 +158,14 @@ class Attempts:
         if protocol_of(order):
             directory = checkpoint_directory(order, self._settings)
             self._cleaner.submit(_clean, directory, checkpoint)
+
+    def look_for_old(self, ask: Callable[[list[str]], None]) -> None:
+        """Now and then, say whose checkpoints are old; who has ended is not known here."""
+        if self._retention.is_due(self._clock()):
+            self._cleaner.submit(lambda: ask(self._retention.old()))
+
+    def remove_checkpoints(self, requests: Collection[str]) -> None:
+        self._cleaner.submit(self._retention.remove, requests)
 
     def forget(self, key: Key) -> None:
         shutil.rmtree(self._home / key.directory, ignore_errors=True)

@@ -96,6 +96,7 @@ class Runner:
         self._lock = threading.Lock()  # the machine, between its thread and those that call
         self._inbox: queue.SimpleQueue[_Arrived | None] = queue.SimpleQueue()
         self._log_replies: deque[wire.Json] = deque()
+        self._old: list[str] = []  # requests with old checkpoints here: have they ended?
         known = identity.load(settings.data)
         self._journal = JournalFile(settings.data / "journal")
         self._attempts = Attempts(settings, probe(_group_name(settings)), boottime)
@@ -142,6 +143,7 @@ class Runner:
         for event in self._attempts.poll(boottime()):
             self._handle(event)
         self._handle(Tick())
+        self._attempts.look_for_old(self._ask)
         if self._journal.size > COMPACT_BYTES:
             self._compact()
 
@@ -218,8 +220,16 @@ class Runner:
         body["reports"] = [wire.report_json(*each) for each in reports]
         # Lost with the call that carries them, they are asked for again.
         most = min(len(self._log_replies), bounds.LOG_REPLIES_MAX) if news else 0
+        if news and (old := self._old):
+            body["saved"], self._old = old, []
         body["logs"] = [self._log_replies.popleft() for _ in range(most)]
         return body
+
+    def _ask(self, requests: list[str]) -> None:
+        """With the next news; if that call is lost, they are asked about another time."""
+        if requests:
+            self._old = requests
+            self._link.tell()
 
     def _take(self, answer: wire.Answer) -> bool:
         """Called by whoever called the server: wait until the machine has seen the answer, and say
@@ -236,6 +246,8 @@ class Runner:
         for question in answer.logs:
             self._log_replies.append(self._attempts.answer(question))
             self._link.tell()
+        if answer.over:
+            self._attempts.remove_checkpoints(answer.over)
 
 
 def _group_name(settings: Settings) -> str:

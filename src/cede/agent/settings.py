@@ -8,6 +8,7 @@ from pathlib import Path
 
 from cede.agent.machine import RETAINED
 from cede.launch.spec import LOG_BYTES_DEFAULT
+from cede.model import bounds
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,5 +30,6 @@ class Settings:
     users: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     allow_root_jobs: bool = False
     retained: int = RETAINED
+    keep_checkpoints: float = bounds.CHECKPOINT_KEEP_DEFAULT / bounds.SECOND
     log_bytes: int = LOG_BYTES_DEFAULT
     pids_max: int | None = None

@@ -33,6 +33,7 @@ class Answer:
     index: int
     heartbeat: float
     logs: tuple[LogQuestion, ...]
+    over: frozenset[str]  # of the requests that were asked about: those that have ended
 
 
 def registration(settings: Settings, boot: str) -> Json:
@@ -90,7 +91,8 @@ def answer(data: Mapping[str, Any], sent_at: float) -> Answer:
         acknowledged=frozenset(data.get("acknowledged") or ()),
     )
     logs = tuple(_question(each) for each in data.get("logs") or ())
-    return Answer(orders, int(data["index"]), float(data["heartbeat"]), logs)
+    over = frozenset(map(str, data.get("over") or ()))
+    return Answer(orders, int(data["index"]), float(data["heartbeat"]), logs, over)
 
 
 def _order(data: Mapping[str, Any]) -> Order:

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cede.cli.demand import pairs
+from cede.model import bounds
 
 if TYPE_CHECKING:
     from cede.agent.settings import Settings
 
 AS_ROOT = Path("/var/lib/cede-agent")
+_DAY = 24 * bounds.HOUR
 
 
 @click.command("agent")
@@ -54,6 +56,14 @@ AS_ROOT = Path("/var/lib/cede-agent")
     show_default=True,
     help="How many ended attempts keep their logs.",
 )
+@click.option(
+    "--keep-checkpoints",
+    type=click.FloatRange(min=0),
+    metavar="DAYS",
+    default=bounds.CHECKPOINT_KEEP_DEFAULT / _DAY,
+    show_default=True,
+    help="How long checkpoints of requests that have ended stay.",
+)
 @click.option("--log-bytes", type=click.IntRange(min=4096), help="Of one log, before it rotates.")
 @click.option("--pids", type=click.IntRange(min=1), help="The most processes of one task.")
 @click.pass_context
@@ -90,6 +100,7 @@ def settings_of(
     user_map: tuple[str, ...],
     allow_root_jobs: bool,
     keep: int,
+    keep_checkpoints: float,
     log_bytes: int | None,
     pids: int | None,
 ) -> Settings:
@@ -127,6 +138,7 @@ def settings_of(
         users=users,
         allow_root_jobs=allow_root_jobs,
         retained=keep,
+        keep_checkpoints=keep_checkpoints * _DAY / bounds.SECOND,
         log_bytes=log_bytes or LOG_BYTES_DEFAULT,
         pids_max=pids,
     )

@@ -1,6 +1,5 @@
-"""The one clock of this package: seconds since boot, which go on while the machine sleeps.
-
-Leases are promises about real time, and a deadline that one process writes is read by another.
+"""The clocks of a node. What is promised goes by seconds since boot, which go on while the machine
+sleeps: a deadline that one process writes is read by another. Files go by the time of day.
 """
 
 from __future__ import annotations
@@ -10,3 +9,8 @@ import time
 
 def boottime() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def time_of_day() -> float:
+    """What ages of files are counted from; nothing else is."""
+    return time.time()

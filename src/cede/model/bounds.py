@@ -75,6 +75,10 @@ ENV_MAX = 1000
 PATH_LENGTH_MAX = 4096
 # A join token for more machines than this need not be counted.
 JOIN_USES_MAX = 1_000
+# Checkpoints of what has ended stay for a week after their last change: somebody may look at them.
+# Of so many requests at a time an agent asks whether they have.
+CHECKPOINT_KEEP_DEFAULT = 7 * 24 * HOUR
+SAVED_ASKED_MAX = 100
 # What one heartbeat may carry; the rest comes with the next, at once.
 REPORTS_MAX = 1_000
 LOG_REPLIES_MAX = 16

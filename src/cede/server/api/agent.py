@@ -152,14 +152,22 @@ async def heartbeat(body: HeartbeatIn, call: ThisCall) -> Response:
         await desk.wait(posted, most / bounds.SECOND)
         posted = _posted(context, node_id)
     began = perf_counter()
-    text = _heartbeat_text(context, posted, body)
+    text = _heartbeat_text(context, posted, body, await _over(context, body.saved))
     context.metrics.observe_heartbeat(spent + perf_counter() - began)
     if posted.version != body.seen:
         context.store.at_point("orders_sent")
     return Response(text, media_type="application/json")
 
 
-def _heartbeat_text(context: Context, posted: Posted, body: HeartbeatIn) -> bytes:
+async def _over(context: Context, requests: list[str]) -> list[str]:
+    """Those that have ended, for good; what is not known here may live elsewhere."""
+    if not requests:
+        return []
+    found = await context.read(context.store.get_requests, requests)
+    return [id for id, view in found.items() if view.request.ended]
+
+
+def _heartbeat_text(context: Context, posted: Posted, body: HeartbeatIn, over: list[str]) -> bytes:
     text: bytes = orjson.dumps(
         {
             "epoch": context.store.epoch,
@@ -168,6 +176,7 @@ def _heartbeat_text(context: Context, posted: Posted, body: HeartbeatIn) -> byte
             "acknowledged": [each.id for each in body.reports],
             "orders": orjson.Fragment(orders_text(posted, context.writer.now())),
             "logs": context.relay.questions(posted.node.id),
+            "over": over,
         }
         | _periods(posted.node)
     )

@@ -137,3 +137,7 @@ class HeartbeatIn(AgentBody):
     logs: Annotated[list[LogIn], Field(max_length=bounds.LOG_REPLIES_MAX)] = Field(
         default_factory=list
     )
+    saved: Annotated[list[Short], Field(max_length=bounds.SAVED_ASKED_MAX)] = Field(
+        default_factory=list,
+        description="Requests with old checkpoints on the node; the answer says which have ended.",
+    )

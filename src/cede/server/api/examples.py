@@ -251,6 +251,7 @@ HEARTBEAT: Json = {
             "most": 131072,
         }
     ],
+    "over": [],
 }
 
 EVENT: Json = {

@@ -297,6 +297,7 @@ class HeartbeatOut(Out):
     acknowledged: list[str]
     orders: list[OrderOut]
     logs: list[QuestionOut]
+    over: list[str] = Field(description="Of the requests in `saved` those that have ended.")
 
 
 class EventOut(Out):
