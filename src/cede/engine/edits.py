@@ -27,6 +27,10 @@ from cede.model.pool import Pool
 from cede.model.reason import Code
 from cede.model.subject import Subject, parse_name
 
+# Amounts beside reserved and limit that name keys of the pool.
+_SAFE = "non_preemptible_resource_usage_threshold"
+_OVER_TIME = ("resource_flow", "burst_guarantee_resources")
+
 
 def create_pool(
     state: State,
@@ -57,6 +61,7 @@ def create_pool(
         description=_description(description),
         created=created,
     )
+    _check_keys(pool, f"settings.{_SAFE}", getattr(pool.settings, _SAFE))
     if any(each.name == pool.name for each in state.pools.values()):
         raise Conflict("name_taken", f"a pool named {pool.name} exists already")
     state.put(pool)
@@ -102,6 +107,7 @@ def update_pool(
         pool = reselect(state, pool, nodes)
     if settings is not None:
         pool = replace(pool, settings=pool.settings.override(settings))
+        _check_keys(pool, f"settings.{_SAFE}", getattr(pool.settings, _SAFE))
     if description is not None:
         pool = replace(pool, description=_description(description))
     _check_pool(state, pool)
@@ -141,12 +147,13 @@ def attach_policy(
     """
     pool = find_pool(state, pool_id)
     said = {"priority": 0, "reserved": {}, "limit": {}, **parse_fields(given)}
+    whose = parse_name(name or subject.name, "name")
     policy = Policy(
         id=id,
         pool_id=pool_id,
         subject=subject,
-        name=parse_name(name or subject.name, "name"),
-        parent_id=None if parent is None else _parent(state, pool, parent).id,
+        name=whose,
+        parent_id=None if parent is None else _parent(state, pool, whose, parent).id,
         created=created,
         **said,
     )
@@ -158,12 +165,18 @@ def attach_policy(
     return policy
 
 
-def _parent(state: State, pool: Pool, wanted: object) -> Policy:
+def _parent(state: State, pool: Pool, whose: str, wanted: object) -> Policy:
+    """The policy that `whose` shall stand below."""
     found = [each for each in _policies(state, pool.id) if wanted in (each.id, each.name)]
     if len(found) != 1:
         known = ", ".join(sorted(each.name for each in _policies(state, pool.id))) or "none"
         many = "more than one policy is" if found else "no policy is"
-        raise Invalid("parent", f"{many} named {wanted!r:.80} in pool {pool.name}; it has {known}")
+        where = f"in pool {pool.name}, for {whose} to stand below; it has {known}"
+        said = f"{many} named {wanted!r:.80} {where}"
+        elsewhere = [each for each in state.policies.values() if wanted in (each.id, each.name)]
+        if elsewhere and not found:
+            said = f"{wanted} is a policy of pool {state.pools[elsewhere[0].pool_id].name}; {said}"
+        raise Invalid("parent", said)
     depth, above = 1, found[0].parent_id
     while above is not None:
         depth, above = depth + 1, state.policies[above].parent_id
@@ -236,15 +249,27 @@ def _check_pool(state: State, pool: Pool) -> None:
 
 def _check_policy(state: State, pool: Pool, policy: Policy) -> None:
     _check_amounts(pool, policy)
+    _check_keys(pool, f"settings.{_SAFE}", policy.settings.get(_SAFE, {}))
+    for name in _OVER_TIME:
+        _check_keys(pool, f"integral.{name}", policy.integral.get(name, {}))
     for key, amount in policy.reserved.items():
         if amount > policy.limit.get(key, amount):
             raise Invalid(
                 f"reserved.{key}", f"{amount} exceeds the policy's limit {policy.limit[key]}"
             )
     _check_home(state, policy)
-    _check_sum(
-        pool, [*(each for each in _policies(state, pool.id) if each.id != policy.id), policy]
-    )
+    others = [each for each in _policies(state, pool.id) if each.id != policy.id]
+    _check_sum(pool, [*others, policy], of=policy)
+
+
+def _check_keys(pool: Pool, which: str, amounts: Amounts) -> None:
+    """A key that there is not is a slip of the pen, and would not do what was meant. Of a pool of
+    nodes it is not known what they will have.
+    """
+    for key in amounts if pool.nodes is None else ():
+        if key not in pool.capacity:
+            known = ", ".join(sorted(pool.capacity))
+            raise Invalid(f"{which}.{key}", f"pool {pool.name} has no such key; it has {known}")
 
 
 def _check_amounts(pool: Pool, policy: Policy) -> None:
@@ -285,17 +310,25 @@ def _check_home(state: State, policy: Policy) -> None:
                 raise Invalid("home", f"node {node.name} is the home of policy {other.name}")
 
 
-def _check_sum(pool: Pool, policies: list[Policy]) -> None:
-    """What is reserved side by side is within what there is above: the pool's, or the parent's."""
-    _check_siblings(pool.capacity, "capacity", f"pool {pool.name}", policies, None)
-    for parent in policies:
-        _check_siblings(parent.reserved, "reserved", parent.name, policies, parent.id)
+def _check_sum(pool: Pool, policies: list[Policy], of: Policy | None = None) -> None:
+    """What is reserved side by side is within what there is above: the pool's, or the parent's.
+    `of`: only this policy has changed, so only its siblings and those below it may be too many.
+    """
+    concerned = None if of is None else (of.parent_id, of.id)
+    beside: dict[str | None, list[Policy]] = {}
+    for each in policies:
+        if concerned is None or each.parent_id in concerned:
+            beside.setdefault(each.parent_id, []).append(each)
+    above = {each.id: each for each in policies}
+    for parent_id, siblings in beside.items():
+        if parent_id is None:
+            _check_siblings(pool.capacity, "capacity", f"pool {pool.name}", siblings)
+        else:
+            parent = above[parent_id]
+            _check_siblings(parent.reserved, "reserved", parent.name, siblings)
 
 
-def _check_siblings(
-    most: Amounts, what: str, whose: str, policies: list[Policy], parent: str | None
-) -> None:
-    siblings = [each for each in policies if each.parent_id == parent]
+def _check_siblings(most: Amounts, what: str, whose: str, siblings: list[Policy]) -> None:
     for key, reserved in total(each.reserved for each in siblings).items():
         if reserved > most.get(key, 0):
             names = ", ".join(each.name for each in siblings if each.reserved.get(key))

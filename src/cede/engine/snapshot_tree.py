@@ -21,12 +21,20 @@ def parents_first(listed: list[Listed]) -> list[Listed]:
         at: int | None = start
         while at is not None and at not in done:
             if at in way:
-                raise SnapshotError(f"{listed[at][0]}.parent", "it would stand below itself")
+                raise _below_itself(listed, list(way)[list(way).index(at) :])
             way[at] = None
             above = _above(listed[at][1])
             at = None if above is None else known.get(above)
         done.update(dict.fromkeys(reversed(way)))
     return [listed[at] for at in done]
+
+
+def _below_itself(listed: list[Listed], round_: list[int]) -> SnapshotError:
+    names = [next(_called(listed[at][1]))[1] for at in round_]
+    said = (
+        f"policy {' stands below '.join([*names, names[0]])}: let one of them have another parent"
+    )
+    return SnapshotError(f"{listed[round_[0]][0]}.parent", said)
 
 
 def _called(policy: Any) -> Iterator[tuple[str, str]]:

@@ -14,16 +14,11 @@ from typing import Any
 from cede.engine.admit import eligible_policies
 from cede.engine.books import Books
 from cede.engine.changes import Changes, Event, Mark
-from cede.engine.due import (
-    allocation_due,
-    changes_itself,
-    may_lose,
-    node_due,
-    request_due,
-)
+from cede.engine.due import allocation_due, changes_itself, may_lose, node_due, request_due
 from cede.engine.entities import Entity, gone, may_go_on, place_of, table_of
 from cede.engine.ground import Ground
 from cede.engine.holdings import held, promised
+from cede.engine.loading import in_batches
 from cede.engine.moves import check_move
 from cede.engine.tenants import Tenancy
 from cede.engine.timers import Key, Timers
@@ -59,6 +54,7 @@ class State:
         # who starves, and when to look again.
         self.solvers: dict[str, Any] = {}
         self.published_at: dict[str, int] = {}
+        self.eager = False  # whether they are computed before every pass, as for a plan
         self.starving: dict[str, Mapping[str, Any]] = {}
         self.looks: dict[str, int] = {}
         self.over: dict[str, dict[str, int]] = {}  # by pool: what is above a limit, and since when
@@ -80,6 +76,7 @@ class State:
         self._by_subject: dict[Subject, dict[str, None]] = {}
         self._policies_of: dict[Subject, list[Policy]] = {}  # as asked for; edits forget it
         self._allocations_of: dict[str, dict[str, None]] = {}
+        self.unopened: dict[str, None] | None = None  # pools whose books are opened later
         self._came_up: list[Key] = []  # timers that came up since the last drain
         self._log: list[tuple[str, str, Entity | None]] = []
         self._touched: dict[tuple[str, str], bool] = {}  # (table, id): was there at the last drain
@@ -221,7 +218,7 @@ class State:
         """Fill an empty state: pools, then nodes, policies, tenants, requests, allocations."""
         self.now = self.passed = now
         self.index = index  # every node counts as heard of now: it was promised no more than that
-        for entity in entities:
+        for entity in in_batches(self, entities):
             self._replace(table_of(entity), entity.id, None, entity)
         self._log.clear()
         self._touched.clear()
@@ -350,12 +347,14 @@ class State:
         if table == "nodes":
             self.draining.pop(entity_id, None)
             self._put_on_ground(old, new)
-        if pool_id is not None:
-            self._open_books(pool_id)
+        if pool_id is not None and self.unopened is not None:
+            self.unopened[pool_id] = None
+        elif pool_id is not None:
+            self.open_books(pool_id)
         for request in waiters:
             self._index_request(request)
 
-    def _open_books(self, pool_id: str) -> None:
+    def open_books(self, pool_id: str) -> None:
         """Books from scratch for one pool, with the holdings its old ones had."""
         old = self.books.pop(pool_id, None)
         pool = self.pools.get(pool_id)
@@ -387,7 +386,7 @@ class State:
             self.delayed[request.id] = None
         self.timers.schedule(("request", request.id), self._request_due(request))
         self._by_subject.setdefault(request.subject, {})[request.id] = None
-        places = self._eligible(request)
+        places = eligible_policies(self, request)
         self._places[request.id] = places
         self.several += len(places) > 1
         self.tenancy.wait(request, places, 1)
@@ -426,9 +425,6 @@ class State:
             if key in books.lanes and request.id in books.lanes[key]:
                 books.stop_waiting(key, age)
                 self.dirty[policy.pool_id] = None
-
-    def _eligible(self, request: Request) -> tuple[Policy, ...]:
-        return eligible_policies(self, request)
 
     def _hold(self, allocation: Allocation) -> None:
         books = self.books[allocation.pool_id]
