@@ -440,9 +440,12 @@ def _same(what: str, found: object, expected: object) -> None:
 def ranked(snapshot: dict[str, Any]) -> dict[str, Any]:
     """A snapshot with indexes as ranks: only their order means something."""
     earmarks = [each["earmark"] for each in snapshot["requests"] if "earmark" in each]
-    places = sorted(each["index"] for each in (*snapshot["running"], *earmarks))
+    saved = [each["saved"] for each in snapshot["running"] if "saved" in each]
+    places = sorted(each["index"] for each in (*snapshot["running"], *earmarks, *saved))
 
     def rank(entry: dict[str, Any]) -> dict[str, Any]:
+        if "saved" in entry:
+            entry = {**entry, "saved": rank(entry["saved"])}
         return {**entry, "index": places.index(entry["index"])}
 
     requests = [

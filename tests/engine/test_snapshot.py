@@ -102,3 +102,23 @@ def test_a_cancelled_victim_is_cancelled_in_its_snapshot_too() -> None:
     story = tell(STOPPING + "\ncancel r3 -> stopping r3")
     again = load(dump(story.state, story.now))
     assert again.requests["r3"].cancelled and not again.requests["r4"].cancelled
+
+
+def test_what_was_saved_keeps_its_place() -> None:
+    """Under fair share it counts as a new start, also where it was saved at that very instant."""
+    state = tell("""
+        node n1 3 in gpus
+        pool gpus nodes preset fair_share fair_share_update_period 0
+          team red
+        red runs r1..r2 of 1 checkpoint auto -> running r1 r2
+        r1 r2 starts
+        r1 keeps c1
+        red runs r3 of 1 -> running r3
+    """).state
+    read = load(dump(state, state.now))
+    assert _order(read) == _order(state) == ["r2", "r1", "r3"]
+
+
+def _order(state: State) -> list[str]:
+    held = sorted(state.books["gpus"].holdings.values(), key=lambda each: each.index)
+    return [state.allocations[each.id].request_id for each in held]

@@ -209,7 +209,7 @@ def test_a_plan_calls_tasks_by_their_own_names() -> None:
 
 def test_the_last_checkpoint_may_be_an_instant() -> None:
     state = read(running=[holder("r", policy="red", checkpoint="auto", last_checkpoint_at=90)])
-    assert state.requests["r"].saved == Saved("checkpoint", 90_000, 0)
+    assert state.requests["r"].saved == Saved("checkpoint", 90_000, 0, index=2)
 
 
 # What contradicts itself ------------------------------------------------------------------------
@@ -224,7 +224,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "a limit of a half": ({"requests": [{**OP, "limit": {"gpu": 0.5}}]}, "requests[0].limit.gpu"),
     "a setting it may not have": (
         {"requests": [{**OP, "settings": {"gang_steps": True}, "resources": {"gpu": 1}}]},
-        "requests[0].resources",
+        "requests[0].settings.gang_steps",
     ),
     "a policy nobody has": ({"requests": [{**OP, "policy": "green"}]}, "requests[0].policy"),
     "a policy of another component": (

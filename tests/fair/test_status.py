@@ -85,6 +85,12 @@ def test_satisfaction_is_that_of_the_case(case: dict[str, Any]) -> None:
     assert satisfaction(*shares) == pytest.approx(case["expected"])
 
 
+def test_what_is_due_to_the_last_bit_is_not_exceeded() -> None:
+    used = (0.1 + 0.2, 0.6)
+    assert used[0] > 0.3
+    assert satisfaction((0.3, 1.0), (0.3, 1.0), used) == pytest.approx(0.6)
+
+
 def test_use_of_what_one_is_not_due_at_all_is_beyond_measure() -> None:
     assert satisfaction((0.5, 0.0), (1.0, 0.0), (0.6, 0.1)) == 1e9
 

@@ -62,6 +62,7 @@ def reason_in(state: State, request: Request, policy: Policy) -> Reason:
     demand = books.pool.metered(request.amounts)
     return (
         quota_reason(state, request)
+        or _family_bound(books, request, demand)
         or _own_bound(books, policy, request, demand)
         or _bound_above(books, policy, demand)
         or _pool_bound(state, books, policy, request, demand)
@@ -80,6 +81,18 @@ def _on_its_way(state: State, books: Books, request: Request) -> Reason:
             "victims": ", ".join(victims[:_HOLDERS_SHOWN]) or "nobody",
         },
     )
+
+
+def _family_bound(books: Books, request: Request, demand: Amounts) -> Reason | None:
+    """The limit of a request whose other tasks have used it up."""
+    limit = {} if request.part_of is None else request.terms.limit
+    held = books.families.used.get(request.part_of or request.id, {})
+    room = {key: most - held.get(key, 0) for key, most in limit.items()}
+    key = _tightest({each: demand[each] for each in demand if each in room}, room)
+    if key is None:
+        return None
+    enough = held.get(key, 0) + demand[key]
+    return Reason(Code.REQUEST_LIMIT, {"key": key, "requested": enough, "bound": limit[key]})
 
 
 def _own_bound(books: Books, policy: Policy, request: Request, demand: Amounts) -> Reason | None:

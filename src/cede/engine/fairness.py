@@ -72,7 +72,7 @@ def _refresh(state: State, books: Books) -> bool:
     pool = books.pool
     at = state.published_at.get(pool.id)
     period = pool.settings.fair_share_update_period
-    if at is not None and state.now < at + period and books.published.shares:
+    if at is not None and books.published.shares and state.now < at + period and not state.eager:
         state.wake(pool.id, at + period)
         return False
     before = books.published
@@ -304,8 +304,10 @@ def _stages(state: State, books: Books) -> Iterator[int]:
     for node_id, last in state.staged.items():
         if books.ground is not None and node_id in books.ground.spots:
             node, heard = state.nodes[node_id], state.beats.get(node_id, 0)
-            expected = heard if heard > last else heard + node.heartbeat
-            yield max(last + backoff, expected, state.now + _SOON if heard <= last else 0)
+            rested = last + backoff
+            if heard <= last:  # it has yet to be heard of
+                rested = max(rested, heard + node.heartbeat, state.now + _SOON)
+            yield rested
 
 
 def hunger(state: State, books: Books, request: Request, policy_id: str) -> Starving:

@@ -17,7 +17,7 @@ from cede.model import bounds
 from cede.model.allocation import Allocation, Member
 from cede.model.lifecycle import AllocationState, RequestStatus
 from cede.model.node import Node, Out
-from cede.model.parting import Checkpoint, Parting
+from cede.model.parting import Checkpoint, Parting, Saved
 from cede.model.policy import Policy
 from cede.model.pool import Pool
 from cede.model.request import OnSilence, Preemptions, Request
@@ -238,14 +238,17 @@ def _common(request: Request) -> dict[str, Any]:
         on_silence=str(request.on_silence) if request.on_silence is not OnSilence.STOP else None,
         work=request.work is not None or None,
         **_farewell(request),
-        saved=request.saved
-        and _full(
-            id=request.saved.id, at=seconds(request.saved.at), size=request.saved.size or None
-        ),
+        saved=request.saved and _saved(request, request.saved),
         part_of=request.part_of,
         owner=(request.terms.sensitive and request.owner) or None,  # else it decides nothing
         **_terms(request.terms),
     )
+
+
+def _saved(request: Request, saved: Saved) -> dict[str, Any]:
+    """Its place counts while it runs; whoever waits will start behind everybody."""
+    place = None if request.waiting else saved.index
+    return _full(id=saved.id, at=seconds(saved.at), size=saved.size or None, index=place or None)
 
 
 def _terms(terms: Terms) -> dict[str, Any]:

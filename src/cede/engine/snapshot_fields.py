@@ -15,7 +15,7 @@ from cede.model.parting import Checkpoint, Farewell, Saved
 from cede.model.reason import Reason
 from cede.model.request import PLAIN, Preemptions, Retry
 from cede.model.resources import ResourceSettings
-from cede.model.settings import parse_duration, parse_instant
+from cede.model.settings import parse_duration, parse_instant, parse_own
 from cede.model.shape import Shape, parse_count, parse_topology
 from cede.model.subject import Subject
 from cede.model.terms import OF_REQUEST, Terms, parse_terms
@@ -133,6 +133,10 @@ def amounts(fields: Entry, whole: Callable[[], dict[str, int]]) -> tuple[dict[st
             raise Invalid("gpus_per_node", "is 0, and its nodes have nothing else")
         return rest, preemptible
     if ("resources" in fields) == (needs is not None):
+        if isinstance(needs, Mapping) and not set(needs) & set(
+            ResourceSettings.__dataclass_fields__
+        ):
+            parse_own(needs, OF_REQUEST, "a request")  # says which of them is none
         raise Invalid("resources", "give either resources or settings")
     if needs is None:
         literal = parse_amounts(fields["resources"], "resources", empty=False)
@@ -203,7 +207,7 @@ def farewell(fields: Entry, path: str) -> Farewell:
     return PLAIN if found == PLAIN else found
 
 
-SAVED = frozenset({"id", "at", "size"})
+SAVED = frozenset({"id", "at", "size", "index"})
 
 
 def saved(fields: Entry, path: str, now: int) -> Saved | None:
@@ -219,7 +223,8 @@ def saved(fields: Entry, path: str, now: int) -> Saved | None:
     given = entry(fields["saved"], path, SAVED)
     if not (name := text(given, path, "id")):
         raise SnapshotError(f"{path}.id", "must name the checkpoint")
-    return Saved(name, timed(given, path, "at", now), count(given, path, "size", 0))
+    size, place = count(given, path, "size", 0), count(given, path, "index", 0)
+    return Saved(name, timed(given, path, "at", now), size, place)
 
 
 def reason(fields: Entry, path: str) -> Reason | None:

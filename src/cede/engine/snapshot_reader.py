@@ -9,6 +9,7 @@ from typing import Any
 
 from cede.engine import edits
 from cede.engine.entities import Entity
+from cede.engine.loading import policies_at_once
 from cede.engine.presets import DEFAULT
 from cede.engine.snapshot import STOPPING_SHOWN
 from cede.engine.snapshot_claims import check_claims
@@ -35,13 +36,14 @@ from cede.engine.snapshot_fields import (
     word,
 )
 from cede.engine.snapshot_nodes import Devices, footprint, members, read_node, whole_node
+from cede.engine.snapshot_order import Placed, insert
 from cede.engine.snapshot_tenants import accept_use, read_tenant
 from cede.engine.snapshot_tree import parents_first
 from cede.engine.state import State
 from cede.model.allocation import Allocation, allocation_id
 from cede.model.amounts import parse_amounts
 from cede.model.lifecycle import AllocationState, RequestStatus
-from cede.model.parting import Parting
+from cede.model.parting import Parting, Saved
 from cede.model.policy import Policy
 from cede.model.policy_fields import FIELDS
 from cede.model.reason import Code, Reason
@@ -92,8 +94,9 @@ def load(data: object) -> State:
         reader.node(path, each)
     for path, each in entries(top, "pools"):
         reader.pool(path, each)
-    for path, each in parents_first(entries(top, "policies")):
-        reader.policy(path, each)
+    with policies_at_once(reader.state):
+        for path, each in parents_first(entries(top, "policies")):
+            reader.policy(path, each)
     for path, each in entries(top, "tenants"):
         read_tenant(reader.state, path, each)
     written = [
@@ -287,6 +290,7 @@ class _Reader:
                 withhold=self._withhold(f"{path}.withhold", fields.get("withhold"), request),
                 not_before=timed(fields, path, "not_before", 0),
                 lease_until=timed(fields, path, "lease_until", None),
+                saved=request.saved and replace(request.saved, index=0),
             ),
         )
         if fields.get("earmark") is not None:
@@ -299,27 +303,27 @@ class _Reader:
             # A promise is older than the grant it became, so instants alone do not tell the order.
             self.holders.sort(key=lambda each: each.given or 0)
         self._give_devices()
-        order: list[tuple[int | None, Allocation | None, tuple[str, Earmark] | None]] = [
-            (each.given, each.allocation, None) for each in self.holders
+        order: list[Placed] = [
+            (each.given, each.allocation.allocated_at, each.allocation) for each in self.holders
         ]
         for given, request_id, mark in sorted(
             self.earmarks, key=lambda each: (each[0] is None, each[0] or 0)
         ):
-            place = len(order)
-            if given is not None:
-                later = (
-                    n for n, each in enumerate(order) if each[0] is not None and each[0] > given
-                )
-                place = next(later, place)
-            order.insert(place, (given, None, (request_id, mark)))
+            insert(order, (given, self.now, (request_id, mark)))
+        for each in self._saved():
+            insert(order, (each[1].index or None, each[1].at, each))
         allocations = []
-        for rank, (_, allocation, earmark) in enumerate(order, start=1):
-            if allocation is not None:
-                allocations.append(replace(allocation, index=rank))
-            elif earmark is not None:
-                request_id, mark = earmark
-                owner = self.requests[request_id]
-                self.requests[request_id] = replace(owner, earmark=replace(mark, index=rank))
+        for rank, (_, _, what) in enumerate(order, start=1):
+            if isinstance(what, Allocation):
+                allocations.append(replace(what, index=rank))
+                continue
+            request_id, of_request = what
+            owner, placed = self.requests[request_id], replace(of_request, index=rank)
+            self.requests[request_id] = (
+                replace(owner, earmark=placed)
+                if isinstance(placed, Earmark)
+                else replace(owner, saved=placed)
+            )
         entities: list[Entity] = [*self.requests.values(), *allocations]
         last = max((each.index for each in self.requests.values()), default=0)
         # Holders before waiters: an earmark is checked against what is held.
@@ -329,6 +333,12 @@ class _Reader:
         accept_use(self.state)
         self.state.drain()
         return self.state
+
+    def _saved(self) -> list[tuple[str, Saved]]:
+        """What holders have saved, oldest first: it counts as a new start."""
+        holders = (self.requests[each.allocation.request_id] for each in self.holders)
+        found = [(each.id, each.saved) for each in holders if each.saved is not None]
+        return sorted(found, key=lambda each: (each[1].index, each[1].at))
 
     def _give_devices(self) -> None:
         devices = Devices(self.state)
@@ -346,11 +356,17 @@ class _Reader:
             for each in self.holders
         ]
 
+    def _may_be_over(self, pool_id: str) -> bool:
+        """Whether it, or a node of it, may hold more than it has."""
+        ground = self.state.grounds.get(pool_id)
+        nodes = [] if ground is None else ground.spots.values()
+        return pool_id in self.shrunk or any(each.node.edited for each in nodes)
+
     def _check_start(self) -> None:
         for pool_id, books in self.state.books.items():
             for key, held in books.live.items():
                 capacity = books.pool.capacity.get(key, 0)
-                if held > capacity and pool_id not in self.shrunk:
+                if held > capacity and not self._may_be_over(pool_id):
                     path = next(
                         each.path
                         for each in reversed(self.holders)

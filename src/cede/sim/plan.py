@@ -34,6 +34,7 @@ from cede.model.settings import parse_duration, seconds
 def run(snapshot: object, until_rest: bool = False, horizon: object = None) -> dict[str, Any]:
     """Plan a snapshot. The answer is plain data, the same as `cede plan --json` prints."""
     state = load(snapshot)
+    state.eager = True  # a plan is not in a hurry
     last = state.now + (0 if horizon is None else parse_duration(horizon, "horizon"))
     _ask_nobody_to_save(state)
     names = _names(state, snapshot)
@@ -104,7 +105,8 @@ def _until_rest(state: State, horizon: int, names: Names) -> dict[str, Any]:
         stopped = _stop_victims(state)
         if not passes or state.mark() != before:
             passes.append(shown)
-        if stopped or state.mark() != before:
+        # What is only told, such as that work is above its limit, moves nothing.
+        if stopped or state.mark().log != before.log:
             if (shape := _shape(state)) in seen:
                 return _result(passes, at_rest=False, next_timer=state.timers.next(), loop=True)
             seen.add(shape)
@@ -113,11 +115,17 @@ def _until_rest(state: State, horizon: int, names: Names) -> dict[str, Any]:
         state.drain()
         later = _next_instant(state)
         if later is None or later > horizon:
+            if _waits(shown) != _waits(passes[-1]):  # why they wait in the end
+                passes.append(shown)
             return _result(passes, at_rest=True, next_timer=later)
         state.now = later
         seen.clear()
         _end_by_walltime(state)
     return _result(passes, at_rest=False, next_timer=state.timers.next())
+
+
+def _waits(shown: dict[str, Any]) -> list[Any]:
+    return [each for each in shown["decisions"] if each["do"] == "wait"]
 
 
 def _result(

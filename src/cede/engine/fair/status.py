@@ -78,7 +78,7 @@ def satisfaction(fair: Vector, demand: Vector, usage: Vector) -> float:
     if all(share <= SMALL for share in fair):
         return SATISFIED
     pairs = list(zip(usage, fair, strict=True))
-    if any(used > share for used, share in pairs):
+    if any(used > share + SMALL for used, share in pairs):
         ratios = [used / share if share else (SATISFIED if used else 0.0) for used, share in pairs]
         return min(SATISFIED, max(ratios))
     blocked = blocked_keys(fair, demand)
