@@ -99,17 +99,18 @@ def out_of_service_forgotten() -> Iterator[None]:
         yield
 
 
+# Each with a world in which it shows; should it not do so there any more, the next ones are searched.
 ON_NODES = {
-    "no earmark": no_earmark,
-    "two orders": two_orders,
-    "too many victims": too_many_victims,
-    "promises without nodes": promises_without_nodes,
-    "promises on nodes out of service": out_of_service_forgotten,
+    "no earmark": (no_earmark, 28),
+    "two orders": (two_orders, 0),
+    "too many victims": (too_many_victims, 0),
+    "promises without nodes": (promises_without_nodes, 0),
+    "promises on nodes out of service": (out_of_service_forgotten, 0),
 }
 
 MUTANTS = {
-    "no earmark": no_earmark,
-    "two orders": two_orders,
-    "too many victims": too_many_victims,
-    "capacity granted before its release": capacity_forgets_leaving,
+    "no earmark": (no_earmark, 59),
+    "two orders": (two_orders, 11),
+    "too many victims": (too_many_victims, 33),
+    "capacity granted before its release": (capacity_forgets_leaving, 2),
 }

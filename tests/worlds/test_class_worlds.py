@@ -9,7 +9,7 @@ from .class_mutants import BY_CLASS
 from .draw import CLASSES, MIXED, draw
 from .explore import Search
 
-STATES = 1_500
+STATES = 1_000
 
 # Worlds in which something was wrong once. Each stays a regression test.
 FOUND = {
