@@ -97,19 +97,20 @@ def test_what_it_saved_when_it_was_asked_is_not_lost_with_a_farewell_that_fails(
 
 
 def test_an_agent_that_dies_meanwhile_hears_the_answer_later(
-    cluster: Cluster, tmp_path: Path
+    often: Cluster, tmp_path: Path
 ) -> None:
-    agent = cluster.agent()
-    cluster.client.pools.update(POOL, settings=OFTEN)
+    agent = often.agents[0]
     (tmp_path / "slow").touch()
-    work = Counting(cluster, tmp_path)
+    work = Counting(often, tmp_path)
     work.until_noted("saves")
     agent.kill()
-    cluster.client.pools.update(POOL, settings={"broker": False})  # one ask is enough
+    often.client.pools.update(POOL, settings={"broker": False})  # one ask is enough
     agent.start()
-    cluster.until(lambda: cluster.nodes().get("n1") == "ready")
+    often.until(lambda: often.nodes().get("n1") == "ready")
     (tmp_path / "slow").unlink()
     [saved] = work.until("checkpoint_saved")
     assert [each["hint"] for each in work.happened("checkpoint_asked")] == [saved["asked"]]
     assert len(work.notes("saved")) == 1, "asked once, it saved itself once"
-    assert not work.notes("stops") and cluster.get(work.id)["status"] == "allocated"
+    assert not work.notes("stops") and often.get(work.id)["status"] == "allocated"
+    often.client.requests.cancel(work.id)
+    often.ended(work.id)

@@ -3,41 +3,56 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.agent.cluster import BLUE, POOL, Cluster, read_when_there
-from tests.agent.test_parting import AMPLE, PROGRAMS
+from tests.agent.cluster import BLUE, GRACE, TEAM, Cluster, read_when_there
+from tests.agent.test_parting import AMPLE, VICTIM
 
 pytestmark = pytest.mark.system
+
+
+POOL = "claims"
+
+
+@pytest.fixture
+def cluster(shared: Cluster) -> Iterator[Cluster]:
+    """One node of two GPUs in a pool of its own."""
+    client = shared.client
+    client.pools.create(POOL, nodes={"pool": POOL}, settings={"grace": GRACE})
+    agent = shared.start_agent("kept", 2, "--allow-root-jobs", "--label", f"pool={POOL}")
+    shared.until_ready("kept")
+    for team, sensitive in ((TEAM, False), (BLUE, True)):
+        own = {"component_type": "team", "priority": 10, "allow_sensitive": sensitive}
+        client.policies.attach(POOL, team, **own)
+    yield shared
+    for policy in list(client.policies.list(pool=POOL)):
+        client.policies.detach(policy["id"])
+    shared.retire(agent)
+    client.pools.delete(POOL)
 
 
 def test_work_is_saved_and_leaves_and_the_claimants_starts(
     cluster: Cluster, tmp_path: Path
 ) -> None:
-    cluster.agent("n1", 2)
-    client = cluster.client
-    client.policies.attach(POOL, BLUE, component_type="team", priority=20, allow_sensitive=True)
-    victim = cluster.submit(
-        *(sys.executable, str(PROGRAMS / "victim.py"), "saves", str(tmp_path)),
-        gpus=2,
-        checkpoint="auto",
-        checkpoint_timeout=AMPLE,
-    )
+    client, on = cluster.client, {"pool": POOL, "gpus": 2}
+    argv = (sys.executable, str(VICTIM), "saves", str(tmp_path))
+    victim = cluster.submit(*argv, checkpoint="auto", checkpoint_timeout=AMPLE, **on)
     cluster.until(lambda: cluster.events(victim, "started"), about=victim)
     read_when_there(tmp_path / "notes")
 
     me = client.whoami()["name"]
-    assert client.nodes.claim(["n1"], me)["stopping"] == 1
-    mine = cluster.submit("sh", "-c", "exit 0", gpus=2, component=BLUE, sensitive=True)
+    assert client.nodes.claim(["kept"], me)["stopping"] == 1
+    mine = cluster.submit("sh", "-c", "exit 0", component=BLUE, sensitive=True, **on)
     assert cluster.ended(mine)["status"] == "released"
-    assert client.nodes.get("n1")["claimed_by"] == me
+    assert client.nodes.get("kept")["claimed_by"] == me
 
     stopped = cluster.get(victim)
     assert stopped["status"] == "suspended", "nobody else is put on a claimed node"
     assert stopped["saved"] and stopped["preempted_count"] == 1
-    client.nodes.unclaim(["n1"])
+    client.nodes.unclaim(["kept"])
     ended = cluster.ended(victim)
     assert (ended["status"], ended["attempt"]) == ("released", 2)
     notes = [line.partition(" ")[2] for line in read_when_there(tmp_path / "notes").splitlines()]

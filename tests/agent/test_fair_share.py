@@ -37,16 +37,11 @@ class Fair:
         self.cluster, self.home = cluster, home
         self.pids: dict[str, Path] = {}
         self.policies: dict[str, str] = {}
-        for name in NODES:
-            cluster.start_agent(name, GPUS, "--allow-root-jobs", "--label", "for=fair")
-        for name in NODES:
-            cluster.until_ready(name)
 
     def pool(self, **settings: Any) -> None:
         client = self.cluster.client
-        client.pools.create(
-            POOL, nodes={"for": "fair"}, preset="fair_share", settings={**SOON, **settings}
-        )
+        given = {**SOON, **settings}
+        client.pools.create(POOL, nodes={"pool": POOL}, preset="fair_share", settings=given)
         for team in (TEAM, BLUE):
             made = client.policies.attach(POOL, team, component_type="team", priority=0)
             self.policies[team] = str(made["id"])
@@ -80,12 +75,35 @@ class Fair:
         """Those that were told to stop for somebody."""
         return [each for each in requests if self.cluster.events(each, "preempting")]
 
+    def end(self) -> None:
+        """Nothing of it is left but its nodes."""
+        client = self.cluster.client
+        for each in reversed(self.pids):  # waiters first, or they would start
+            client.requests.cancel(each)
+        for each in self.pids:
+            self.cluster.ended(each)
+        for policy in self.policies.values():
+            client.policies.detach(policy)
+        client.pools.delete(POOL)
+
+
+@pytest.fixture(scope="module")
+def nodes(shared: Cluster) -> Iterator[Cluster]:
+    own = ("--allow-root-jobs", "--label", f"pool={POOL}")
+    agents = [shared.start_agent(name, GPUS, *own) for name in NODES]
+    for agent in agents:
+        shared.until_ready(agent.name)
+    yield shared
+    for agent in agents:
+        shared.retire(agent)
+
 
 @pytest.fixture
-def fair(cluster: Cluster, tmp_path: Path) -> Iterator[Fair]:
-    cluster.client.pools.delete("nodes")  # its selector is every agent's label
+def fair(nodes: Cluster, tmp_path: Path) -> Iterator[Fair]:
     tmp_path.chmod(0o777)
-    yield Fair(cluster, tmp_path)
+    made = Fair(nodes, tmp_path)
+    yield made
+    made.end()
 
 
 def test_who_starves_is_served_newest_first_and_older_work_goes_on(fair: Fair) -> None:

@@ -6,22 +6,31 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.agent.cluster import BLUE, GRACE, Cluster, read_when_there
+from tests.agent.cluster import BLUE, GRACE, TEAM, Cluster, read_when_there
 
 pytestmark = pytest.mark.system
 
 PROGRAMS = Path(__file__).parent / "programs"
+VICTIM = PROGRAMS / "victim.py"
 LIAR = Path(__file__).parents[1] / "checkpoint" / "programs" / "liar.py"
 AMPLE = 60.0  # for whoever does in time what is asked
 SHORT = 1.0  # for whoever says nothing
 # For whoever answers, on a busy machine too. Half of it is what slow work gets more.
 ANSWERS = 6.0
+LIVE = ("queued", "suspended", "allocated", "preempting")
+# Victims whose time has to be waited out: a program, what it does, how it converses, its terms.
+PATIENT: dict[str, tuple[Path, str, str, dict[str, float]]] = {
+    "answers and never saves": (VICTIM, "slow", "signal", {}),
+    "asks for ever more time": (VICTIM, "defers", "grpc", {"max_deferral": 0.7}),
+    "lies: nothing": (LIAR, "nothing", "grpc", {}),
+    "lies: wrong hash": (LIAR, "wrong hash", "shm", {}),
+}
 
 
 @dataclass
@@ -30,14 +39,37 @@ class Row:
 
     cluster: Cluster
     home: Path
-    victim: str
+    place: dict[str, Any] = field(default_factory=lambda: {"node_labels": {"host": "n1"}})
+    victim: str = ""
     beneficiary: str = ""
+
+    def begin(self, how: str, protocol: str, program: Path, **fields: Any) -> Row:
+        """A victim that does as it is told when it is asked to save itself."""
+        conversation = {"checkpoint": "auto", "checkpoint_protocol": protocol} if protocol else {}
+        argv = (sys.executable, str(program), how, str(self.home))
+        given = {**self.place, "checkpoint_timeout": AMPLE, **conversation, **fields}
+        self.victim = self.cluster.submit(*argv, gpus=2, **given)
+        self.until("started")
+        if program == VICTIM:
+            read_when_there(self.home / "notes")
+        elif program == LIAR:
+            self.cluster.until(lambda: b"ready" in self.printed(), about=self.victim)
+        return self
+
+    def printed(self) -> bytes:
+        return b"".join(data for _, data in self.cluster.client.requests.logs(self.victim))
 
     def take(self) -> Row:
         """Somebody with better rights needs all that it has."""
-        on = {"node_labels": {"host": "n1"}}
-        self.beneficiary = self.cluster.submit("true", gpus=2, component=BLUE, **on)
+        self.beneficiary = self.cluster.submit("true", gpus=2, component=BLUE, **self.place)
         return self
+
+    def end(self) -> None:
+        """Whatever a failed test left running."""
+        for each in filter(None, (self.victim, self.beneficiary)):
+            if self.cluster.get(each)["status"] in LIVE:
+                self.cluster.client.requests.cancel(each)
+                self.cluster.ended(each)
 
     def ended(self) -> dict[str, Any]:
         """How the victim ended; its beneficiary had what it needed."""
@@ -70,26 +102,37 @@ class Row:
 def start(shared: Cluster, tmp_path: Path) -> Iterator[Any]:
     """Start a victim that does as it is told when it is asked to save itself."""
     shared.allow_blue()
-    made: list[Row] = []
+    row = Row(shared, tmp_path)
 
-    def begin(how: str, protocol: str = "", *, program: Path | None = None, **fields: Any) -> Row:
-        conversation = {"checkpoint": "auto", "checkpoint_protocol": protocol} if protocol else {}
-        path = program or PROGRAMS / "victim.py"
-        argv = (sys.executable, str(path), how, str(tmp_path))
-        on = {"node_labels": {"host": "n1"}, "checkpoint_timeout": AMPLE}
-        victim = shared.submit(*argv, gpus=2, **{**on, **conversation, **fields})
-        made.append(Row(shared, tmp_path, victim))
-        made[0].until("started")
-        if program is None:
-            read_when_there(tmp_path / "notes")
-        return made[0]
+    def begin(how: str, protocol: str = "", *, program: Path = VICTIM, **fields: Any) -> Row:
+        return row.begin(how, protocol, program, **fields)
 
     yield begin
-    for row in made:
-        for each in filter(None, (row.victim, row.beneficiary)):
-            if shared.get(each)["status"] in ("queued", "suspended", "allocated", "preempting"):
-                shared.client.requests.cancel(each)
-                shared.ended(each)
+    row.end()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def patient(shared: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Row]]:
+    """They are taken first of all, in a pool of their own, and wait while the other tests run."""
+    client, place = shared.client, {"pool": "patient"}
+    client.pools.create("patient", nodes={"pool": "patient"}, settings={"grace": GRACE})
+    gpus = 2 * len(PATIENT)
+    agent = shared.agent("patient", gpus, "--allow-root-jobs", "--label", "pool=patient")
+    for team, reserved in ((TEAM, 0), (BLUE, gpus)):
+        own = {"component_type": "team", "priority": 10, "reserved": {"gpu": reserved}}
+        client.policies.attach("patient", team, **own)
+    rows = {name: Row(shared, tmp_path_factory.mktemp("patient"), place) for name in PATIENT}
+    for name, (program, how, protocol, terms) in PATIENT.items():
+        rows[name].begin(how, protocol, program, checkpoint_timeout=ANSWERS, **terms)
+    for row in rows.values():
+        row.take()
+    yield rows
+    for row in rows.values():
+        row.end()
+    for policy in list(client.policies.list(pool="patient")):
+        client.policies.detach(policy["id"])
+    shared.retire(agent)
+    client.pools.delete("patient")
 
 
 def suspended_and_resumed(row: Row) -> None:
@@ -144,8 +187,8 @@ def test_it_is_slow_but_answers_and_gets_half_as_much_again_once(
     assert row.times("extended")[0] - row.times("preempting")[0] >= ANSWERS
 
 
-def test_it_answers_and_never_saves(start: Any) -> None:
-    row = start("slow", "signal", checkpoint_timeout=ANSWERS).take()
+def test_it_answers_and_never_saves(patient: dict[str, Row]) -> None:
+    row = patient["answers and never saves"]
     forced_and_failed(row)
     assert len(row.happened("extended")) == 1
     assert row.parting() >= ANSWERS * 1.5
@@ -159,8 +202,8 @@ def test_it_asks_for_time_and_saves_then(start: Any) -> None:
     assert asked["why"] == "in the middle of something"
 
 
-def test_it_asks_for_ever_more_time_and_is_forced(start: Any) -> None:
-    row = start("defers", "grpc", checkpoint_timeout=ANSWERS, max_deferral=0.7).take()
+def test_it_asks_for_ever_more_time_and_is_forced(patient: dict[str, Row]) -> None:
+    row = patient["asks for ever more time"]
     forced_and_failed(row)
     asked = row.happened("deferred")
     assert sum(each["granted"] for each in asked) == 700
@@ -219,12 +262,9 @@ def test_whoever_needed_it_is_gone_and_it_goes_on(start: Any, protocol: str) -> 
     assert row.notes() == ["anew", "asked", "goes on"]
 
 
-@pytest.mark.parametrize(("how", "protocol"), [("nothing", "grpc"), ("wrong hash", "shm")])
-def test_it_lies_and_is_not_believed(start: Any, how: str, protocol: str) -> None:
-    row = start(how, protocol, program=LIAR, checkpoint_timeout=ANSWERS)
-    row.cluster.until(
-        lambda: b"ready" in b"".join(d for _, d in row.cluster.client.requests.logs(row.victim))
-    )
-    forced_and_failed(row.take())
+@pytest.mark.parametrize("how", ["nothing", "wrong hash"])
+def test_it_lies_and_is_not_believed(patient: dict[str, Row], how: str) -> None:
+    row = patient[f"lies: {how}"]
+    forced_and_failed(row)
     assert row.happened("save_failed")
     assert not row.happened("checkpoint_saved")

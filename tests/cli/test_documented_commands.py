@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -76,13 +74,6 @@ DELETE = """
 # Remove a pool (use -y to skip confirmation)
 cede resource-pool delete training-gpus --yes
 """
-
-
-@pytest.fixture
-def server(tmp_path: Path, database_url: str) -> Iterator[Serving]:
-    serving = Serving(tmp_path / "data", database_url)
-    yield serving
-    serving.stop()
 
 
 def typed(server: Serving, script: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -14,6 +15,7 @@ _TEST = re.compile(r"tests/[\w/]+\.py::\w+")
 _EXAMPLE = re.compile(r"example (\d+)")
 
 
+@cache
 def tests_in(path: Path) -> set[str]:
     """Names of the test functions in a file, found without importing it."""
     tree = ast.parse(path.read_text())
@@ -25,6 +27,7 @@ def tests_in(path: Path) -> set[str]:
     }
 
 
+@cache
 def examples() -> set[int]:
     tree = ast.parse((ROOT / "tests" / "examples.py").read_text())
     return {
@@ -37,6 +40,7 @@ def examples() -> set[int]:
     }
 
 
+@cache
 def stories() -> set[str]:
     return {path.relative_to(STORIES).with_suffix("").as_posix() for path in STORIES.rglob("*.txt")}
 

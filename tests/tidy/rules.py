@@ -10,6 +10,7 @@ import ast
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +30,14 @@ MODULE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 60
 
 
+@cache
+def _tree(path: str, source: str) -> ast.Module:
+    """Every rule asks for the tree of every file."""
+    return ast.parse(source, path)
+
+
 def _nodes(path: str, source: str) -> Iterator[ast.AST]:
-    return ast.walk(ast.parse(source, path))
+    return ast.walk(_tree(path, source))
 
 
 def _calls(path: str, source: str) -> Iterator[ast.Call]:
@@ -63,7 +70,7 @@ def _imported_names(tree: ast.AST) -> dict[str, str]:
 
 def _dotted_uses(path: str, source: str) -> Iterator[tuple[ast.expr, str]]:
     """Every use of an imported thing with its full name, whatever it was imported as."""
-    tree = ast.parse(source, path)
+    tree = _tree(path, source)
     imported = _imported_names(tree)
 
     def full_name(node: ast.AST) -> str | None:

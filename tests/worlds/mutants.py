@@ -99,7 +99,7 @@ def out_of_service_forgotten() -> Iterator[None]:
         yield
 
 
-# Each with a world in which it shows; should it not do so there any more, the next ones are searched.
+# Each with a world in which it shows. Should it not do so there any more, the next ones are tried.
 ON_NODES = {
     "no earmark": (no_earmark, 28),
     "two orders": (two_orders, 0),
