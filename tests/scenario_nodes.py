@@ -51,7 +51,7 @@ def how(amounts: dict[str, int], options: dict[str, str], runs: bool) -> dict[st
         None if per_node is None else int(per_node),
         labels_of(options.get("want", "")),
         options.get("fingerprint", ""),
-        Topology(options.get("topology", "any")),
+        Topology(options.get("topology", "tight")),
     )
     farewell = Farewell(
         checkpoint=Checkpoint(options.get("checkpoint", "none")),

@@ -240,6 +240,8 @@ MACHINES: dict[str, tuple[Any, str, str]] = {
     "a label that cannot be printed": (agent(labels={"a": "\u202e"}), "labels.a", "printable"),
     "no boot": (agent(boot=""), "boot", "at least 1"),
     "a long group": (agent(group="x" * 600), "group", "128"),
+    "a group with an empty part": (agent(group="spine-1//rack-3"), "group", "spine-1/rack-3"),
+    "a group that is too deep": (agent(group="a/b/c/d/e/f/g/h/i"), "group", "at most 8"),
     "an unknown field": (agent(colour="red"), "colour", "unknown"),
 }
 

@@ -4,6 +4,7 @@ tables of transitions beside ours. Where ours comes out otherwise, the test says
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -31,10 +32,13 @@ def asked(name: str, team: str = "all", **more: Any) -> dict[str, Any]:
     return {"id": name, **whose, "resources": {"unit": 1}, **more}
 
 
-def grouped(sizes: list[int]) -> list[dict[str, Any]]:
-    """Nodes g0n0, g0n1, … in groups of these sizes."""
-    named = [(f"g{at}", f"g{at}n{each}") for at, size in enumerate(sizes) for each in range(size)]
-    return [node(name, group=group) for group, name in named]
+def grouped(sizes: dict[str, int]) -> list[dict[str, Any]]:
+    """Nodes g0n0, g0n1, … in groups g0, … of these sizes."""
+    return [
+        node(f"{group.rpartition('/')[2]}n{each}", group=group)
+        for group, size in sizes.items()
+        for each in range(size)
+    ]
 
 
 def decided(snapshot: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -80,39 +84,32 @@ def test_idle_nodes_are_lent(case: tuple[int, int, int, bool, bool, float, bool]
 
 
 # Topology: nodes asked for, how, in groups of so many; the nodes that each group gives. What is by
-# our own rule is beside what the other system does.
-TOPOLOGY: dict[str, tuple[int, str | None, list[int], list[int] | None]] = {
-    "tight, in one group": (4, "tight", [3, 8, 5], [4]),
-    "tight, in several": (10, "tight", [3, 8, 5], [2, 8]),
-    "spread, evenly": (6, "spread", [4, 4, 4], [2, 2, 2]),
-    "spread, 5 on 3": (5, "spread", [4, 4, 4], [1, 2, 2]),
-    "too many": (20, "tight", [3, 8, 5], None),
+# our own rule is beside what the other system does. Its groups that are adjacent share a path here.
+THREE = {"g0": 3, "g1": 8, "g2": 5}
+TOPOLOGY: dict[str, tuple[int, str | None, dict[str, int], dict[str, int] | None]] = {
+    # One group. Ours is the smallest that holds it, so that g1 stays whole; theirs the largest.
+    "tight_one_group": (4, "tight", THREE, {"g2": 4}),
+    "tight_multi": (10, "tight", {"a/g0": 3, "a/g1": 8, "b/g2": 5}, {"g1": 8, "g0": 2}),
+    "tight_multi_noadj": (10, "tight", THREE, {"g1": 8, "g2": 2}),
+    "default_is_tight": (4, None, THREE, {"g2": 4}),  # by the same rule of ours
+    "spread_even": (6, "spread", {"g0": 4, "g1": 4, "g2": 4}, {"g0": 2, "g1": 2, "g2": 2}),
     # Spreading is a wish: theirs gives up, because a group is smaller than its part.
-    "spread, unevenly": (6, "spread", [1, 4, 4], [1, 2, 3]),
+    "spread_fails_uneven": (6, "spread", {"g0": 1, "g1": 4, "g2": 4}, {"g0": 1, "g1": 3, "g2": 2}),
+    "spread_5_of_3": (5, "spread", {"g0": 4, "g1": 4, "g2": 4}, {"g0": 2, "g1": 2, "g2": 1}),
+    "any_first": (3, "any", {"g0": 2, "g1": 4}, {"g0": 2, "g1": 1}),
+    "too_many": (20, "tight", THREE, None),
 }
 
 
 @pytest.mark.parametrize("name", TOPOLOGY)
-def test_topology_chooses_as_many_nodes_of_as_many_groups(name: str) -> None:
+def test_topology_chooses_as_many_nodes_of_each_group(name: str) -> None:
     wanted, how, groups, chosen = TOPOLOGY[name]
-    nodes = grouped(groups)
-    found = decided(world(nodes, requests=[asked("w", nodes=wanted, topology=how)]))["w"]
+    wish = {} if how is None else {"topology": how}
+    found = decided(world(grouped(groups), requests=[asked("w", nodes=wanted, **wish)]))["w"]
     if chosen is None:
         assert found["do"] == "reject"
-        return
-    counts: dict[str, int] = {}
-    for place in found["nodes"]:
-        group = place.partition("n")[0]
-        counts[group] = counts.get(group, 0) + 1
-    assert sorted(counts.values()) == chosen
-
-
-def test_by_default_any_nodes_will_do() -> None:
-    """Theirs is tight unless told otherwise."""
-    nodes = grouped([2, 4])
-    for how in ({}, {"topology": "any"}):
-        found = decided(world(nodes, requests=[asked("w", nodes=3, **how)]))["w"]
-        assert len(set(found["nodes"])) == 3
+    else:
+        assert Counter(place.partition("n")[0] for place in found["nodes"]) == chosen
 
 
 # Queues: waiters (nodes, class, walltime, sensitive), free nodes by fingerprint, how many nodes are

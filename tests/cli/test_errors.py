@@ -242,3 +242,10 @@ def test_help_imports_neither_the_client_nor_the_server() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.stdout.rstrip().endswith("imported []"), done.stdout[-300:]
+
+
+def test_an_agent_in_a_group_that_is_no_path_does_not_start(tmp_path: Path) -> None:
+    server = ["--server", "http://127.0.0.1:9", "--data", str(tmp_path)]
+    done = cede("agent", *server, "--group", "/rack-3")
+    assert done.returncode == exit_codes.ERROR
+    assert "group: '/rack-3'" in one_line(done)

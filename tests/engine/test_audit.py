@@ -210,7 +210,12 @@ def _claimed(name: str) -> Callable[[State], None]:
 
 def _unlisted(state: State) -> None:
     ground = state.grounds["gpus"]
-    ground.now.remove(ground.spots["n1"].now)
+    ground.now.remove(ground.spots["n1"])
+
+
+def _ungrouped(state: State) -> None:
+    listing = state.grounds["gpus"].now
+    listing.by_group().remove(listing.nodes[0], state.nodes[listing.nodes[0][1]].group)
 
 
 # The same for pools of nodes.
@@ -234,6 +239,8 @@ FIRES_ON_NODES: dict[str, tuple[Callable[[State], None], str]] = {
         _claimed("n3"), "S29 node n3 is claimed by ann, and b has it"),
     "a wrong room": (_wrong_room, "S21 node n1: 3 gpu free, recounted 2"),
     "a node that is not listed": (_unlisted, "S21 node n1 is listed 1 times"),
+    "a node that is missing in its group": (
+        _ungrouped, "S21 pool gpus: what is free in its groups is not what its nodes have"),
 }  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
+from operator import add
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -19,7 +20,7 @@ NODE = st.builds(
     lambda gpu, mcpu, group, label, print_, state: (gpu, mcpu, group, label, print_, state),
     st.integers(1, 4),
     st.integers(0, 3),
-    st.sampled_from(["", "a", "b", "c"]),
+    st.sampled_from(["", "a/x", "a/y", "b"]),
     st.sampled_from(["", "x"]),
     st.sampled_from(["", "f"]),
     st.sampled_from([NodeState.READY] * 4 + [NodeState.DRAINED, NodeState.DEGRADED]),
@@ -110,6 +111,20 @@ def groups_of(ground: Ground, footprint: dict[str, int]) -> int:
     return len({ground.spots[n].node.group for n, tasks in footprint.items() if tasks})
 
 
+def smallest(ground: Ground, room: dict[str, int], tasks: int) -> set[str]:
+    """Of the groups that hold so many alone, those with the least free."""
+    places: dict[str, int] = {}
+    free: dict[str, list[int]] = {}
+    for node_id, spot in ground.spots.items():
+        group = spot.node.group
+        places[group] = places.get(group, 0) + room[node_id]
+        if spot.node.usable:
+            free[group] = list(map(add, free.get(group, [0] * len(spot.free)), spot.free))
+    enough = [group for group in places if places[group] >= tasks]
+    least = min(free[group] for group in enough)
+    return {group for group in enough if free[group] == least}
+
+
 def found(footprint: Footprint | None) -> dict[str, int] | None:
     return None if footprint is None else dict(footprint)
 
@@ -135,8 +150,29 @@ def test_a_demand_is_placed_exactly_when_it_can_be(
         several = [groups_of(ground, each) for each in all_footprints(room, shape.tasks)]
         if shape.topology is Topology.TIGHT:
             assert groups_of(ground, placed) == min(several)
+            if min(several) == 1 and shape.tasks > 1:
+                assert ground.spots[min(placed)].node.group in smallest(ground, room, shape.tasks)
         if shape.topology is Topology.SPREAD:
             assert groups_of(ground, placed) == max(several)
+
+
+@given(st.lists(NODE, min_size=1, max_size=5), HELD, HELD, FORM)
+def test_rooms_that_are_read_differently_are_as_good_as_real_ones(
+    nodes: list[tuple[int, int, str, str, str, NodeState]],
+    held: list[tuple[int, int, bool]],
+    more: list[tuple[int, int, bool]],
+    shape: Shape,
+) -> None:
+    """As when victims are thought away: the same nodes in the same groups."""
+    before, after = made(nodes), made(nodes)
+    hold(before, held)
+    hold(after, more)
+    instead = {node_id: spot.now[0] for node_id, spot in after.spots.items() if spot.node.usable}
+    form = form_of(shape)
+    real = place(View(after, after.now), form)
+    assert place(View(before, before.now, instead), form) == real
+    touched = {each: room for each, room in instead.items() if before.spots[each].now[0] != room}
+    assert place(View(before, before.now, touched), form) == real
 
 
 @given(st.lists(NODE, min_size=1, max_size=4), HELD, FORM)
@@ -201,9 +237,19 @@ def test_victims_are_found_when_there_are_any_and_no_more_than_needed(
 
 def test_what_is_held_and_let_go_leaves_the_ground_as_it_was() -> None:
     ground = made([(4, 2, "a", "x", "f", NodeState.READY), (2, 0, "", "", "", NodeState.READY)])
-    before = (list(ground.now), list(ground.promise), dict(ground.free), dict(ground.unheld))
+
+    def listed() -> list[object]:
+        lists = (ground.now, ground.promise)
+        by_group = [each.by_group() for each in lists]
+        return [
+            *([list(each.nodes) for each in lists], [list(each.order) for each in by_group]),
+            *({name: list(nodes) for name, nodes in each.nodes.items()} for each in by_group),
+            *(dict(ground.free), dict(ground.unheld)),
+        ]
+
+    before = listed()
     holdings = hold(ground, [(0, 2, True), (1, 1, False), (0, 2, True)])
     assert len(holdings) == 3 and ground.free["gpu"] == 1
     for each in holdings:
         ground.let_go(each)
-    assert (list(ground.now), list(ground.promise), ground.free, ground.unheld) == before
+    assert listed() == before

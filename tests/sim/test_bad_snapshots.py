@@ -77,6 +77,7 @@ BAD: dict[str, tuple[str, Any, str]] = {
     "a device twice": ("nodes.0", ("devices", {"gpu": ["0", "0"]}), "nodes[0].devices.gpu"),
     "labels in words": ("nodes.0", ("labels", "fast"), "nodes[0].labels"),
     "a group as a number": ("nodes.0", ("group", 1), "nodes[0].group"),
+    "a group with an empty part": ("nodes.0", ("group", "spine-1/"), "nodes[0].group"),
     "an unknown state of a node": ("nodes.0", ("state", "asleep"), "nodes[0].state"),
     "a list as a node's state": ("nodes.0", ("state", []), "nodes[0].state"),
     "ready and disabled": ("nodes.0", ("out", "disable"), "nodes[0].out"),

@@ -56,7 +56,7 @@ class World:
                 node = f"{name}-{number}"
                 devices = {"gpu": [str(each) for each in range(amounts["gpu"])]}
                 labels = {"pool": name, "kind": "ab"[number % 2]}
-                group = "xy"[number % 2]
+                group = ("x/1", "y/1", "x/2")[number % 3]
                 fleet.register(
                     state,
                     id=node,

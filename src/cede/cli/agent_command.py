@@ -40,7 +40,9 @@ _DAY = 24 * bounds.HOUR
 @click.option("--amount", multiple=True, metavar="KEY=N", help="Instead of what is detected.")
 @click.option("--device", multiple=True, metavar="KEY=NAME,…", help="Names of devices.")
 @click.option("--label", multiple=True, metavar="NAME=VALUE", help="May be given often.")
-@click.option("--group", default="", help="Topology: a rack, a switch.")
+@click.option(
+    "--group", default="", metavar="PATH", help="Where it is, such as spine-1/rack-3: topology."
+)
 @click.option("--fingerprint", help="Equal where programs behave alike; detected unless given.")
 @click.option(
     "--user-map",
@@ -108,7 +110,7 @@ def settings_of(
     from cede.agent import detect
     from cede.agent.settings import Settings
     from cede.launch.spec import LOG_BYTES_DEFAULT
-    from cede.model.node import parse_devices, parse_labels, parse_node_amounts
+    from cede.model.node import parse_devices, parse_group, parse_labels, parse_node_amounts
 
     gpus = detect.gpus()
     amounts = _amounts(detect.amounts(gpus), amount)
@@ -132,7 +134,7 @@ def settings_of(
         amounts=has,
         devices=parse_devices(devices, has, "device"),
         labels=parse_labels(dict(pairs("--label", label)), "label"),
-        group=group,
+        group=parse_group(group),
         fingerprint=detect.fingerprint(gpus) if fingerprint is None else fingerprint,
         join_token=join or "",
         users=users,

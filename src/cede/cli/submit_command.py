@@ -44,7 +44,12 @@ PLACEMENT = (
 @click.option(
     "--node-fingerprint", "fingerprint", default=None, help="Only on nodes with this fingerprint."
 )
-@click.option("--topology", type=click.Choice(["any", "tight", "spread"]), default=None)
+@click.option(
+    "--topology",
+    type=click.Choice(["any", "tight", "spread"]),
+    default=None,
+    help="Tasks in few and near groups of nodes, in many, or in any; tight unless given.",
+)
 @farewell_options
 @click.option(
     "--on-silence",

@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-from sortedcontainers import SortedList
-
 from cede.engine.books import ROUNDING
 from cede.engine.fair.groups import Group, Held, groups_of, in_order
-from cede.engine.ground import Entry, Ground, Spot
+from cede.engine.ground import Ground
+from cede.engine.listing import Listing, Room
 from cede.engine.standing import BORROWED, IN_SHARE
 from cede.engine.state import State
 from cede.model.allocation import Allocation
@@ -399,14 +398,21 @@ def _ground(state: State, pool: Pool, held: dict[str, list[Amounts]]) -> Iterato
             recount = spot.node.amounts[key] - used.get(key, 0) if key in spot.node.amounts else 0
             if free != recount:
                 yield f"S21 node {spot.node.name}: {free} {key} free, recounted {recount}"
-        listed = sum(entry in where for entry, where in _entries(ground, spot))
+        listed = (spot.now in ground.now.nodes) + (spot.promise in ground.promise.nodes)
         if listed != 2 * spot.node.usable:
             yield f"S21 node {spot.node.name} is listed {listed} times"
+    for listing in (ground.now, ground.promise):
+        if listing.grouped is not None and listing.grouped.free != _free_by_group(ground, listing):
+            yield f"S21 pool {pool.name}: what is free in its groups is not what its nodes have"
 
 
-def _entries(ground: Ground, spot: Spot) -> Iterator[tuple[Entry, SortedList[Entry]]]:
-    yield spot.now, ground.now
-    yield spot.promise, ground.promise
+def _free_by_group(ground: Ground, listing: Listing) -> dict[str, Room]:
+    found: dict[str, Room] = {}
+    for room, node_id in listing.nodes:
+        group = ground.spots[node_id].node.group
+        before = found.get(group, (0,) * len(room))
+        found[group] = tuple(each + max(left, 0) for each, left in zip(before, room, strict=True))
+    return found
 
 
 def _policy(state: State, policy: Policy, bands: Mapping[str, int]) -> Iterator[str]:

@@ -24,6 +24,7 @@ from cede.model.node import (
     NodeState,
     Out,
     parse_devices,
+    parse_group,
     parse_labels,
     parse_node_amounts,
 )
@@ -57,7 +58,7 @@ def register(
         amounts=has,
         devices=parse_devices({} if devices is None else devices, has, "devices"),
         labels=parse_labels({} if labels is None else labels, "labels"),
-        group=_word(group, "group"),
+        group=parse_group(group),
         fingerprint=_word(fingerprint, "fingerprint"),
         boot=_word(boot, "boot"),
         heartbeat=heartbeat,

@@ -2,37 +2,20 @@
 
 As in the books, two things matter of every node: what is free *now*, and what is free *to promise*,
 which counts holders on their way out as gone and earmarks as there (law 4). Usable nodes stand in
-one sorted list for each, the scarce key first, so that the first node from the smallest that fits
-is the best fit and whole nodes stay free. A change moves only the nodes it touches.
+one listing for each. A change moves only the nodes it touches.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Container, Iterable
+from operator import attrgetter
 
-from sortedcontainers import SortedList
-
+from cede.engine.listing import Listing, Room, Spot
 from cede.engine.share import Holding
 from cede.model.amounts import Amounts
 from cede.model.node import Node
 from cede.model.shape import Form
-
-Room = tuple[int, ...]  # by key, in the ground's own order of keys
-Entry = tuple[Room, str]  # a node's room and its id
-
-
-class Spot:
-    """One node and what is on it."""
-
-    __slots__ = ("free", "holdings", "node", "now", "promise", "unheld")
-
-    def __init__(self, node: Node) -> None:
-        self.node = node
-        self.holdings: dict[str, tuple[Holding, int]] = {}  # by id: with how many tasks
-        self.free: Room = ()  # what nobody holds
-        self.unheld: Room = ()  # what nobody holds who stays
-        self.now: Entry = ((), node.id)
-        self.promise: Entry = ((), node.id)
 
 
 class Ground:
@@ -43,8 +26,9 @@ class Ground:
     def __init__(self) -> None:
         self.keys: tuple[str, ...] = ()
         self.spots: dict[str, Spot] = {}
-        self.now: SortedList[Entry] = SortedList()
-        self.promise: SortedList[Entry] = SortedList()
+        self.groups: Counter[str] = Counter()  # how many nodes are in which topology group
+        self.now = Listing(self.spots, attrgetter("now"))
+        self.promise = Listing(self.spots, attrgetter("promise"))
         self.free: dict[str, int] = {}
         self.unheld: dict[str, int] = {}
         self.broken: dict[str, None] = {}
@@ -63,7 +47,9 @@ class Ground:
             spot = self.spots[node.id] = Spot(node)
         else:
             self._unlist(spot)
+            self._count(spot.node, -1)
             spot.node = node
+        self._count(node, 1)
         self.claimed.pop(node.id, None)
         if node.claimed_by:
             self.claimed[node.id] = node.claimed_by
@@ -73,9 +59,15 @@ class Ground:
         spot = self.spots.pop(node_id)
         assert not spot.holdings, "a node is dropped only when nothing is on it"
         self._unlist(spot)
+        self._count(spot.node, -1)
         self.broken.pop(node_id, None)
         self.claimed.pop(node_id, None)
         self.ever.clear()
+
+    def _count(self, node: Node, sign: int) -> None:
+        self.groups[node.group] += sign
+        if not self.groups[node.group]:
+            del self.groups[node.group]
 
     def _add_keys(self, node: Node) -> None:
         """Keys with devices come first: they are what is scarce."""
@@ -111,8 +103,8 @@ class Ground:
         node_id = spot.node.id
         spot.now, spot.promise = (tuple(map(min, spot.free, promise)), node_id), (promise, node_id)
         if spot.node.usable:
-            self.now.add(spot.now)
-            self.promise.add(spot.promise)
+            self.now.add(spot)
+            self.promise.add(spot)
             self._sum(spot, 1)
         if self._is_broken(spot, promise):
             self.broken[node_id] = None
@@ -121,8 +113,8 @@ class Ground:
 
     def _unlist(self, spot: Spot) -> None:
         if spot.node.usable:
-            self.now.remove(spot.now)
-            self.promise.remove(spot.promise)
+            self.now.remove(spot)
+            self.promise.remove(spot)
             self._sum(spot, -1)
 
     def _sum(self, spot: Spot, sign: int) -> None:

@@ -14,7 +14,8 @@ from heapq import nsmallest
 from math import floor
 
 from cede.engine.fair.status import SMALL
-from cede.engine.ground import Ground, Room
+from cede.engine.ground import Ground
+from cede.engine.listing import Room
 from cede.engine.placement import need_of, slots, suits
 from cede.engine.price import UNSAVED_CLASS
 from cede.engine.standing import BORROWED, IN_SHARE

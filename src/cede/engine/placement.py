@@ -2,55 +2,68 @@
 
 All tasks of a demand are alike, so a node has room for a whole number of them, and a demand fits
 exactly if those numbers add up to its tasks. Granting, promising, taking and explaining all ask
-`place` (law 2). Topology is a wish, not a bound: `tight` takes as few groups as can be, `spread` as
-many.
+`place` (law 2). Topology is a wish, not a bound: `tight` takes as few groups as can be, near each
+other, `spread` as many.
 """
 
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from heapq import merge
 
-from sortedcontainers import SortedList
-
-from cede.engine.ground import Entry, Ground, Room
+from cede.engine.ground import Ground
+from cede.engine.listing import Entry, Listing, Room, having
+from cede.engine.topology import nearest
 from cede.model.node import Node
 from cede.model.shape import Footprint, Form, Topology
 
-_MANY = 1 << 30
+# Of each group, its nodes and how many tasks they hold.
+Groups = dict[str, list[tuple[str, int]]]
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """One of a ground's two lists, with the rooms of a few nodes read differently; of all nodes or
-    only of some.
+    """One of a ground's two listings, with the rooms of a few nodes read differently; of all nodes
+    or only of some.
     """
 
     ground: Ground
-    entries: SortedList[Entry]
+    listing: Listing
     instead: Mapping[str, Room] = field(default_factory=dict)
     only: Container[str] | None = None
 
     def allows(self, node_id: str) -> bool:
         return self.only is None or node_id in self.only
 
-    def nodes(self, least: Room) -> Iterator[Entry]:
-        """Nodes from the smallest room on that could hold `least`, the best fit first."""
-        instead = sorted((room, node_id) for node_id, room in self.instead.items())
-        start = (least[:1], "") if least else None
-        listed: Iterable[Entry] = self.entries.irange(start)
-        if instead:
-            listed = (each for each in listed if each[1] not in self.instead)
-            listed = merge(listed, instead)
-        if self.only is not None:
-            listed = (each for each in listed if each[1] in self.only)
-        for entry in listed:
-            for left, amount in zip(entry[0], least, strict=True):
-                if left < amount:
-                    break
-            else:
+    def group_of(self, node_id: str) -> str:
+        return self.ground.spots[node_id].node.group
+
+    def nodes(self, least: Room, group: str | None = None) -> Iterator[Entry]:
+        """Nodes from the smallest room on that could hold `least`, the best fit first; of all or of
+        one group.
+        """
+        listed, instead = self.listing.nodes, self.instead
+        if group is not None:
+            listed = self.listing.by_group().nodes[group]
+            instead = {each: room for each, room in instead.items() if self.group_of(each) == group}
+        for entry in having(listed, least, instead):
+            if self.only is None or entry[1] in self.only:
                 yield entry
+
+    def groups(self, least: Room) -> Iterator[str]:
+        """Groups from the one with the least free on that could hold `least`."""
+        known = self.listing.by_group()
+        changed: dict[str, Room] = {}
+        for node_id, room in self.instead.items():
+            spot = self.ground.spots[node_id]
+            listed, group = self.listing.entry_of(spot)[0], spot.node.group
+            free = changed.get(group, known.free[group])
+            changed[group] = tuple(
+                each + max(now, 0) - max(before, 0)
+                for each, now, before in zip(free, room, listed, strict=True)
+            )
+        for _, group in having(known.order, least, changed):
+            yield group
 
 
 def slots(room: Room, need: Room, most: int) -> int:
@@ -80,23 +93,30 @@ def place(view: View, form: Form) -> Footprint | None:
     need = need_of(view.ground, form)
     if need is None:
         return None
-    if form.topology is Topology.ANY or form.tasks == 1:
-        return _fill(_fitting(view, form, need), form.tasks)
-    groups: dict[str, list[tuple[str, int]]] = {}
-    for node_id, count in _fitting(view, form, need):
-        groups.setdefault(view.ground.spots[node_id].node.group, []).append((node_id, count))
+    anywhere = _fill(_fitting(view, form, need), form.tasks)
+    if anywhere is None or form.topology is Topology.ANY or len(view.ground.groups) == 1:
+        return anywhere
     if form.topology is Topology.TIGHT:
-        return _tight(groups, form.tasks)
-    return _spread(groups, form.tasks)
+        return _alone(view, form, need) or _tight(_grouped(view, form, need), form.tasks)
+    return _spread(_grouped(view, form, need), form.tasks)
 
 
-def _fitting(view: View, form: Form, need: Room) -> Iterator[tuple[str, int]]:
+def _fitting(
+    view: View, form: Form, need: Room, group: str | None = None
+) -> Iterator[tuple[str, int]]:
     """Nodes that suit, with how many tasks each holds, the best fit first."""
     spots = view.ground.spots
     anywhere = not form.fingerprint and not form.labels
-    for room, node_id in view.nodes(need):
+    for room, node_id in view.nodes(need, group):
         if anywhere or suits(spots[node_id].node, form):
             yield node_id, slots(room, need, form.per_node)
+
+
+def _grouped(view: View, form: Form, need: Room) -> Groups:
+    groups: Groups = {}
+    for node_id, count in _fitting(view, form, need):
+        groups.setdefault(view.group_of(node_id), []).append((node_id, count))
+    return groups
 
 
 def _fill(nodes: Iterable[tuple[str, int]], tasks: int) -> Footprint | None:
@@ -110,17 +130,24 @@ def _fill(nodes: Iterable[tuple[str, int]], tasks: int) -> Footprint | None:
     return None
 
 
-def _tight(groups: dict[str, list[tuple[str, int]]], tasks: int) -> Footprint | None:
-    """The smallest group that holds all; else the largest groups, until they do."""
+def _alone(view: View, form: Form, need: Room) -> Footprint | None:
+    """In one group: of those that hold all, the one with the least free, so that large groups stay
+    whole for who needs them.
+    """
+    for group in view.groups(tuple(form.tasks * amount for amount in need)):
+        found = _fill(_fitting(view, form, need, group), form.tasks)
+        if found is not None:
+            return found
+    return None
+
+
+def _tight(groups: Groups, tasks: int) -> Footprint | None:
+    """In as few groups as can be, and in near ones."""
     sizes = {name: sum(count for _, count in nodes) for name, nodes in groups.items()}
-    enough = [name for name, size in sizes.items() if size >= tasks]
-    if enough:
-        return _fill(groups[min(enough, key=lambda name: (sizes[name], name))], tasks)
-    ordered = sorted(groups, key=lambda name: (-sizes[name], name))
-    return _fill((node for name in ordered for node in groups[name]), tasks)
+    return _fill((node for name in nearest(sizes, tasks) for node in groups[name]), tasks)
 
 
-def _spread(groups: dict[str, list[tuple[str, int]]], tasks: int) -> Footprint | None:
+def _spread(groups: Groups, tasks: int) -> Footprint | None:
     """One task to each group in turn, for as long as it has room."""
     left = {name: [list(node) for node in groups[name]] for name in sorted(groups)}
     taken: dict[str, int] = {}

@@ -10,9 +10,10 @@ from collections.abc import Container, Iterable, Iterator
 
 from cede.engine.books import Books
 from cede.engine.fit import rights_if_granted
-from cede.engine.ground import Ground, Room
+from cede.engine.ground import Ground
 from cede.engine.homes import Nodes
 from cede.engine.lane import LaneKey
+from cede.engine.listing import Room
 from cede.engine.placement import View, place
 from cede.engine.standing import Standing
 from cede.engine.state import State

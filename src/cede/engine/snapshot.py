@@ -271,7 +271,7 @@ def _shape(request: Request) -> dict[str, Any]:
         per_node=shape.per_node,
         node_labels=dict(shape.labels) or None,
         fingerprint=shape.fingerprint or None,
-        topology=str(shape.topology) if shape.topology is not Topology.ANY else None,
+        topology=str(shape.topology) if shape.topology is not Topology.TIGHT else None,
     )
 
 

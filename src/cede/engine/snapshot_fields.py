@@ -178,7 +178,7 @@ def shape(fields: Entry, path: str, each: dict[str, int]) -> Shape | None:
         per_node=None if per_node is None else parse_count(per_node, "per_node"),
         labels=parse_labels(fields.get("node_labels") or {}, "node_labels"),
         fingerprint=text(fields, path, "fingerprint"),
-        topology=parse_topology(fields.get("topology", "any")),
+        topology=parse_topology(fields.get("topology", "tight")),
     )
     return None if found == Shape(amounts=each) else found
 

@@ -30,6 +30,7 @@ from cede.model.node import (
     NodeState,
     Out,
     parse_devices,
+    parse_group,
     parse_labels,
     parse_node_amounts,
 )
@@ -62,7 +63,7 @@ def read_node(state: State, path: str, value: object, now: int) -> None:
             amounts=amounts,
             devices=parse_devices(fields.get("devices") or {}, amounts, "devices"),
             labels=parse_labels(fields.get("labels") or {}, "labels"),
-            group=text(fields, path, "group"),
+            group=parse_group("" if fields.get("group") is None else fields["group"]),
             fingerprint=text(fields, path, "fingerprint"),
             state=word(fields, path, "state", NodeState.READY),
             out=out,

@@ -64,6 +64,8 @@ KILL_GRACE = 5 * SECOND
 # Devices and tasks are listed in one row each; more than this is not one machine or one job.
 DEVICES_MAX = 1024
 TASKS_MAX = 4096
+# Of a topology group: a building, a hall, a row, a spine, a rack, a chassis.
+GROUP_DEPTH_MAX = 8
 # Who has more nodes of its own than this says so by a label.
 HOME_NODES_MAX = 4096
 # Independent tasks are requests of their own, and one commit.

@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from cede.model import bounds
 from cede.model.amounts import Amounts, parse_amounts
-from cede.model.errors import Invalid
+from cede.model.errors import Invalid, quoted
 
 
 class NodeState(StrEnum):
@@ -56,7 +56,7 @@ class Node:
     amounts: Amounts
     devices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
-    group: str = ""
+    group: str = ""  # a path: groups that share more of its beginning are nearer
     fingerprint: str = ""
     pool_id: str | None = None
     state: NodeState = NodeState.READY
@@ -120,6 +120,21 @@ def parse_devices(value: object, amounts: Amounts, field: str) -> dict[str, tupl
             raise Invalid(at, f"names {len(names)} devices; at most {bounds.DEVICES_MAX}")
         found[key] = tuple(names)
     return found
+
+
+def parse_group(value: object, field: str = "group") -> str:
+    """A topology group: a path such as spine-1/rack-3, or nothing."""
+    if not isinstance(value, str) or len(value) > bounds.NAME_LENGTH_MAX:
+        raise Invalid(field, f"must be text of at most {bounds.NAME_LENGTH_MAX} characters")
+    if not value.isprintable():
+        raise Invalid(field, "must be printable")
+    parts = value.split("/")
+    if value and not all(part and part == part.strip() for part in parts):
+        problem = "has a part that is empty, or begins or ends with a space"
+        raise Invalid(field, f"{quoted(value)} {problem}; write it like spine-1/rack-3")
+    if len(parts) > bounds.GROUP_DEPTH_MAX:
+        raise Invalid(field, f"has {len(parts)} parts; at most {bounds.GROUP_DEPTH_MAX}")
+    return value
 
 
 def parse_node_amounts(value: object, field: str = "amounts") -> dict[str, int]:

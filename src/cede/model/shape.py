@@ -13,7 +13,9 @@ from cede.model.errors import Invalid, quoted
 
 
 class Topology(StrEnum):
-    """Which topology groups the tasks should be in: as few as can be, as many, or whichever."""
+    """Which topology groups the tasks should be in: as few as can be and near each other, as many
+    as can be, or whichever.
+    """
 
     ANY = "any"
     TIGHT = "tight"
@@ -40,7 +42,7 @@ class Shape:
     per_node: int | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     fingerprint: str = ""
-    topology: Topology = Topology.ANY
+    topology: Topology = Topology.TIGHT
 
     def form(self, metered: Amounts) -> Form:
         """This shape in a pool that counts only these amounts of a task."""
@@ -50,7 +52,7 @@ class Shape:
             self.tasks if self.per_node is None else self.per_node,
             tuple(sorted(self.labels.items())),
             self.fingerprint,
-            self.topology,
+            self.topology if self.tasks > 1 else Topology.ANY,  # one task is in one group
         )
 
 

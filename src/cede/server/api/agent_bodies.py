@@ -48,7 +48,7 @@ class RegisterIn(AgentBody):
         amounts={"gpu": 2, "mcpu": 16000, "memory_mb": 64000},
         devices={"gpu": ["0", "1"]},
         labels={"gpu_type": "a100"},
-        group="rack-3",
+        group="spine-1/rack-3",
     )
 
     version: Short = ""
@@ -62,7 +62,7 @@ class RegisterIn(AgentBody):
     labels: Annotated[dict[LabelText, LabelText], Field(max_length=bounds.LABELS_MAX)] = Field(
         default_factory=dict
     )
-    group: Short = ""
+    group: Short = Field("", description="Where it is, as a path: such as spine-1/rack-3.")
     fingerprint: Short = ""
 
 

@@ -290,7 +290,9 @@ class RequestIn(Body):
     )
     node_labels: NodeLabels | None = None
     fingerprint: Annotated[str, StringConstraints(max_length=bounds.NAME_LENGTH_MAX)] = ""
-    topology: Literal["any", "tight", "spread"] = "any"
+    topology: Literal["any", "tight", "spread"] = Field(
+        "tight", description="Its tasks: in few and near groups of nodes, in many, in any."
+    )
     work: WorkIn | None = Field(None, description="Absent: the caller holds the units itself.")
     checkpoint: Literal["auto", "manual", "none"] = "none"
     checkpoint_protocol: Literal["signal", "shm", "grpc"] = "signal"

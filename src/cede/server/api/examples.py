@@ -173,7 +173,7 @@ NODE: Json = {
     "free": {"gpu": 1, "mcpu": 16000},
     "devices": {"gpu": ["0", "1"]},
     "labels": {"gpu_type": "a100"},
-    "group": "rack-3",
+    "group": "spine-1/rack-3",
     "fingerprint": "",
     "heartbeat": 10,
     "silent": 3.2,

@@ -94,7 +94,7 @@ def _times(each: Amounts, tasks: int) -> Amounts:
 def _shape(body: RequestIn, each: Amounts, tasks: int) -> Shape | None:
     labels = parse_labels(body.node_labels or {}, "node_labels")
     usual = body.per_node is None and not labels and not body.fingerprint
-    if tasks == 1 and usual and body.topology == "any":
+    if tasks == 1 and usual and body.topology == "tight":
         return None
     return Shape(each, tasks, body.per_node, labels, body.fingerprint, Topology(body.topology))
 
