@@ -205,3 +205,42 @@ def test_sensitive_work_and_the_highest_class_neither_wait_nor_are_measured(
     assert (first["do"], first["victims"]) == ("preempt", ["r"])
     first = decisions(running=[holder], requests=[{"walltime": 6, "class": 9}])[0]
     assert first["do"] == "wait"
+
+
+# Only what victims free -----------------------------------------------------------------------
+
+
+def test_what_is_withheld_where_victims_sat_stays_so() -> None:
+    """With count_free off what they free is not, for that, more than there will be."""
+    nodes = [{"name": name, "amounts": {"gpu": 2}} for name in ("n0", "n1", "n2")]
+    policies = [{"pool": "gpus", "name": name} for name in ("red", "blue", "desk")]
+    policies[2]["type"] = "interactive"
+    half = {"policy": "desk", "gpus_per_node": 1, "class": 4, "checkpoint": "none"}
+    running = [
+        {**half, "id": "wide", "nodes": ["n1", "n0"]},
+        {**half, "id": "whole", "nodes": ["n2"], "gpus_per_node": 2},
+        {**half, "id": "beside", "nodes": ["n1"]},
+        {**half, "id": "ends", "nodes": ["n0"], "policy": "blue", "class": 1, "walltime": 36_000},
+    ]
+    asks = {"nodes": 2, "gpus_per_node": 1}
+    requests = [{**asks, "class": 8}, {**asks, "id": "v", "policy": "blue", "class": 9}]
+    given = {"nodes": nodes, "policies": policies, "running": running, "requests": requests}
+    found = run(snapshot(settings={"count_free": False}, **given), until_rest=True)
+    assert (found["at_rest"], found["loop"]) == (True, False)
+
+
+# Services -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("kind", "why_not"), [("service", "service_at_home"), ("hpc_batch", None)])
+def test_a_service_at_home_is_not_stopped_by_its_own_policy_either(
+    kind: str, why_not: str | None
+) -> None:
+    """On a borrowed node it is; and so is other work, wherever it sits."""
+    policies = [{"pool": "gpus", "name": "red", "type": kind, "home": ["n1"]}]
+    running = [{"id": "home", "nodes": ["n1"]}, {"id": "borrowed", "nodes": ["n2"]}]
+    first = decisions(policies=policies, running=running, requests=[{"nodes": 2}])[0]
+    found = {each["id"]: each["why_not"] for each in first["candidates"]}
+    assert found == {"home": why_not, "borrowed": why_not and "not_enough"}
+    first = decisions(policies=policies, running=running, requests=[{}])[0]
+    assert first["victims"] == ["borrowed" if why_not else "home"]  # at home first

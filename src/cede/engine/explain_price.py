@@ -9,7 +9,7 @@ from cede.engine.books import Books
 from cede.engine.forecast import earliest_start
 from cede.engine.preempt import Offer, Taking, starts_by_itself
 from cede.engine.state import State
-from cede.engine.victims import Missing, find_victims
+from cede.engine.victims import find_victims
 from cede.engine.weighing import not_stopped, weighed
 from cede.engine.why_not import WhyNot
 from cede.model.plan import Plan
@@ -31,7 +31,7 @@ def cannot_pay(state: State, request: Request, policy: Policy, names: Names) -> 
     """
     found = None
     for offer in _short(state, request, policy):
-        choice = find_victims(state, offer.books, offer.taker, _missing(offer))
+        choice = find_victims(state, offer.books, offer.taker, offer.missing)
         if choice.victims is not None:
             victims = [each.holding for each in choice.victims]
             start = earliest_start(state, offer.books, request)
@@ -62,7 +62,7 @@ def candidates(
     """
     found: list[dict[str, Any]] = []
     for offer in _short(state, request, policy):
-        shown = not_stopped(weighed(state, offer.books, offer.taker, _missing(offer)), waits.code)
+        shown = not_stopped(weighed(state, offer.books, offer.taker, offer.missing), waits.code)
         found = [_nearer(*each) for each in zip(found, shown, strict=True)] if found else shown
     return found
 
@@ -75,7 +75,3 @@ def _nearer(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
 def _short(state: State, request: Request, policy: Policy) -> list[Offer]:
     offers = Taking(state, Plan(state.now)).offers(request, policy)
     return [each for each in offers if each.footprint is None and (each.short or each.under)]
-
-
-def _missing(offer: Offer) -> Missing:
-    return Missing(offer.short, offer.under, offer.form)

@@ -128,11 +128,13 @@ class Clearing:
 
     def _slots(self, node_id: str) -> int:
         freed = self._away.get(node_id)
-        if not self._count_free:
-            return slots(tuple(freed or ()), self._need, self._form.per_node) if freed else 0
+        if freed is None and not self._count_free:
+            return 0
         room = self._view.instead.get(node_id)
         if room is None:
             room = self._view.ground.spots[node_id].promise[0]
         if freed is not None:
             room = tuple(map(add, room, freed))
+            if not self._count_free:  # but what is withheld there stays so
+                room = tuple(map(min, room, freed))
         return slots(room, self._need, self._form.per_node)

@@ -45,13 +45,16 @@ def preempt_all(state: State, plan: Plan, pool_ids: list[str]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """One pool's side of a taking. `short` is what the waiter misses of what could be promised."""
+    """One pool's side of a taking. `short` is what the waiter misses of what could be promised,
+    `whole` what it would miss if nothing could.
+    """
 
     books: Books
     policy: Policy
     demand: Amounts
     taker: Taker  # the waiter as it will be once granted
     short: Amounts
+    whole: Amounts
     form: Form | None = None
     footprint: Footprint | None = None  # in a pool of nodes: where what could be promised is
     under: tuple[tuple[str, Amounts], ...] = ()  # what it misses of the limits above it, by policy
@@ -61,6 +64,16 @@ class Offer:
         """Whether a policy above the waiter's has a limit."""
         above = self.books.chains[self.policy.id][1:]
         return any(self.books.policies[each].limit for each in above)
+
+    @property
+    def counts_free(self) -> bool:
+        """Whether what is free or on its way is not to be freed by victims as well."""
+        return self.books.pool.settings.count_free
+
+    @property
+    def missing(self) -> Missing:
+        """What its victims must free."""
+        return Missing(self.short if self.counts_free else self.whole, self.under, self.form)
 
     @property
     def contested(self) -> bool:
@@ -158,12 +171,11 @@ class Taking:
         taker = Taker(waiter, stream.key, stream.rights, band, stream.standing)
         if stream.form is not None:
             where = None if under else taker.locate(self.state, books)
-            return Offer(books, policy, demand, taker, demand, stream.form, where, under)
+            return Offer(books, policy, demand, taker, demand, demand, stream.form, where, under)
         room = self._promisable(books, stream, (waiter.id,))
         short = {key: amount - room[key] for key, amount in demand.items() if amount > room[key]}
-        if short and not books.pool.settings.count_free:
-            short = dict(demand)
-        return Offer(books, policy, demand, taker, short, under=under)
+        whole = {key: amount - min(room[key], 0) for key, amount in demand.items()}
+        return Offer(books, policy, demand, taker, short, whole, under=under)
 
     def _serve(self, waiter: Request) -> bool:
         """Promise a waiter its demand in one of its pools; whether anything was decided.
@@ -173,8 +185,7 @@ class Taking:
         """
         places = self.state.places(waiter.id)
         offers = [each for policy in places for each in self.offers(waiter, policy)]
-        whole = [each for each in offers if not each.books.pool.settings.count_free]
-        if any(self._take(waiter, replace(each, short=each.demand)) for each in whole):
+        if any(not each.counts_free and self._stop(waiter, each) for each in offers):
             return True
         for offer in offers:
             if offer.footprint is not None:  # on its way: promised at once, since nodes have names
@@ -195,8 +206,11 @@ class Taking:
         if not offer.short and not offer.under:
             self._earmark(offer.books, waiter, offer.policy)
             return True
-        missing = Missing(offer.short, offer.under, offer.form)
-        choice = find_victims(self.state, offer.books, offer.taker, missing)
+        return offer.counts_free and self._stop(waiter, offer)  # else that was tried first
+
+    def _stop(self, waiter: Request, offer: Offer) -> bool:
+        """Stop others, if that may be and is worth it; whether it is."""
+        choice = find_victims(self.state, offer.books, offer.taker, offer.missing)
         if choice.victims is None:
             alone = len(self.state.places(waiter.id)) == 1
             by_price = offer.books.pool.settings.price is Price.CHECKPOINT
@@ -214,8 +228,7 @@ class Taking:
         reasons = [_stop_reason(books, offer.taker, each) for each in victims]
         candidates: list[dict[str, Any]] = []
         if self.plan.weigh and books.pool.settings.price is Price.CHECKPOINT:
-            missing = Missing(offer.short, offer.under, offer.form)
-            candidates = weighed(self.state, books, offer.taker, missing)
+            candidates = weighed(self.state, books, offer.taker, offer.missing)
         note_stage(self.state, books, victims)
         for victim, reason in zip(victims, reasons, strict=True):
             part(self.state, victim.id, reason, taken_for=waiter.id)
