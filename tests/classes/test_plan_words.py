@@ -192,6 +192,22 @@ def test_where_enough_is_free_in_pieces_the_price_is_told_too(
     assert reason(running=[half], requests=[asks]) == code
 
 
+def test_what_is_not_lent_is_told() -> None:
+    """Nor is it the reason where the price is."""
+    policies = [{"pool": "gpus", "name": "red"}, {"pool": "gpus", "name": "blue", "home": ["n1"]}]
+    (waits,) = decisions(policies=policies, requests=[{"nodes": 2}])
+    assert (waits["reason"]["code"], waits["reason"]["nodes"]) == ("not_lent", "n1")
+    given = {"policies": policies, "running": [{"id": "r", "nodes": ["n2"]}]}
+    assert reason(**given, requests=[{"walltime": 6, "class": 4}]) == "too_dear"
+    assert reason(**given, requests=[{"class": 3}]) == "not_lent"
+
+
+def test_amounts_are_no_home() -> None:
+    policy = {"pool": "gpus", "name": "red", "home": {"gpu": 4}}
+    with pytest.raises(SnapshotError, match="amounts of its own are `reserved`"):
+        run(snapshot(policies=[policy]))
+
+
 # The highest class ----------------------------------------------------------------------------
 
 

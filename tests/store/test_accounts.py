@@ -10,6 +10,7 @@ from cede.model.allocation import Allocation, Member
 from cede.model.bounds import BUDGET_WINDOW, HOUR
 from cede.model.errors import NotFound
 from cede.model.lifecycle import AllocationState, RequestStatus
+from cede.model.reason import Code, Reason
 from cede.model.request import Request
 from cede.model.shape import Shape
 from cede.model.terms import Terms
@@ -156,8 +157,13 @@ def test_only_those_who_were_stopped_are_preempted(store: Store) -> None:
         held("done", 3, 0, HOUR, taken_for="x"),  # it ended by itself before it was stopped
         held("on its way", 4, 0, None, taken_for="x"),
         held("free", 5, 0, HOUR),
+        held(
+            *("claimed", 6, 0, HOUR),
+            reason=Reason(Code.SENSITIVE_CLAIM, {"claimant": "ann"}),
+            asked={"status": RequestStatus.PREEMPTED},
+        ),
     )
-    assert told(store, By.POOL)["pool-1"][2:] == (5, 2)
+    assert told(store, By.POOL)["pool-1"][2:] == (6, 3)
 
 
 def test_what_was_used_outlasts_a_restart_and_a_deleted_request(database_url: str) -> None:

@@ -7,6 +7,7 @@ is not guessed: each change is tried on the real engine and taken back.
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Any
 
 from cede.engine import brokering, explain_fair, explain_price
@@ -25,7 +26,7 @@ from cede.engine.patience import protected
 from cede.engine.placement import place, places_for, suits
 from cede.engine.share import Holding
 from cede.engine.site import reach, site
-from cede.engine.standing import BORROWED, IN_SHARE, Standing
+from cede.engine.standing import BORROWED, IN_SHARE, LOWEST, Standing
 from cede.engine.state import State
 from cede.engine.tenants import quota_reason
 from cede.engine.what_if import changes, claimed_nodes
@@ -143,7 +144,8 @@ def _pool_bound(
     rights, bound = _as_granted(books, request, policy.id, demand)
     free, promisable = free_now(books), free_to_promise(books, bound)
     if books.ground is not None and (reason := node_reason(state, books, request, policy, bound)):
-        if reason.code is not Code.NO_NODE or not explain_price.by_price(books):
+        placeless = reason.code in (Code.NO_NODE, Code.NOT_LENT)
+        if not placeless or not explain_price.by_price(books):
             return reason
         missing = _missing_places(request, reason)
         names = _names(books, policy, missing[0], demand) | {"missing": missing[1]}
@@ -204,8 +206,10 @@ def node_reason(
         return None  # it is withheld, which is said below
     if ground.claimed and (reason := _claimed_reason(state, books, request, policy, bound)):
         return reason
-    found = places_for(view, form)
-    return Reason(Code.NO_NODE, {"pool": books.pool.name, "found": found, **shape})
+    missing = {"pool": books.pool.name, "found": places_for(view, form), **shape}
+    if only is not None and (nodes := _not_lent(state, books, request, policy, only)):
+        return Reason(Code.NOT_LENT, {**missing, "nodes": nodes})
+    return Reason(Code.NO_NODE, missing)
 
 
 def _claimed_reason(
@@ -222,6 +226,21 @@ def _claimed_reason(
     nodes = [each for each in claimed_nodes(books, request, policy) if each.id in roomy]
     names = ", ".join(f"{each.name} (for {each.claimed_by})" for each in nodes[:_HOLDERS_SHOWN])
     return Reason(Code.NODES_CLAIMED, {"pool": books.pool.name, "nodes": names})
+
+
+def _not_lent(
+    state: State, books: Books, request: Request, policy: Policy, only: Container[str]
+) -> str:
+    """The nodes on which it would start if they were lent; none if that would not do."""
+    ground, form = books.ground, books.lane_of(policy.id, request).form
+    assert ground is not None and form is not None
+    theirs = {each for each, spot in ground.spots.items() if not spot.node.claimed_by}
+    view = site(state, books, LOWEST, promise=False, own=(request.id,), only=frozenset(theirs))
+    if place(view, form) is None:
+        return ""
+    roomy = [node_id for _, node_id in view.nodes(ground.room(dict(form.amounts)))]
+    names = sorted(ground.spots[each].node.name for each in roomy if each not in only)
+    return ", ".join(names[:_HOLDERS_SHOWN])
 
 
 def _missing_places(request: Request, reason: Reason) -> tuple[str, int]:

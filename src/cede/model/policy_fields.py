@@ -75,6 +75,8 @@ def _integral(value: object) -> dict[str, Any]:
 def _home(value: object) -> Home | None:
     """Its own nodes; an empty map or list is no home."""
     if isinstance(value, Mapping):
+        if any(isinstance(each, int) for each in value.values()):
+            raise Invalid("home", "must be labels of nodes; amounts of its own are `reserved`")
         return Home(labels=parse_labels(value, "home")) if value else None
     if isinstance(value, Sequence) and not isinstance(value, str):
         if len(value) > bounds.HOME_NODES_MAX:

@@ -53,6 +53,7 @@ class Code(StrEnum):
     NO_NODE = "no_node"
     NODES_OUT = "nodes_out"
     NODES_CLAIMED = "nodes_claimed"
+    NOT_LENT = "not_lent"
     # Why somebody was stopped: the rule that made the taking legal.
     RECLAIM = "reclaim"
     PRIORITY = "priority"
@@ -217,6 +218,12 @@ SENTENCES: dict[Code, tuple[str, str]] = {
     Code.NODES_OUT: (
         "what this needs in pool {pool} is on nodes that are out of service: {nodes}",
         "bring one of them back: cede node list",
+    ),
+    Code.NOT_LENT: (
+        "what this needs in pool {pool} is free on other policies' own nodes, of which no more are "
+        "lent to it: {nodes}",
+        "their policies must lend more, or its own may borrow (cede policy update --max-borrow, "
+        "--lend, --borrow); work that cannot be asked to leave needs a walltime as well",
     ),
     Code.NODES_CLAIMED: (
         "what this needs in pool {pool} is on nodes that are claimed for others' sensitive work: "

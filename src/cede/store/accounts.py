@@ -15,6 +15,7 @@ from sqlalchemy import ColumnElement, Connection, and_, case, func, or_, select,
 
 from cede.model import bounds
 from cede.model.lifecycle import RequestStatus
+from cede.model.reason import Code
 from cede.model.subject import Subject
 from cede.model.tenant import Tenant
 from cede.model.usage import Usage, budget_fraction
@@ -27,6 +28,14 @@ _allocations, _requests = schema.allocations.c, schema.requests.c
 _policies, _tenants = schema.policies.c, schema.tenants.c
 _NODES = func.coalesce(_allocations.nodes, 1)
 _ACTIVE = text(schema.ACTIVE)
+# Stopped for a waiter, or by a rule that has none: a claim of its node, a limit that was lowered.
+_STOPPED = or_(
+    _allocations.taken_for.is_not(None),
+    *(
+        _allocations.reason.contains(f'"code":"{code}"', autoescape=True)
+        for code in (Code.SENSITIVE_CLAIM, Code.OVER_LIMIT)
+    ),
+)
 
 
 class By(StrEnum):
@@ -168,7 +177,7 @@ def _preempted(
         select(by, func.count())
         .select_from(schema.allocations)
         .outerjoin(schema.requests, _requests.id == _allocations.request_id)
-        .where(*where, _allocations.taken_for.is_not(None), _allocations.ended_at <= now, came_back)
+        .where(*where, _STOPPED, _allocations.ended_at <= now, came_back)
         .group_by(by)
     )
     return {row[0]: row[1] for row in connection.execute(statement)}
