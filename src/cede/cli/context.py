@@ -45,6 +45,19 @@ def output_option(function: F) -> F:
     )(function)
 
 
+def yes_option(function: F) -> F:
+    return click.option("-y", "--yes", is_flag=True, help="Do not ask.")(function)
+
+
+def remove(calls: Any, what: str, name: str, yes: bool, *, also: str = "", **more: Any) -> None:
+    """Delete what has this name, once somebody is sure."""
+    found = calls.get(name)
+    if not yes:
+        click.confirm(f"delete {what} {found['name']}{also}?", abort=True, err=True)
+    calls.delete(found["id"], **more)
+    click.echo(f"deleted {what} {found['name']}")
+
+
 class Map(click.ParamType[dict[str, Any]]):
     """A map as JSON or YAML: '{"gpu": 8}' or 'gpu: 8'."""
 

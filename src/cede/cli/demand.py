@@ -60,6 +60,13 @@ _TERMS: list[Callable[[Any], Any]] = [
         metavar="NAME=VALUE",
         help="Its own setting, where the pool shares fairly.",
     ),
+    click.option(
+        "--retries",
+        type=click.IntRange(min=0),
+        default=0,
+        show_default=True,
+        help="How often it is tried again after it failed.",
+    ),
 ]
 
 _FAREWELL: list[Callable[[Any], Any]] = [

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from cede.cli.context import NodeName, PoolName, client_of, output_option
+from cede.cli.context import NodeName, PoolName, client_of, output_option, remove, yes_option
 from cede.cli.printing import print_json, print_one, print_rows
 
 COLUMNS = ("name", "state", "pool", "amounts", "free", "claimed_by", "reason", "silent")
@@ -132,16 +132,11 @@ def unclaim(ctx: click.Context, names: tuple[str, ...], as_json: bool) -> None:
 @node.command("delete")
 @click.argument("name", metavar="NODE", type=NodeName())
 @click.option("--force", is_flag=True, help="It is down for good: nothing runs there any more.")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@yes_option
 @click.pass_context
 def delete(ctx: click.Context, name: str, force: bool, yes: bool) -> None:
     """Forget a node; its pool has that much less."""
-    client = client_of(ctx)
-    found = client.nodes.get(name)
-    if not yes:
-        click.confirm(f"delete node {found['name']}?", abort=True, err=True)
-    client.nodes.delete(found["id"], force=force)
-    click.echo(f"deleted node {found['name']}")
+    remove(client_of(ctx).nodes, "node", name, yes, force=force)
 
 
 def _say(found: dict[str, Any]) -> None:

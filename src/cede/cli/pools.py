@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from cede.cli.context import Amounts, Map, PoolName, client_of, output_option
+from cede.cli.context import Amounts, Map, PoolName, client_of, output_option, remove, yes_option
 from cede.cli.demand import pairs
 from cede.cli.printing import print_one, print_rows
 
@@ -115,16 +115,11 @@ def update(ctx: click.Context, /, pool_name: str, nodes: tuple[str, ...], **give
 
 @pool.command("delete")
 @click.argument("pool_name", metavar="POOL", type=PoolName())
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@yes_option
 @click.pass_context
 def delete(ctx: click.Context, pool_name: str, yes: bool) -> None:
     """Delete a pool and its policies."""
-    client = client_of(ctx)
-    found = client.pools.get(pool_name)
-    if not yes:
-        click.confirm(f"delete pool {found['name']} and its policies?", abort=True, err=True)
-    client.pools.delete(found["id"])
-    click.echo(f"deleted pool {found['name']}")
+    remove(client_of(ctx).pools, "pool", pool_name, yes, also=" and its policies")
 
 
 @pool.command("requests")

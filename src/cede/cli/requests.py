@@ -103,7 +103,6 @@ def describe(ctx: click.Context, request_id: str, output: str) -> None:
 
 @request.command("create")
 @demand_options
-@click.option("--retries", type=click.IntRange(min=0), default=0, show_default=True)
 @output_option
 @click.pass_context
 def create(ctx: click.Context, /, output: str, retries: int, **given: Any) -> None:

@@ -28,13 +28,6 @@ SIGNALS_MAX = 3
 
 @click.command("run", context_settings={"ignore_unknown_options": False})
 @demand_options
-@click.option(
-    "--retries",
-    type=click.IntRange(min=0),
-    default=0,
-    show_default=True,
-    help="How often it is tried again after it failed.",
-)
 @farewell_options
 @click.option(
     "--checkpoint-dir",

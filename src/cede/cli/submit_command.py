@@ -24,13 +24,6 @@ PLACEMENT = (
 @click.command("submit")
 @demand_options
 @click.option(
-    "--retries",
-    type=click.IntRange(min=0),
-    default=0,
-    show_default=True,
-    help="How often it is tried again after it failed.",
-)
-@click.option(
     "--tasks", type=click.IntRange(min=1), help="So many alike, on nodes of their own choice."
 )
 @click.option(

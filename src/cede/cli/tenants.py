@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
-from cede.cli.context import TenantName, client_of, output_option
+from cede.cli.context import TenantName, client_of, output_option, remove, yes_option
 from cede.cli.printing import print_json, print_one, print_rows
 
 COLUMNS = ("name", "nodes", "max_nodes", "requests", "max_concurrent", "budget_used", "created")
@@ -154,16 +154,11 @@ def update(ctx: click.Context, /, tenant_name: str, as_json: bool, **bounds: Any
 
 @tenant.command("delete")
 @click.argument("tenant_name", metavar="TENANT", type=TenantName())
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@yes_option
 @click.pass_context
 def delete(ctx: click.Context, tenant_name: str, yes: bool) -> None:
     """Delete a tenant's quotas and budgets; its requests and its usage stay."""
-    client = client_of(ctx)
-    found = client.tenants.get(tenant_name)
-    if not yes:
-        click.confirm(f"delete tenant {found['name']}?", abort=True, err=True)
-    client.tenants.delete(found["id"])
-    click.echo(f"deleted tenant {found['name']}")
+    remove(client_of(ctx).tenants, "tenant", tenant_name, yes)
 
 
 @click.command("usage")

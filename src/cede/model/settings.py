@@ -192,33 +192,8 @@ DURATIONS = frozenset(
 )
 # Names that document 003 has for something of ours.
 _ALSO = {"allocation_preemption_timeout": "grace"}
-_WORDS: dict[str, type[StrEnum]] = {
-    "precedence": Precedence,
-    "share": Share,
-    "patience": Patience,
-    "price": Price,
-    "rank": Rank,
-    "order": QueueOrder,
-    "victim_order": VictimOrder,
-    "over_limit": OverLimit,
-}
-_FLAGS = frozenset(
-    {
-        "enable_aggressive_starvation",
-        "allow_aggressive_preemption",
-        "consider_allocation_on_fair_share_bound_preemptible",
-        "gang_steps",
-        "improved_fit_factor",
-        "class_bands",
-        "value_bound",
-        "burst_discount",
-        "count_free",
-        "protect_unsaved",
-        "wait_first",
-        "broker",
-    }
-)
-_AMOUNTS = frozenset({"non_preemptible_resource_usage_threshold"})
+_DEFAULTS = {each.name: getattr(Settings(), each.name) for each in fields(Settings)}
+_WORDS = {name: type(value) for name, value in _DEFAULTS.items() if isinstance(value, StrEnum)}
 _RATIOS = {
     "fair_share_starvation_tolerance": 1.0,
     "preemption_satisfaction_threshold": 1_000.0,
@@ -238,11 +213,11 @@ def _parse(name: str, value: object, field: str) -> Any:
             raise Invalid(at, f"must be {known}, not {value!r:.80}") from None
     if name in DURATIONS:
         return parse_duration(value, at)
-    if name in _FLAGS:
+    if isinstance(_DEFAULTS[name], bool):
         return parse_flag(value, at)
     if name in _RATIOS:
         return parse_ratio(value, at, most=_RATIOS[name])
-    if name in _AMOUNTS:
+    if isinstance(_DEFAULTS[name], dict):
         return parse_amounts(value, at)
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= 1_000_000:
         raise Invalid(at, f"must be an integer from 0 to 1000000, not {value!r:.80}")
