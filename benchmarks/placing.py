@@ -1,9 +1,12 @@
-"""Placing what waits where classes decide: ten times the jobs on ten times the nodes, at once."""
+"""Placing what waits where classes decide: ten times the jobs on ten times the nodes, at once; and
+ten times the waiters of a full pool, after a release.
+"""
 
 from __future__ import annotations
 
 import gc
 from functools import partial
+from statistics import quantiles
 from time import process_time
 from typing import Any
 
@@ -19,6 +22,8 @@ from cede.model.subject import Subject
 from cede.model.terms import parse_terms
 
 TIMES = 5
+FULL = 200
+RELEASES = 40
 TEAMS = 20
 GPUS = 4
 NOW = 1_000
@@ -32,7 +37,7 @@ def waiting(jobs: int, nodes: int, at_home: bool) -> State:
     """Idle nodes and so many that wait; with `at_home` half of the nodes are somebody's."""
     state = State()
     for number in range(nodes):
-        owner = f"team{number % TEAMS}" if number % 2 else "nobody"
+        owner = f"team{number // 2 % TEAMS}" if number % 2 else "nobody"
         fleet.register(
             state,
             id=f"node-{number:05}",
@@ -48,12 +53,15 @@ def waiting(jobs: int, nodes: int, at_home: bool) -> State:
         subject = Subject("team", f"team{number}")
         edits.attach_policy(state, id=f"policy{number}", pool_id="pool", subject=subject, **home)
     for number in range(jobs):
-        _submit(state, number)
+        rank = CLASSES[number % len(CLASSES)]
+        _submit(state, number, KINDS[number % len(KINDS)], rank, WALLTIMES[number % len(WALLTIMES)])
     return state
 
 
-def _submit(state: State, number: int) -> None:
-    gpus, tasks = KINDS[number % len(KINDS)]
+def _submit(
+    state: State, number: int, kind: tuple[int, int], rank: int, walltime: int | None
+) -> None:
+    gpus, tasks = kind
     commands.submit(
         state,
         commands.Submission(
@@ -61,9 +69,9 @@ def _submit(state: State, number: int) -> None:
             Subject("team", f"team{number % TEAMS}"),
             {"gpu": gpus * tasks},
             shape=Shape({"gpu": gpus}, tasks),
-            walltime=WALLTIMES[number % len(WALLTIMES)],
+            walltime=walltime,
             farewell=Farewell(Checkpoint.AUTO),
-            terms=parse_terms(preemption_class=CLASSES[number % len(CLASSES)]),
+            terms=parse_terms(preemption_class=rank),
             lease=None,
         ),
         NOW,
@@ -97,6 +105,43 @@ def _compared(name: str, at_home: bool) -> Figure:
     )
 
 
+def release_seconds(waiters: int) -> float:
+    """A pass after a release in a full pool with homes, in which some of those behind a blocked
+    head may start: the lower quartile of some, free of neighbours.
+    """
+    state = waiting(0, FULL, at_home=True)
+    for number in range(FULL):
+        hours = 2 + number % 7
+        _submit(state, number, (GPUS, 1), rank=7, walltime=hours * bounds.HOUR)
+    assert len(decide(state, NOW).decisions) == FULL
+    for number in range(FULL, FULL + waiters):
+        walltime = WALLTIMES[number % len(WALLTIMES)]
+        _submit(state, number, KINDS[number % len(KINDS)], rank=4, walltime=walltime)
+    assert not decide(state, NOW).decisions
+    gc.collect()
+    gc.disable()
+    took = []
+    for number in range(0, FULL, FULL // RELEASES):
+        commands.release(state, f"request-{number}", NOW)
+        started = process_time()
+        decide(state, NOW)
+        took.append(process_time() - started)
+        state.drain()
+    gc.enable()
+    return quantiles(took, n=4)[0]
+
+
+def released_behind_a_head() -> Figure:
+    few = in_a_process(partial(release_seconds, 1_000))
+    many = in_a_process(partial(release_seconds, 10_000))
+    return Figure(
+        f"pass after a release, 10,000 waiters over 1,000 ({FULL} nodes, by class and home)",
+        many / few,
+        most=2,
+        detail=f"{many * 1e3:.1f} ms over {few * 1e3:.1f} ms",
+    )
+
+
 def placing() -> Figure:
     return _compared("by class", at_home=False)
 
@@ -105,4 +150,4 @@ def placing_at_home() -> Figure:
     return _compared("by class and home", at_home=True)
 
 
-FIGURES = [placing]
+FIGURES = [placing, released_behind_a_head]

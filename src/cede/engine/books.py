@@ -70,6 +70,7 @@ class Books:
         self.used_leaving: dict[str, dict[str, int]] = {pid: {} for pid in policies}
         self.confined: dict[str, dict[str, int]] = {pid: {} for pid in policies}
         self.holdings: dict[str, Holding] = {}
+        self.parts = 0  # of all holdings: the nodes of each, and one where nothing has a place
         self.earmarks: dict[str, Holding] = {}
         self.withheld: dict[str, str] = {}  # waiters for whom free capacity is withheld: policy
         self.lanes: dict[LaneKey, Lane] = {}
@@ -114,6 +115,7 @@ class Books:
     def hold(self, holding: Holding) -> None:
         self.version += 1
         self.holdings[holding.id] = holding
+        self.parts += max(len(holding.footprint), 1)
         if self.ground is not None:
             self.ground.hold(holding)
         for policy_id in self.chains[holding.policy_id]:
@@ -138,6 +140,7 @@ class Books:
     def let_go(self, holding_id: str) -> None:
         self.version += 1
         holding = self.holdings[holding_id]
+        self.parts -= max(len(holding.footprint), 1)
         if self.ground is not None:
             self.ground.let_go(holding)
         self._unfill(holding)

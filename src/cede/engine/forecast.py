@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass
+from operator import add, ge, sub
 
 from cede.engine.books import Books
 from cede.engine.fit import fits, free_now
-from cede.engine.site import locate
+from cede.engine.listing import Room, Spot
+from cede.engine.placement import View, need_of, places_for, slots, suits
+from cede.engine.share import Holding
+from cede.engine.site import locate, reach, site
 from cede.engine.standing import BORROWED, LOWEST
 from cede.engine.state import State
 from cede.model.allocation import Allocation
 from cede.model.amounts import add_to
 from cede.model.lifecycle import AllocationState
 from cede.model.request import Request
-from cede.model.shape import Footprint
+from cede.model.shape import Footprint, Form
 
 
 def end_bound(state: State, allocation: Allocation) -> int | None:
@@ -67,24 +72,67 @@ def earliest_start(state: State, books: Books, request: Request) -> Start | None
 def _start_on_nodes(
     state: State, books: Books, request: Request, ends: list[tuple[int, str]]
 ) -> Start | None:
-    """The fewest ends after which it can be placed: more ends never make less room."""
     policy = next(each for each in state.places(request.id) if each.pool_id == books.pool.id)
-    key = books.lane_of(policy.id, request)
-
-    def after(count: int) -> Footprint | None:
-        gone = [holding_id for _, holding_id in ends[:count]]
-        own = (request.id,)
-        return locate(state, books, key, BORROWED, LOWEST, promise=False, own=own, gone=gone)
-
-    if after(len(ends)) is None:
+    key, own = books.lane_of(policy.id, request), (request.id,)
+    assert key.form is not None
+    # Each reach is part of the next, and place asks only that the tasks of all nodes add up.
+    only = reach(books, key, BORROWED)[-1]
+    view = site(state, books, LOWEST, promise=False, own=own, only=only)
+    count = _fewest_ends(view, books, key.form, own, ends)
+    if count is None:
         return None
-    low, high = 0, len(ends)
-    while low < high:
-        middle = (low + high) // 2
-        if after(middle) is None:
-            low = middle + 1
-        else:
-            high = middle
-    footprint = after(low)
-    assert footprint is not None
-    return Start(max(ends[low - 1][0], state.now) if low else state.now, footprint)
+    gone = [holding_id for _, holding_id in ends[:count]]
+    footprint = locate(state, books, key, BORROWED, LOWEST, promise=False, own=own, gone=gone)
+    assert footprint is not None, (request, count)
+    return Start(max(ends[count - 1][0], state.now) if count else state.now, footprint)
+
+
+def _fewest_ends(
+    view: View, books: Books, form: Form, own: Container[str], ends: list[tuple[int, str]]
+) -> int | None:
+    """After how many ends all tasks find a place; None when not even after the last.
+
+    Who leaves changes only the nodes it is on, so it is those that are counted again.
+    """
+    ground, need = view.ground, need_of(view.ground, form)
+    if need is None:
+        return None
+    found = places_for(view, form)
+    rooms: dict[str, _Emptying | None] = {}
+    for count, (_, holding_id) in enumerate(ends):
+        if found >= form.tasks:
+            return count
+        holding = books.holdings[holding_id]
+        for node_id, tasks in holding.footprint:
+            if node_id not in rooms:
+                spot = ground.spots[node_id]
+                takes = spot.node.usable and view.allows(node_id) and suits(spot.node, form)
+                rooms[node_id] = _Emptying(view, spot, own) if takes else None
+            if (room := rooms[node_id]) is not None:
+                found -= room.slots(need, form.per_node)
+                room.leave(holding, tasks)
+                found += room.slots(need, form.per_node)
+    return len(ends) if found >= form.tasks else None
+
+
+class _Emptying:
+    """What a waiter may use of one node, as holders leave it one after the other."""
+
+    def __init__(self, view: View, spot: Spot, own: Container[str]) -> None:
+        self._keys, self._amounts = view.ground.keys, spot.node.amounts
+        self._free, _, self._promise = view.ground.rooms(spot, own)
+        seen, _ = spot.now
+        seen = view.instead.get(spot.node.id, seen)
+        now = map(min, self._free, self._promise)
+        self._withheld = tuple(map(sub, now, seen))
+
+    def leave(self, holding: Holding, tasks: int) -> None:
+        each, has = holding.each, self._amounts
+        room = [tasks * each.get(key, 0) if key in has else 0 for key in self._keys]
+        self._free = tuple(map(add, self._free, room))
+        if not holding.leaving:  # otherwise it was promised already
+            self._promise = tuple(map(add, self._promise, room))
+
+    def slots(self, need: Room, most: int) -> int:
+        room = tuple(map(sub, map(min, self._free, self._promise), self._withheld))
+        return slots(room, need, most) if all(map(ge, room, need)) else 0

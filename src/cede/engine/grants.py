@@ -16,7 +16,7 @@ from typing import Any
 from cede.engine.books import Books
 from cede.engine.earmarks import settle
 from cede.engine.fit import Room, fits, free_now, free_to_promise, held_above, smallest
-from cede.engine.forecast import earliest_start
+from cede.engine.forecast import Start, earliest_start
 from cede.engine.front import Candidate, Front, Stream, order, streams
 from cede.engine.lane import LaneKey
 from cede.engine.proposals import Proposals
@@ -89,7 +89,9 @@ class _Pool:
         self.books = state.books[pool_id]
         self.besides = WithinQuota(state, besides) if state.tenants else besides
         self.streams = streams(self.books)
+        # Answers given, each with what must not have moved since.
         self._placed: dict[Any, tuple[Any, Footprint | None]] = {}
+        self._starts: dict[str, tuple[Any, Start | None]] = {}
         # Where nodes are somebody's, who waits decides where it may sit.
         self._apart = self.books.homes.matter
         self.fitting = Front(self.books, self.streams, self._room, self.besides)
@@ -192,8 +194,8 @@ class _Pool:
                 lambda each: each.own_room(self.books),
                 Covered(self.state, self.besides),
             )
-        head = self._blocked_head(self._in_order)
-        if head is None or head.order >= best.order or not self._in_the_way(head, best):
+        head = self._blocked_head(self._in_order, best)
+        if head is None or not self._in_the_way(head, best):
             return True
         waiter = self.state.requests[head.request_id]
         if waiter.withhold is not None or self._ends_in_time(head, best):
@@ -201,7 +203,7 @@ class _Pool:
         if waiter.bypassed < self.books.pool.settings.bypass_max:
             self.state.put(replace(waiter, bypassed=waiter.bypassed + 1))
             return True
-        start = earliest_start(self.state, self.books, waiter)
+        start = self._start(waiter)
         if self.books.withheld or start is None:
             return True  # nothing bounds its start: withholding could leave capacity idle for ever
         until = self.state.now + self.books.pool.settings.withhold_max
@@ -210,16 +212,16 @@ class _Pool:
         self.state.emit("withheld", request_id=waiter.id, pool_id=self.books.pool.id)
         return False
 
-    def _blocked_head(self, in_order: Front) -> Candidate | None:
-        """The first waiter that fits nowhere: one that only does not fit at home may start
-        elsewhere, and blocks nobody.
+    def _blocked_head(self, in_order: Front, best: Candidate) -> Candidate | None:
+        """The first waiter before `best` that fits nowhere: one that only does not fit at home may
+        start elsewhere, and blocks nobody; nor does anybody of its lane.
         """
-        while (head := in_order.peek()) is not None and self._apart:
-            lane = head.stream.lane
-            if not any(each.lane is lane and self._where(each) for each in self.streams):
-                break
-            in_order.skip()
-        return head
+        while (head := in_order.peek()) is not None and head.order < best.order:
+            alike = self.books.streams[head.stream.key]
+            if not (self._apart and any(map(self._where, alike))):
+                return head
+            in_order.skip_stream()
+        return None
 
     def _is_first(self, best: Candidate) -> bool:
         """Whether nobody at all stands before it: the common case, and cheap to see."""
@@ -244,8 +246,17 @@ class _Pool:
         walltime = self.state.requests[best.request_id].walltime
         if walltime is None:
             return False
-        start = earliest_start(self.state, self.books, self.state.requests[head.request_id])
+        start = self._start(self.state.requests[head.request_id])
         return start is not None and self.state.now + walltime <= start.at
+
+    def _start(self, waiter: Request) -> Start | None:
+        """When a blocked head starts at the latest: one answer for all that would pass it."""
+        still = (self.books.version, tuple(self.books.withheld))
+        known = self._starts.get(waiter.id)
+        if known is None or known[0] != still:
+            known = (still, earliest_start(self.state, self.books, waiter))
+            self._starts[waiter.id] = known
+        return known[1]
 
     def _backfill(self) -> None:
         """Short work may use what is withheld, if its walltime proves that it is gone in time."""

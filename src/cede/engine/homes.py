@@ -39,6 +39,8 @@ class Homes:
         self.owner: dict[str, str] = {}  # node: whose it is
         self.nodes: dict[str, tuple[str, ...]] = {}  # policy: its own, in order of their names
         self._sets: dict[tuple[str, int], Nodes] = {}  # (policy, rights): where it may sit
+        # (policy, but those claimed): as `_used` last found them
+        self._uses: dict[tuple[str, bool], tuple[int, list[str], list[str]]] = {}
         if ground is None:
             return
         spots = sorted(ground.spots.values(), key=lambda each: each.node.name)
@@ -137,24 +139,35 @@ class Homes:
         """Those of a policy's nodes that others may use: what is lent already, and as many idle
         ones as it lends besides, of those the ones that have room for the most tasks.
         """
-        assert self._ground is not None
         lender = self._policies[lender_id]
         if not lender.allow_lending or lender.kind is Kind.SENSITIVE:
             return []
-        lent, idle = [], []
-        for node_id in self.nodes[lender_id]:
-            if claimant is not None and node_id in self._ground.claimed:
-                continue
-            holders = self._ground.spots[node_id].holdings.values()
-            if not holders:
-                idle.append(node_id)
-            elif any(holding.policy_id != lender_id for holding, _ in holders):
-                lent.append(node_id)
+        lent, idle = self._used(lender_id, claimant is not None)
         most = floor(lender.max_borrow_pct * len(self.nodes[lender_id]) + SMALL)
         more = max(most - len(lent), 0)
         if more < len(idle):
             idle = nsmallest(more, idle, key=partial(self._fit, form))
         return lent + idle
+
+    def _used(self, lender_id: str, but_claimed: bool) -> tuple[list[str], list[str]]:
+        """Those of a policy's nodes that others use, and those that nobody does; worked out once
+        for all who ask before something moves.
+        """
+        ground, asked = self._ground, (lender_id, but_claimed)
+        assert ground is not None
+        known = self._uses.get(asked)
+        if known is None or known[0] != ground.version:
+            lent, idle = [], []
+            for node_id in self.nodes[lender_id]:
+                if but_claimed and node_id in ground.claimed:
+                    continue
+                holders = ground.spots[node_id].holdings.values()
+                if not holders:
+                    idle.append(node_id)
+                elif any(holding.policy_id != lender_id for holding, _ in holders):
+                    lent.append(node_id)
+            known = self._uses[asked] = (ground.version, lent, idle)
+        return known[1], known[2]
 
     def _fit(self, form: Form, node_id: str) -> tuple[int, Room]:
         """How well an idle node does: the most tasks, then the smallest."""

@@ -34,9 +34,11 @@ def score_queues(state: State) -> None:
 
 def _score(state: State, books: Books) -> None:
     lanes = {key: lane.oldest for key, lane in books.lanes.items() if len(lane)}
+    books.scores = {}
+    if not lanes:
+        return
     waiting = _backlog(state, books)
     groups, largest = _nodes(books.ground)
-    books.scores = {}
     for key, oldest in lanes.items():
         assert oldest is not None and key.scored is not None
         request = state.requests[oldest[2]]
@@ -98,9 +100,14 @@ def _nodes(ground: Ground | None) -> tuple[int, int | None]:
 
 def _backlog(state: State, books: Books) -> float:
     """What waits against what runs, in tasks."""
-    lanes = [lane for lane in books.lanes.values() if len(lane)]
-    running = sum(max(len(each.footprint), 1) for each in books.holdings.values())
-    if sum(map(len, lanes)) > _BACKLOG_MAX:
+    lanes = [(key.form, lane) for key, lane in books.lanes.items() if len(lane)]
+    running = books.parts
+    if sum(len(lane) for _, lane in lanes) > _BACKLOG_MAX:
         return score.backlog(running, running)
-    waiting = sum(state.requests[each].tasks for lane in lanes for each in lane)
+    waiting = 0
+    for form, lane in lanes:
+        if form is not None:  # of one form, so of as many tasks each
+            waiting += form.tasks * len(lane)
+        else:
+            waiting += sum(state.requests[each].tasks for each in lane)
     return score.backlog(waiting, running)

@@ -1,0 +1,95 @@
+"""When something would fit, and answers that are kept: against asking anew, in small worlds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from random import Random
+from typing import Any
+
+import pytest
+
+from cede.engine import grants
+from cede.engine.books import Books
+from cede.engine.forecast import Start, earliest_start, end_bound
+from cede.engine.homes import Homes
+from cede.engine.site import locate
+from cede.engine.standing import BORROWED, LOWEST
+from cede.engine.state import State
+from cede.model.request import Request
+from tests.worlds.draw import KINDS, draw
+from tests.worlds.steps import events, happen, settle
+
+STEPS = 20
+
+
+def walk(kind: str, number: int) -> Iterator[State]:
+    """One way through a world, step by step."""
+    world, dice = draw(KINDS[kind] + number), Random(number)
+    state, arrived, lost = world.state(), 0, False
+    settle(state)
+    for _ in range(STEPS):
+        possible = list(events(world, state, arrived, lost))
+        if not possible:
+            return
+        what, who, _ = dice.choice(possible)
+        happen(world, state, what, who)
+        settle(state)
+        arrived, lost = arrived + (what == "arrives"), lost or what == "is lost"
+        yield state
+
+
+def start_by_trying(state: State, books: Books, request: Request) -> Start | None:
+    """One more end after the other, until there is a place."""
+    policy = next(each for each in state.places(request.id) if each.pool_id == books.pool.id)
+    key, own = books.lane_of(policy.id, request), (request.id,)
+    held = {a.id: end_bound(state, a) for a in state.allocations.values() if a.id in books.holdings}
+    ends = sorted((end, each) for each, end in held.items() if end is not None)
+    for count in range(len(ends) + 1):
+        gone = [each for _, each in ends[:count]]
+        place = locate(state, books, key, BORROWED, LOWEST, promise=False, own=own, gone=gone)
+        if place is not None:
+            return Start(max(state.now, *(end for end, _ in ends[:count]), 0), place)
+    return None
+
+
+@pytest.mark.parametrize("kind", ["nodes", "classes"])
+def test_the_earliest_start_is_after_the_fewest_ends_that_make_a_place(kind: str) -> None:
+    later = 0
+    for number in range(40):
+        for state in walk(kind, number):
+            for request in state.waiting():
+                for policy in state.places(request.id):
+                    books = state.books[policy.pool_id]
+                    start = earliest_start(state, books, request)
+                    assert start == start_by_trying(state, books, request)
+                    later += start is not None and start.at > state.now
+    assert later > 20  # it was no idle question
+
+
+def test_what_is_kept_while_a_pool_is_filled_is_what_would_be_answered_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    again = {"start": 0, "used": 0}
+    start, used = grants._Pool._start, Homes._used
+
+    def judged_start(pool: Any, waiter: Request) -> Start | None:
+        kept = waiter.id in pool._starts
+        found = start(pool, waiter)
+        assert found == earliest_start(pool.state, pool.books, waiter)
+        again["start"] += kept
+        return found
+
+    def judged_used(homes: Any, *asked: Any) -> tuple[list[str], list[str]]:
+        kept = asked in homes._uses
+        found = used(homes, *asked)
+        homes._uses.clear()
+        assert found == used(homes, *asked)
+        again["used"] += kept
+        return found
+
+    monkeypatch.setattr(grants._Pool, "_start", judged_start)
+    monkeypatch.setattr(Homes, "_used", judged_used)
+    for number in range(150):
+        for _ in walk("classes", number):
+            pass
+    assert min(again.values()) > 5, again
