@@ -7,13 +7,12 @@ from pathlib import Path
 import pytest
 
 from tests.scenario import Untrue, tell
-
-FILES = sorted(Path(__file__).with_name("scenarios").glob("**/*.txt"))
+from tests.stories import FILES, reasons_in
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_the_story_comes_true(path: Path) -> None:
-    tell(path.read_text())
+    reasons_in(path)
 
 
 def test_every_story_opens_with_its_promise() -> None:

@@ -26,6 +26,7 @@ from sqlalchemy.engine import make_url
 from cede.engine import audit
 from tests.levels.inside import Inside, stop_the_clock
 from tests.support import postgres
+from tests.support.properties import Properties
 
 Json = dict[str, Any]
 Database = Callable[[], AbstractContextManager[str]]
@@ -268,7 +269,7 @@ def play(database: Database, examples: int, steps: int) -> None:
     run_state_machine_as_test(
         lambda: Histories(database),
         settings=settings(
-            max_examples=examples,
+            max_examples=examples * Properties.of().times,
             stateful_step_count=steps,
             deadline=None,
             suppress_health_check=list(HealthCheck),
@@ -277,6 +278,7 @@ def play(database: Database, examples: int, steps: int) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.hypothesis  # so that `make properties` plays more of them
 @pytest.mark.timeout(900)  # a failing history takes minutes to shorten, and is worth it
 def test_histories_on_sqlite() -> None:
     @contextmanager
@@ -284,7 +286,7 @@ def test_histories_on_sqlite() -> None:
         with tempfile.TemporaryDirectory() as folder:
             yield f"sqlite:///{Path(folder) / 'cede.db'}"
 
-    play(database, examples=20, steps=30)
+    play(database, examples=10, steps=30)
 
 
 @pytest.mark.slow
@@ -296,4 +298,4 @@ def test_histories_on_postgresql(postgres_url: str) -> None:
         with postgres.fresh_database(make_url(postgres_url)) as url:
             yield url.render_as_string(hide_password=False)
 
-    play(database, examples=4, steps=20)
+    play(database, examples=3, steps=20)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
+from itertools import chain
 
 import pytest
 
 from cede.model.reason import SENTENCES, Code, Reason
 from tests.scenario import tell
-
-SCENARIOS = Path(__file__).parents[1] / "engine" / "scenarios"
+from tests.stories import FILES, reasons_in
 
 # Codes that no story ends in, each with details as its maker gives them.
 ELSEWHERE = {
@@ -27,18 +26,9 @@ ELSEWHERE = {
 def emitted() -> dict[Code, list[Reason]]:
     """Every reason that any story's engine gave, by code."""
     found: dict[Code, list[Reason]] = {}
-
-    def note(data: object) -> None:
-        if isinstance(data, dict) and "code" in data:
-            reason = Reason.from_dict(data)
-            found.setdefault(reason.code, []).append(reason)
-
-    for path in sorted(SCENARIOS.glob("**/*.txt")):
-        story = tell(path.read_text(), note)
-        for event in story.events:
-            note(event.data.get("reason"))
-        for request in story.ended.values():
-            note(request.reason and request.reason.to_dict())
+    for given in chain.from_iterable(map(reasons_in, FILES)):
+        reason = Reason.from_dict(given)
+        found.setdefault(reason.code, []).append(reason)
     return found
 
 
