@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from cede.engine import audit, claims, commands, edits, fleet, reports
@@ -110,6 +110,8 @@ def happen(state: State, now: int, number: int, command: tuple[int, int, int]) -
 
 @settings(max_examples=120)
 @given(st.lists(COMMAND, max_size=30), st.sampled_from([0, 3_000, 25_000, 120_000]))
+# Cancelled, its node claimed, and lost before it said that it had stopped.
+@example([(0, 0, 8), (12, 0, 0), (11, 1, 1), (4, 9, 0), (4, 9, 0)], 0)
 def test_a_snapshot_of_nodes_decides_as_its_original(
     many: list[tuple[int, int, int]], later: int
 ) -> None:

@@ -342,7 +342,8 @@ def _nodes(state: State, pool: Pool) -> Iterator[str]:
             newest[member.node_id] = max(newest.get(member.node_id, 0), each.index)
             if not each.leaving:
                 staying.setdefault(member.node_id, []).append(one)
-                yield from _intruder(state, mine[member.node_id], each.request_id)
+                if each.state is not AllocationState.LOST:  # it was told to leave, or never heard
+                    yield from _intruder(state, mine[member.node_id], each.request_id)
             for key, names in member.devices.items():
                 for name in names:
                     holder = f"{each.id}/{member.task}"

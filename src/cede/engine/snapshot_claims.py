@@ -8,6 +8,7 @@ from typing import Any
 from cede.engine.claims import may_use
 from cede.engine.snapshot_fields import SnapshotError, entries, entry, text
 from cede.engine.state import State
+from cede.model.lifecycle import AllocationState
 
 CLAIM = frozenset({"nodes", "for"})
 
@@ -44,6 +45,8 @@ def check_claims(state: State) -> None:
             continue
         for held, _ in state.grounds[node.pool_id].spots[node.id].holdings.values():
             whose = held.id if held.earmark else state.allocations[held.id].request_id
+            if not held.earmark and state.allocations[held.id].state is AllocationState.LOST:
+                continue  # told to leave, it never said that it had
             if not held.leaving and not may_use(state.requests[whose], node.claimed_by):
                 problem = f"{whose} is there, and is not sensitive work of {node.claimed_by}"
                 raise SnapshotError(f"nodes[{number}].claimed_by", problem)
