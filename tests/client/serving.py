@@ -114,6 +114,12 @@ class Serving:
             **options,
         )
 
+    def pace(self) -> float:
+        """Seconds that a command takes to start here and now, as a measure for what is soon."""
+        begun = time.monotonic()
+        self.cede("--version")
+        return time.monotonic() - begun
+
     def completes(self, words: str) -> str:
         """What a shell is offered for the last of these words, once it is offered anything.
 

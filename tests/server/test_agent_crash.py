@@ -17,7 +17,8 @@ from tests.api.machines import API, Machine, pool_of_nodes
 from tests.client.serving import Serving
 from tests.server.helpers import PATIENCE
 
-pytestmark = [pytest.mark.system, pytest.mark.slow]
+# A server starts nine times.
+pytestmark = [pytest.mark.system, pytest.mark.slow, pytest.mark.timeout(900)]
 
 VARIABLE = "CEDE_CRASH_POINT"
 
