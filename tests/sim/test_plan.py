@@ -83,7 +83,7 @@ def test_a_delayed_retry_comes_back_within_the_horizon() -> None:
     given = snapshot(running=running, requests=requests)
     here = run(given, until_rest=True)
     assert here["next_timer"] == 130
-    later = run(given, until_rest=True, horizon=60)
+    later = run(given, horizon=60)  # which is until rest, too
     granted = [(each["now"], d["request"]) for each in later["passes"] for d in each["decisions"]
                if d["do"] == "grant"]  # fmt: skip
     assert granted == [(100, "b"), (160, "r2"), (160, "r3")]

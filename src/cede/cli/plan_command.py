@@ -20,7 +20,13 @@ from cede.model.reason import Reason
 @click.argument("file", type=click.Path(dir_okay=False, allow_dash=True))
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--until-rest", is_flag=True, help="Go on until nothing changes any more.")
-@click.option("--horizon", type=float, default=None, help="Stop after so many seconds.")
+@click.option(
+    "--horizon",
+    type=float,
+    default=None,
+    metavar="SECONDS",
+    help="Go on, and let so much time pass at most.",
+)
 def plan(file: str, as_json: bool, until_rest: bool, horizon: float | None) -> None:
     """Decide from the snapshot in FILE (YAML or JSON, - for stdin) and print what would be done.
 

@@ -32,14 +32,17 @@ from cede.model.settings import parse_duration, seconds
 
 
 def run(snapshot: object, until_rest: bool = False, horizon: object = None) -> dict[str, Any]:
-    """Plan a snapshot. The answer is plain data, the same as `cede plan --json` prints."""
+    """Plan a snapshot. The answer is plain data, the same as `cede plan --json` prints. Who gives a
+    horizon wants to see how it goes on until then.
+    """
     state = load(snapshot)
     state.eager = True  # a plan is not in a hurry
     last = state.now + (0 if horizon is None else parse_duration(horizon, "horizon"))
     _ask_nobody_to_save(state)
     names = _names(state, snapshot)
     claimed = [_claim(state, each, names) for each in read_claims(snapshot)]
-    result = _until_rest(state, last, names) if until_rest else _one_pass(state, names)
+    goes_on = until_rest or horizon is not None
+    result = _until_rest(state, last, names) if goes_on else _one_pass(state, names)
     result["passes"][0]["decisions"][:0] = claimed
     return result
 
