@@ -203,10 +203,11 @@ class _Pool:
         if waiter.bypassed < self.books.pool.settings.bypass_max:
             self.state.put(replace(waiter, bypassed=waiter.bypassed + 1))
             return True
-        start = self._start(waiter)
+        longest = self.books.pool.settings.withhold_max
+        start = self._start(waiter) if longest else None
         if self.books.withheld or start is None:
             return True  # nothing bounds its start: withholding could leave capacity idle for ever
-        until = self.state.now + self.books.pool.settings.withhold_max
+        until = self.state.now + longest
         withhold = Withhold(self.books.pool.id, until, start.footprint)
         self.state.put(replace(waiter, withhold=withhold))
         self.state.emit("withheld", request_id=waiter.id, pool_id=self.books.pool.id)
