@@ -7,18 +7,21 @@ import multiprocessing
 import sys
 import time
 from collections import Counter
+from functools import partial
 
 from .checks import Broken
 from .draw import KINDS, draw
 from .explore import Search
 
 STATES_A_WORLD = 4_000
-WORLDS_AT_ONCE = 100  # of every kind
+# A short search sees several worlds too: of what is wanted, one has at most this part.
+WORLDS_LEAST = 20
+WORLDS_AT_ONCE = 20  # of every kind
 
 
-def search(seed: int) -> tuple[int, int, str]:
+def search(seed: int, most: int = STATES_A_WORLD) -> tuple[int, int, str]:
     try:
-        return seed, Search(draw(seed), STATES_A_WORLD).run(), ""
+        return seed, Search(draw(seed), most).run(), ""
     except Broken as broken:
         return seed, 0, str(broken)
 
@@ -48,12 +51,13 @@ def report(first: int, wanted: int, kinds: list[str]) -> int:
     states: Counter[str] = Counter()
     worlds: Counter[str] = Counter()
     broken = 0
+    one = partial(search, most=min(STATES_A_WORLD, max(wanted // WORLDS_LEAST, 1)))
     with multiprocessing.Pool() as pool:
         while states.total() < wanted and broken < 20:
             # As many worlds of each kind, whatever their size.
             numbers = range(first, first + WORLDS_AT_ONCE)
             seeds = [each + KINDS[kind] for each in numbers for kind in kinds]
-            for seed, visited, problem in pool.imap_unordered(search, seeds, 4):
+            for seed, visited, problem in pool.imap_unordered(one, seeds, 4):
                 states[kind_of(seed)] += visited
                 worlds[kind_of(seed)] += 1
                 if problem:
