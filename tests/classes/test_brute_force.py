@@ -17,7 +17,7 @@ from cede.engine import commands, edits, fleet, price, pricing
 from cede.engine.decide import decide
 from cede.engine.preempt import Offer, Taking
 from cede.engine.state import State
-from cede.engine.victims import Missing, find_victims
+from cede.engine.victims import find_victims
 from cede.model.allocation import Allocation
 from cede.model.bounds import MINUTE
 from cede.model.parting import Checkpoint, Farewell
@@ -26,6 +26,7 @@ from cede.model.request import Request
 from cede.model.shape import Shape
 from cede.model.subject import Subject
 from cede.model.terms import parse_terms
+from tests.worlds.checks import rights_then
 from tests.worlds.class_checks import Classes
 
 CASES = 200
@@ -130,7 +131,9 @@ def by_brute_force(case: Case, offer: Offer) -> float:
 
     def would_do(some: tuple[Allocation, ...]) -> bool:
         gone = {each.id for each in some}
-        return now.is_enough(waiter, policy, gone, mine, reaches)
+        if not now.by_place and rights_then(case.state, waiter, policy, gone) < rights:
+            return False  # it would not have the rights by which it takes
+        return now.is_needed(waiter, policy, gone, mine, reaches)
 
     most = now.pool.settings.max_victims
     for level in sorted({now.rights[each.id] for each in legal}):
@@ -144,8 +147,7 @@ def by_brute_force(case: Case, offer: Offer) -> float:
 
 def chosen(case: Case, offer: Offer) -> float:
     """What the engine's set costs; one that is not legal, or not enough, is not a set."""
-    missing = Missing(offer.short, offer.under, offer.form)
-    choice = find_victims(case.state, offer.books, offer.taker, missing)
+    choice = find_victims(case.state, offer.books, offer.taker, offer.missing)
     if choice.victims is None:
         return inf
     now = Classes(case.state, case.state.pools[POOL])
@@ -165,7 +167,7 @@ def compared(seeds: range) -> list[tuple[float, float]]:
     for seed in seeds:
         made = case(seed)
         for offer in made.offers():
-            if offer.footprint is None and (offer.short or offer.under):
+            if offer.footprint is None and offer.lacks:
                 found.append((chosen(made, offer), by_brute_force(made, offer)))
     return found
 

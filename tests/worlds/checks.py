@@ -47,7 +47,10 @@ def below(state: State, policy: Policy) -> list[Policy]:
 
 
 def rights_then(state: State, request: Request, policy: Policy, gone: Iterable[str] = ()) -> int:
-    """How close to home a waiter would be covered once granted, with `gone` no longer there."""
+    """How close to home a waiter would be covered once granted, with `gone` no longer there, nor
+    who gave its place in the share to somebody else.
+    """
+    gone = {*gone, *(each.id for each in state.allocations.values() if each.yields)}
     keys = audit.counted_keys(state, state.pools[policy.pool_id])
     bands = audit.bands_in(state, state.pools[policy.pool_id])
     if not request.preemptible:  # confined to what is reserved

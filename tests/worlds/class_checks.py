@@ -1,15 +1,12 @@
 """What must hold where classes, homes or prices decide, said once more without the engine's own
-bookkeeping: whose a node is, who may be stopped for whom, at what price, and that nobody rests
-while a set of victims exists, found by trying all of them.
+bookkeeping: who may be stopped for whom, at what price, and what is promised.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Container, Iterable, Iterator
 from functools import cached_property
-from itertools import combinations
-from math import floor, inf
+from math import inf
 
 from cede.engine import audit
 from cede.engine.explain import waiting_reason
@@ -20,7 +17,6 @@ from cede.engine.state import State
 from cede.model.allocation import Allocation
 from cede.model.amounts import total
 from cede.model.lifecycle import AllocationState
-from cede.model.node import Node
 from cede.model.parting import Checkpoint
 from cede.model.policy import Kind, Policy
 from cede.model.pool import Pool
@@ -33,7 +29,6 @@ from .checks import (
     Usage,
     both,
     claims,
-    held_now,
     limits_ok,
     one_task,
     own_room_ok,
@@ -44,9 +39,9 @@ from .checks import (
     usage,
     within,
 )
+from .lending import HIGHEST, Lending
 
 MINUTE = 60_000
-HIGHEST, UNSAVED = 10, 7
 BANDS = {0: 0} | dict.fromkeys((1, 2, 3), 1) | dict.fromkeys((4, 5, 6), 2)
 BANDS |= dict.fromkeys((7, 8, 9), 3) | {10: 4}
 
@@ -58,106 +53,8 @@ def is_classed(pool: Pool) -> bool:
     return pool.settings.rank is Rank.CLASS or pool.settings.price is Price.CHECKPOINT
 
 
-@dataclass
-class Classes:
-    """One pool as it is now."""
-
-    state: State
-    pool: Pool
-
-    # Whose nodes -------------------------------------------------------------------------------
-
-    @cached_property
-    def owners(self) -> dict[str, str]:
-        """Nodes that are somebody's: of two who would have one, the first by name has it."""
-        found: dict[str, str] = {}
-        for policy in sorted(self._policies, key=lambda each: (each.name, each.id)):
-            for node in self._nodes:
-                if policy.home is not None and policy.home.has(node.name, node.labels):
-                    found.setdefault(node.id, policy.id)
-        return found
-
-    @property
-    def _nodes(self) -> list[Node]:
-        return [each for each in self.state.nodes.values() if each.pool_id == self.pool.id]
-
-    @property
-    def _policies(self) -> list[Policy]:
-        return [each for each in self.state.policies.values() if each.pool_id == self.pool.id]
-
-    def home(self, policy: Policy) -> set[str]:
-        return {node_id for node_id, owner in self.owners.items() if owner == policy.id}
-
-    @property
-    def by_place(self) -> bool:
-        """Whether home is a place: as soon as one policy has nodes of its own."""
-        has_nodes = self.pool.nodes is not None
-        return has_nodes and any(each.home is not None for each in self._policies)
-
-    def strangers(self, lender: Policy) -> set[str]:
-        """Those of a policy's nodes on which others sit, or were promised a place."""
-        found = {
-            member.node_id
-            for each in self.live
-            if each.policy_id != lender.id
-            for member in each.members
-        }
-        for each in self.state.waiting():
-            mark = each.earmark
-            if mark is not None and mark.pool_id == self.pool.id and mark.policy_id != lender.id:
-                found |= {node_id for node_id, _ in mark.footprint}
-        return found & self.home(lender)
-
-    def most_lent(self, lender: Policy) -> int:
-        if not lender.allow_lending or lender.kind is Kind.SENSITIVE:
-            return 0
-        return floor(lender.max_borrow_pct * len(self.home(lender)) + 1e-9)
-
-    def reaches(self, request: Request, policy: Policy, rights: int) -> list[set[str]]:
-        """The sets of nodes, each of which a waiter may use at these rights."""
-        if rights == IN_SHARE and self.by_place:
-            return [self.home(policy)]
-        every = {each.id for each in self._nodes}
-        mine = {each for each in every if self.owners.get(each, policy.id) == policy.id}
-        if not policy.allow_borrowing or self._is_settled(request, policy):
-            return [mine]
-        options: list[set[str]] = [mine]
-        for lender in self._policies:
-            if lender.id != policy.id and self.home(lender):
-                lent = list(self._lendable(lender))
-                options = [each | more for each in options for more in lent]
-        return options
-
-    def _lendable(self, lender: Policy) -> Iterator[set[str]]:
-        """What one policy may lend: what is lent already, with as many idle ones as it may."""
-        if not self.most_lent(lender):
-            yield set()
-            return
-        lent = self.strangers(lender)
-        used = {member.node_id for each in self.live for member in each.members}
-        for each in self.state.waiting():
-            if each.earmark is not None:
-                used |= {node_id for node_id, _ in each.earmark.footprint}
-        idle = self.home(lender) - used
-        more = min(max(self.most_lent(lender) - len(lent), 0), len(idle))
-        for some in combinations(sorted(idle), more):
-            yield lent | set(some)
-
-    def _is_settled(self, request: Request, policy: Policy) -> bool:
-        """Whether nobody could stop it, and nothing says when it ends."""
-        if request.walltime is not None:
-            return False
-        sensitive = policy.kind is Kind.SENSITIVE and self.pool.settings.rank is Rank.CLASS
-        return sensitive or not request.preemptible or self._is_protected(request)
-
-    def _is_protected(self, request: Request) -> bool:
-        if request.terms.sensitive:
-            return True
-        if self.pool.settings.rank is not Rank.CLASS:
-            return False
-        mine = request.terms.preemption_class
-        unsaved = request.farewell.checkpoint is Checkpoint.NONE and mine >= UNSAVED
-        return mine >= HIGHEST or (unsaved and self.pool.settings.protect_unsaved)
+class Classes(Lending):
+    """One pool as it is now, and who outranks whom in it."""
 
     # Standing ----------------------------------------------------------------------------------
 
@@ -169,10 +66,6 @@ class Classes:
                 nodes = {member.node_id for member in each.members}
                 found[each.id] = self.place(self.state.policies[each.policy_id], nodes)
         return found
-
-    def place(self, policy: Policy, nodes: set[str]) -> int:
-        """At home only with all of its nodes."""
-        return IN_SHARE if nodes <= self.home(policy) else BORROWED
 
     def rank(self, policy: Policy, request: Request) -> int:
         if self.pool.settings.rank is Rank.PRIORITY:
@@ -194,18 +87,14 @@ class Classes:
     def of_holder(self, each: Allocation) -> Standing:
         return self.standing(self.rank_of(each), self.rights[each.id])
 
-    def of_owner(self, owner: Request) -> Standing:
+    def of_owner(self, owner: Request, gone: Container[str] = ()) -> Standing:
+        """Of whoever was promised something, once `gone` gave up their place in the share."""
         assert owner.earmark is not None
         policy = self.state.policies[owner.earmark.policy_id]
-        rights = audit.rights(self.state, self.pool)[owner.id]
+        rights = audit.rights(self.state, self.pool, gone)[owner.id]
         if self.by_place:
             rights = self.place(policy, {node_id for node_id, _ in owner.earmark.footprint})
         return self.standing(self.rank(policy, owner), rights)
-
-    @property
-    def live(self) -> list[Allocation]:
-        every = self.state.allocations.values()
-        return [each for each in every if each.live and each.pool_id == self.pool.id]
 
     # Who may be stopped ------------------------------------------------------------------------
 
@@ -216,7 +105,7 @@ class Classes:
         threshold = self.pool.settings.near_completion_threshold
         if not victim.preemptible or victim.leaving or victim.state is AllocationState.LOST:
             return "may not be stopped"
-        if self._is_protected(request) or policy.kind is Kind.SENSITIVE:
+        if self.is_protected(request) or policy.kind is Kind.SENSITIVE:
             return "is sensitive, or of a class that nobody stops"
         ends = victim.ends_at if victim.started_at is not None else None
         if threshold and ends is not None and ends - self.state.now <= threshold:
@@ -265,10 +154,16 @@ class Classes:
     def value(self, waiter: Request) -> float:
         if not self.pool.settings.value_bound or self.pool.settings.price is not Price.CHECKPOINT:
             return inf
-        if waiter.walltime is None or waiter.terms.sensitive:
+        if waiter.walltime is None or self.is_immediate(waiter):
             return inf
         rank = waiter.terms.preemption_class if self.pool.settings.rank is Rank.CLASS else 0
         return waiter.walltime / MINUTE * waiter.amounts.get("gpu", 1) * (1 + rank)
+
+    def is_immediate(self, waiter: Request) -> bool:
+        """Sensitive work and the highest class neither wait first nor are worth too little."""
+        return waiter.terms.sensitive or (
+            self.pool.settings.rank is Rank.CLASS and waiter.terms.preemption_class >= HIGHEST
+        )
 
     # Room --------------------------------------------------------------------------------------
 
@@ -304,17 +199,31 @@ class Classes:
             self.pool.id,
             (a for a in self.state.allocations.values() if not a.leaving and a.id not in gone),
         )
+        own = {each for each in gone if self.state.allocations[each].policy_id == policy.id}
         uncut = [
             each
             for each in self.state.waiting()
             if each.earmark is not None
             and each.earmark.pool_id == self.pool.id
             and each.id != waiter.id
-            and self.of_owner(each) >= mine
+            and self.of_owner(each, own) >= mine
         ]
         beside = both(stays, promised(self.state, self.pool.id, uncut))
         return limits_ok(self.state, waiter, policy, gone, "promised") and any(
             self.fits(waiter, nodes, beside) for nodes in reaches
+        )
+
+    def is_needed(
+        self,
+        waiter: Request,
+        policy: Policy,
+        gone: set[str],
+        mine: Standing,
+        reaches: list[set[str]],
+    ) -> bool:
+        """Whether a waiter would fit with these gone, and with none of them there."""
+        return self.is_enough(waiter, policy, gone, mine, reaches) and not any(
+            self.is_enough(waiter, policy, gone - {each}, mine, reaches) for each in gone
         )
 
     def levels(
@@ -364,10 +273,21 @@ class Judged:
             raise Broken(f"{self.waiter.id} is worth {value}, and its victims cost {cost}")
         if not own_room_ok(now.state, self.waiter, self.policy):
             raise Broken(f"S8 {self.waiter.id} is over its own bound and still takes")
+        self._check_needed()
         if now.pool.settings.patience is Patience.STARVATION:
             books = now.state.books[now.pool.id]
             if hunger(now.state, books, self.waiter, self.policy.id) is Starving.NON_STARVING:
                 raise Broken(f"S7 {self.waiter.id} does not starve and takes {self.victims}")
+
+    def _check_needed(self) -> None:
+        """Nobody is stopped who is not in the way: for rights alone neither."""
+        now, gone, mine = self.now, set(self.victims), self._standing(self.rights)
+        if now.by_place or claims(now.state, now.pool.id):
+            return
+        reaches = now.reaches(self.waiter, self.policy, self.rights)
+        for each in self.victims:
+            if now.is_enough(self.waiter, self.policy, gone - {each}, mine, reaches):
+                raise Broken(f"S8 {each} was not needed for {self.waiter.id}")
 
     def after(self) -> None:
         """The waiter stands where it was promised a place: at home only with all of its nodes."""
@@ -395,15 +315,6 @@ class Judged:
 # A state ---------------------------------------------------------------------------------------
 
 
-def check_class_state(state: State, pool: Pool) -> None:
-    now = Classes(state, pool)
-    _check_lending(now)
-    for request in list(state.waiting()):
-        for policy in state.places(request.id):
-            if policy.pool_id == pool.id and request.earmark is None:
-                _check_rest(now, request, policy)
-
-
 def check_class_safety(state: State) -> None:
     """What holds everywhere: by recount, and that everybody is told why it waits."""
     if broken := audit.check(state):
@@ -412,94 +323,6 @@ def check_class_safety(state: State) -> None:
         reason = waiting_reason(state, request)
         if "?" in reason.text + reason.fix:
             raise Broken(f"L10 the reason of {request.id} is incomplete: {reason}")
-
-
-def _check_lending(now: Classes) -> None:
-    for lender in now._policies:
-        lent = now.strangers(lender)
-        if len(lent) > now.most_lent(lender):
-            raise Broken(f"{lender.name} lends {sorted(lent)}, at most {now.most_lent(lender)}")
-    for each in now.live:
-        request, policy = now.state.requests[each.request_id], now.state.policies[each.policy_id]
-        abroad = {
-            m.node_id for m in each.members if now.owners.get(m.node_id, policy.id) != policy.id
-        }
-        if abroad and (now._is_settled(request, policy) or not policy.allow_borrowing):
-            raise Broken(f"{each.id} sits on {sorted(abroad)}, and is never lent anything")
-
-
-def _check_rest(now: Classes, request: Request, policy: Policy) -> None:
-    """Nothing that fits is left waiting (L2), nor while others could be made to yield (L3)."""
-    state, pool = now.state, now.pool
-    if not own_room_ok(state, request, policy):
-        return
-    withheld = any(each.withhold for each in state.waiting() if each.id != request.id)
-    beside = promised(state, pool.id)
-    used, held = both(staying(state, pool.id), beside), held_now(state, pool.id)
-    held = held if pool.nodes is None else both(held, beside)
-    for _, reaches in now.levels(request, policy):
-        fits = any(
-            now.fits(request, each, used) and now.fits(request, each, held) for each in reaches
-        )
-        if fits and limits_ok(state, request, policy, (), "held") and not withheld:
-            raise Broken(f"L2 {request.id} fits pool {pool.name} and waits")
-    if withheld or any(claims(state, each.pool_id) for each in state.places(request.id)):
-        return
-    if pool.settings.patience is Patience.STARVATION:
-        return  # the clocks decide, and who starves is checked where shares are
-    if legal := _legal_set(now, request, policy):
-        raise Broken(f"L3 {request.id} could take {legal}, and waits")
-
-
-def _legal_set(now: Classes, waiter: Request, policy: Policy) -> list[str]:
-    """A set of victims that would do, by trying all of them."""
-    state, settings = now.state, now.pool.settings
-    most = settings.max_victims or len(now.live)
-    soon = _starts_at(now, waiter, policy) if settings.wait_first else inf
-    holders = [each for each in now.live if not now.shielded(each)]
-    for count in range(1, most + 1):
-        for some in combinations(holders, count):
-            if not now.cost(some) < now.value(waiter):
-                continue
-            if soon <= state.now + max(_parting(now, each) for each in holders):
-                continue
-            gone = {each.id for each in some}
-            # Whoever would be in share only once its own policy's others are gone does not take
-            # them: it is judged with them there.
-            others = {each.id for each in some if each.policy_id != policy.id}
-            for rights, reaches in now.levels(waiter, policy, others):
-                mine = now.standing(now.rank(policy, waiter), rights)
-                if any(now.forbidden(waiter, policy, mine, each) for each in some):
-                    continue
-                if now.is_enough(waiter, policy, gone, mine, reaches):
-                    return sorted(gone)
-    return []
-
-
-def _parting(now: Classes, each: Allocation) -> int:
-    saves = now.state.requests[each.request_id].farewell.checkpoint is Checkpoint.AUTO
-    return (5 * MINUTE if saves else 0) + now.pool.settings.grace
-
-
-def _starts_at(now: Classes, waiter: Request, policy: Policy) -> float:
-    """When walltimes, and those who leave, have made room for a waiter."""
-    if waiter.terms.sensitive:
-        return inf
-    ends = []
-    for each in now.live:
-        until = each.deadline if each.leaving else None
-        known = [at for at in (each.ends_at, until) if at is not None]
-        if known and each.state is not AllocationState.LOST:
-            ends.append((min(known), each.id))
-    gone: set[str] = set()
-    for at, holder in sorted(ends):
-        gone.add(holder)
-        stays = (a for a in now.state.allocations.values() if a.id not in gone)
-        used = both(usage(now.state, now.pool.id, stays), promised(now.state, now.pool.id))
-        for _, reaches in now.levels(waiter, policy):
-            if any(now.fits(waiter, each, used) for each in reaches):
-                return max(at, now.state.now)
-    return inf
 
 
 # Promises --------------------------------------------------------------------------------------

@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from unittest.mock import patch
 
-from cede.engine import audit, books, patience, pricing
+from cede.engine import audit, books, patience, preempt, pricing, subsets
 from cede.engine.books import Books
 from cede.engine.cheapest import VictimSettings
+from cede.engine.exchange import Part
+from cede.engine.goals import Goal
 from cede.engine.homes import Homes
 from cede.engine.price import ShieldSettings
 from cede.engine.share import Holding
 from cede.engine.standing import Standing, standing
 from cede.engine.state import State
+from cede.model.allocation import Allocation
 from cede.model.policy import Policy
 from cede.model.pool import Pool
 from cede.model.request import Request
 from cede.model.settings import Precedence
 from cede.model.shape import Footprint
+
+from .classes import EXCHANGE
+from .world import World
+
+Mutant = Callable[[], AbstractContextManager[None]]
 
 
 @contextmanager
@@ -116,8 +124,37 @@ def lending_without_limit() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def exchanges_unseen() -> Iterator[None]:
+    """Rights are judged with everybody there: a full share has no room for a higher class."""
+
+    def nothing(*_: object) -> Iterator[tuple[int, Part]]:
+        return iter(())
+
+    with patch.object(preempt, "exchanges", nothing):
+        yield
+
+
+@contextmanager
+def stopped_for_rights() -> Iterator[None]:
+    """Somebody is stopped so that a waiter is in share, and not for room."""
+
+    def always(goals: Sequence[Goal], away: Iterable[Holding]) -> bool:
+        return True
+
+    with patch.object(subsets, "all_needed", always):
+        yield
+
+
+@contextmanager
+def place_kept_until_left() -> Iterator[None]:
+    """Who is stopped in exchange fills the share until it has left, and the promise is borrowed."""
+    with patch.object(Allocation, "yields", property(lambda _: False)):
+        yield
+
+
 # With a world in which each shows, and what is then said of it.
-BY_CLASS = {
+BY_CLASS: dict[str, tuple[Mutant, int | World, str]] = {
     "sensitive work is stopped": (sensitive_ignored, 5_000_000_033, "S6 .* is sensitive"),
     "more victims than there may be": (
         max_victims_ignored,
@@ -132,5 +169,20 @@ BY_CLASS = {
     ),
     "a higher class yields to home": (home_before_class, 5_000_000_026, "S7 r3 .* takes r0"),
     "a gang is at home with one node": (at_home_with_one_node, 5_000_000_013, "L3 r1 could take"),
+    "a full share has no room for a higher class": (
+        exchanges_unseen,
+        6_000_000_234,
+        "L3 r2 could take",
+    ),
+    "somebody is stopped for rights alone": (
+        stopped_for_rights,
+        6_000_000_486,
+        "S8 .* was not needed for r4",
+    ),
+    "a place in the share is kept until it is left": (
+        place_kept_until_left,
+        EXCHANGE,
+        "L1 preemption goes in a circle",
+    ),
     "everything is lent": (lending_without_limit, 5_000_000_000, "red lends .*, at most 0"),
 }

@@ -150,6 +150,26 @@ def _fair_classes(rng: Random, world: World) -> World:
     return replace(world, preset="fair_share", settings=settings, ages=True)
 
 
+# A class takes the place in the share of a lower one of its own policy, while a borrower of a
+# higher class wants what they give up.
+EXCHANGE = World(
+    0,
+    {POOL: {"gpu": 2}},
+    [
+        {"pool": POOL, "team": "red", "priority": 0, "reserved": {"gpu": 2}},
+        {"pool": POOL, "team": "blue", "priority": 0},
+    ],
+    [
+        Ask("r0", "red", {"gpu": 1}, preemptible=True, terms={"preemption_class": 3}),
+        Ask("r1", "blue", {"gpu": 1}, preemptible=True, terms={"preemption_class": 9}),
+        Ask("r2", "red", {"gpu": 2}, preemptible=True, terms={"preemption_class": 5}),
+    ],
+    {"broker": False, "precedence": "rights_first", "protect_unsaved": False, "order": "age"},
+    preset="classes",
+    tells=True,
+)
+
+
 # Settings, policies and asks -------------------------------------------------------------------
 
 

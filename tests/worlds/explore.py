@@ -19,10 +19,10 @@ from .class_checks import (
     Judged,
     check_class_promises,
     check_class_safety,
-    check_class_state,
     class_promises,
     is_classed,
 )
+from .class_rest import check_class_state
 from .fair_checks import Took, check_fair_state, check_fair_taking
 from .steps import events, happen, settle
 from .world import World
@@ -165,16 +165,17 @@ class checked_takings:
             offer: preempt.Offer,
             victims: list[Holding],
             cost: float,
-        ) -> None:
+        ) -> bool:
             ids = [each.id for each in victims]
             if is_classed(offer.books.pool):
                 one = Judged(taking.state, waiter, offer.policy, ids)
-                real(taking, waiter, offer, victims, cost)
+                if not real(taking, waiter, offer, victims, cost):
+                    return False
                 one.after()
-                return
+                return True
             check_taking(taking.state, waiter, offer.policy, ids)
             check_fair_taking(taking.state, waiter, offer.policy, ids, self.took)
-            real(taking, waiter, offer, victims, cost)
+            return real(taking, waiter, offer, victims, cost)
 
         preempt.Taking._preempt = judged  # type: ignore[method-assign]
         return self

@@ -8,7 +8,7 @@ worlds run it on every state.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 
 from cede.engine.books import ROUNDING
 from cede.engine.fair.groups import Group, Held, groups_of, in_order
@@ -98,9 +98,9 @@ def _last_start(state: State, allocation: Allocation) -> int:
     return max(allocation.index, saved.index)
 
 
-def rights(state: State, pool: Pool) -> dict[str, int]:
+def rights(state: State, pool: Pool, gone: Container[str] = ()) -> dict[str, int]:
     """Rights of every holding of a pool, by the definition: running sums against the shares, from
-    the lowest policies up.
+    the lowest policies up; as if `gone` had given up their place.
     """
     policies = [each for each in state.policies.values() if each.pool_id == pool.id]
     shares = {each.id: shares_of(state, each) for each in policies}
@@ -113,6 +113,9 @@ def rights(state: State, pool: Pool) -> dict[str, int]:
         """What is covered here and below, and what is not, with how far it has come."""
         covered: list[Amounts] = []
         waiting = [(each, 0) for each in holdings_in_order(state, policy, bands)]
+        if not by_place:  # who gives its place to somebody else fills no share
+            result.update((place[3], BORROWED) for (place, _), _ in waiting)
+            waiting = [each for each in waiting if not _yields(state, each[0][0][3], gone)]
         if by_place:  # then home is a place, and not a share
             home = _home(state, policy) or set()
             for (place, _), _ in waiting:
@@ -169,6 +172,10 @@ def _nodes_of(state: State, holding_id: str) -> set[str]:
         return {each.node_id for each in state.allocations[holding_id].members}
     earmark = state.requests[holding_id].earmark
     return set() if earmark is None else {node_id for node_id, _ in earmark.footprint}
+
+
+def _yields(state: State, holding_id: str, gone: Container[str]) -> bool:
+    return holding_id in gone or bool((e := state.allocations.get(holding_id)) and e.yields)
 
 
 def shares_of(state: State, policy: Policy) -> list[Mapping[str, float]]:

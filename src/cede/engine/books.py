@@ -68,6 +68,7 @@ class Books:
         self.used: dict[str, dict[str, int]] = {pid: {} for pid in policies}
         self.used_promised: dict[str, dict[str, int]] = {pid: {} for pid in policies}
         self.used_leaving: dict[str, dict[str, int]] = {pid: {} for pid in policies}
+        self.yielded: dict[str, dict[str, int]] = {pid: {} for pid in policies}  # of that leaving
         self.confined: dict[str, dict[str, int]] = {pid: {} for pid in policies}
         self.holdings: dict[str, Holding] = {}
         self.parts = 0  # of all holdings: the nodes of each, and one where nothing has a place
@@ -87,6 +88,7 @@ class Books:
         self._below: dict[tuple[Standing, str | None], dict[str, int]] = {}
         self._from: dict[Standing, dict[str, int]] = {}
         self._inside: dict[tuple[str, int, Standing], dict[str, int]] = {}
+        self._yielding: dict[tuple[str, Standing], dict[str, int]] = {}
         self.version = 0  # moves with every change, so that an answer can be known to hold still
         self.unchecked = True  # an edit may have put work above a limit
         self.fresh = True  # just opened: what an edit may have broken is not yet checked
@@ -165,21 +167,33 @@ class Books:
         self._judge(holding.family)
 
     def _fill(self, holding: Holding) -> None:
-        if holding.preemptible:
-            add_to(self.banded.setdefault((holding.policy_id, holding.band), {}), holding.amounts)
         if self.homes.decide:
             at_home = self.homes.at_home(holding.policy_id, holding.footprint)
             self._set_rights(holding.id, IN_SHARE if at_home else BORROWED)
-        else:
-            self._fills[self.levels[holding.policy_id][0]].add(holding)
+            return
+        if holding.yields:  # it fills no share, so that who gets its place is not behind it
+            for policy_id in self.chains[holding.policy_id]:
+                add_to(self.yielded[policy_id], holding.amounts)
+            self._set_rights(holding.id, BORROWED)
+            return
+        if holding.preemptible:
+            add_to(self.banded.setdefault((holding.policy_id, holding.band), {}), holding.amounts)
+        self._fills[self.levels[holding.policy_id][0]].add(holding)
 
     def _unfill(self, holding: Holding) -> None:
-        if holding.preemptible:
-            take_from(self.banded[holding.policy_id, holding.band], holding.amounts)
         if not self.homes.decide:
-            self._take_out(holding, self.levels[holding.policy_id])
+            self._empty(holding)
         self._unlist(holding)
         del self._rights[holding.id]
+
+    def _empty(self, holding: Holding) -> None:
+        if holding.yields:
+            for policy_id in self.chains[holding.policy_id]:
+                take_from(self.yielded[policy_id], holding.amounts)
+            return
+        if holding.preemptible:
+            take_from(self.banded[holding.policy_id, holding.band], holding.amounts)
+        self._take_out(holding, self.levels[holding.policy_id])
 
     def _judge(self, family: str) -> None:
         """Which holdings of a family are safe, now that it has others or is due something else."""
@@ -351,6 +365,7 @@ class Books:
         self._below.clear()
         self._from.clear()
         self._inside.clear()
+        self._yielding.clear()
 
     def _tier(self, holding: Holding) -> Tier:
         return (self._rights[holding.id], holding.rank, holding.policy_id, holding.band)
@@ -423,6 +438,18 @@ class Books:
             result = self._inside[policy_id, band, bound] = {}
             for (rights, rank, other, safety), amounts in self.tiers.items():
                 if other == policy_id and safety < band and self.standing(rank, rights) >= bound:
+                    add_to(result, amounts)
+        return result
+
+    def yielding(self, policy_id: str, rank: int, bound: Standing) -> dict[str, int]:
+        """What holders of a policy, of lower rank than this, could give back to one of its own that
+        will be of standing `bound`.
+        """
+        result = self._yielding.get((policy_id, bound))
+        if result is None:
+            result = self._yielding[policy_id, bound] = {}
+            for (rights, lower, other, _), amounts in self.tiers.items():
+                if other == policy_id and lower < rank and self.standing(lower, rights) < bound:
                     add_to(result, amounts)
         return result
 

@@ -114,7 +114,9 @@ class _Search:
         tried = _sample(self._groups, bounds.VICTIM_PROBES_MAX)
         for group in tried:
             if group.probe(self._goals):
+                self.best.move(group.members[0], 1)
                 self.best.offer(group.members[:1])
+                self.best.move(group.members[0], -1)
         return tried
 
     def _guess(self, groups: Sequence[Group]) -> None:

@@ -7,9 +7,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from cede.engine.books import Books
-from cede.engine.fit import fits, limits_above, own_room
+from cede.engine.fit import fits, limits_above, own_room, rights_if_granted
 from cede.engine.lane import LaneKey
 from cede.engine.share import Holding
+from cede.engine.standing import Standing
 from cede.engine.state import State
 from cede.model.allocation import Allocation
 from cede.model.amounts import plus
@@ -102,7 +103,7 @@ def let_victims_go(state: State, *, on_nodes: bool = False) -> bool:
         state.unearmarked.clear()
 
     def worth(victim: Allocation) -> tuple[int, int, int]:
-        first, second = state.books[victim.pool_id].standing_of(victim.id)
+        first, second = _standing_again(state.books[victim.pool_id], victim)
         return (-first, -second, victim.index)
 
     went_on = False
@@ -111,6 +112,15 @@ def let_victims_go(state: State, *, on_nodes: bool = False) -> bool:
             _go_on(state, victim)
             went_on = True
     return went_on
+
+
+def _standing_again(books: Books, victim: Allocation) -> Standing:
+    """Where a victim would stand if it went on."""
+    holding = books.holdings[victim.id]
+    if not holding.yields or books.homes.decide:
+        return books.standing_of(victim.id)
+    rights = rights_if_granted(books, victim.policy_id, holding.amounts, holding.preemptible)
+    return books.standing(holding.rank, rights)
 
 
 def _has_room_again(books: Books, victim: Allocation) -> bool:

@@ -62,6 +62,8 @@ def candidates(
     """
     found: list[dict[str, Any]] = []
     for offer in _short(state, request, policy):
+        if offer.share:  # what it could do in exchange is about other holders
+            continue
         shown = not_stopped(weighed(state, offer.books, offer.taker, offer.missing), waits.code)
         found = [_nearer(*each) for each in zip(found, shown, strict=True)] if found else shown
     return found
@@ -74,4 +76,4 @@ def _nearer(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
 
 def _short(state: State, request: Request, policy: Policy) -> list[Offer]:
     offers = Taking(state, Plan(state.now)).offers(request, policy)
-    return [each for each in offers if each.footprint is None and (each.short or each.under)]
+    return [each for each in offers if each.footprint is None and each.lacks]

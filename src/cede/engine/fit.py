@@ -84,20 +84,33 @@ def share_room(
     what it goes `before`; a non-preemptible one only behind other non-preemptible ones, and never
     above its own policy.
     """
+    room = _left_at(books, level, preemptible, before)
+    return room if all(left >= 0 for left in room.values()) else None
+
+
+def over_share(
+    books: Books, level: Level, demand: Amounts, before: Iterable[Amounts] = ()
+) -> Amounts:
+    """How much of what a level covers must leave so that a preemptible demand is covered there."""
+    room = _left_at(books, level, True, before)
+    over = {key: demand.get(key, 0) - left for key, left in room.items()}
+    return {key: amount for key, amount in over.items() if amount > 0}
+
+
+def _left_at(books: Books, level: Level, preemptible: bool, before: Iterable[Amounts]) -> Room:
+    """What a level's share has left; negative where it covers less than is held."""
     policy_id = level[0]
-    held = books.used[policy_id] if preemptible else books.confined[policy_id]
-    if before:
-        held = dict(held)
-        for amounts in before:
-            for key, amount in amounts.items():
-                held[key] -= amount
-    # Non-preemptible work is confined to what is reserved, so that is its share.
-    share = books.share_at(level) if preemptible else books.policies[policy_id].reserved
-    room = {}
-    for key in books.counting:
-        left = room[key] = floor(share.get(key, 0)) - held.get(key, 0)
-        if left < 0:
-            return None
+    if not preemptible:  # confined to what is reserved, so that is its share
+        reserved, confined = books.policies[policy_id].reserved, books.confined[policy_id]
+        return {key: reserved.get(key, 0) - confined.get(key, 0) for key in books.counting}
+    share, used, gone = books.share_at(level), books.used[policy_id], books.yielded[policy_id]
+    room = {
+        key: floor(share.get(key, 0)) - used.get(key, 0) + gone.get(key, 0)
+        for key in books.counting
+    }
+    for amounts in before:
+        for key in room:
+            room[key] += amounts.get(key, 0)
     return room
 
 

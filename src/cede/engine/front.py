@@ -17,6 +17,7 @@ from cede.engine.books import Books
 from cede.engine.fit import Room, fits, goes_before, own_room, share_room
 from cede.engine.lane import BEGINNING, Age, Lane, LaneKey
 from cede.engine.standing import BORROWED, IN_SHARE, Standing
+from cede.model.amounts import Amounts
 from cede.model.shape import Form
 
 _UNSEEN = -1
@@ -57,8 +58,12 @@ class Stream:
             return self.key.band
         return books.band(self.key, self.lane.demand(oldest[2]))
 
-    def own_room(self, books: Books, *, alone: bool = False) -> Room | None:
-        """What the waiters' own policy allows at this level; None when nothing."""
+    def own_room(
+        self, books: Books, *, alone: bool = False, gone: Amounts | None = None
+    ) -> Room | None:
+        """What the waiters' own policy allows at this level, with so much of its share `gone`; None
+        when nothing.
+        """
         room = own_room(books, self.key, alone=alone)
         if self.rights == BORROWED or books.homes.decide:
             return room
@@ -66,6 +71,8 @@ class Stream:
         before = (
             goes_before(books, self.policy_id, level, self.band(books)) if self.preemptible else []
         )
+        if gone:
+            before = [*before, gone]
         share = share_room(books, level, self.preemptible, before)
         if share is None:
             return None

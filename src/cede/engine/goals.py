@@ -5,7 +5,7 @@ A goal starts from what is free already, and is told who would be taken away.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from operator import add
 from typing import Protocol
 
@@ -35,6 +35,10 @@ class Goal(Protocol):
     @property
     def met(self) -> bool: ...
 
+    @property
+    def rights(self) -> bool:
+        """Whether it is about the waiter's rights only, and not about room for it."""
+
     def wants(self, holding: Holding) -> bool:
         """Whether stopping this one would help."""
 
@@ -46,9 +50,14 @@ class Shortage:
     """Amounts that must be freed; under one policy, if it is given."""
 
     def __init__(
-        self, missing: dict[str, int], books: Books | None = None, above: str | None = None
+        self,
+        missing: dict[str, int],
+        books: Books | None = None,
+        above: str | None = None,
+        rights: bool = False,
     ) -> None:
         self._missing, self._books, self._above = missing, books, above
+        self.rights = rights
 
     @property
     def keys(self) -> Iterable[str]:
@@ -78,11 +87,15 @@ class Shortage:
                     self._missing[key] -= sign * amount
 
     def _counts(self, holding: Holding) -> bool:
+        if self.rights:  # what is given in exchange is its own policy's
+            return holding.policy_id == self._above
         return self._books is None or self._above in self._books.chains[holding.policy_id]
 
 
 class Clearing:
     """How many tasks of a demand find a place while holders are taken away."""
+
+    rights = False
 
     def __init__(self, view: View, form: Form, count_free: bool = True) -> None:
         need = need_of(view.ground, form)
@@ -138,3 +151,20 @@ class Clearing:
             if not self._count_free:  # but what is withheld there stays so
                 room = tuple(map(min, room, freed))
         return slots(room, self._need, self._form.per_node)
+
+
+def all_needed(goals: Sequence[Goal], away: Iterable[Holding]) -> bool:
+    """Whether of these, who are taken away, each is needed for room; for rights alone nobody is
+    stopped.
+    """
+    room = [goal for goal in goals if not goal.rights]
+    return len(room) == len(goals) or all(_is_needed(room, each) for each in away)
+
+
+def _is_needed(goals: Sequence[Goal], holding: Holding) -> bool:
+    for goal in goals:
+        goal.take_away(holding, -1)
+    enough = all(goal.met for goal in goals)
+    for goal in goals:
+        goal.take_away(holding, 1)
+    return not enough

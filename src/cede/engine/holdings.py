@@ -40,6 +40,7 @@ def held(books: Books, request: Request, allocation: Allocation) -> Holding:
         rank=books.rank(allocation.policy_id, request),
         family=request.part_of or request.id,
         leaving=allocation.leaving,
+        yields=allocation.yields,
         takeable=allocation.preemptible
         and not allocation.leaving
         and allocation.state is not AllocationState.LOST,

@@ -13,6 +13,7 @@ from typing import Any
 
 from cede.engine.books import Books
 from cede.engine.earmarks import settle
+from cede.engine.exchange import Part, exchanges, yielding
 from cede.engine.families import ABOVE_ALL
 from cede.engine.farewells import part
 from cede.engine.fit import Room, fits, free_to_promise, own_room, rights_if_granted
@@ -57,7 +58,8 @@ class Offer:
     whole: Amounts
     form: Form | None = None
     footprint: Footprint | None = None  # in a pool of nodes: where what could be promised is
-    under: tuple[tuple[str, Amounts], ...] = ()  # what it misses of the limits above it, by policy
+    under: tuple[Part, ...] = ()  # what it misses of the limits above it, by policy
+    share: tuple[Part, ...] = ()  # what must leave of its own policy's share
 
     @property
     def bounded(self) -> bool:
@@ -73,7 +75,13 @@ class Offer:
     @property
     def missing(self) -> Missing:
         """What its victims must free."""
-        return Missing(self.short if self.counts_free else self.whole, self.under, self.form)
+        short = self.short if self.counts_free else self.whole
+        return Missing(short, self.under, self.share, self.form)
+
+    @property
+    def lacks(self) -> bool:
+        """Whether somebody must be stopped for it."""
+        return bool(self.short or self.under or self.share)
 
     @property
     def contested(self) -> bool:
@@ -124,7 +132,8 @@ class Taking:
         on_its_way = books.leaving or books.earmarks
         if stream.form is not None and not (below or mine or on_its_way):
             return None  # nothing but what is free now, which granting has tried
-        own = stream.own_room(books, alone=True)
+        gone = yielding(books, stream.key, stream.rights)
+        own = stream.own_room(books, alone=True, gone=gone)
         if own is None:
             return None
         for above in books.chains[stream.policy_id][1:]:
@@ -160,22 +169,28 @@ class Taking:
         if not fits(demand, own_room(books, key, alone=True)):
             return
         band = books.band(key, demand)
-        for rights in _levels(books, policy.id, demand, waiter.preemptible, band):
+        for rights, share in _levels(books, key, demand, band):
             stream = Stream(lane, key, rights, books.standing(key.rank, rights))
-            yield self._offer(waiter, policy, stream, band)
+            yield self._offer(waiter, policy, stream, band, share)
 
-    def _offer(self, waiter: Request, policy: Policy, stream: Stream, band: int) -> Offer:
-        """What a pool could do for a waiter at these rights."""
+    def _offer(
+        self, waiter: Request, policy: Policy, stream: Stream, band: int, share: tuple[Part, ...]
+    ) -> Offer:
+        """What a pool could do for a waiter at these rights, for which so much of a share must
+        leave.
+        """
         books, demand = self.state.books[policy.pool_id], stream.lane.demand(waiter.id)
         under = tuple(_missing_above(books, policy.id, demand))
         taker = Taker(waiter, stream.key, stream.rights, band, stream.standing)
         if stream.form is not None:
-            where = None if under else taker.locate(self.state, books)
-            return Offer(books, policy, demand, taker, demand, demand, stream.form, where, under)
+            where = None if under or share else taker.locate(self.state, books)
+            return Offer(
+                books, policy, demand, taker, demand, demand, stream.form, where, under, share
+            )
         room = self._promisable(books, stream, (waiter.id,))
         short = {key: amount - room[key] for key, amount in demand.items() if amount > room[key]}
         whole = {key: amount - min(room[key], 0) for key, amount in demand.items()}
-        return Offer(books, policy, demand, taker, short, whole, under=under)
+        return Offer(books, policy, demand, taker, short, whole, under=under, share=share)
 
     def _serve(self, waiter: Request) -> bool:
         """Promise a waiter its demand in one of its pools; whether anything was decided.
@@ -185,47 +200,59 @@ class Taking:
         """
         places = self.state.places(waiter.id)
         offers = [each for policy in places for each in self.offers(waiter, policy)]
-        if any(not each.counts_free and self._stop(waiter, each) for each in offers):
+        # Who exchanges needs everybody it stops for room: a larger demand may, and a smaller not.
+        alike = len(places) == 1 and not any(each.share for each in offers)
+        if any(not each.counts_free and self._stop(waiter, each, alike) for each in offers):
             return True
         for offer in offers:
             if offer.footprint is not None:  # on its way: promised at once, since nodes have names
-                self._earmark(offer.books, waiter, offer.policy, offer.footprint)
+                self._promise(waiter, offer, offer.footprint)
                 return True
-            if offer.short or offer.under or offer.contested:
+            if offer.lacks or offer.contested:
                 continue
             if offer.bounded:  # promised at once too: a claim says nothing about limits
-                self._earmark(offer.books, waiter, offer.policy)
+                self._promise(waiter, offer)
                 return True
             add_to(self.claimed.setdefault(offer.books.pool.id, {}), offer.demand)
             self.sure.add(waiter.id)
             return True
-        return any(self._take(waiter, offer) for offer in offers)
+        return any(self._take(waiter, offer, alike) for offer in offers)
 
-    def _take(self, waiter: Request, offer: Offer) -> bool:
+    def _take(self, waiter: Request, offer: Offer, alike: bool) -> bool:
         """Stop whom it must, or win the promise of someone of lower standing; whether it could."""
-        if not offer.short and not offer.under:
-            self._earmark(offer.books, waiter, offer.policy)
+        if not offer.lacks:
+            self._promise(waiter, offer)
             return True
-        return offer.counts_free and self._stop(waiter, offer)  # else that was tried first
+        return offer.counts_free and self._stop(waiter, offer, alike)  # else that was tried first
 
-    def _stop(self, waiter: Request, offer: Offer) -> bool:
-        """Stop others, if that may be and is worth it; whether it is."""
+    def _stop(self, waiter: Request, offer: Offer, alike: bool) -> bool:
+        """Stop others, if that may be and is worth it; whether it is.
+
+        Where waiters are `alike` that nobody can be stopped for one is true of larger ones too.
+        """
         choice = find_victims(self.state, offer.books, offer.taker, offer.missing)
         if choice.victims is None:
-            alone = len(self.state.places(waiter.id)) == 1
             by_price = offer.books.pool.settings.price is Price.CHECKPOINT
-            if choice.best is None and alone and by_price:
+            if choice.best is None and alike and by_price:
                 self.no_set[offer.taker.key] = (offer.books.version, offer.demand)
             return False
         victims = [each.holding for each in choice.victims]
         if starts_by_itself(self.state, offer.books, waiter, victims):
             return False
-        self._preempt(waiter, offer, victims, choice.cost)
-        return True
+        mark, decided, again = self.state.mark(), len(self.plan.decisions), self.plan.again
+        if self._preempt(waiter, offer, victims, choice.cost):
+            return True
+        # Of its own policy somebody rose above it, too, whose promise it would have cut.
+        assert offer.share, "the waiter's own promise must hold"
+        self.state.undo(mark)
+        del self.plan.decisions[decided:]
+        self.plan.again = again
+        return False
 
-    def _preempt(self, waiter: Request, offer: Offer, victims: list[Holding], cost: float) -> None:
+    def _preempt(self, waiter: Request, offer: Offer, victims: list[Holding], cost: float) -> bool:
+        """Stop these, and promise the waiter its demand; whether the promise holds."""
         books, policy = offer.books, offer.policy
-        reasons = [_stop_reason(books, offer.taker, each) for each in victims]
+        reasons = [_stop_reason(offer, each) for each in victims]
         candidates: list[dict[str, Any]] = []
         if self.plan.weigh and books.pool.settings.price is Price.CHECKPOINT:
             candidates = weighed(self.state, books, offer.taker, offer.missing)
@@ -243,31 +270,42 @@ class Taking:
             )
         )
         footprint: Footprint | None = ()
-        if offer.form is not None:  # the victims are on their way out, so it can be promised now
+        if books.ground is not None:  # the victims are on their way out, so it can be promised now
             footprint = offer.taker.locate(self.state, books)
-        assert footprint is not None, "the victims free enough"
-        self._earmark(books, waiter, policy, footprint)
+        return footprint is not None and self._earmark(books, waiter, policy, footprint)
+
+    def _promise(self, waiter: Request, offer: Offer, footprint: Footprint = ()) -> None:
+        """Promise a waiter what nobody has to be stopped for."""
+        held = self._earmark(offer.books, waiter, offer.policy, footprint)
+        assert held, "the waiter's own promise must hold"
 
     def _earmark(
         self, books: Books, waiter: Request, policy: Policy, footprint: Footprint = ()
-    ) -> None:
+    ) -> bool:
+        """Promise a waiter its demand; whether that holds."""
         earmark = Earmark(books.pool.id, policy.id, self.state.next_index(), footprint)
         # What is promised need not be withheld as well.
         self.state.put(replace(waiter, earmark=earmark, withhold=None))
         self.state.emit("earmarked", request_id=waiter.id, pool_id=books.pool.id)
         settle(self.state, books)
         self.plan.again = True  # what was freed may be more than was needed
-        owner = self.state.requests[waiter.id]
-        assert owner.earmark is not None, "the waiter's own promise must hold"
+        return self.state.requests[waiter.id].earmark is not None
 
 
 def _levels(
-    books: Books, policy_id: str, demand: Amounts, preemptible: bool, band: int
-) -> tuple[int, ...]:
-    """The rights at which a waiter may be served, the highest first."""
+    books: Books, key: LaneKey, demand: Amounts, band: int
+) -> Iterator[tuple[int, tuple[Part, ...]]]:
+    """The rights at which a waiter may be served, and what must leave of a share for them: at home
+    before elsewhere; as things are before in exchange for others.
+    """
     if books.homes.decide:
-        return books.homes.levels(policy_id, preemptible)
-    return (rights_if_granted(books, policy_id, demand, preemptible, band),)
+        for rights in books.homes.levels(key.policy_id, key.preemptible):
+            yield rights, ()
+        return
+    rights = rights_if_granted(books, key.policy_id, demand, key.preemptible, band)
+    yield rights, ()
+    for higher, share in exchanges(books, key, demand, band, rights):
+        yield higher, (share,)
 
 
 def starts_by_itself(state: State, books: Books, waiter: Request, victims: list[Holding]) -> bool:
@@ -303,15 +341,18 @@ def _missing_above(books: Books, policy_id: str, demand: Amounts) -> Iterator[tu
             yield above, missing
 
 
-def _stop_reason(books: Books, taker: Taker, victim: Holding) -> Reason:
+def _stop_reason(offer: Offer, victim: Holding) -> Reason:
+    books, taker = offer.books, offer.taker
     code = rule(books, victim, taker)
+    if offer.share and victim.policy_id == taker.policy_id:
+        code = Code.EXCHANGE
     holder = books.policies[victim.policy_id]
     detail: dict[str, Any] = {
         "pool": books.pool.name,
         "policy": holder.name,
         "beneficiary": taker.request.id,
     }
-    if code in (Code.PRIORITY, Code.HIGHER_CLASS):
+    if code in (Code.PRIORITY, Code.HIGHER_CLASS, Code.EXCHANGE):
         detail |= {"rank": taker.rank, "victim_rank": victim.rank}
     return Reason(code, detail)
 
@@ -322,6 +363,6 @@ def _strongest(reasons: list[Reason]) -> Reason:
     """
     ranked = (
         *(Code.STARVATION, Code.RECLAIM, Code.HIGHER_CLASS),
-        *(Code.PRIORITY, Code.OWN_POLICY),
+        *(Code.EXCHANGE, Code.PRIORITY, Code.OWN_POLICY),
     )
     return min(reasons, key=lambda each: ranked.index(each.code))

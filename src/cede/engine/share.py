@@ -38,6 +38,7 @@ class Holding:
     safe: bool = False  # nobody may stop it for a waiter, whatever its share is
     earmark: bool = False
     leaving: bool = False  # on its way out: its capacity may be promised
+    yields: bool = False  # on its way out, and its place in the share is somebody else's
     takeable: bool = False  # could be a victim
     age: Age | None = None  # of an earmark's owner
     footprint: Footprint = ()  # in a pool of nodes: where it sits

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from math import inf
 
 from cede.engine.candidates import Candidate, Group, Tie
-from cede.engine.goals import Goal
+from cede.engine.goals import Goal, all_needed
 from cede.model import bounds
 
 # What a set costs, its highest rank, how many they are, and what saving them costs; then who.
@@ -76,9 +76,9 @@ class Best:
         return any(goal.wants(candidate.holding) for goal in self._goals)
 
     def offer(self, victims: Sequence[Candidate]) -> None:
-        """A set that does, and in which everybody is needed."""
+        """A set that does while it is taken away, and in which everybody is needed for a goal."""
         worth = self.scale.worth(victims)
-        if worth < self.worth:
+        if worth < self.worth and all_needed(self._goals, (each.holding for each in victims)):
             self.worth = worth
             self.victims = tuple(sorted(victims, key=lambda each: each.tie))
 

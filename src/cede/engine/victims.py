@@ -18,7 +18,8 @@ from sortedcontainers import SortedList
 from cede.engine.books import Books, Place
 from cede.engine.candidates import Candidate
 from cede.engine.cheapest import Choice, cheapest
-from cede.engine.goals import Clearing, Goal, Shortage
+from cede.engine.exchange import Part
+from cede.engine.goals import Clearing, Goal, Shortage, all_needed
 from cede.engine.patience import Taker, may_take_own, spared
 from cede.engine.pricing import candidate, search, value
 from cede.engine.share import Holding
@@ -34,16 +35,17 @@ from cede.model.shape import Form
 @dataclass(frozen=True, slots=True)
 class Missing:
     """What a waiter misses: of the pool, of the limits above its policy (capacity for those below),
-    and in a pool of nodes places for tasks of this form.
+    of shares that are to give it its rights, and in a pool of nodes places for tasks of this form.
     """
 
     short: Amounts
-    under: tuple[tuple[str, Amounts], ...] = ()
+    under: tuple[Part, ...] = ()
+    share: tuple[Part, ...] = ()
     form: Form | None = None
 
     @property
     def keys(self) -> dict[str, None]:
-        every = (self.short, *(amounts for _, amounts in self.under))
+        every = (self.short, *(amounts for _, amounts in (*self.under, *self.share)))
         return dict.fromkeys(key for amounts in every for key in amounts)
 
 
@@ -53,7 +55,10 @@ def find_victims(state: State, books: Books, taker: Taker, missing: Missing) -> 
     legal = legal_for(state, books, taker, missing.keys)
     settings = books.pool.settings
     if settings.price is Price.NEWEST:
-        found = choose(goals, (holding for _, holding in legal))
+        holders: Iterable[Holding] = (holding for _, holding in legal)
+        if missing.share:  # those in exchange for whom it has its rights go first
+            holders = sorted(holders, key=lambda each: each.policy_id != taker.policy_id)
+        found = choose(goals, holders)
         if found is None or 0 < settings.max_victims < len(found):
             return Choice(None, inf, inf, exhaustive=True)
         return Choice(
@@ -68,6 +73,7 @@ def find_victims(state: State, books: Books, taker: Taker, missing: Missing) -> 
 def goals_of(state: State, books: Books, taker: Taker, missing: Missing) -> list[Goal]:
     """What must be brought about so that nothing is missing."""
     goals: list[Goal] = [Shortage(dict(amounts), books, above) for above, amounts in missing.under]
+    goals += [Shortage(dict(part), books, whose, rights=True) for whose, part in missing.share]
     if missing.form is not None:
         only = reach(books, taker.key, taker.rights)[-1]
         own = (taker.request.id,)
@@ -120,7 +126,8 @@ def choose(goals: list[Goal], legal: Iterable[Holding]) -> list[Holding] | None:
             for goal in goals:
                 goal.take_away(holding, 1)
             if all(each.met for each in goals):
-                return _give_back(chosen, goals)
+                kept = _give_back(chosen, goals)
+                return kept if all_needed(goals, kept) else None
     return None
 
 

@@ -10,7 +10,7 @@ from enum import StrEnum
 from cede.model.amounts import Amounts
 from cede.model.lifecycle import LEAVING, AllocationState
 from cede.model.parting import Ask, Parting
-from cede.model.reason import Reason
+from cede.model.reason import Code, Reason
 from cede.model.shape import Footprint
 
 
@@ -68,6 +68,11 @@ class Allocation:
     @property
     def leaving(self) -> bool:
         return self.state in LEAVING
+
+    @property
+    def yields(self) -> bool:
+        """Whether it leaves its place in the share to whom it is stopped for."""
+        return self.leaving and self.reason is not None and self.reason.code is Code.EXCHANGE
 
     @property
     def open_ask(self) -> Ask | None:

@@ -58,6 +58,7 @@ class Code(StrEnum):
     RECLAIM = "reclaim"
     PRIORITY = "priority"
     HIGHER_CLASS = "higher_class"
+    EXCHANGE = "exchange"
     OWN_POLICY = "own_policy"
     STARVATION = "starvation"
     OVER_LIMIT = "over_limit"
@@ -78,7 +79,7 @@ class Code(StrEnum):
 # The rules under which somebody is stopped who did nothing wrong.
 TAKINGS = frozenset(
     {
-        *(Code.RECLAIM, Code.PRIORITY, Code.HIGHER_CLASS, Code.OWN_POLICY),
+        *(Code.RECLAIM, Code.PRIORITY, Code.HIGHER_CLASS, Code.EXCHANGE, Code.OWN_POLICY),
         *(Code.STARVATION, Code.OVER_LIMIT, Code.SENSITIVE_CLAIM),
     }
 )
@@ -270,6 +271,11 @@ SENTENCES: dict[Code, tuple[str, str]] = {
     Code.HIGHER_CLASS: (
         "stopped in pool {pool} for {beneficiary}: class {rank} is above {victim_rank}",
         "submit it with a higher class, or let it run on nodes of its own policy",
+    ),
+    Code.EXCHANGE: (
+        "stopped in pool {pool} for {beneficiary}, which takes its place in the share of {policy}: "
+        "class {rank} is above {victim_rank}",
+        "submit it with a higher class, or reserve more for {policy}",
     ),
     Code.PRIORITY: (
         "stopped in pool {pool} for {beneficiary}: priority {rank} is above {victim_rank}",

@@ -1,0 +1,101 @@
+"""Nobody rests while it could start, or while a set of victims exists: found by trying all of
+them.
+"""
+
+from __future__ import annotations
+
+from itertools import combinations
+from math import inf
+
+from cede.engine.state import State
+from cede.model.allocation import Allocation
+from cede.model.lifecycle import AllocationState
+from cede.model.parting import Checkpoint
+from cede.model.policy import Policy
+from cede.model.pool import Pool
+from cede.model.request import Request
+from cede.model.settings import Patience
+
+from .checks import Broken, both, claims, held_now, limits_ok, own_room_ok, promised, staying, usage
+from .class_checks import MINUTE, Classes
+from .lending import check_lending
+
+
+def check_class_state(state: State, pool: Pool) -> None:
+    now = Classes(state, pool)
+    check_lending(now)
+    for request in list(state.waiting()):
+        for policy in state.places(request.id):
+            if policy.pool_id == pool.id and request.earmark is None:
+                _check_rest(now, request, policy)
+
+
+def _check_rest(now: Classes, request: Request, policy: Policy) -> None:
+    """Nothing that fits is left waiting (L2), nor while others could be made to yield (L3)."""
+    state, pool = now.state, now.pool
+    if not own_room_ok(state, request, policy):
+        return
+    withheld = any(each.withhold for each in state.waiting() if each.id != request.id)
+    beside = promised(state, pool.id)
+    used, held = both(staying(state, pool.id), beside), held_now(state, pool.id)
+    held = held if pool.nodes is None else both(held, beside)
+    for _, reaches in now.levels(request, policy):
+        fits = any(
+            now.fits(request, each, used) and now.fits(request, each, held) for each in reaches
+        )
+        if fits and limits_ok(state, request, policy, (), "held") and not withheld:
+            raise Broken(f"L2 {request.id} fits pool {pool.name} and waits")
+    if withheld or any(claims(state, each.pool_id) for each in state.places(request.id)):
+        return
+    if pool.settings.patience is Patience.STARVATION:
+        return  # the clocks decide, and who starves is checked where shares are
+    if legal := _legal_set(now, request, policy):
+        raise Broken(f"L3 {request.id} could take {legal}, and waits")
+
+
+def _legal_set(now: Classes, waiter: Request, policy: Policy) -> list[str]:
+    """A set of victims that would do, by trying all of them."""
+    state, settings = now.state, now.pool.settings
+    most = settings.max_victims or len(now.live)
+    soon = _starts_at(now, waiter, policy) if settings.wait_first else inf
+    holders = [each for each in now.live if not now.shielded(each)]
+    for count in range(1, most + 1):
+        for some in combinations(holders, count):
+            if not now.cost(some) < now.value(waiter):
+                continue
+            if soon <= state.now + max(_parting(now, each) for each in holders):
+                continue
+            gone = {each.id for each in some}
+            for rights, reaches in now.levels(waiter, policy, gone):
+                mine = now.standing(now.rank(policy, waiter), rights)
+                if any(now.forbidden(waiter, policy, mine, each) for each in some):
+                    continue
+                if now.is_needed(waiter, policy, gone, mine, reaches):
+                    return sorted(gone)
+    return []
+
+
+def _parting(now: Classes, each: Allocation) -> int:
+    saves = now.state.requests[each.request_id].farewell.checkpoint is Checkpoint.AUTO
+    return (5 * MINUTE if saves else 0) + now.pool.settings.grace
+
+
+def _starts_at(now: Classes, waiter: Request, policy: Policy) -> float:
+    """When walltimes, and those who leave, have made room for a waiter."""
+    if now.is_immediate(waiter):
+        return inf
+    ends = []
+    for each in now.live:
+        until = each.deadline if each.leaving else None
+        known = [at for at in (each.ends_at, until) if at is not None]
+        if known and each.state is not AllocationState.LOST:
+            ends.append((min(known), each.id))
+    gone: set[str] = set()
+    for at, holder in sorted(ends):
+        gone.add(holder)
+        stays = (a for a in now.state.allocations.values() if a.id not in gone)
+        used = both(usage(now.state, now.pool.id, stays), promised(now.state, now.pool.id))
+        for _, reaches in now.levels(waiter, policy):
+            if any(now.fits(waiter, each, used) for each in reaches):
+                return max(at, now.state.now)
+    return inf
