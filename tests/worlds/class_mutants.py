@@ -167,7 +167,7 @@ BY_CLASS: dict[str, tuple[Mutant, int | World, str]] = {
         5_000_000_073,
         "S6 .* is nearly done",
     ),
-    "a higher class yields to home": (home_before_class, 5_000_000_026, "S7 r3 .* takes r0"),
+    "a higher class yields to home": (home_before_class, 5_000_000_095, "S7 r3 .* takes r0"),
     "a gang is at home with one node": (at_home_with_one_node, 5_000_000_013, "L3 r1 could take"),
     "a full share has no room for a higher class": (
         exchanges_unseen,
