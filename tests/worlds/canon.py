@@ -26,7 +26,8 @@ def canon(state: State, arrived: int, lost: bool) -> Canon:
     names = _names(state, [each for _, each in places])
     held = tuple(_form(state, each, names) for _, each in places)
     waiting = [(names[r.id], r.bypassed, r.withhold is not None) for r in state.waiting()]
-    out = tuple(sorted((n.id, str(n.state)) for n in state.nodes.values() if not n.usable))
+    nodes = [n for n in state.nodes.values() if not n.usable or n.claimed_by]
+    out = tuple(sorted((n.id, str(n.state), n.claimed_by) for n in nodes))
     time = (tuple(sorted(clocks(state))), tuple(sorted(stages(state))))
     return (arrived, lost, held, tuple(sorted(waiting)), out, time)
 

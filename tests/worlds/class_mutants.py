@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from unittest.mock import patch
 
-from cede.engine import audit, books, patience, preempt, pricing, subsets
+from cede.engine import audit, books, claims, patience, preempt, pricing, subsets
 from cede.engine.books import Books
 from cede.engine.cheapest import VictimSettings
 from cede.engine.exchange import Part
@@ -153,6 +153,20 @@ def place_kept_until_left() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def claims_stop_anybody() -> Iterator[None]:
+    """A claim stops whoever is there, sensitive work too."""
+    with patch.object(claims, "_held_fast", lambda *_: None):
+        yield
+
+
+@contextmanager
+def claims_ignored() -> Iterator[None]:
+    """A claimed node takes everybody's work."""
+    with patch.object(Homes, "_open", lambda _, nodes, claimant: nodes):
+        yield
+
+
 # With a world in which each shows, and what is then said of it.
 BY_CLASS: dict[str, tuple[Mutant, int | World, str]] = {
     "sensitive work is stopped": (sensitive_ignored, 5_000_000_033, "S6 .* is sensitive"),
@@ -184,5 +198,11 @@ BY_CLASS: dict[str, tuple[Mutant, int | World, str]] = {
         EXCHANGE,
         "L1 preemption goes in a circle",
     ),
+    "a claim stops sensitive work": (
+        claims_stop_anybody,
+        6_000_000_049,
+        "r1.1.* are stopped for a claim",
+    ),
+    "a claimed node takes everybody's work": (claims_ignored, 5_000_000_019, "S29 .* r2 has it"),
     "everything is lent": (lending_without_limit, 5_000_000_000, "red lends .*, at most 0"),
 }

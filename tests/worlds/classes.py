@@ -11,6 +11,7 @@ from typing import Any
 from cede.model.amounts import total
 from cede.model.shape import Shape
 
+from .claim_checks import CLAIMANT
 from .world import Ask, World
 
 POOL = "pool0"
@@ -34,7 +35,7 @@ def draw_classes(seed: int) -> World:
     ages = rng.random() < 0.4
     asks = [_on_nodes(rng, each) for each in _asks(rng, teams, ages)]
     extra = rng.choice(["", "", "completes", "cancels", "tells", "loses", "drains"])
-    return World(
+    world = World(
         seed,
         {POOL: capacity},
         policies,
@@ -45,6 +46,18 @@ def draw_classes(seed: int) -> World:
         ages=ages,
         **({extra: True} if extra else {}),
     )
+    return _claimed(rng, world)
+
+
+def _claimed(rng: Random, world: World) -> World:
+    """In one world of ten somebody claims nodes, and some of the sensitive work is hers."""
+    if world.seed % 10 != 9 or not world.nodes:
+        return world
+    asks = []
+    for ask in world.asks:
+        terms = ask.terms | ({"sensitive": True} if rng.random() < 0.3 else {})
+        asks.append(replace(ask, terms=terms, owner=rng.choice([CLAIMANT, CLAIMANT, "bob"])))
+    return replace(world, asks=asks, claims=True)
 
 
 # Mixed pools -----------------------------------------------------------------------------------
@@ -57,7 +70,7 @@ def draw_mixed(seed: int) -> World:
     if rng.random() < 0.4:
         world = _of_nodes(rng, world)
     kind = rng.choice([_prices_under_quota, _starving_classes, _reserved_classes, _fair_classes])
-    return kind(rng, world)
+    return _claimed(rng, kind(rng, world))
 
 
 def _counted(rng: Random) -> World:

@@ -17,6 +17,7 @@ from cede.model.node import Node
 from cede.model.parting import Checkpoint
 from cede.model.policy import Kind, Policy
 from cede.model.pool import Pool
+from cede.model.reason import Code
 from cede.model.request import Request
 from cede.model.settings import Rank
 
@@ -60,18 +61,24 @@ class Lending:
         return has_nodes and any(each.home is not None for each in self.policies)
 
     def strangers(self, lender: Policy) -> set[str]:
-        """Those of a policy's nodes on which others sit, or were promised a place."""
+        """Those of a policy's nodes on which others sit, or were promised a place; but for a claim,
+        and for those who leave because of one.
+        """
         found = {
             member.node_id
             for each in self.live
-            if each.policy_id != lender.id
+            if each.policy_id != lender.id and not _was_claimed(each)
             for member in each.members
         }
         for each in self.state.waiting():
             mark = each.earmark
             if mark is not None and mark.pool_id == self.pool.id and mark.policy_id != lender.id:
                 found |= {node_id for node_id, _ in mark.footprint}
-        return found & self.home(lender)
+        return {each for each in found & self.home(lender) if not self.claimed(each)}
+
+    def claimed(self, node_id: str) -> str:
+        """For whose sensitive work a node is kept."""
+        return self.state.nodes[node_id].claimed_by
 
     def most_lent(self, lender: Policy) -> int:
         if not lender.allow_lending or lender.kind is Kind.SENSITIVE:
@@ -79,7 +86,19 @@ class Lending:
         return floor(lender.max_borrow_pct * len(self.home(lender)) + 1e-9)
 
     def reaches(self, request: Request, policy: Policy, rights: int) -> list[set[str]]:
-        """The sets of nodes, each of which a waiter may use at these rights."""
+        """The sets of nodes, each of which a waiter may use at these rights; of claimed ones those
+        that are for it, wherever it is at home.
+        """
+        who = request.owner if request.terms.sensitive else ""
+        every = {each.id for each in self._nodes}
+        others = {each for each in every if self.claimed(each) not in ("", who)}
+        options = self._reaches(request, policy, rights)
+        if rights == BORROWED or not self.by_place:
+            mine = {each for each in every if who and self.claimed(each) == who}
+            options = [each | mine for each in options]
+        return [each - others for each in options]
+
+    def _reaches(self, request: Request, policy: Policy, rights: int) -> list[set[str]]:
         if rights == IN_SHARE and self.by_place:
             return [self.home(policy)]
         every = {each.id for each in self._nodes}
@@ -103,7 +122,7 @@ class Lending:
         for each in self.state.waiting():
             if each.earmark is not None:
                 used |= {node_id for node_id, _ in each.earmark.footprint}
-        idle = self.home(lender) - used
+        idle = {each for each in self.home(lender) - used if not self.claimed(each)}
         more = min(max(self.most_lent(lender) - len(lent), 0), len(idle))
         for some in combinations(sorted(idle), more):
             yield lent | set(some)
@@ -134,6 +153,10 @@ class Lending:
         return [each for each in every if each.live and each.pool_id == self.pool.id]
 
 
+def _was_claimed(each: Allocation) -> bool:
+    return each.leaving and each.reason is not None and each.reason.code is Code.SENSITIVE_CLAIM
+
+
 def check_lending(now: Lending) -> None:
     for lender in now.policies:
         lent = now.strangers(lender)
@@ -142,7 +165,10 @@ def check_lending(now: Lending) -> None:
     for each in now.live:
         request, policy = now.state.requests[each.request_id], now.state.policies[each.policy_id]
         abroad = {
-            m.node_id for m in each.members if now.owners.get(m.node_id, policy.id) != policy.id
+            m.node_id
+            for m in each.members
+            if now.owners.get(m.node_id, policy.id) != policy.id
+            and not (request.owner and now.claimed(m.node_id) == request.owner)
         }
         if abroad and (now.is_settled(request, policy) or not policy.allow_borrowing):
             raise Broken(f"{each.id} sits on {sorted(abroad)}, and is never lent anything")

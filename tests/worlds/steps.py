@@ -20,6 +20,7 @@ from cede.model.settings import Price
 from cede.model.subject import Subject
 from cede.model.terms import parse_terms
 
+from . import claim_checks
 from .world import Ask, World
 
 NOW = 1_000
@@ -50,10 +51,19 @@ def events(world: World, state: State, arrived: int, lost: bool) -> Iterator[Eve
                 yield ("drains", node.id, False)
             elif node.state is NodeState.DRAINED:
                 yield ("comes back", node.id, False)
+    if world.claims:
+        yield from _of_claims(state)
     if world.cancels or world.tells:
         for request in list(state.waiting()):
             if request.earmark is not None:
                 yield ("gives up", request.id, False)
+
+
+def _of_claims(state: State) -> Iterator[Event]:
+    """One node at a time."""
+    claimed = [each.id for each in state.nodes.values() if each.claimed_by]
+    for node_id in claimed or list(state.nodes):
+        yield ("is unclaimed:" if claimed else "is claimed:", node_id, False)
 
 
 def _of_holder(world: World, allocation: Allocation, lost: bool) -> Iterator[Event]:
@@ -110,6 +120,10 @@ def happen(world: World, state: State, kind: str, who: str) -> None:
         fleet.drain(state, who, now(state))
     elif kind == "comes back":
         fleet.undrain(state, who, now(state))
+    elif kind == "is claimed:":
+        claim_checks.claim(state, who, now(state))
+    elif kind == "is unclaimed:":
+        claim_checks.unclaim(state, who, now(state))
     elif kind == "is done":
         commands.release(state, who, now(state), outcome="done")
     elif kind == "gives up":
@@ -146,6 +160,7 @@ def _arrive(state: State, ask: Ask) -> None:
             lease=None,
             terms=parse_terms(limit=ask.limit or None, settings=ask.settings or None, **ask.terms),
             part_of=ids[0] if len(ids) > 1 else None,
+            owner=ask.owner,
         )
         commands.submit(state, submission, now(state))
 

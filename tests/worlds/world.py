@@ -26,6 +26,7 @@ class Ask:
     limit: dict[str, int] = field(default_factory=dict)  # of all of them together
     settings: dict[str, Any] = field(default_factory=dict)  # of its own, as people write them
     terms: dict[str, Any] = field(default_factory=dict)  # its class, and whether it is sensitive
+    owner: str = ""
 
     @property
     def ids(self) -> list[str]:
@@ -47,6 +48,7 @@ class World:
     nodes: dict[str, list[dict[str, int]]] = field(default_factory=dict)  # by pool
     preset: str = "quota"
     drains: bool = False  # a node may be taken out of service, and come back when it is empty
+    claims: bool = False  # a node may be claimed for sensitive work, and given back
     ages: bool = False  # walltimes run out, and work that goes on becomes dearer
 
     def state(self) -> State:
