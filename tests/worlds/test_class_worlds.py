@@ -14,6 +14,7 @@ STATES = 1_000
 # Worlds in which something was wrong once. Each stays a regression test.
 FOUND = {
     5_000_000_032: "the first idle node by name was lent, although it was out of service",
+    5_000_000_149: "what was promised for a claim was kept when the node was given back",
     5_000_000_036: "the first idle node by name was lent, although another one had room",
 }
 

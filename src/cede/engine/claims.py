@@ -75,6 +75,7 @@ def unclaim(state: State, node_names: Iterable[str], now: int, by: str | None = 
                     "let that end, or cancel it",
                 )
     for node in nodes:
+        _take_promises(state, node, "")  # its claimant's: the node may be another policy's home
         state.put(replace(node, claimed_by=""))
         state.emit("node_unclaimed", pool_id=node.pool_id, node=node.name, claimant=node.claimed_by)
     return Claimed(tuple(state.nodes[each.id] for each in nodes))
