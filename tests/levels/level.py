@@ -13,9 +13,10 @@ from itertools import count
 from typing import Any
 
 import httpx2
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 from cede import Client, ResourceSettings
+from cede.cli import exit_codes
 from cede.cli.main import cli
 from cede.client.demand import settings_body
 from tests.client.serving import Serving
@@ -215,8 +216,11 @@ class OnCommandLine(Level):
         self.runner = CliRunner(env={"CEDE_SERVER": server.url, "CEDE_TOKEN": server.token})
         self.client: Client = server.client()
 
+    def run(self, *arguments: object, input: str | None = None) -> Result:
+        return self.runner.invoke(cli, [str(each) for each in arguments], input=input)
+
     def cede(self, *arguments: object, input: str | None = None) -> str:
-        result = self.runner.invoke(cli, [str(each) for each in arguments], input=input)
+        result = self.run(*arguments, input=input)
         assert result.exit_code == 0, (arguments, result.output, result.exception)
         return str(result.stdout)
 
@@ -248,7 +252,10 @@ class OnCommandLine(Level):
         who = ["--component", self.own(component), "--component-type", component_type]
         # A step's preemptions use up its retries; work's do so only if asked to.
         as_a_step = ["--preemptions=count", "--lease=none", "--output=json"]
-        made: Json = json.loads(self.cede("request", "create", *who, *options, *as_a_step))
+        result = self.run("request", "create", *who, *options, *as_a_step)
+        made: Json = json.loads(result.stdout)
+        rejected = made["status"] == "rejected"
+        assert result.exit_code == (exit_codes.REFUSED if rejected else 0), result.output
         return made
 
     def end(self, request_id: str, outcome: str) -> None:
