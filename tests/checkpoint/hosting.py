@@ -41,6 +41,7 @@ class Host:
         self.protocol = Protocol(protocol)
         self.process: subprocess.Popen[str] | None = None
         self.heard: list[Heard] = []
+        self._news: list[Heard] = []  # heard, and not yet listened to
         self.conversation = self._converse()
         self.conversation.open()
 
@@ -75,12 +76,19 @@ class Host:
         return self.output.read_text()
 
     def listen(self, kind: type[T]) -> T:
-        """Poll until something of this kind is heard. Everything heard is in `heard`."""
+        """Poll until something of this kind is heard. Everything heard is in `heard`.
+
+        One poll may bring several of a kind; the next call begins after the one that is returned.
+        """
 
         def look() -> T | None:
             news = self.conversation.poll(time.monotonic())
             self.heard += news
-            return next((each for each in news if isinstance(each, kind)), None)
+            self._news += news
+            while self._news:
+                if isinstance(each := self._news.pop(0), kind):
+                    return each
+            return None
 
         try:
             return wait_for(look, kind.__name__)
@@ -104,6 +112,7 @@ class Host:
 
     def restart(self) -> None:
         """The host dies and comes back; the program has noticed nothing."""
+        self._news.clear()
         self.conversation.close()
         self.conversation = self._converse()
         self.conversation.open()
@@ -116,6 +125,7 @@ class Host:
 
     def next_attempt(self) -> None:
         self.kill()
+        self._news.clear()
         self.conversation.close()
         self.conversation = self._converse()
         self.conversation.open(fresh=True)
