@@ -114,6 +114,14 @@ def test_what_cannot_be_now_names_its_conflict(state: State, act: Act, code: str
     assert isinstance(error, Conflict) and error.code == code, error
 
 
+@pytest.mark.parametrize(("capacity", "left"), [(5, "only 5"), (0, "no such key")])
+def test_who_would_be_broken_is_told_by_what_is_left(
+    state: State, capacity: int, left: str
+) -> None:
+    said = str(_refused(state, update(capacity={"gpu": capacity})))
+    assert f"pool gpus would have {left}; change that policy first" in said
+
+
 @pytest.mark.parametrize("act", MISSING.values(), ids=MISSING)
 def test_what_is_not_there_is_not_found(state: State, act: Act) -> None:
     assert isinstance(_refused(state, act), NotFound)

@@ -237,12 +237,13 @@ def _check_pool(state: State, pool: Pool) -> None:
     for policy in policies:
         for which, amounts in (("reserved", policy.reserved), ("limit", policy.limit)):
             for key, amount in amounts.items():
-                most = pool.capacity.get(key, 0)
-                if amount > most or key not in pool.capacity:
+                most = pool.capacity.get(key)
+                if most is None or amount > most:
+                    left = "no such key" if most is None else f"only {most}"
                     raise Conflict(
                         "policy_would_break",
-                        f"{which} of policy {policy.name} is {amount} {key}, more than the new "
-                        f"capacity {most}; change that policy first",
+                        f"{which} of policy {policy.name} is {amount} {key}, and pool {pool.name} "
+                        f"would have {left}; change that policy first",
                     )
     _check_sum(pool, policies)
 
