@@ -63,7 +63,8 @@ def _broken(books: Books) -> list[Holding]:
                     return below
     ground = books.ground
     if ground is None:
-        over = _overpromised(books)
+        if not (over := _overpromised(books)):
+            return []
         return [each for each in books.earmarks.values() if over & each.amounts.keys()]
     for node_id in ground.broken:
         return [held for held, _ in ground.spots[node_id].holdings.values() if held.earmark]
