@@ -1,12 +1,11 @@
 """Which holdings are inside a share, and whose.
 
 Holdings fill a policy's share non-preemptible first, then the safest inside their family, then
-oldest first; a holding is in share if
-the running sum that includes it stays within the share in every key that counts. So there is one
-cut per policy: everything before it is in share, everything behind it is not. What is behind the
-cut of a policy is offered to its parent, where the portions in share below fill first; so a
-holding's rights are how close to home it is covered. A cut is kept by two sorted lists and one sum,
-and moving it costs as many steps as holdings cross it.
+oldest first; a holding is in share if the running sum that includes it stays within the share in
+every key that counts. So there is one cut per policy: everything before it is in share, everything
+behind it is not. What is behind the cut of a policy is offered to its parent, where the portions in
+share below fill first; so a holding's rights are how close to home it is covered. A cut is kept by
+two sorted lists and one sum, and moving it costs as many steps as holdings cross it.
 """
 
 from __future__ import annotations
