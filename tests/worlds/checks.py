@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 
 from cede.engine import audit
@@ -46,6 +46,24 @@ def below(state: State, policy: Policy) -> list[Policy]:
     return [each for each in state.policies.values() if policy in above(state, each)]
 
 
+def _covered_below(state: State, policy: Policy, gone: Container[str]) -> list[Amounts]:
+    """What fills a reserve before the policy's own: what a share below it covers."""
+    pool = state.pools[policy.pool_id]
+    if pool.settings.share is Share.FAIR_SHARE:
+        return []
+    bands, rights = audit.bands_in(state, pool), audit.rights(state, pool, gone)
+    return [
+        amounts
+        for held in below(state, policy)
+        for place, amounts in audit.holdings_in_order(state, held, bands)
+        if place[3] not in gone and IN_SHARE - rights[place[3]] < _steps(state, held, policy)
+    ]
+
+
+def _steps(state: State, held: Policy, policy: Policy) -> int:
+    return [each.id for each in above(state, held)].index(policy.id)
+
+
 def rights_then(state: State, request: Request, policy: Policy, gone: Iterable[str] = ()) -> int:
     """How close to home a waiter would be covered once granted, with `gone` no longer there, nor
     who gave its place in the share to somebody else.
@@ -59,7 +77,7 @@ def rights_then(state: State, request: Request, policy: Policy, gone: Iterable[s
             for place, amounts in audit.holdings_in_order(state, policy, bands)
             if place[3] not in gone and place[3] != request.id and not place[0]
         ]
-        summed = total([*ahead, request.amounts])
+        summed = total([*ahead, *_covered_below(state, policy, gone), request.amounts])
         fits = all(summed.get(key, 0) <= policy.reserved.get(key, 0) for key in keys)
         return IN_SHARE if fits else BORROWED
     distance = 0

@@ -23,6 +23,7 @@ FOUND = {
     1025: "victims freed more than was needed and nobody looked again",
     1721: "an owner that fitted at once did not start in the same pass",
     7562: "a kept promise lost its place in the share and preemption went in a circle",
+    2009000541: "non-preemptible work of a department did not count what its teams fill first",
     3000010052: "a limit above kept a request from taking of another one of its own policy",
 }
 

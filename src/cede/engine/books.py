@@ -207,6 +207,10 @@ class Books:
                 self.earmarks[holding.id] = holding
             self._fill(holding)
 
+    def covered_below(self, level: Level) -> Amounts:
+        """What fills a level's share before anything that is not covered below it."""
+        return self._fills[level].below
+
     def share_at(self, level: Level) -> Mapping[str, float]:
         """The share that covers holdings at a level: what is reserved, or part of a fair share."""
         policy_id, band = level

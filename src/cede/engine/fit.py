@@ -81,8 +81,8 @@ def share_room(
     """How much more would still be covered at a level; None when nothing would be.
 
     A new preemptible holding comes last in the fill, behind everything held there or below except
-    what it goes `before`; a non-preemptible one only behind other non-preemptible ones, and never
-    above its own policy.
+    what it goes `before`; a non-preemptible one only behind other non-preemptible ones and what is
+    covered below, and never above its own policy.
     """
     room = _left_at(books, level, preemptible, before)
     return room if all(left >= 0 for left in room.values()) else None
@@ -102,7 +102,11 @@ def _left_at(books: Books, level: Level, preemptible: bool, before: Iterable[Amo
     policy_id = level[0]
     if not preemptible:  # confined to what is reserved, so that is its share
         reserved, confined = books.policies[policy_id].reserved, books.confined[policy_id]
-        return {key: reserved.get(key, 0) - confined.get(key, 0) for key in books.counting}
+        below = {} if books.fair else books.covered_below(level)
+        return {
+            key: reserved.get(key, 0) - confined.get(key, 0) - below.get(key, 0)
+            for key in books.counting
+        }
     share, used, gone = books.share_at(level), books.used[policy_id], books.yielded[policy_id]
     room = {
         key: floor(share.get(key, 0)) - used.get(key, 0) + gone.get(key, 0)

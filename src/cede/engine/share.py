@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from sortedcontainers import SortedList
 
 from cede.engine.lane import Age
-from cede.model.amounts import Amounts
+from cede.model.amounts import Amounts, add_to, take_from
 from cede.model.shape import Footprint
 
 NOTHING: Amounts = {}
@@ -74,6 +74,7 @@ class Fill:
         "_share",
         "_sum",
         "_uncovered",
+        "below",
     )
 
     def __init__(
@@ -86,6 +87,7 @@ class Fill:
         self._share: list[float] = [share.get(key, 0) for key in keys]
         self._keys = keys
         self._sum = [0] * len(keys)
+        self.below: dict[str, int] = {}  # of that sum, what is covered below
         self._inside: SortedList[Place] = SortedList()
         self._behind: SortedList[Place] = SortedList()
         self._holdings: dict[str, Holding] = {}
@@ -123,6 +125,7 @@ class Fill:
     def shift(self, amounts: Amounts, sign: int) -> None:
         """What is covered below has changed: it fills first. The caller then calls `settle`."""
         self._count(amounts, sign)
+        (add_to if sign > 0 else take_from)(self.below, amounts)
 
     def reshare(self, share: Mapping[str, float]) -> None:
         """Another share. The caller then calls `settle`."""
