@@ -102,6 +102,7 @@ def _left_at(books: Books, level: Level, preemptible: bool, before: Iterable[Amo
     policy_id = level[0]
     if not preemptible:  # confined to what is reserved, so that is its share
         reserved, confined = books.policies[policy_id].reserved, books.confined[policy_id]
+        # Where shares are fair, what is covered below is no measure of what is reserved here.
         below = {} if books.fair else books.covered_below(level)
         return {
             key: reserved.get(key, 0) - confined.get(key, 0) - below.get(key, 0)
