@@ -52,8 +52,15 @@ def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     PROPERTIES.hold_for(items)
-    if in_ci():
-        second_try.allow(items)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+    return (in_ci() and second_try.run(item, nextitem)) or None
+
+
+def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, str] | None:
+    return second_try.status(report)
 
 
 def pytest_terminal_summary(

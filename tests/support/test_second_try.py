@@ -20,6 +20,16 @@ def once(name):
     seen.append(name)
     assert seen.count(name) > 1, "late, this once"
 
+@pytest.fixture(scope="session")
+def shared():
+    yield [len(seen)]
+    seen.append("ended")
+
+@pytest.mark.system
+def test_of_what_is_shared(shared):
+    shared.append("used")
+    assert shared == [1, "used"], "not as it was at first"
+
 @pytest.mark.system
 def test_of_processes():
     once("processes")
@@ -35,7 +45,7 @@ def test_of_this_process():
 
 @pytest.mark.parametrize(
     ("ci", "outcome"),
-    [("true", "2 failed, 1 passed, 2 rerun"), ("", "3 failed")],
+    [("true", "2 failed, 2 passed, 3 again"), ("", "4 failed")],
 )
 def test_a_second_try_is_had_in_ci_and_is_shown(tmp_path: Path, ci: str, outcome: str) -> None:
     (tmp_path / "test_luck.py").write_text(TESTS)
