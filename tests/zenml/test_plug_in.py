@@ -14,7 +14,8 @@ import pytest
 from tests.client.serving import Serving
 from tests.zenml.world import LEASE, ZenServer, pool, requests_of, statuses, until
 
-pytestmark = [pytest.mark.zenml, pytest.mark.system]
+# Two ZenML programs start in a test, and each may take minutes on a busy machine.
+pytestmark = [pytest.mark.zenml, pytest.mark.system, pytest.mark.timeout(1200)]
 
 
 def test_what_no_pool_can_grant_fails_at_once_and_says_why(cede: Serving, zen: ZenServer) -> None:
