@@ -86,16 +86,24 @@ def test_a_shorter_grace_counts_and_a_kill_is_the_shortest(make: Make, tmp_path:
         assert attempt.ended()["cause"] == "killed"
 
 
-def test_walltime_asks_and_then_kills(make: Make) -> None:
-    # Long enough for a shell to get ready, and to answer, on a busy machine.
+def test_walltime_asks_and_then_kills(make: Make, tmp_path: Path) -> None:
     walltime, grace = 3.0, 2.0
-    script = "trap 'echo asked' TERM; while :; do sleep 0.01; done"
-    attempt = make("sh", "-c", script, walltime=walltime, walltime_grace=grace)
-    attempt.launch().close()
-    record = attempt.ended()
-    assert (record["cause"], record["signal"]) == ("walltime", signal.SIGKILL)
-    assert record["ended_at"] - record["started_at"] >= walltime + grace
-    assert attempt.output() == "asked\n"
+
+    def answer(ready: Path) -> str:
+        script = f"trap 'echo asked' TERM; touch {ready}; while :; do sleep 0.01; done"
+        attempt = make("sh", "-c", script, walltime=walltime, walltime_grace=grace)
+        attempt.launch().close()
+        record = attempt.ended()
+        assert record["cause"] == "walltime"
+        assert record["ended_at"] - record["started_at"] >= walltime
+        if not ready.exists():
+            return "asked before it could hear"
+        assert record["signal"] == signal.SIGKILL
+        assert record["ended_at"] - record["started_at"] >= walltime + grace
+        return attempt.output()
+
+    # A busy machine may now and then take longer to get ready, or to answer, than it has time to.
+    assert any(answer(tmp_path / str(number)) == "asked\n" for number in range(5))
 
 
 def test_the_lease_ends_the_work_without_a_grace(make: Make, tmp_path: Path) -> None:
@@ -126,20 +134,26 @@ def test_what_may_not_run_any_more_does_not_begin(cause: str, make: Make, tmp_pa
 
 
 def test_a_renewed_lease_lets_it_live_on(make: Make, tmp_path: Path) -> None:
-    go = tmp_path / "go"
-    script = f"while ! test -e {go}; do sleep 0.01; done"
-    attempt = make("sh", "-c", script, deadline=boottime() + 1000)
-    with attempt.launch() as kept:
-        attempt.running()
-        first = boottime() + 3
-        kept.set_deadline(first)
-        kept.set_deadline(boottime() + 1000)
-        until(lambda: boottime() > first + 0.5, "the end of the first lease")
-        go.touch()
-        assert attempt.ended()["code"] == 0
+    def lives_on(go: Path) -> bool:
+        attempt = make(
+            "sh", "-c", f"while ! test -e {go}; do sleep 0.01; done", deadline=boottime() + 1000
+        )
+        with attempt.launch() as kept:
+            attempt.running()
+            first = boottime() + 3
+            kept.set_deadline(first)
+            kept.set_deadline(boottime() + 1000)
+            is_in_time = boottime() < first
+            until(lambda: boottime() > first + 0.5, "the end of the first lease")
+            go.touch()
+            assert attempt.ended()["code"] == 0 or not is_in_time
+        return is_in_time
+
+    # A busy machine may now and then renew it too late.
+    assert any(lives_on(tmp_path / str(number)) for number in range(5))
 
 
-# Launches, and when its work is seen to run gives it so much time as it is told.
+# Launches, and when its work is seen to run gives it so much time as it is told; says until when.
 AGENT = """
 import sys, time
 from pathlib import Path
@@ -149,8 +163,9 @@ launch(Path(sys.argv[1]))
 kept = Kept.adopt(Path(sys.argv[1]))
 print(flush=True)
 if seconds := sys.stdin.readline():
-    kept.set_deadline(boottime() + float(seconds))
-    print(flush=True)
+    deadline = boottime() + float(seconds)
+    kept.set_deadline(deadline)
+    print(deadline, flush=True)
 time.sleep(1000)
 """
 
@@ -175,10 +190,11 @@ def test_the_lease_is_enforced_whatever_happens_to_the_agent(
         until(lambda: survivors(attempt.mark), "the start")
         agent.stdin.write("4\n")
         agent.stdin.flush()
-        assert agent.stdout.readline()
+        deadline = float(agent.stdout.readline())
         agent.send_signal(fate)
-        assert survivors(attempt.mark), "the work did not outlive it"
-        assert attempt.ended()["cause"] == "lease"
+        assert survivors(attempt.mark) or boottime() >= deadline, "the work did not outlive it"
+        record = attempt.ended()
+        assert record["cause"] == "lease" and record["ended_at"] >= deadline
         attempt.assert_nothing_survives()
     finally:
         agent.kill()
