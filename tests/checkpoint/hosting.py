@@ -95,6 +95,11 @@ class Host:
         except AssertionError as error:
             raise AssertionError(f"{error}; heard {self.heard}; it said:\n{self.said()}") from None
 
+    def hear(self, this: Heard) -> None:
+        """Until this was heard, then or now: a quick save may be judged before its answer comes."""
+        while this not in self.heard:
+            self.listen(type(this))
+
     def listen_for_answer(self, number: int) -> Saved:
         """The checkpoint that answers the hint, whatever older ones are heard of."""
         while (saved := self.listen(Saved)).number != number:

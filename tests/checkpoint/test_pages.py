@@ -26,6 +26,14 @@ def program(marker: str, language: str = "python") -> str:
     return found
 
 
+def run_when_asked(host: Host, program: str) -> None:
+    """It is asked before it begins: a short one would be over before a busy machine got to it."""
+    wait = "import os, time\nwhile not os.path.exists('go'): time.sleep(0.01)\n"
+    host.run(sys.executable, "-c", wait + program, ready="")
+    host.conversation.hint(1, 30)
+    (host.folder / "go").touch()
+
+
 @pytest.fixture
 def host(tmp_path: Path) -> Iterator[Host]:
     host = Host(tmp_path, "signal")
@@ -36,9 +44,8 @@ def host(tmp_path: Path) -> Iterator[Host]:
 @pytest.mark.system
 def test_the_loop_resumes_where_it_was_asked(host: Host) -> None:
     loop = program("total.json")
-    host.run(sys.executable, "-c", loop, ready="")
-    host.conversation.hint(1, 30)
-    saved = host.listen(Saved).saved
+    run_when_asked(host, loop)
+    saved = host.listen_for_answer(1).saved
     host.next_attempt()
     host.run(sys.executable, "-c", loop, resume=saved.path, ready="total")
     assert f"total {sum(range(100))}" in host.said()
@@ -46,8 +53,7 @@ def test_the_loop_resumes_where_it_was_asked(host: Host) -> None:
 
 @pytest.mark.system
 def test_the_long_save_reports_defers_and_leaves(host: Host) -> None:
-    host.run(sys.executable, "-c", program("PARTS"), ready="")
-    host.conversation.hint(1, 30)
+    run_when_asked(host, program("PARTS"))
     assert host.listen(Deferral).why == "in the middle of an evaluation"
     host.listen(Saved)
     assert [each for each in host.heard if isinstance(each, Progress) and each.fraction]

@@ -12,7 +12,7 @@ import pytest
 
 from cede.checkpoint.manifest import Saved as Checkpoint
 from cede.talk.heard import Saved
-from tests.checkpoint.hosting import PATIENCE, Host, wait_for
+from tests.checkpoint.hosting import PATIENCE, PROGRAMS, Host, wait_for
 
 pytestmark = pytest.mark.system
 
@@ -36,11 +36,14 @@ def result(said: str) -> str:
     return found[0]
 
 
-def train(host: Host, resume: Checkpoint | None, pause: float = 0.05) -> None:
-    """With a pause it takes long enough for whatever comes to come in time."""
-    options = ("--steps", STEPS, "--every", str(EVERY), "--pause", str(pause))
-    path = resume.path if resume else None
-    host.run(sys.executable, TRAIN, *options, resume=path, ready="anew" if path is None else "from")
+def train(host: Host, resume: Checkpoint | None, *, rests: bool = True) -> None:
+    """With rests it does not end before whatever comes."""
+    options = ("--steps", STEPS, "--every", str(EVERY), "--pause", "0.05")
+    path, go = resume.path if resume else None, host.folder / "go"
+    if not rests:
+        go.touch()
+    command = (sys.executable, PROGRAMS / "resting.py", go, TRAIN, *options)
+    host.run(*command, resume=path, ready="anew" if path is None else "from")
     if resume is not None:
         assert f"resumed from {resume.id}" in host.said()
 
@@ -54,7 +57,7 @@ def test_preempted_three_times_it_comes_out_the_same(host: Host, undisturbed: st
         assert answer.step > (saved.step if saved else 0)
         saved = answer
         host.next_attempt()  # kill -9
-    train(host, saved, pause=0)
+    train(host, saved, rests=False)
     assert host.process is not None and host.process.wait(PATIENCE) == 0
     assert result(host.said()) == undisturbed
 
@@ -70,6 +73,6 @@ def test_killed_without_a_word_it_loses_one_interval_at_most(
         reached = max(int(step) for step in re.findall(r"^step (\d+) ", host.said(), re.MULTILINE))
         newest = host.listen(Saved).saved
         assert newest.step % EVERY == 0 and 0 <= newest.step - reached <= EVERY
-        train(host, newest, pause=0)
+        train(host, newest, rests=False)
         assert host.process is not None and host.process.wait(PATIENCE) == 0
         assert result(host.said()) == undisturbed

@@ -38,4 +38,4 @@ if how != "nothing":
     partial.write_text(json.dumps(manifest))
     partial.rename(f"{directory}.manifest.json")
 session._line.tell(Answer(hint.number, Status.SAVED, saved="000001-1"))
-time.sleep(60)
+time.sleep(1000)
