@@ -14,6 +14,7 @@ import pytest
 
 from cede import Client, Invalid, NotFound, Rejected, ServerUnreachable, Unauthorized
 from cede.client.config import Connection
+from cede.client.errors import ServerBroken
 from cede.client.http import Http, problem
 
 # What the faulty server does with one call: hang up, or answer with status, headers and body.
@@ -111,12 +112,31 @@ def test_the_highest_index_is_sent_back(client: Client, faulty: Faulty) -> None:
 
 
 def test_a_deletion_whose_answer_was_lost_is_done(client: Client, faulty: Faulty) -> None:
-    gone: Answer = (404, {}, {"status": 404, "detail": "no pool 'a'"})
+    gone: Answer = (404, {}, {"type": "urn:cede:problem:not_found", "detail": "no pool 'a'"})
     faulty.answers = [None, gone]
     client.pools.delete("a")
     faulty.answers = [gone]
     with pytest.raises(NotFound):
         client.pools.delete("a")
+
+
+@pytest.mark.parametrize(
+    ("status", "said"), [(200, []), (200, None), (404, {"message": "no route"}), (404, "<html>")]
+)
+def test_what_something_else_answers_says_nothing_about_cede(
+    client: Client, faulty: Faulty, status: int, said: object
+) -> None:
+    """A gateway without its route must not look like a request that is gone."""
+    faulty.answers = [(status, {}, said)]
+    with pytest.raises(ServerBroken, match="not cede's"):
+        client.pools.get("a")
+
+
+def test_a_proxy_that_says_later_says_so_for_cede(client: Client, faulty: Faulty) -> None:
+    faulty.answers = [(502, {}, "<html>Bad Gateway</html>")] * 4
+    with pytest.raises(ServerUnreachable, match="answered 502"):
+        client.pools.get("a")
+    assert len(faulty.asked) == 4
 
 
 def test_names_are_one_path_segment(client: Client, faulty: Faulty) -> None:

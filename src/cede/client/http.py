@@ -36,6 +36,9 @@ PAUSE_FIRST = 0.2
 # that.
 RETRY_AFTER_MAX = 30.0
 
+# "Later", whoever says so: cede, or a proxy while cede starts.
+_LATER = (429, 502, 503, 504)
+_PROBLEM = "urn:cede:problem:"
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _STATUS_ERRORS: dict[int, type[errors.CedeClientError]] = {
     400: errors.Invalid,
@@ -45,10 +48,7 @@ _STATUS_ERRORS: dict[int, type[errors.CedeClientError]] = {
     409: errors.Conflict,
     413: errors.Invalid,
     422: errors.Invalid,
-    429: errors.ServerUnreachable,
-    502: errors.ServerUnreachable,
-    503: errors.ServerUnreachable,
-    504: errors.ServerUnreachable,
+    **dict.fromkeys(_LATER, errors.ServerUnreachable),
 }
 
 
@@ -150,7 +150,7 @@ class Http:
                 if method == "DELETE" and attempt > 1 and response.status_code == 404:
                     # The try whose answer was lost did it.
                     return httpx2.Response(204)
-                if response.status_code not in (429, 502, 503, 504) or attempt == last:
+                if response.status_code not in _LATER or attempt == last:
                     return response
             self._sleep(self._pause(attempt, response))
         raise AssertionError("the loop above returns or raises")
@@ -220,16 +220,22 @@ class Http:
         try:
             data = json.loads(response.content)
         except ValueError:
-            raise self._foreign(response) from None
+            data = None
+        if not isinstance(data, dict):
+            raise self._foreign(response)
         if response.is_success:
             return data
-        if not isinstance(data, dict) or response.is_redirect:
-            raise self._foreign(response)
-        raise problem(response.status_code, data)
+        # What a proxy says of its own, "no such route" above all, says nothing of what cede has.
+        if response.status_code in _LATER or str(data.get("type")).startswith(_PROBLEM):
+            raise problem(response.status_code, data)
+        raise self._foreign(response)
 
-    def _foreign(self, response: httpx2.Response) -> errors.ServerBroken:
+    def _foreign(self, response: httpx2.Response) -> errors.CedeClientError:
+        said = f"{self.server} answered {response.status_code}"
+        if response.status_code in _LATER:
+            return errors.ServerUnreachable(said, status=response.status_code)
         return errors.ServerBroken(
-            f"{self.server} answered {response.status_code} with something that is not cede's",
+            f"{said} with something that is not cede's",
             fix="check that CEDE_SERVER names a cede server of a fitting version",
             status=response.status_code,
         )
