@@ -56,13 +56,21 @@ def test_demands_become_amounts_with_one_step_slot(case: str) -> None:
     assert mapping.amounts_of(demands) == {**amounts, "step_run": 1}
 
 
+def test_no_gpus_win_over_a_key_of_that_name_too() -> None:
+    """ZenML sends no demand for `gpu_count=0`, but the key."""
+    demands = [{"resource": "gpu", "quantity": 2}, {"kind": "cpu", "quantity": 1, "unit": "CPU"}]
+    assert mapping.amounts_of(demands, 0) == {"mcpu": 1000, "step_run": 1}
+    assert mapping.amounts_of(demands, None)["gpu"] == 2
+
+
 REFUSED: dict[str, tuple[Json, str]] = {
     "a class": ({"kind": "gpu", "quantity": 2, "class_name": "a100"}, '"gpu_a100": 2'),
     "a selector": ({"resource_selector": {"vendor": "x"}, "quantity": 1}, "resource_selector"),
     "an id": ({"resource_id": "1", "quantity": 1}, "resource_id"),
     "a unit of a custom key": ({"resource": "disk", "quantity": 1, "unit": "GB"}, "unit GB"),
     "a unit that no memory has": ({"kind": "memory", "quantity": 1, "unit": "pages"}, "memory"),
-    "memory without a unit": ({"kind": "memory", "quantity": 1}, "unit None"),
+    "memory without a unit": ({"kind": "memory", "quantity": 1}, "unit None: memory is .*PiB"),
+    "a unit of GPUs": ({"kind": "gpu", "quantity": 1, "unit": "GPU"}, "without a unit"),
 }
 
 

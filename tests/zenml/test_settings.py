@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import socket
 import time
 from collections.abc import Iterator
@@ -14,9 +15,11 @@ from cede.client.errors import (
     Forbidden,
     Invalid,
     NotConfigured,
+    ServerBroken,
     ServerUnreachable,
     Unauthorized,
 )
+from cede.integrations.zenml import mapping
 from cede.integrations.zenml.line import Line, advice
 from cede.integrations.zenml.settings import Settings
 
@@ -52,6 +55,20 @@ def test_a_value_that_cannot_be_right_names_its_variable(name: str, value: str) 
     assert name in caught.value.message or value in caught.value.message
 
 
+@pytest.mark.parametrize("absent", ["CEDE_SERVER", "CEDE_TOKEN"])
+def test_what_is_missing_is_named_with_what_to_do_in_one_line(absent: str, tmp_path: Path) -> None:
+    """All that a ZenML server shows of it is its message."""
+    environ = {**WHERE, "XDG_DATA_HOME": str(tmp_path)}
+    del environ[absent]
+    with pytest.raises(NotConfigured, match=f"give the ZenML server .*{absent}"):
+        Settings.read(environ)
+
+
+def test_a_misspelt_setting_is_found_at_the_start_and_not_when_it_is_needed() -> None:
+    with pytest.raises(NotConfigured, match=r"_FAILOPEN is no .*CEDE_ZENML_FAIL_OPEN"):
+        Settings.read(WHERE | {"CEDE_ZENML_FAILOPEN": "true"})
+
+
 def test_the_token_may_be_in_a_file_of_its_own(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("from-a-file\n")
     environ = {**WHERE, "CEDE_TOKEN_FILE": str(tmp_path / "token")}
@@ -61,22 +78,38 @@ def test_the_token_may_be_in_a_file_of_its_own(tmp_path: Path) -> None:
         Settings.read(environ | {"CEDE_TOKEN_FILE": str(tmp_path / "absent")})
 
 
+class Silent:
+    """Something that takes connections and never answers; it counts them."""
+
+    def __init__(self, listening: socket.socket) -> None:
+        self._listening = listening
+        self.url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+
+    def asked(self) -> int:
+        self._listening.setblocking(False)
+        for count in itertools.count():
+            try:
+                self._listening.accept()[0].close()
+            except BlockingIOError:
+                return count
+        raise AssertionError("the loop above returns")
+
+
 @pytest.fixture
-def silent() -> Iterator[str]:
-    """Something that takes connections and never answers."""
+def silent() -> Iterator[Silent]:
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        yield Silent(listening)
 
 
 def line(server: str, timeout: float) -> Line:
     return Line(Settings(Connection(server, "t"), timeout=timeout))
 
 
-def test_a_server_that_never_answers_costs_the_time_it_was_given(silent: str) -> None:
-    began = time.monotonic()
+def test_a_server_that_never_answers_is_asked_twice_at_most(silent: Silent) -> None:
+    """Each time for half of what it was given."""
     with pytest.raises(ServerUnreachable):
-        line(silent, 1.0).create({}, key="k")
-    assert time.monotonic() - began < 2.5
+        line(silent.url, 1.0).create({}, key="k")
+    assert 1 <= silent.asked() <= 2
 
 
 def test_a_server_that_is_not_there_is_tried_until_the_time_is_over() -> None:
@@ -85,20 +118,33 @@ def test_a_server_that_is_not_there_is_tried_until_the_time_is_over() -> None:
     began = time.monotonic()
     with pytest.raises(ServerUnreachable):
         line(gone, 1.0).create({}, key="k")
-    assert 0.5 < time.monotonic() - began < 2.5
+    assert time.monotonic() - began > 0.5
 
 
-def test_a_heartbeat_is_tried_once(silent: str) -> None:
-    began = time.monotonic()
+def test_a_heartbeat_is_tried_once(silent: Silent) -> None:
     with pytest.raises(ServerUnreachable):
-        line(silent, 1.0).renew("r", running=True)
-    assert time.monotonic() - began < 1.2
+        line(silent.url, 1.0).renew("r", running=True)
+    assert silent.asked() == 1
+
+
+def test_an_answer_that_cannot_be_read_is_not_a_request_that_is_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By a `KeyError` ZenML would understand just that, and stop the step."""
+    asked = line("http://127.0.0.1:1", 1.0)
+    fields = dict.fromkeys(mapping.FIELDS)
+    for answer in ({}, {"status": "allocated"}, fields | {"status": "of a later version"}):
+        monkeypatch.setattr(asked.client.requests, "renew", lambda *_, a=answer, **__: a)
+        with pytest.raises(ServerBroken, match="is no request that this plug-in knows"):
+            asked.renew("r", running=True)
 
 
 def test_what_is_said_says_what_to_do() -> None:
     said = advice(ServerUnreachable("no answer"), "http://cede")
     assert said.startswith("cede at http://cede: no answer; start the cede server")
     assert "CEDE_ZENML_FAIL_OPEN" in said
+    busy = advice(ServerUnreachable("later", status=503), "http://cede")
+    assert busy.endswith("it is busy or being restarted; run the step again, or give it retries")
     assert "a valid token" in advice(Unauthorized("no"), "http://cede")
     assert "role operator" in advice(Forbidden("not bound to orchestrator:x"), "http://cede")
     assert advice(Invalid("gpu: no", fix="ask for 1"), "http://cede").endswith("; ask for 1")

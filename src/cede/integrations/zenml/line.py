@@ -23,6 +23,7 @@ from cede.client.errors import (
     Unauthorized,
 )
 from cede.client.http import Http
+from cede.integrations.zenml import mapping
 from cede.integrations.zenml.settings import Settings
 
 Json = dict[str, Any]
@@ -54,24 +55,24 @@ class Line:
 
     def create(self, body: Mapping[str, Any], *, key: str) -> Json:
         """One request for one key, whichever replica asks and however often."""
-        return self._patiently(lambda: self.client.requests.create(body, key=key))
+        return self._patiently(lambda: _known(self.client.requests.create(body, key=key)))
 
     def renew(self, request_id: str, *, running: bool, patient: bool = False) -> Json:
         """Who renews asks again soon, so one try will do unless the caller cannot go on without."""
 
         def call() -> Json:
-            return self.client.requests.renew(request_id, running=running or None)
+            return _known(self.client.requests.renew(request_id, running=running or None))
 
         return self._patiently(call) if patient else call()
 
     def get(self, request_id: str) -> Json:
-        return self.client.requests.get(request_id)
+        return _known(self.client.requests.get(request_id))
 
     def release(self, request_id: str, outcomes: tuple[str, ...]) -> Json:
         """Give units back with the first of the outcomes that fits; what has ended stays so."""
         for outcome in outcomes:
             try:
-                return self.client.requests.release(request_id, outcome=outcome)
+                return _known(self.client.requests.release(request_id, outcome=outcome))
             except Conflict as error:
                 if error.code != "not_preempting":
                     break
@@ -96,11 +97,23 @@ class Line:
             time.sleep(PAUSE)
 
 
+def _known(request: Json) -> Json:
+    """An answer that we can read. Of one that we cannot, nothing is concluded: to ZenML a missing
+    field would be a request that is gone, and it would stop the step."""
+    if request.get("status") in mapping.STATUSES and request.keys() >= mapping.FIELDS:
+        return request
+    raise ServerBroken(
+        f"an answer with the status {request.get('status')!r:.80} is no request that this plug-in "
+        "knows"
+    )
+
+
 # What whoever runs the ZenML server can do; other errors come with a fix of their own.
 _REMEDIES: dict[type[CedeClientError], str] = {
     ServerUnreachable: "start the cede server, or correct CEDE_SERVER of the ZenML server; "
     "CEDE_ZENML_FAIL_OPEN=true there would let steps run uncounted meanwhile",
-    ServerBroken: "see the cede server's log, and whether CEDE_SERVER names a cede server",
+    ServerBroken: "see the cede server's log, and whether CEDE_SERVER names a cede server of the "
+    "version that the ZenML server has",
     Unauthorized: "give the ZenML server a valid token in CEDE_TOKEN",
     Forbidden: "give the ZenML server a token that is bound to it, or one of role operator",
 }
@@ -109,5 +122,7 @@ _REMEDIES: dict[type[CedeClientError], str] = {
 def advice(error: CedeClientError, server: str) -> str:
     """What went wrong and what to do, in one line for whoever runs the pipeline."""
     remedy = _REMEDIES.get(type(error), error.fix)
+    if isinstance(error, ServerUnreachable) and error.status is not None:
+        remedy = "it is busy or being restarted; run the step again, or give it retries"
     text = f"cede at {server}: {error.message}"
     return f"{text}; {remedy}" if remedy else text

@@ -17,6 +17,11 @@ Json = dict[str, Any]
 
 # What ZenML calls a kind, and the key under which pools count it.
 KINDS = {"gpu": "gpu", "cpu": "mcpu", "memory": "memory_mb"}
+_UNITS = {
+    "gpu": "GPUs are counted without a unit",
+    "cpu": "processors are counted in CPU or mCPU",
+    "memory": "memory is counted in B, KB, KiB, MB, MiB and so on to PiB",
+}
 _MEGABYTE = 10**6
 
 # cede's status, and ZenML's word for it. A lease that ran out is `expired` whatever it ended.
@@ -34,7 +39,9 @@ STATUSES = {
 }
 EXPIRED = "expired"
 # There is no request behind it, so there is none to list.
-_UNSTORED = "untracked"
+UNSTORED = "untracked"
+# What every answer about a request has, and what the rest of this relies on.
+FIELDS = frozenset({"id", "status", "created", "resources", "preemptible", "reason", "labels"})
 
 # Who asked, so that every replica of a ZenML server finds its own again; cede keeps the state.
 SERVER = "zenml_server"
@@ -51,10 +58,13 @@ class Unsupported(ValueError):
     """A demand that cede has no key for."""
 
 
-def amounts_of(demands: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+def amounts_of(
+    demands: Iterable[Mapping[str, Any]], gpu_count: int | None = None
+) -> dict[str, int]:
     """What is counted: custom keys, overridden by typed kinds of the same name, and one step slot.
 
-    ZenML sends both where a step declares `gpu_count` and a custom key `gpu`; the typed one wins.
+    ZenML sends both where a step declares `gpu_count` and a custom key `gpu`; the typed one wins,
+    also where it is 0, for which ZenML sends no demand.
     """
     typed: dict[str, int] = {}
     named: dict[str, int] = {}
@@ -67,6 +77,8 @@ def amounts_of(demands: Iterable[Mapping[str, Any]]) -> dict[str, int]:
         else:
             key = _named(demand)
             named[key] = named.get(key, 0) + int(demand["quantity"])
+    if gpu_count == 0:
+        named.pop("gpu", None)
     return {**named, **typed, STEP_RUN: 1}
 
 
@@ -84,7 +96,7 @@ def _converted(kind: str, demand: Mapping[str, Any]) -> int:
                 return memory_megabytes(f"{quantity}{unit}")
             except Invalid as error:
                 raise Unsupported(f"{error.field}: {error.problem}") from None
-    raise Unsupported(f"{quantity} {kind} in the unit {unit}: cede does not know that unit")
+    raise Unsupported(f"{quantity} {kind} in the unit {unit}: {_UNITS[kind]}")
 
 
 def _named(demand: Mapping[str, Any]) -> str:
@@ -128,9 +140,7 @@ def statuses_for(wanted: str) -> tuple[str, ...]:
     """Where in cede to look for requests of one of ZenML's statuses."""
     if wanted == EXPIRED:
         return ("failed", "cancelled")
-    return tuple(
-        ours for ours, theirs in STATUSES.items() if theirs == wanted and ours != _UNSTORED
-    )
+    return tuple(ours for ours, theirs in STATUSES.items() if theirs == wanted and ours != UNSTORED)
 
 
 def reason_of(request: Mapping[str, Any]) -> str | None:

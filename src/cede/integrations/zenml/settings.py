@@ -27,6 +27,12 @@ TIMEOUT_MAX = 25.0
 # second intervals, so that the promise is over before the units go.
 LEASE_DEFAULT = 330.0
 
+_PREFIX = "CEDE_ZENML_"
+_KNOWN = (FAIL_OPEN, TIMEOUT, LEASE)
+_HOW = (
+    f"give the ZenML server CEDE_SERVER, such as http://127.0.0.1:8080, and CEDE_TOKEN or "
+    f"{TOKEN_FILE} in its environment"
+)
 _WORDS = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False, "": False}
 
 
@@ -45,6 +51,7 @@ class Settings:
 
     @classmethod
     def read(cls, environ: Mapping[str, str] = os.environ) -> Settings:
+        _refuse_what_is_no_setting(environ)
         return cls(
             connection=_connection(environ),
             fail_open=_switch(environ, FAIL_OPEN),
@@ -59,10 +66,21 @@ class Settings:
         )
 
 
+def _refuse_what_is_no_setting(environ: Mapping[str, str]) -> None:
+    """A misspelt `fail_open` would be found out when cede is away, by failing steps."""
+    for name in sorted(environ):
+        if name.startswith(_PREFIX) and name not in _KNOWN:
+            raise NotConfigured(f"{name} is no setting of cede's: it has {', '.join(_KNOWN)}")
+
+
 def _connection(environ: Mapping[str, str]) -> Connection:
     named = environ.get(TOKEN_FILE)
-    token = read_token(Path(named)) if named and not environ.get("CEDE_TOKEN") else None
-    return resolve(token=token, environ=environ)
+    try:
+        token = read_token(Path(named)) if named and not environ.get("CEDE_TOKEN") else None
+        return resolve(token=token, environ=environ)
+    except NotConfigured as error:
+        # The ZenML server shows the message of an error only, and has no command line of ours.
+        raise NotConfigured(f"{error.message}; {_HOW}") from None
 
 
 def _switch(environ: Mapping[str, str], name: str) -> bool:

@@ -88,7 +88,7 @@ class ResourcePoolStore(ResourcePoolsSQLStoreInterface):
             return answers.untracked(asked, step_run_id, said)
         except CedeClientError as error:
             return answers.refused(asked, step_run_id, advice(error, self._line.server))
-        if not made["tracked"]:
+        if made["status"] == mapping.UNSTORED:
             return answers.untracked(asked, step_run_id, mapping.reason_of(made))
         self._own.note(made["id"])
         return answers.answer(made)
@@ -170,13 +170,17 @@ class ResourcePoolStore(ResourcePoolsSQLStoreInterface):
         if asked.pool_selector is not None:
             raise mapping.Unsupported("pool_selector: cede chooses among the policies' pools")
         step = session.get_one(StepRunSchema, step_run_id)
-        component = session.get_one(StackComponentSchema, (asked.component_ids or [])[0])
+        component = session.get(StackComponentSchema, (asked.component_ids or [])[0])
+        if component is None:
+            raise mapping.Unsupported("its stack component was deleted; run it on another stack")
+        settings = step.get_step_configuration().config.resource_settings
+        demands = [each.model_dump() for each in asked.demands]
         pool = asked.pool or (str(asked.pool_id) if asked.pool_id else None)
         return {
             "kind": "step",
             "component": component.name,
             "component_type": component.type,
-            "resources": mapping.amounts_of(each.model_dump() for each in asked.demands),
+            "resources": mapping.amounts_of(demands, settings.gpu_count),
             "preemptible": asked.reclaim_tolerance is not ResourceRequestReclaimTolerance.NONE,
             "lease": self._settings.lease,
             # A step without heartbeats keeps its units however long it is silent.
