@@ -119,8 +119,15 @@ class OneMachineOrchestrator(LocalOrchestrator):
 
         Its heartbeat thread asks the main thread to stop, which a long call in C does not notice.
         """
-        if Client().get_run_step(step_run_id, hydrate=False).status in _TOLD:
-            child.insist(self.config.stop_seconds)
+        try:
+            told = Client().get_run_step(step_run_id, hydrate=False).status in _TOLD
+        except Exception as error:
+            # Whoever asks us takes an error for the end of the step, and kills it. The ZenML server
+            # may be away for a while, and the step goes on without it.
+            log.debug("whether step run %s was told to stop is not known: %s", step_run_id, error)
+        else:
+            if told:
+                child.insist(self.config.stop_seconds)
 
 
 def _hear_interrupts() -> None:
