@@ -147,6 +147,29 @@ def test_cede_restarted_in_the_middle_loses_nothing(cede: Serving, zen: ZenServe
     assert (statuses(cede, "red"), statuses(cede, "blue")) == (["released"], ["released"])
 
 
+def test_a_run_that_is_stopped_gives_up_its_place_and_its_units(
+    cede: Serving, zen: ZenServer
+) -> None:
+    """What waits hears of it when it asks again, what runs by its heartbeat."""
+    pool(cede, gpus=2, red=0, blue=0)
+    holder = zen.run("red", "stopped-late", seconds=[600.0])
+    holder.until("start")
+    waiter = zen.run("blue", "stopped-early")
+    until(lambda: statuses(cede, "blue") == ["queued"], 240, "blue asks")
+    for each in (waiter, holder):
+        run = zen.call("GET", "/runs", name=each.name)["items"][0]["id"]
+        zen.call("POST", f"/runs/{run}/stop", graceful="true")
+    assert waiter.wait() != 0
+    assert "its pipeline run is being stopped" in waiter.output
+    assert (statuses(cede, "blue"), waiter.noted("start")) == (["cancelled"], [])
+    holder.until("stopped")
+    until(lambda: statuses(cede, "red") == ["released"], 60, "the units of the stopped run")
+    # They are found by who asked and for what, as in ZenML's other lists.
+    names = {"user": "default", "pipeline_run_id": "stopped-early", "status": "contains:cancel"}
+    assert [each["step_name"] for each in zen.requests(**names)] == ["train"]
+    assert zen.requests(**{**names, "user": "nobody"}) == []
+
+
 def test_two_replicas_and_release_as_often_as_one_likes(cede: Serving, zen: ZenServer) -> None:
     pool(cede, gpus=2, red=2)
     run = zen.run("red", "replicated", seconds=[600.0], retries=0)

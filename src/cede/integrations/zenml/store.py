@@ -10,13 +10,13 @@ import logging
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from sqlmodel import Session, select
 from zenml.config.server_config import ServerConfiguration
 from zenml.constants import ENV_ZENML_SERVER, handle_bool_env_var
 from zenml.enums import (
     AuthScheme,
     ResourceRequestReclaimTolerance,
     ResourceRequestRuntimeState,
-    SorterOps,
 )
 from zenml.models import (
     Page,
@@ -26,18 +26,17 @@ from zenml.models import (
     ResourceRequestResponse,
 )
 from zenml.zen_stores.resource_pools.store_interface import ResourcePoolsSQLStoreInterface
-from zenml.zen_stores.schemas import StackComponentSchema, StepRunSchema
+from zenml.zen_stores.schemas import StackComponentSchema, StepRunSchema, UserSchema
 
 from cede.client.errors import CedeClientError, NotFound, ServerBroken, ServerUnreachable
 from cede.client.errors import Unauthorized as TokenRefused
-from cede.integrations.zenml import answers, mapping
+from cede.integrations.zenml import answers, listing, mapping
 from cede.integrations.zenml.line import Line, advice
 from cede.integrations.zenml.own import Own
 from cede.integrations.zenml.settings import Settings
 from cede.integrations.zenml.upkeep import Upkeep
 
 if TYPE_CHECKING:
-    from sqlmodel import Session
     from zenml.zen_stores.sql_zen_store import SqlZenStore
 
 log = logging.getLogger(__name__)
@@ -101,12 +100,19 @@ class ResourcePoolStore(ResourcePoolsSQLStoreInterface):
     def list_resource_requests(
         self, filter_model: ResourceRequestFilter, hydrate: bool = False
     ) -> Page[ResourceRequestResponse]:
-        """This ZenML server's requests; filters take exact values."""
-        found = self._asked(lambda: self._find(filter_model))
-        shown = [each for each in map(answers.answer, found) if _matches(each, filter_model)]
-        column, order = filter_model.sorting_params
-        if column == "created" and order is SorterOps.ASCENDING:
-            shown.reverse()
+        """This ZenML server's requests, of the newest that cede has."""
+        filters = listing.narrowed(filter_model, self._server_id)
+        found = self._asked(lambda: self._line.find(LIST_MAX, explain="true", **filters))
+        users = self._users(filter_model)
+        pairs = [(each, answers.answer(each)) for each in found]
+        shown = listing.in_order(
+            [
+                shown
+                for request, shown in pairs
+                if listing.matches(request, shown, filter_model, users)
+            ],
+            filter_model,
+        )
         size, first = filter_model.size, filter_model.offset
         return Page[ResourceRequestResponse](
             index=filter_model.page,
@@ -126,6 +132,8 @@ class ResourcePoolStore(ResourcePoolsSQLStoreInterface):
         try:
             self._own.check(str(resource_request_id))
             request = self._line.renew(str(resource_request_id), running=running, patient=granted)
+            if request["status"] == "queued":
+                request = self._upkeep.tended(request)
         except NotFound:
             raise KeyError(f"cede has no request {resource_request_id}") from None
         except CedeClientError as error:
@@ -210,24 +218,13 @@ class ResourcePoolStore(ResourcePoolsSQLStoreInterface):
             }
         )
 
-    def _find(self, wanted: ResourceRequestFilter) -> list[dict[str, Any]]:
-        labels = {
-            mapping.SERVER: self._server_id,
-            mapping.PROJECT_ID: wanted.project,
-            mapping.COMPONENT_ID: wanted.component_id,
-            mapping.STEP_RUN_ID: wanted.step_run_id,
-            mapping.RUN_ID: wanted.pipeline_run_id,
-        }
-        filters: dict[str, Any] = {
-            f"label.{name}": str(value) for name, value in labels.items() if value is not None
-        }
-        if wanted.status is not None:
-            filters["status"] = list(mapping.statuses_for(str(wanted.status)))
-            if not filters["status"]:
-                return []
-        if wanted.pool_id is not None:
-            filters["pool"] = str(wanted.pool_id)
-        return self._line.find(LIST_MAX, explain="true", **filters)
+    def _users(self, wanted: ResourceRequestFilter) -> set[UUID] | None:
+        """Whose requests are wanted, by name or id; None: everybody's."""
+        if wanted.user is None:
+            return None
+        named = wanted.generate_name_or_id_query_conditions(wanted.user, UserSchema, ["full_name"])
+        with Session(self.store.engine) as session:
+            return set(session.exec(select(UserSchema.id).where(named)))
 
     def _asked(self, call: Any) -> Any:
         """An answer of cede's, or the error that ZenML's API has a status for."""
@@ -264,15 +261,3 @@ def _without_authentication() -> bool:
     if not handle_bool_env_var(ENV_ZENML_SERVER, default=False):
         return False
     return bool(ServerConfiguration.get_server_config().auth_scheme is AuthScheme.NO_AUTH)
-
-
-def _matches(shown: ResourceRequestResponse, wanted: ResourceRequestFilter) -> bool:
-    """What labels cannot say."""
-    body = shown.get_body()
-    pairs = (
-        (wanted.id, shown.id),
-        (wanted.status, shown.status),
-        (wanted.reclaim_tolerance, body.reclaim_tolerance),
-        (wanted.preemption_initiated_by_id, body.preemption_initiated_by_id),
-    )
-    return all(asked is None or str(asked) == str(found) for asked, found in pairs)

@@ -1,7 +1,8 @@
 """What nobody else does: units of steps that have ended while cede was away, or whose run was
-deleted, go back; leases of steps that start, or run without heartbeats, are renewed.
+deleted, go back; leases of steps that start, or run without heartbeats, are renewed; a step whose
+run is being stopped waits no longer.
 
-It compares cede's holders with ZenML's rows and remembers nothing, so every replica may do it and
+It compares cede's requests with ZenML's rows and remembers nothing, so every replica may do it and
 none needs to.
 """
 
@@ -17,7 +18,7 @@ from sqlalchemy import Engine
 from sqlmodel import Session, col, select
 from zenml.enums import ExecutionStatus
 from zenml.utils.time_utils import utc_now
-from zenml.zen_stores.schemas import StepRunSchema
+from zenml.zen_stores.schemas import PipelineRunSchema, StepRunSchema
 
 from cede.client.errors import CedeClientError
 from cede.integrations.zenml import mapping
@@ -30,9 +31,10 @@ PAUSE_MAX = 60.0
 # After a failure: soon, then less often; a lease is running.
 RETRY_FIRST = 1.0
 RETRY_MOST = 5.0
-# More holders than this at once belong to more than one ZenML server.
-HOLDERS_MAX = 10_000
+# More waiters and holders than this at once belong to more than one ZenML server.
+ALIVE_MAX = 10_000
 CHUNK = 500
+_STOPPED = (ExecutionStatus.STOPPING.value, ExecutionStatus.STOPPED.value)
 
 
 class Step(NamedTuple):
@@ -40,6 +42,7 @@ class Step(NamedTuple):
 
     status: str
     seconds_since: float
+    run_status: str
 
 
 class Upkeep:
@@ -60,23 +63,32 @@ class Upkeep:
         self._hurry.set()
 
     def sweep(self) -> None:
-        """Look at every holder once. Raises what cede answers."""
-        holders = self._line.find(
-            HOLDERS_MAX,
-            status=["allocated", "preempting"],
+        """Look at every waiter and holder once. Raises what cede answers."""
+        alive = self._line.find(
+            ALIVE_MAX,
+            status=["queued", "allocated", "preempting"],
             **{f"label.{mapping.SERVER}": self._server_id},
         )
-        steps = self._steps([each["labels"][mapping.STEP_RUN_ID] for each in holders])
-        for each in holders:
-            self._tend(each, steps.get(each["labels"][mapping.STEP_RUN_ID]))
+        steps = self._steps([_step_of(each) for each in alive])
+        for each in alive:
+            self._tend(each, steps.get(_step_of(each)))
 
-    def _tend(self, request: dict[str, Any], step: Step | None) -> None:
-        if step is None or _has_ended(step.status):
-            why = "has ended" if step else "was deleted"
-            log.warning("request %s is released: its step run %s", request["id"], why)
-            self._line.release(request["id"], mapping.outcomes_for(step.status if step else ""))
-        elif mapping.needs_renewal(request, step.status, step.seconds_since):
+    def tended(self, waiter: dict[str, Any]) -> dict[str, Any]:
+        """A waiter as it is once it was looked at. ZenML's launcher asks for nothing else while it
+        waits: this is how it hears that its run is being stopped."""
+        step = self._steps([_step_of(waiter)]).get(_step_of(waiter))
+        return self._tend(waiter, step) or waiter
+
+    def _tend(self, request: dict[str, Any], step: Step | None) -> dict[str, Any] | None:
+        """What is left of a request that nobody needs any more."""
+        if why := _why_over(request, step):
+            log.warning("request %s is released: %s", request["id"], why)
+            outcomes = mapping.outcomes_for(step.status if step else "")
+            left = self._line.release(request["id"], outcomes)
+            return left | {"reason": {"text": why}}
+        if step is not None and mapping.needs_renewal(request, step.status, step.seconds_since):
             self._line.renew(request["id"], running=False)
+        return None
 
     def _steps(self, ids: Sequence[str]) -> dict[str, Step]:
         found: dict[str, Step] = {}
@@ -85,12 +97,18 @@ class Upkeep:
             for start in range(0, len(ids), CHUNK):
                 chunk = [UUID(each) for each in ids[start : start + CHUNK]]
                 rows = session.exec(
-                    select(StepRunSchema.id, StepRunSchema.status, StepRunSchema.updated).where(
-                        col(StepRunSchema.id).in_(chunk)
+                    select(
+                        StepRunSchema.id,
+                        StepRunSchema.status,
+                        StepRunSchema.updated,
+                        PipelineRunSchema.status,
                     )
+                    .join(PipelineRunSchema)
+                    .where(col(StepRunSchema.id).in_(chunk))
                 )
-                for step_id, status, updated in rows:
-                    found[str(step_id)] = Step(status, (now - updated).total_seconds())
+                for step_id, status, updated, run_status in rows:
+                    since = (now - updated).total_seconds()
+                    found[str(step_id)] = Step(status, since, run_status)
         return found
 
     def _run(self) -> None:
@@ -111,6 +129,18 @@ class Upkeep:
                 failures = 0
 
 
-def _has_ended(status: str) -> bool:
-    execution = ExecutionStatus(status)
-    return bool(execution.is_finished or execution is ExecutionStatus.RETRYING)
+def _step_of(request: dict[str, Any]) -> str:
+    return str(request["labels"][mapping.STEP_RUN_ID])
+
+
+def _why_over(request: dict[str, Any], step: Step | None) -> str | None:
+    """Why a request has nobody any more who wants it."""
+    if step is None:
+        return "its step run was deleted"
+    execution = ExecutionStatus(step.status)
+    if execution.is_finished or execution is ExecutionStatus.RETRYING:
+        return "its step run has ended"
+    # A holder hears of it by its heartbeat, and stops by itself.
+    if request["status"] == "queued" and step.run_status in _STOPPED:
+        return "its pipeline run is being stopped"
+    return None

@@ -1,0 +1,23 @@
+"""Checks that ZenML's own Python runs; one process for all of them, because it starts slowly."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.zenml.world import PROJECT, PYTHON, clean_environment
+
+pytestmark = [pytest.mark.zenml, pytest.mark.system]
+
+
+def test_what_needs_zenmls_classes_and_no_server(zenml_is_here: None, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [PYTHON, PROJECT / "inside.py"],
+        env={**clean_environment(), "ZENML_CONFIG_PATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert done.returncode == 0, done.stderr
