@@ -122,8 +122,8 @@ def settings_of(options: dict[str, str]) -> dict[str, Any]:
 
 
 def terms_of(options: dict[str, str]) -> Terms:
-    """`class 7 tenant bio most 4 sensitive`: `most` is the limit of the request itself, in GPUs.
-    It may also have settings of its own.
+    """`class 7 tenant bio most 4 weight 2 sensitive`: `most` is the limit of the request itself, in
+    GPUs. It may also have settings of its own.
     """
     own = settings_of({name: options[name] for name in OF_REQUEST if name in options})
     return parse_terms(
@@ -132,6 +132,7 @@ def terms_of(options: dict[str, str]) -> Terms:
         tenant=options.get("tenant"),
         limit={"gpu": int(options["most"])} if "most" in options else None,
         settings=own or None,
+        weight=float(options["weight"]) if "weight" in options else None,
     )
 
 

@@ -15,13 +15,21 @@ TERMS: dict[str, Any] = {
     "sensitive": True,
     "tenant": "bio",
     "limit": {"gpu": 4, "step_run": 0x10},
+    "weight": 2.5,
     "settings": {
         "fair_share_starvation_timeout": 90.5,
         "fair_share_starvation_tolerance": 0.5,
         "non_preemptible_resource_usage_threshold": {"gpu": 1},
     },
 }
-USUAL = {"class": 4, "sensitive": False, "tenant": None, "limit": {}, "settings": {}}
+USUAL: dict[str, Any] = {
+    "class": 4,
+    "sensitive": False,
+    "tenant": None,
+    "limit": {},
+    "weight": 1,
+    "settings": {},
+}
 SAID: dict[str, Any] = {
     "weight": 2.5,
     "mode": "fifo",
@@ -98,6 +106,13 @@ def test_what_is_no_class_is_a_400_that_names_the_range(shared: Server, value: o
     policy = {"pool": "gpus", "component": "new", "max_class": value}
     refused = shared["admin"].post(f"{API}/policies", json=policy)
     assert (refused.status_code, refused.json()["field"]) == (400, "max_class")
+
+
+@pytest.mark.parametrize("value", ["2", True, 0, -1, 1e-7, 1e7, 10**22, [4], {}])
+def test_what_is_no_weight_is_refused_by_name(shared: Server, value: object) -> None:
+    refused = shared["red"].post(f"{API}/requests", json={"resources": {"gpu": 1}, "weight": value})
+    assert refused.status_code in (400, 422), refused.text
+    assert refused.json()["field"] == "weight"
 
 
 def test_a_step_may_say_both_what_it_needs_and_how_long_it_is_patient(shared: Server) -> None:

@@ -59,14 +59,17 @@ def test_a_home_is_labels_or_names() -> None:
 
 def test_the_library_writes_the_names_of_the_api() -> None:
     body = submission(
-        gpu=1, class_=7, sensitive=True, tenant="bio", limit={"gpu": 4}, settings={"x": 1}
+        gpu=1, class_=7, sensitive=True, tenant="bio", limit={"gpu": 4}, weight=2, settings={"x": 1}
     )
     assert body["settings"] == {"gpu_count": 1, "preemptible": True, "x": 1}
-    terms = {"class": 7, "sensitive": True, "tenant": "bio", "limit": {"gpu": 4}}
+    terms = {"class": 7, "sensitive": True, "tenant": "bio", "limit": {"gpu": 4}, "weight": 2}
     assert {name: body[name] for name in terms} == terms
     assert terms_body() == {}
     with pytest.raises(Invalid, match="0 to 10"):
         terms_body(class_="7")  # type: ignore[arg-type]
+    for weight in (0, -1, float("nan"), float("inf"), 1e300):
+        with pytest.raises(Invalid, match=r"weight.*from 1e-06 to 1e\+06"):
+            terms_body(weight=weight)
 
 
 def typed(server: Serving, *arguments: str) -> Any:
@@ -114,9 +117,9 @@ def test_what_is_typed_is_what_is_shown(server: Serving) -> None:
     assert server.cede("policy", "update", *whose).returncode == 2
 
     asked = "--gpu 2 --component red -t team --class 7 --tenant bio --limit gpu=4,mcpu=0"
-    asked += " --set fair_share_starvation_timeout=90 --lease none -o json"
+    asked += " --weight 2.5 --set fair_share_starvation_timeout=90 --lease none -o json"
     request = typed(server, "request", "create", *asked.split())
-    terms = {"class": 7, "tenant": "bio", "limit": {"gpu": 4, "mcpu": 0}}
+    terms = {"class": 7, "tenant": "bio", "limit": {"gpu": 4, "mcpu": 0}, "weight": 2.5}
     terms["settings"] = {"fair_share_starvation_timeout": 90}
     assert {name: request[name] for name in terms} == terms
     listed = typed(server, "request", "list", "--tenant", "bio", "-o", "json")
@@ -130,6 +133,8 @@ def test_what_is_typed_is_what_is_shown(server: Serving) -> None:
     )
     assert server.cede("limit", request["id"]).returncode == 2
     assert server.cede("request", "create", "--class", "11").returncode == 2
+    heavy = server.cede("request", "create", *asked.split(), "--weight", "nan")
+    assert heavy.returncode == 1 and "weight" in heavy.stderr and "1e-06" in heavy.stderr
     rejected = server.cede("request", "create", *asked.split(), "--sensitive")
     assert (rejected.returncode, json.loads(rejected.stdout)["status"]) == (4, "rejected")
     refused = server.cede("run", *asked.replace("-o json", "--sensitive").split(), "--", "true")

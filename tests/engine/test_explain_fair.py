@@ -52,6 +52,19 @@ def test_who_is_below_its_share_is_told_when_it_starves() -> None:
     assert fair["below"][0]["aggressively_after"] is None
 
 
+def test_its_weight_and_its_own_part_are_told() -> None:
+    _, pool = told(
+        f"""{POOL}
+        red submits r1..r4 of 2       -> running r1 r2 r3 r4
+        blue submits b1 of 4          -> waiting b1
+        blue submits b2 of 4 weight 3 -> waiting b2
+        """,
+        "b2",
+    )
+    fair = pool["fairness"]
+    assert (fair["due"], fair["weight"], fair["own_due"]) == ({"gpu": 4}, 3, {"gpu": 3})
+
+
 def test_a_request_that_is_below_its_part_has_a_clock_of_its_own() -> None:
     reason, pool = told(
         POOL

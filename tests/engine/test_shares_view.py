@@ -6,6 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from cede.engine import audit
 from cede.engine.explain import why
@@ -248,3 +250,27 @@ def test_the_data_has_seconds_names_and_settings() -> None:
     assert elements["blue"]["below_since"] == 0
     assert elements["blue"]["settings"]["fair_share_starvation_timeout"] == 30
     assert (elements["blue"]["component"], elements["blue"]["component_type"]) == ("blue", "team")
+
+
+@given(st.lists(st.floats(0.01, 100), min_size=1, max_size=5), st.integers(1, 40))
+def test_requests_of_a_policy_share_it_by_their_weights(weights: list[float], most: int) -> None:
+    """Whoever does not get all it wants has the same for its weight, and nobody has more."""
+    wants = [
+        {"id": f"r{at}", "policy": "red", "resources": {"gpu": most}, "weight": weight}
+        for at, weight in enumerate(weights)
+    ]
+    state = load(
+        {
+            "pools": [{"name": "gpus", "capacity": {"gpu": 40}, "preset": "fair_share"}],
+            "policies": [{"name": "red"}],
+            "requests": wants,
+        }
+    )
+    refresh(state, [("pool", "gpus")])
+    rows = {each.name: each for each in shares_of(state, state.books["gpus"], state.now)}
+    due = [rows[f"r{at}"].fair_share["gpu"] * 40 for at in range(len(weights))]
+    assert sum(due) == pytest.approx(min(40, most * len(weights)))
+    paid = [amount / weight for amount, weight in zip(due, weights, strict=True)]
+    short = [each for each, amount in zip(paid, due, strict=True) if amount < most - 1e-6]
+    assert short == pytest.approx([max(paid)] * len(short))
+    assert [rows[f"r{at}"].weight for at in range(len(weights))] == weights

@@ -36,6 +36,7 @@ TERMS: dict[str, Any] = {
     "sensitive": True,
     "tenant": "bio",
     "limit": {"gpu": 4, "mcpu": 0},
+    "weight": 2.5,
     "settings": {"fair_share_starvation_timeout": 90.5},
 }
 
@@ -71,7 +72,8 @@ def test_everything_that_is_said_comes_back() -> None:
     policy = state.policies["p/team:red"]
     assert (policy.kind, policy.mode, policy.weight) == (Kind.SERVICE, Mode.FIFO, 2.5)
     assert (policy.home, policy.return_grace) == (Home({"rack": "r1"}), 1_500)
-    terms = Terms(7, True, "bio", {"gpu": 4, "mcpu": 0}, {"fair_share_starvation_timeout": 90_500})
+    patient = {"fair_share_starvation_timeout": 90_500}
+    terms = Terms(7, True, "bio", {"gpu": 4, "mcpu": 0}, patient, 2.5)
     assert [state.requests[each].terms for each in ("r", "w")] == [terms, terms]
     shown = dump(state, state.now)
     told = next(each for each in shown["policies"] if each["component"] == "red")

@@ -157,7 +157,7 @@ policies = st.builds(
     edited=numbers,
 )
 terms = st.just(USUAL) | st.builds(
-    Terms, st.integers(0, 10), st.booleans(), texts, amounts, own_settings
+    Terms, st.integers(0, 10), st.booleans(), texts, amounts, own_settings, st.floats(1e-6, 1e6)
 )
 requests = st.builds(
     Request,

@@ -54,6 +54,9 @@ _TERMS: list[Callable[[Any], Any]] = [
         help="The most that all its tasks may hold together.",
     ),
     click.option(
+        "--weight", type=float, help="Its part of what its policy shares; 1 unless given."
+    ),
+    click.option(
         "--set",
         "own_settings",
         multiple=True,

@@ -86,6 +86,9 @@ def _print_fair(fair: dict[str, Any]) -> None:
     """The stage that a waiter is served in, and whose patience it waits for."""
     stage = fair["stage"].replace("_", " ")
     click.echo(f"  {stage} stage; used {cell(fair['used'])} of a fair share of {cell(fair['due'])}")
+    if fair["weight"] != 1:
+        due = cell(fair["own_due"]) or "nothing yet"
+        click.echo(f"  its weight among its policy's requests is {fair['weight']:g}: due {due}")
     for each in fair["below"]:
         later = each["aggressively_after"]
         then = f"starves after {each['starves_after']} s"

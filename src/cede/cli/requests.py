@@ -46,6 +46,7 @@ FIELDS = (
     "sensitive",
     "tenant",
     "limit",
+    "weight",
     "settings",
     "allocation",
     "earmark",

@@ -11,6 +11,7 @@ from typing import Any
 from cede.client.http import Json
 from cede.model.amounts import parse_amounts
 from cede.model.resources import ResourceSettings
+from cede.model.settings import parse_weight
 from cede.model.terms import parse_class
 
 
@@ -35,6 +36,7 @@ def submission(
     sensitive: bool = False,
     tenant: str | None = None,
     limit: Mapping[str, int] | None = None,
+    weight: float | None = None,
     **farewell: Any,
 ) -> Json:
     """A request of kind `work`: units for anything that is not a step; it needs a policy.
@@ -60,7 +62,7 @@ def submission(
         walltime=walltime,
         lease=lease,
         labels=dict(labels or {}) or None,
-        **terms_body(class_=class_, sensitive=sensitive, tenant=tenant, limit=limit),
+        **terms_body(class_=class_, sensitive=sensitive, tenant=tenant, limit=limit, weight=weight),
         **farewell_body(**farewell),
     )
 
@@ -71,6 +73,7 @@ def terms_body(
     sensitive: bool = False,
     tenant: str | None = None,
     limit: Mapping[str, int] | None = None,
+    weight: float | None = None,
 ) -> Json:
     """On what terms a request waits and holds."""
     return _given(
@@ -78,6 +81,7 @@ def terms_body(
         sensitive=sensitive or None,
         tenant=tenant,
         limit=None if limit is None else parse_amounts(limit, "limit"),
+        weight=None if weight is None else parse_weight(weight),
     )
 
 

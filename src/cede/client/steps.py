@@ -105,6 +105,7 @@ class Step(Generic[P, R]):
         sensitive: bool = False,
         tenant: str | None = None,
         limit: Mapping[str, int] | None = None,
+        weight: float | None = None,
         **farewell: Any,
     ) -> None:
         functools.update_wrapper(self, function)
@@ -115,7 +116,9 @@ class Step(Generic[P, R]):
         self.step_operator = step_operator
         self.lease = lease
         self.checkpoint_dir = None if checkpoint_dir is None else Path(checkpoint_dir)
-        self.terms = terms_body(class_=class_, sensitive=sensitive, tenant=tenant, limit=limit)
+        self.terms = terms_body(
+            class_=class_, sensitive=sensitive, tenant=tenant, limit=limit, weight=weight
+        )
         self.farewell = farewell_body(**farewell)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -270,6 +273,7 @@ def step(
     sensitive: bool = False,
     tenant: str | None = None,
     limit: Mapping[str, int] | None = None,
+    weight: float | None = None,
 ) -> Callable[[Callable[P, R]], Step[P, R]]: ...
 def step(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Turn a function into a step: `@step`, or `@step(settings={"resources": …}, retry=…)`."""

@@ -236,10 +236,21 @@ def story(state: State, books: Books, waiter: Request, policy: Policy) -> dict[s
         "used": {key: books.used[policy.id].get(key, 0) for key in books.pool.capacity},
         "due": {key: _hundredths(amount) for key, amount in due.items()},
         "satisfaction": books.published.satisfaction.get(policy.id, 0),
+        "weight": waiter.terms.weight,
+        "own_due": _own_due(books, waiter),
         "tolerance": settings.fair_share_starvation_tolerance,
         "threshold": settings.preemption_satisfaction_threshold,
         "aggressive_threshold": settings.aggressive_preemption_satisfaction_threshold,
     }
+
+
+def _own_due(books: Books, waiter: Request) -> dict[str, int | float]:
+    """A request's part of its policy's share; nothing before shares were computed with it."""
+    claim = books.published.claims.get(waiter.part_of or waiter.id)
+    if claim is None:
+        return {}
+    parts = zip(claim.due.totals.items(), claim.due.fair, strict=True)
+    return {key: _hundredths(total * part) for (key, total), part in parts}
 
 
 def of_holder(books: Books, holding: Holding, policy_id: str, demand: Amounts) -> dict[str, Any]:

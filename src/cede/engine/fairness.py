@@ -179,6 +179,7 @@ def _requests(state: State, books: Books) -> dict[str, Element]:
             parent=policy_id,
             demand=demand.get(family, {}),
             usage=usage.get(family, {}),
+            weight=request.terms.weight,
             limit=request.terms.limit,
             gang=request.shape is not None and request.shape.tasks > 1,
             submitted=request.index,

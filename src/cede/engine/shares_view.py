@@ -192,7 +192,7 @@ class _Rows:
             subject=family.first.subject,
             depth=depth,
             parent=books.policies[family.policy_id].name,
-            weight=1,
+            weight=family.first.terms.weight,
             mode=None,
             guarantee={},
             limit=dict(family.first.terms.limit),

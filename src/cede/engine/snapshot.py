@@ -24,7 +24,7 @@ from cede.model.request import OnSilence, Preemptions, Request
 from cede.model.settings import seconds, shown_own
 from cede.model.shape import Footprint, Topology
 from cede.model.subject import Subject
-from cede.model.terms import CLASS_DEFAULT, Terms
+from cede.model.terms import CLASS_DEFAULT, USUAL, Terms
 
 # What a state of an allocation is called where that is not its own name.
 STOPPING_SHOWN = "preempting"
@@ -258,6 +258,7 @@ def _terms(terms: Terms) -> dict[str, Any]:
         sensitive=terms.sensitive or None,
         tenant=terms.tenant or None,
         limit=dict(terms.limit) or None,
+        weight=terms.weight if terms.weight != USUAL.weight else None,
         settings=shown_own(terms.settings) or None,
     )
 

@@ -20,7 +20,10 @@ from cede.model.terms import OF_REQUEST
 Listed = tuple[str, Any]
 
 # What all tasks of a request have in common; an entry may repeat it, and may not contradict it.
-_COMMON = ("component", "component_type", "policy", "class", "sensitive", "tenant", "limit")
+_COMMON = (
+    *("component", "component_type", "policy"),
+    *("class", "sensitive", "tenant", "limit", "weight"),
+)
 # What a task is like unless its own entry says otherwise.
 _ALIKE = (
     *("preemptible", "walltime", "submitted_at", "lease", "on_silence", "work"),

@@ -162,6 +162,7 @@ def terms(fields: Entry) -> Terms:
         sensitive=fields.get("sensitive"),
         tenant=fields.get("tenant"),
         limit=fields.get("limit"),
+        weight=fields.get("weight"),
         settings=_settings(fields)[1],
     )
 

@@ -66,7 +66,7 @@ _COMMON = {
     *("on_silence", "tasks", "per_node", "node_labels", "fingerprint", "topology", "work"),
     *("checkpoint", "checkpoint_timeout", "max_deferral", "interruptible", "saved", "part_of"),
     "owner",
-    *("policy", "class", "sensitive", "tenant", "limit", "last_checkpoint_at"),
+    *("policy", "class", "sensitive", "tenant", "limit", "weight", "last_checkpoint_at"),
 }
 _RUNNING = _COMMON | {
     *("request", "allocated_at", "started_at", "index", "state", "for", "cancelled", "reason"),

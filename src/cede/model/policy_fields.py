@@ -11,7 +11,7 @@ from cede.model.amounts import parse_amount, parse_amounts
 from cede.model.errors import Invalid
 from cede.model.node import parse_labels
 from cede.model.policy import OF_POLICY, Home, Kind, Mode
-from cede.model.settings import parse_duration, parse_flag, parse_own, parse_ratio
+from cede.model.settings import parse_duration, parse_flag, parse_own, parse_ratio, parse_weight
 from cede.model.subject import parse_name
 from cede.model.terms import parse_class
 
@@ -34,10 +34,6 @@ def _priority(value: object) -> int:
     if priority > bounds.PRIORITY_MAX:
         raise Invalid("priority", f"must be from 0 to {bounds.PRIORITY_MAX}, not {priority}")
     return priority
-
-
-def _weight(value: object) -> float:
-    return parse_ratio(value, "weight", least=bounds.WEIGHT_MIN, most=bounds.WEIGHT_MAX)
 
 
 def _word(words: type[StrEnum], field: str) -> Callable[[object], StrEnum]:
@@ -91,7 +87,7 @@ _PARSERS: dict[str, Callable[[object], Any]] = {
     "priority": _priority,
     "reserved": lambda value: parse_amounts(value, "reserved"),
     "limit": lambda value: parse_amounts(value, "limit"),
-    "weight": _weight,
+    "weight": parse_weight,
     "mode": _word(Mode, "mode"),
     "settings": _settings,
     "integral": _integral,

@@ -254,6 +254,10 @@ def parse_ratio(value: object, field: str, *, least: float = 0.0, most: float) -
     return float(value)
 
 
+def parse_weight(value: object) -> float:
+    return parse_ratio(value, "weight", least=bounds.WEIGHT_MIN, most=bounds.WEIGHT_MAX)
+
+
 def parse_duration(value: object, field: str, *, most: int = bounds.DURATION_MAX) -> int:
     """Milliseconds from a number of seconds, exact to the millisecond."""
     return parse_instant(value, field, most=most)

@@ -8,7 +8,7 @@ from typing import Any
 
 from cede.model.amounts import Amounts, parse_amounts
 from cede.model.errors import Malformed, quoted
-from cede.model.settings import parse_flag, parse_own
+from cede.model.settings import parse_flag, parse_own, parse_weight
 from cede.model.subject import parse_name
 
 # Document 004's classes. Who says nothing is "normal".
@@ -18,13 +18,16 @@ CLASS_DEFAULT = 4
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """`limit` bounds what all its tasks hold together; `settings` are its own fair-share ones."""
+    """`limit` bounds what all its tasks hold together; `settings` are its own fair-share ones, and
+    `weight` its part of what its policy shares among its requests.
+    """
 
     preemption_class: int = CLASS_DEFAULT
     sensitive: bool = False  # never stopped for anybody
     tenant: str = ""
     limit: Amounts = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
+    weight: float = 1
 
 
 # Shared by all who say nothing: most requests.
@@ -45,6 +48,7 @@ def parse_terms(
     tenant: object = None,
     limit: object = None,
     settings: object = None,
+    weight: object = None,
 ) -> Terms:
     """Terms from outside data, in the units that people write."""
     made = Terms(
@@ -55,6 +59,7 @@ def parse_terms(
         tenant="" if tenant in (None, "") else parse_name(tenant, "tenant"),
         limit={} if limit is None else parse_amounts(limit, "limit"),
         settings={} if settings is None else parse_own(settings, OF_REQUEST, "a request"),
+        weight=1 if weight is None else parse_weight(weight),
     )
     return USUAL if made == USUAL else made
 

@@ -61,14 +61,15 @@ def class_number(terms: Terms) -> int | None:
 
 def terms_text(terms: Terms) -> str | None:
     """What of the terms of a request nobody filters by."""
-    if not (terms.sensitive or terms.limit or terms.settings):
+    weight = () if terms.weight == USUAL.weight else (terms.weight,)  # rows from before have none
+    if not (terms.sensitive or terms.limit or terms.settings or weight):
         return None
-    return encode((terms.sensitive, dict(terms.limit), dict(terms.settings)))
+    return encode((terms.sensitive, dict(terms.limit), dict(terms.settings), *weight))
 
 
 def terms_from(preemption_class: int | None, tenant: str | None, text: str | None) -> Terms:
     if preemption_class is None and tenant is None and text is None:
         return USUAL
-    sensitive, limit, settings = (False, {}, {}) if text is None else decode(text)
+    sensitive, *rest = (False, {}, {}) if text is None else decode(text)
     class_ = CLASS_DEFAULT if preemption_class is None else preemption_class
-    return Terms(class_, sensitive, tenant or "", limit, settings)
+    return Terms(class_, sensitive, tenant or "", *rest)

@@ -307,6 +307,9 @@ class RequestIn(Body):
     limit: AmountsIn | None = Field(
         None, description="The most that all its tasks may hold together."
     )
+    weight: Weight | None = Field(
+        None, description="Its part of what its policy shares, against its other requests."
+    )
 
 
 class RequestPatch(Body):

@@ -113,6 +113,7 @@ REQUEST: Json = {
     "sensitive": False,
     "tenant": None,
     "limit": {},
+    "weight": 1.0,
     "settings": {},
 }
 

@@ -197,6 +197,7 @@ class RequestOut(Out):
     sensitive: bool
     tenant: str | None
     limit: Amounts = Field(description="The most that all its tasks may hold together.")
+    weight: float = Field(description="Its part of what its policy shares by weight.")
     settings: dict[str, Any] = Field(description="Its own, in a pool that shares fairly.")
 
 

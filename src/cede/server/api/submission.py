@@ -117,6 +117,7 @@ def _terms(body: RequestIn) -> Terms:
         sensitive=body.sensitive,
         tenant=body.tenant,
         limit=body.limit,
+        weight=body.weight,
         settings={name: own[name] for name in OF_REQUEST if name in own},
     )
 

@@ -164,6 +164,7 @@ def terms_out(terms: Terms) -> Json:
         "sensitive": terms.sensitive,
         "tenant": terms.tenant or None,
         "limit": dict(terms.limit),
+        "weight": terms.weight,
         "settings": shown_own(terms.settings),
     }
 
