@@ -10,7 +10,7 @@ from __future__ import annotations
 from cede.engine.brokering import ask_to_save
 from cede.engine.earmarks import drop_dead, let_victims_go
 from cede.engine.endings import expire
-from cede.engine.fairness import refresh
+from cede.engine.fairness import refresh, stop_clocks
 from cede.engine.fleet import settle_drains, silence
 from cede.engine.grants import grant_all
 from cede.engine.overrun import stop_overruns
@@ -43,6 +43,7 @@ def decide(state: State, now: int, *, weigh: bool = False) -> Plan:
                 state.books[pool_id].forget_empty_lanes()
             state.dirty.clear()
             break
+    stop_clocks(state, plan)
     ask_to_save(state, plan, due)  # 8. who stays, and should save itself
     state.reschedule(due)
     plan.next_timer = now if plan.again else state.timers.next()

@@ -39,6 +39,7 @@ from cede.engine.families import Claim, Published
 from cede.engine.state import State
 from cede.engine.timers import Key
 from cede.model.amounts import add_to
+from cede.model.plan import Grant, Plan, Preemption
 from cede.model.request import Request
 from cede.model.settings import Settings
 
@@ -70,10 +71,9 @@ def refresh(state: State, due: list[Key]) -> bool:
 
 def _refresh(state: State, books: Books) -> bool:
     pool = books.pool
-    at = state.published_at.get(pool.id)
-    period = pool.settings.fair_share_update_period
-    if at is not None and books.published.shares and state.now < at + period and not state.eager:
-        state.wake(pool.id, at + period)
+    later = _next_publication(state, books)
+    if books.published.shares and state.now < later and not state.eager:
+        state.wake(pool.id, later)
         return False
     before = books.published
     solver = _solve(state, books)
@@ -89,6 +89,12 @@ def _refresh(state: State, books: Books) -> bool:
     if moved:
         state.dirty[pool.id] = None
     return moved
+
+
+def _next_publication(state: State, books: Books) -> int:
+    """From when on shares may be published again."""
+    at = state.published_at.get(books.pool.id)
+    return state.now if at is None else at + books.pool.settings.fair_share_update_period
 
 
 def _solve(state: State, books: Books) -> Solver:
@@ -328,6 +334,35 @@ def hunger(state: State, books: Books, request: Request, policy_id: str) -> Star
         if wanted in found:
             return wanted
     return Starving.NON_STARVING
+
+
+def stop_clocks(state: State, plan: Plan) -> None:
+    """Who was given enough by this pass is below no more, though shares are looked at again only
+    when something else changes: a clock that went on until then would count time without need.
+    """
+    for pool_id, request_id in _served(plan):
+        request = state.requests[request_id]
+        for policy in state.policies_of(request.subject):
+            if not (known := state.starving.get(policy.pool_id)):
+                continue
+            books = state.books[policy.pool_id]
+            path = (request.part_of or request.id, *books.chains[policy.id])
+            running = [each for each in path if each in known]
+            if policy.pool_id != pool_id:  # where it waits no more there may be need of less
+                if running:
+                    state.wake_by(policy.pool_id, _next_publication(state, books))
+                continue
+            done = [each for each in running if not _still_below(state, books, each, policy.id)]
+            if done:  # a new map: what was only tried is put back as it was
+                state.starving[pool_id] = {a: b for a, b in known.items() if a not in done}
+
+
+def _served(plan: Plan) -> Iterator[tuple[str, str]]:
+    for each in plan.decisions:
+        if isinstance(each, Grant):
+            yield each.pool_id, each.request_id
+        elif isinstance(each, Preemption) and each.beneficiary_id is not None:
+            yield each.pool_id, each.beneficiary_id
 
 
 def _still_below(state: State, books: Books, element_id: str, policy_id: str) -> bool:
