@@ -25,13 +25,20 @@ HISTORY = st.lists(COMMAND, max_size=30)
 
 
 def world(shape: int = 0) -> State:
-    """Three teams in one pool, and in a second one for odd shapes."""
+    """Three teams in one pool, and in a second one for odd shapes; from 8 on it shares fairly."""
     state = State()
     settings: dict[str, object] = {"bypass_max": 1}
     if shape & 2:
         settings |= {"precedence": "rank_first", "min_run": 5}
+    if shape & 8:
+        settings |= {"fair_share_update_period": 0, "fair_share_starvation_timeout": 5}
+        settings |= {"fair_share_aggressive_starvation_timeout": 8, "over_limit_grace": 5}
+        settings["enable_aggressive_starvation"] = True
     capacity = {"gpu": 6, "mcpu": 6000}
-    edits.create_pool(state, id="east", name="east", capacity=capacity, settings=settings)
+    preset = "fair_share" if shape & 8 else "quota"
+    edits.create_pool(
+        state, id="east", name="east", capacity=capacity, preset=preset, settings=settings
+    )
     if shape & 1:
         edits.create_pool(state, id="west", name="west", capacity={"gpu": 4})
     for number, team in enumerate(TEAMS):

@@ -41,7 +41,7 @@ def decisions(state: State, plan: Plan) -> list[Any]:
 
 
 @settings(max_examples=150)
-@given(st.integers(0, 7), HISTORY, st.sampled_from([0, 3000, 8000, 40_000]))
+@given(st.integers(0, 15), HISTORY, st.sampled_from([0, 3000, 8000, 40_000]))
 def test_a_snapshot_decides_as_its_original(shape: int, many: list[Command], later: int) -> None:
     history = History(world(shape))
     history.run(many)

@@ -132,9 +132,9 @@ class Foretold:
         assert status in (200, 201), made
         return dict(made)
 
-    def pool(self, name: str, **settings: float) -> None:
+    def pool(self, name: str, preset: str = "quota", **settings: float) -> None:
         """Red may borrow what is reserved for blue."""
-        self.call("/pools", name=name, capacity={"gpu": 2}, settings=settings)
+        self.call("/pools", name=name, capacity={"gpu": 2}, preset=preset, settings=settings)
         for team, reserved in (("red", 0), ("blue", 2)):
             rule = {"priority": 10, "reserved": {"gpu": reserved}}
             self.call("/policies", pool=name, component=team, component_type="team", **rule)
@@ -185,6 +185,22 @@ def test_what_is_due_next_is_foretold(database_url: str, monkeypatch: pytest.Mon
     assert server.next() == [("preempting", borrower)]
     assert server.next() == [("granted", failing)]
     assert server.next() == [("granted", owner)]
+    server.close()
+
+
+def test_who_starves_and_when_is_foretold(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A plan knows for how long somebody has been below its share, whenever the snapshot was made;
+    a server that starts anew does not, and is patient again.
+    """
+    server = Foretold(database_url, monkeypatch)
+    server.pool("gpus", "fair_share")
+    held = [server.ask("red", "gpus", 1) for _ in range(2)]
+    server.ask("blue", "gpus", 1)
+    server.news()
+    server.pass_time(20_000)
+    assert server.next() == [("preempting", held[1])]
     server.close()
 
 

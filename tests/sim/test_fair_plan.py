@@ -189,3 +189,73 @@ def test_what_a_request_may_not_set_is_said() -> None:
     told = r"requests\[0\].settings.enable_aggressive_starvation: a request may set fair_share"
     with pytest.raises(SnapshotError, match=told):
         run(given)
+
+
+# Clocks -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("waited", [0, 12, 29.999])
+def test_who_has_waited_already_waits_for_the_rest(waited: float) -> None:
+    given = snapshot()
+    given["pools"][0]["below_since"] = {"policy blue": 100 - waited, "request b": 100 - waited}
+    instants = {at for at, _ in takings(run(given, True, 60))}
+    assert instants == {round(130.001 - waited, 3)}
+
+
+def test_who_has_starved_takes_at_once() -> None:
+    given = snapshot()
+    given["pools"][0]["below_since"] = {"policy orchestrator:blue": 60}
+    assert [victims for _, victims in takings(run(given))] == [["r7"], ["r6"], ["r5"], ["r4"]]
+    row = next(each for each in shares.run(given)["elements"] if each["name"] == "blue")
+    told = (row["starvation"], row["below_since"], row["starving_since"])
+    assert told == ("starving", 60, 90)
+
+
+def test_who_is_not_below_has_no_clock_whatever_is_written() -> None:
+    given = snapshot()
+    given["pools"][0]["below_since"] = {"policy red": 0}
+    row = next(each for each in shares.run(given)["elements"] if each["name"] == "red")
+    assert (row["starvation"], row["below_since"]) == ("non_starving", None)
+
+
+def test_a_node_that_was_taken_from_rests_in_a_plan_too() -> None:
+    given = snapshot(nodes=("n1", "n2"))
+    given["pools"][0]["below_since"] = {"policy blue": 60}
+    for node in given["nodes"]:
+        node["taken_at"] = 97
+    assert takings(run(given, True, 10))[0] == (102, ["r7"])
+
+
+def test_what_is_above_a_limit_has_the_rest_of_its_grace() -> None:
+    given = snapshot()
+    given["policies"][0]["limit"] = {"gpu": 7}
+    given["pools"][0] |= {"over_since": {"policy red": 90}}
+    assert takings(run(given, True, 20))[0] == (105, ["r7"])
+
+
+WRONG_CLOCKS: dict[str, tuple[Any, str]] = {
+    "no map": ([1], "pools[0].below_since: must be a map"),
+    "nobody": ({"policy green": 1}, "pools[0].below_since.policy green: nobody; known are policy"),
+    "no kind": ({"blue": 1}, "pools[0].below_since.blue: nobody; known are policy blue"),
+    "a node": ({"pool gpus": 1}, "pools[0].below_since.pool gpus: nobody"),
+    "no number": ({"policy blue": "now"}, "pools[0].below_since.policy blue: must be a number"),
+    "negative": ({"request b": -1}, "pools[0].below_since.request b: must be from 0"),
+    "no instant": ({"request b": float("nan")}, "pools[0].below_since.request b: must be from 0"),
+    "later": ({"policy blue": 100.001}, "pools[0].below_since.policy blue: is after the instant"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_CLOCKS)
+def test_what_is_no_clock_is_refused_with_its_place(name: str) -> None:
+    value, words = WRONG_CLOCKS[name]
+    given = snapshot()
+    given["pools"][0]["below_since"] = value
+    with pytest.raises(SnapshotError, match=re.escape(words)):
+        run(given)
+
+
+def test_a_node_was_not_taken_from_in_the_future() -> None:
+    given = snapshot(nodes=("n1",))
+    given["nodes"][0]["taken_at"] = 101
+    with pytest.raises(SnapshotError, match="taken_at: is after the instant"):
+        run(given)

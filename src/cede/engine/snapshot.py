@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from cede.engine.presets import PRESETS
+from cede.engine.snapshot_clocks import show_clocks
 from cede.engine.snapshot_tenants import show_tenants
 from cede.engine.state import State
 from cede.model import bounds
@@ -41,7 +42,7 @@ def dump(state: State, now: int) -> dict[str, Any]:
         now=seconds(now),
         pools=[_pool(state, each) for each in pools],
         policies=[_policy(state, each) for each in policies],
-        nodes=[_node(each, state.beats.get(each.id)) for each in nodes] or None,
+        nodes=[_node(state, each) for each in nodes] or None,
         tenants=show_tenants(state) or None,
         running=[_running(state, each) for each in live],
         requests=[_waiting(state, each) for each in waiting],
@@ -107,6 +108,7 @@ def _pool(state: State, pool: Pool) -> dict[str, Any]:
         nodes=None if pool.nodes is None else dict(pool.nodes),
         settings=pool.settings.differences(PRESETS[pool.preset]) or None,
         shrunk=_over(state, pool.id) or None,
+        **show_clocks(state, pool.id),
     )
 
 
@@ -115,7 +117,7 @@ def _over(state: State, pool_id: str) -> bool:
     return any(held > books.pool.capacity.get(key, 0) for key, held in books.live.items())
 
 
-def _node(node: Node, heard_at: int | None) -> dict[str, Any]:
+def _node(state: State, node: Node) -> dict[str, Any]:
     return _full(
         name=node.name,
         id=node.id if node.id != node.name else None,
@@ -128,7 +130,8 @@ def _node(node: Node, heard_at: int | None) -> dict[str, Any]:
         out=str(node.out) if node.out is not Out.NO else None,
         reason=node.reason or None,
         heartbeat=seconds(node.heartbeat),
-        heard_at=seconds(heard_at),
+        heard_at=seconds(state.beats.get(node.id)),
+        taken_at=seconds(state.staged.get(node.id)),
         failures=node.failures or None,
         shrunk=bool(node.edited) or None,
         claimed_by=node.claimed_by or None,

@@ -41,7 +41,7 @@ from cede.model.subject import parse_name
 NODE = frozenset(
     {
         *("name", "id", "amounts", "devices", "labels", "group", "fingerprint", "state", "out"),
-        *("reason", "heartbeat", "heard_at", "failures", "shrunk", "claimed_by"),
+        *("reason", "heartbeat", "heard_at", "taken_at", "failures", "shrunk", "claimed_by"),
     }
 )
 MEMBER = frozenset({"node", "devices", "phase", "saved", "exit_code", "cause"})
@@ -77,6 +77,11 @@ def read_node(state: State, path: str, value: object, now: int) -> None:
         raise SnapshotError(f"{path}.id", f"{node.id!r} is there twice")
     _check_out(path, node)
     state.beats[node.id] = timed(fields, path, "heard_at", now)
+    taken_at = timed(fields, path, "taken_at", None)
+    if taken_at is not None:
+        if taken_at > now:
+            raise SnapshotError(f"{path}.taken_at", "is after the instant of the snapshot")
+        state.staged[node.id] = taken_at
     state.put(node)
 
 

@@ -13,6 +13,7 @@ from cede.engine.loading import policies_at_once
 from cede.engine.presets import DEFAULT
 from cede.engine.snapshot import STOPPING_SHOWN
 from cede.engine.snapshot_claims import check_claims
+from cede.engine.snapshot_clocks import CLOCKS, read_clocks
 from cede.engine.snapshot_families import in_tasks, names, spread
 from cede.engine.snapshot_fields import (
     Entry,
@@ -54,7 +55,7 @@ from cede.model.work import Work
 __all__ = ["SnapshotError", "load"]
 
 _TOP = {"now", "pools", "policies", "nodes", "tenants", "running", "requests", "claims"}
-_POOL = {"name", "preset", "capacity", "nodes", "settings", "description", "shrunk"}
+_POOL = {"name", "preset", "capacity", "nodes", "settings", "description", "shrunk", *CLOCKS}
 _POLICY = {
     *("pool", "name", "component", "component_type", "parent"),
     *FIELDS,
@@ -129,6 +130,7 @@ class _Reader:
         self.now = now
         self.state = State()
         self.pools: dict[str, str] = {}  # name: id, which is the name in a plan
+        self.clocks: list[tuple[str, str, Entry]] = []
         self.shrunk: set[str] = set()
         self.requests: dict[str, Request] = {}
         self.holders: list[_Holder] = []
@@ -151,6 +153,7 @@ class _Reader:
                 description=fields.get("description", ""),
             )
         self.pools[pool.name] = pool.id
+        self.clocks.append((pool.id, path, fields))
         if flag(fields, path, "shrunk"):
             self.shrunk.add(pool.id)
 
@@ -328,6 +331,8 @@ class _Reader:
         last = max((each.index for each in self.requests.values()), default=0)
         # Holders before waiters: an earmark is checked against what is held.
         self.state.load(entities, index=max(len(order), last) + 1, now=self.now)
+        for clocks in self.clocks:  # when everybody is there
+            read_clocks(self.state, *clocks)
         self._check_start()
         check_claims(self.state)
         accept_use(self.state)
