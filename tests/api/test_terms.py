@@ -34,7 +34,13 @@ SAID: dict[str, Any] = {
     "weight": 2.5,
     "mode": "fifo",
     "settings": {"fair_share_starvation_timeout": 60, "enable_aggressive_starvation": True},
-    "integral": {"guarantee_type": "burst", "resource_flow": {"gpu": 2}},
+    "integral": {
+        "guarantee_type": "relaxed",
+        "resource_flow": {"gpu": 2},
+        "relaxed_share_multiplier_limit": 2.5,
+        "can_accept_free_volume": False,
+        "should_distribute_free_volume_among_children": True,
+    },
     "type": "service",
     "max_class": 10,
     "allow_sensitive": True,
@@ -113,6 +119,24 @@ def test_what_is_no_weight_is_refused_by_name(shared: Server, value: object) -> 
     refused = shared["red"].post(f"{API}/requests", json={"resources": {"gpu": 1}, "weight": value})
     assert refused.status_code in (400, 422), refused.text
     assert refused.json()["field"] == "weight"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("relaxed_share_multiplier_limit", each) for each in (0.5, 11, -1, "3", True, 1e300)),
+        ("can_accept_free_volume", 1),
+        ("should_distribute_free_volume_among_children", "yes"),
+        ("relaxed_share_multiplier", 3),
+    ],
+)
+def test_what_is_no_guarantee_over_time_is_refused_by_name(
+    shared: Server, name: str, value: object
+) -> None:
+    policy = {"pool": "gpus", "component": "new", "priority": 1, "integral": {name: value}}
+    refused = shared["admin"].post(f"{API}/policies", json=policy)
+    assert refused.status_code in (400, 422), refused.text
+    assert refused.json()["field"] == f"integral.{name}"
 
 
 def test_a_step_may_say_both_what_it_needs_and_how_long_it_is_patient(shared: Server) -> None:

@@ -274,3 +274,31 @@ def test_requests_of_a_policy_share_it_by_their_weights(weights: list[float], mo
     short = [each for each, amount in zip(paid, due, strict=True) if amount < most - 1e-6]
     assert short == pytest.approx([max(paid)] * len(short))
     assert [rows[f"r{at}"].weight for at in range(len(weights))] == weights
+
+
+@given(st.floats(1, 10), st.integers(1, 4))
+def test_a_relaxed_guarantee_gives_at_most_so_many_flows(limit: float, flow: int) -> None:
+    """Red has saved up for an hour, so that only the multiplier bounds what it has above its part
+    by weight, and then only the pool.
+    """
+    state = load(
+        {
+            "pools": [{"name": "gpus", "capacity": {"gpu": 40}, "preset": "fair_share"}],
+            "policies": [
+                {
+                    "name": "red",
+                    "integral": {"guarantee_type": "relaxed"}
+                    | {"resource_flow": {"gpu": flow}, "relaxed_share_multiplier_limit": limit},
+                },
+                {"name": "blue"},
+            ],
+            "requests": [
+                {"id": each, "policy": each, "resources": {"gpu": 40}} for each in ("red", "blue")
+            ],
+        }
+    )
+    for now in (0, 3_600_000):
+        state.now, state.dirty = now, {"gpus": None}
+        refresh(state, [])
+    part = state.solvers["gpus"].solver.share("gpus/orchestrator:red").integral[0]
+    assert part == pytest.approx(min(1, limit * flow / 40))

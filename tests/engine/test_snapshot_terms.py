@@ -19,7 +19,13 @@ from cede.sim import plan
 
 SAID: dict[str, Any] = {
     "settings": {"fair_share_starvation_timeout": 60, "enable_aggressive_starvation": True},
-    "integral": {"guarantee_type": "burst", "resource_flow": {"gpu": 1}},
+    "integral": {
+        "guarantee_type": "relaxed",
+        "resource_flow": {"gpu": 1},
+        "relaxed_share_multiplier_limit": 2.5,
+        "can_accept_free_volume": False,
+        "should_distribute_free_volume_among_children": True,
+    },
     "type": "service",
     "max_class": 10,
     "allow_sensitive": True,

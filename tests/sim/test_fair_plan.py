@@ -154,6 +154,18 @@ SLIPS: dict[str, tuple[Snapshot, str]] = {
         {"integral": {"guarantee_type": "burst", "resource_flow": {"tpu": 1}}},
         "integral.resource_flow.tpu: pool gpus has no such key; it has gpu",
     ),
+    "no multiplier": (
+        {"integral": {"relaxed_share_multiplier_limit": float("nan")}},
+        "integral.relaxed_share_multiplier_limit: must be from 1 to 10, not nan",
+    ),
+    "no flag": (
+        {"integral": {"can_accept_free_volume": 1}},
+        "integral.can_accept_free_volume: must be true or false, not 1",
+    ),
+    "nothing of the kind": (
+        {"integral": {"multiplier": 3}},
+        "integral.multiplier: unknown; known are guarantee_type, resource_flow",
+    ),
     "no such key to protect": (
         {"settings": {"non_preemptible_resource_usage_threshold": {"tpu": 1}}},
         "settings.non_preemptible_resource_usage_threshold.tpu: pool gpus has no such key",

@@ -18,7 +18,14 @@ from cede.engine.fair.settings import FairSettings
 from cede.engine.fair.status import Starvation, Starving
 from cede.engine.fairness import hunger, settings_for
 from cede.engine.fit import rights_if_granted
-from cede.engine.patience import Taker, is_open, may_take, may_take_own, spared
+from cede.engine.patience import (
+    Taker,
+    forbids_aggressive,
+    is_open,
+    may_take,
+    may_take_own,
+    spared,
+)
 from cede.engine.prefix import Prefix, in_policy, in_request
 from cede.engine.share import Holding
 from cede.engine.standing import BORROWED, IN_SHARE
@@ -163,7 +170,7 @@ def cannot_take(
             if not is_open(state, books, holding):
                 return _later(books, names)
             if place[0] == IN_SHARE - 1 and stage is Stage.PREEMPTIVE:
-                return _in_the_middle(books, waiter, policy.id, holding, names)
+                return _in_the_middle(state, books, waiter, policy.id, holding, names)
     return None if own is None else _covered(in_request(books, own), names)
 
 
@@ -189,14 +196,14 @@ def _later(books: Books, names: Names) -> Reason:
 
 
 def _in_the_middle(
-    books: Books, waiter: Request, policy_id: str, holding: Holding, names: Names
+    state: State, books: Books, waiter: Request, policy_id: str, holding: Holding, names: Names
 ) -> Reason:
     """All that could be taken is between the thresholds, and this waiter does not get that far."""
     theirs = settings_for(books, holding.policy_id)
     mine = settings_for(books, policy_id, waiter)
     remedy = "let it starve aggressively: enable_aggressive_starvation"
-    if not theirs.allow_aggressive_preemption:
-        remedy = "let its holder be taken from: allow_aggressive_preemption"
+    if (forbidden := forbids_aggressive(state, books, holding)) is not None:
+        remedy = f"let its holder be taken from: {forbidden}"
     elif mine.enable_aggressive_starvation:
         after = seconds(mine.fair_share_aggressive_starvation_timeout)
         remedy = f"nothing: after {after} seconds below its share it starves aggressively"

@@ -7,10 +7,11 @@ is below its share, and for how long: what starves may take.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from cede.engine.books import Books
+from cede.engine.fair.curve import Vector, smaller
 from cede.engine.fair.groups import Due
 from cede.engine.fair.guarantees import as_share
 from cede.engine.fair.settings import FairSettings, inherit
@@ -77,11 +78,12 @@ def _refresh(state: State, books: Books) -> bool:
         return False
     before = books.published
     solver = _solve(state, books)
-    starving = _starvation(state, books, solver)
+    smallest = _smallest(state, books)
+    starving = _starvation(state, books, solver, smallest)
     moved = starving != state.starving.get(pool.id)
     state.starving[pool.id] = starving
     state.published_at[pool.id] = state.now
-    published = _published(state, books, solver)
+    published = _published(state, books, solver, smallest)
     if published != before:
         books.publish(published)
         moved = True
@@ -161,6 +163,9 @@ def _integral(given: Mapping[str, Any]) -> Integral:
         type=IntegralType(given["guarantee_type"]),
         flow=given.get("resource_flow", {}),
         burst=given.get("burst_guarantee_resources", {}),
+        multiplier=given.get("relaxed_share_multiplier_limit", NO_INTEGRAL.multiplier),
+        accepts_free_volume=given.get("can_accept_free_volume", True),
+        spreads_free_volume=given.get("should_distribute_free_volume_among_children", False),
     )
 
 
@@ -201,7 +206,9 @@ def _count(request: Request, policy_id: str, first: dict[str, tuple[Request, str
     return family
 
 
-def _published(state: State, books: Books, solver: Solver) -> Published:
+def _published(
+    state: State, books: Books, solver: Solver, smallest: Mapping[str, Vector]
+) -> Published:
     """What everybody is due, and how much of it they have."""
     shares, dues, ratios, claims = {}, {}, {}, {}
     totals = {key: float(books.pool.capacity[key]) for key in solver.keys}
@@ -217,14 +224,31 @@ def _published(state: State, books: Books, solver: Solver) -> Published:
         share = solver.share(family)
         ratios[family] = satisfaction(share.total, share.demand, share.usage)
         due = Due(share.total, share.demand, totals)
-        claims[family] = Claim(due, settings_for(books, element.parent, state.requests.get(family)))
+        settings = settings_for(books, element.parent, state.requests.get(family))
+        claims[family] = Claim(due, settings, smallest.get(family, ()))
     return Published(shares, dues, ratios, claims)
 
 
 # Starvation -----------------------------------------------------------------------------------
 
 
-def _starvation(state: State, books: Books, solver: Solver) -> dict[str, Starvation]:
+def _smallest(state: State, books: Books) -> dict[str, Vector]:
+    """The least of each key that one more task of a family takes, as shares, where that decides."""
+    if not books.pool.settings.enable_absolute_fair_share_starvation_tolerance:
+        return {}
+    totals = {key: float(books.pool.capacity[key]) for key in sorted(books.pool.capacity)}
+    found: dict[str, Vector] = {}
+    for lane in books.lanes.values():
+        for request_id in lane:
+            family = state.requests[request_id].part_of or request_id
+            wants = as_share(lane.demand(request_id), totals)
+            found[family] = smaller(found.get(family, wants), wants)
+    return found
+
+
+def _starvation(
+    state: State, books: Books, solver: Solver, smallest: Mapping[str, Vector]
+) -> dict[str, Starvation]:
     """Who is below its share, and since when; only those are listed."""
     before = state.starving.get(books.pool.id, {})
     waiting = {
@@ -240,9 +264,11 @@ def _starvation(state: State, books: Books, solver: Solver) -> dict[str, Starvat
             share.usage,
             is_request=element_id in requests,
             can_start=element_id in waiting,
+            smallest=smallest.get(element_id, ()),
         )
         settings = _settings_of(state, books, element_id)
-        is_below = status_of(situation, settings) is Status.BELOW_FAIR_SHARE
+        may_starve = situation.is_request or settings.enable_policy_starvation
+        is_below = may_starve and status_of(situation, settings) is Status.BELOW_FAIR_SHARE
         then = starve(before.get(element_id, Starvation()), is_below, state.now, settings)
         if then != Starvation():
             found[element_id] = then
@@ -251,19 +277,7 @@ def _starvation(state: State, books: Books, solver: Solver) -> dict[str, Starvat
 
 def fair_settings(settings: Settings) -> FairSettings:
     return FairSettings(
-        fair_share_starvation_timeout=settings.fair_share_starvation_timeout,
-        fair_share_aggressive_starvation_timeout=settings.fair_share_aggressive_starvation_timeout,
-        fair_share_starvation_tolerance=settings.fair_share_starvation_tolerance,
-        enable_aggressive_starvation=settings.enable_aggressive_starvation,
-        allow_aggressive_preemption=settings.allow_aggressive_preemption,
-        preemption_satisfaction_threshold=settings.preemption_satisfaction_threshold,
-        aggressive_preemption_satisfaction_threshold=(
-            settings.aggressive_preemption_satisfaction_threshold
-        ),
-        consider_allocation_on_fair_share_bound_preemptible=(
-            settings.consider_allocation_on_fair_share_bound_preemptible
-        ),
-        non_preemptible_resource_usage_threshold=settings.non_preemptible_resource_usage_threshold,
+        **{each.name: getattr(settings, each.name) for each in fields(FairSettings)}
     )
 
 
@@ -369,6 +383,7 @@ def _still_below(state: State, books: Books, element_id: str, policy_id: str) ->
     """Whether what an element holds and was promised is still below its share, as that was
     published: the solver may have been asked about a state that was only tried.
     """
+    smallest: Vector = ()
     if element_id in books.policies:
         used, leaving = books.used[element_id], books.used_leaving[element_id]
         due, settings = books.published.dues[element_id], settings_for(books, element_id)
@@ -376,9 +391,10 @@ def _still_below(state: State, books: Books, element_id: str, policy_id: str) ->
         families = books.families
         used, leaving = families.used.get(element_id, {}), families.leaving.get(element_id, {})
         due = books.published.claims[element_id].due
+        smallest = books.published.claims[element_id].smallest
         settings = settings_for(books, policy_id, state.requests.get(element_id))
     stays = {key: amount - leaving.get(key, 0) for key, amount in used.items()}
     usage = as_share(stays, due.totals)
     is_request = element_id not in books.policies
-    situation = Situation(due.fair, due.demand, usage, is_request=is_request)
+    situation = Situation(due.fair, due.demand, usage, is_request=is_request, smallest=smallest)
     return status_of(situation, settings) is Status.BELOW_FAIR_SHARE

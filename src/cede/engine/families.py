@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from cede.engine.fair.curve import Vector
 from cede.engine.fair.groups import Due, Group, Held, groups_of, is_protected
 from cede.engine.fair.settings import FairSettings
 from cede.engine.share import Holding
@@ -24,10 +25,11 @@ _BANDS = {Group.NON_PREEMPTIBLE: 2, Group.AGGRESSIVELY_PREEMPTIBLE: 1, Group.PRE
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What a family is due, as it was last published."""
+    """What a family is due, as it was last published; `smallest` is the share of one more task."""
 
     due: Due
     settings: FairSettings
+    smallest: Vector = ()
 
 
 @dataclass(frozen=True, slots=True)

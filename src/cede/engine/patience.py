@@ -143,10 +143,22 @@ def _aggressive(state: State, books: Books, taker: Taker, holding: Holding) -> b
     """
     if books.pool.settings.patience is Patience.NONE:
         return True
-    if not settings_for(books, holding.policy_id).allow_aggressive_preemption:
+    if forbids_aggressive(state, books, holding) is not None:
         return False
     hungry = hunger(state, books, taker.request, taker.policy_id)
     return hungry is Starving.AGGRESSIVELY_STARVING
+
+
+def forbids_aggressive(state: State, books: Books, holding: Holding) -> str | None:
+    """The setting that keeps a holder from being taken within its share."""
+    settings = settings_for(books, holding.policy_id)
+    if not settings.allow_aggressive_preemption:
+        return "allow_aggressive_preemption"
+    if settings.allow_aggressive_preemption_for_gangs:
+        return None
+    request_id = state.allocations[holding.id].request_id
+    gang = state.requests[request_id].tasks > 1
+    return "allow_aggressive_preemption_for_gangs" if gang else None
 
 
 def is_open(state: State, books: Books, holding: Holding) -> bool:

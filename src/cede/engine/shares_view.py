@@ -183,6 +183,7 @@ class _Rows:
             self._parts(family.demand),
             self._parts(stays),
             can_start=family.waits,
+            smallest=() if claim is None else claim.smallest,
         )
         settings = settings_for(books, family.policy_id, family.first)
         return Row(

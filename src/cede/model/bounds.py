@@ -127,6 +127,8 @@ OVER_LIMIT_GRACE_DEFAULT = 15 * SECOND
 # Weights are compared with each other; these ends are far beyond any use.
 WEIGHT_MIN = 1e-6
 WEIGHT_MAX = 1e6
+# What a relaxed guarantee gives at once, in flows: more would be a burst.
+MULTIPLIER_MAX = 10
 
 # The reference's window for budgets. Hours that nobody could spend; a budget of nothing is a quota.
 BUDGET_WINDOW = 90 * 24 * HOUR

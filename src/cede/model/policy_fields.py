@@ -17,7 +17,10 @@ from cede.model.terms import parse_class
 
 # A volume is what its flow fills; these are the parts that document 003's system names.
 _INTEGRAL_TYPES = ("none", "burst", "relaxed")
-_INTEGRAL = ("guarantee_type", "resource_flow", "burst_guarantee_resources")
+_INTEGRAL_AMOUNTS = ("resource_flow", "burst_guarantee_resources")
+_INTEGRAL_FLAGS = ("can_accept_free_volume", "should_distribute_free_volume_among_children")
+_MULTIPLIER = "relaxed_share_multiplier_limit"
+_INTEGRAL = ("guarantee_type", *_INTEGRAL_AMOUNTS, _MULTIPLIER, *_INTEGRAL_FLAGS)
 
 
 def parse_fields(given: Mapping[str, object]) -> dict[str, Any]:
@@ -62,9 +65,17 @@ def _integral(value: object) -> dict[str, Any]:
         known = " or ".join(_INTEGRAL_TYPES)
         raise Invalid("integral.guarantee_type", f"must be {known}, not {kind!r:.80}")
     made: dict[str, Any] = {"guarantee_type": kind}
-    for name in _INTEGRAL[1:]:
+    for name in _INTEGRAL_AMOUNTS:
         if name in value:
             made[name] = parse_amounts(value[name], f"integral.{name}")
+    for name in _INTEGRAL_FLAGS:
+        if name in value:
+            made[name] = parse_flag(value[name], f"integral.{name}")
+    if _MULTIPLIER in value:
+        most = bounds.MULTIPLIER_MAX
+        made[_MULTIPLIER] = parse_ratio(
+            value[_MULTIPLIER], f"integral.{_MULTIPLIER}", least=1, most=most
+        )
     return made
 
 

@@ -107,8 +107,11 @@ class Settings:
     fair_share_starvation_timeout: int = bounds.STARVATION_DEFAULT
     fair_share_aggressive_starvation_timeout: int = bounds.AGGRESSIVE_STARVATION_DEFAULT
     fair_share_starvation_tolerance: float = 0.8
+    enable_absolute_fair_share_starvation_tolerance: bool = False
     enable_aggressive_starvation: bool = False
+    enable_policy_starvation: bool = True
     allow_aggressive_preemption: bool = True
+    allow_aggressive_preemption_for_gangs: bool = True
     preemption_satisfaction_threshold: float = 1.0
     aggressive_preemption_satisfaction_threshold: float = 0.5
     consider_allocation_on_fair_share_bound_preemptible: bool = False

@@ -30,6 +30,7 @@ class FairSettings:
     enable_aggressive_starvation: bool = False
     enable_policy_starvation: bool = True
     allow_aggressive_preemption: bool = True
+    allow_aggressive_preemption_for_gangs: bool = True
     preemption_satisfaction_threshold: float = 1.0
     aggressive_preemption_satisfaction_threshold: float = 0.2
     consider_allocation_on_fair_share_bound_preemptible: bool = False

@@ -151,6 +151,15 @@ class IntegralIn(Body):
     guarantee_type: Literal["none", "burst", "relaxed"] = "none"
     resource_flow: AmountsIn | None = None
     burst_guarantee_resources: AmountsIn | None = None
+    relaxed_share_multiplier_limit: (
+        Annotated[float, Field(ge=1, le=bounds.MULTIPLIER_MAX)] | None
+    ) = Field(None, description="Relaxed: the most it takes at once, in flows (3).")
+    can_accept_free_volume: bool | None = Field(
+        None, description="Whether it takes in what others' full volumes spill (true)."
+    )
+    should_distribute_free_volume_among_children: bool | None = Field(
+        None, description="Whether those below it take in what is spilt there (false)."
+    )
 
 
 class PolicyFields(Body):
