@@ -12,6 +12,7 @@ from cede.engine.changes import Event
 from cede.engine.decide import decide
 from cede.engine.explain import why
 from cede.engine.orders import Order, orders
+from cede.engine.trial import what_if
 from cede.model import bounds
 from cede.model.allocation import Allocation
 from cede.model.errors import Invalid
@@ -373,7 +374,7 @@ def test_the_answers_are_counted() -> None:
 
 def test_trying_something_out_asks_nobody() -> None:
     story = counted(checkpoint_interval_max=600)
-    with story.state.what_if():
+    with what_if(story.state):
         decide(story.state, 600 * SECOND)
         assert held(story).open_ask is not None
     assert held(story).asked is None and story.state.timers.next() == 300 * SECOND

@@ -14,6 +14,7 @@ from cede.engine import audit, reports
 from cede.engine.decide import decide
 from cede.engine.reports import Report
 from cede.engine.state import State
+from cede.engine.trial import what_if
 from cede.model.allocation import Phase
 from cede.model.lifecycle import AllocationState
 from tests.scenario import tell
@@ -64,7 +65,7 @@ def test_every_order_of_reports_of_one_attempt(story: str, first: str) -> None:
     state = tell(story).state
     # The two are alike, so the first report is always of the first.
     for rest in product(product(WORDS, (0, 1)), repeat=2):
-        with state.what_if():
+        with what_if(state):
             ends = [0, 0]
             for word, task in ((first, 0), *rest):
                 allocation = state.allocations["g.1"]

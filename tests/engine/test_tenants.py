@@ -14,6 +14,7 @@ from cede.engine.snapshot import dump
 from cede.engine.snapshot_reader import SnapshotError, load
 from cede.engine.state import State
 from cede.engine.tenants import publish_budgets, tenant_room
+from cede.engine.trial import what_if
 from cede.model import usage
 from cede.model.bounds import HOUR
 from cede.model.errors import CedeError, Conflict, Invalid, NotFound, Refused
@@ -292,7 +293,7 @@ def test_counts_are_undone_with_everything_else(state: State) -> None:
     after = (dict(counts.alive), dict(counts.held), dict(counts.named), dict(counts.waiters))
     assert after == before
     assert audit.check(state) == []
-    with state.what_if():
+    with what_if(state):
         tenant_edits.delete_tenant(state, "t")
         commands.cancel(state, "a", 0, actor="somebody")
     assert (dict(counts.alive), dict(counts.named)) == before[::2]

@@ -1,43 +1,40 @@
-"""Undoing leaves no trace, and neither does asking what would happen."""
+"""Undoing leaves no trace, and neither does asking what would happen or a pass that fails."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
+from unittest.mock import patch
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cede.engine import audit, commands, edits
+from cede.engine import decide as deciding
 from cede.engine.decide import decide
 from cede.engine.explain import why
 from cede.engine.fair.status import Starving
 from cede.engine.fairness import hunger
+from cede.engine.notes import Noted
 from cede.engine.snapshot import dump
 from cede.engine.state import State
+from cede.engine.trial import what_if, whole
 from cede.model.subject import Subject
 from tests.engine.histories import HISTORY, Command, History, world
+from tests.engine.traces import TO_LOOK_AT, trace, untimed
 from tests.scenario import tell
+from tests.worlds.draw import KINDS
+from tests.worlds.walk import Walk, walk
 
 SHAPES = st.integers(0, 7)
+WALK = st.builds(walk, st.sampled_from(sorted(KINDS)), st.integers(0, 999))
+STEPS = st.lists(st.integers(0, 99), max_size=12)
 
 
-def everything(state: State) -> dict[str, Any]:
-    """All that a later decision could depend on, in an order of its own."""
-    return {
-        "dump": dump(state, state.now),
-        "requests": dict(sorted(state.requests.items())),
-        "allocations": dict(sorted(state.allocations.items())),
-        "lanes": {
-            pool_id: {key: list(lane) for key, lane in sorted(books.lanes.items()) if len(lane)}
-            for pool_id, books in sorted(state.books.items())
-        },
-        "delayed": sorted(state.delayed),
-        "untold": {key: sorted(value) for key, value in sorted(state.untold.items())},
-        "several": state.several,
-        "withheld": {pool_id: dict(books.withheld) for pool_id, books in state.books.items()},
-        "index": state.index,
-        "timer": state.timers.next(),
-    }
+def unchanged(state: State, old: Any, *left_out: str) -> None:
+    assert trace(state, *left_out) == old
+    assert untimed(state) == []
 
 
 @settings(max_examples=150)
@@ -49,13 +46,105 @@ def test_whatever_happened_after_a_mark_is_undone(
     history.run(before)
     state = history.state
     state.drain()
-    old, now = everything(state), history.now
-    mark = state.mark()
-    history.run([each for each in after if each[0] != 4], passes=passes)
+    old, mark = trace(state, *TO_LOOK_AT), state.mark()
+    history.run(after, passes=passes)
     state.undo(mark)
-    state.now = now
-    assert everything(state) == old
+    unchanged(state, old, *TO_LOOK_AT)
     assert audit.check(state) == []
+
+
+def undone(walk: Walk, before: list[int], after: list[int]) -> None:
+    walk.go(before)
+    old, mark = trace(walk.state, *TO_LOOK_AT), walk.state.mark()
+    walk.go(after)
+    walk.state.undo(mark)
+    unchanged(walk.state, old, *TO_LOOK_AT)
+
+
+@settings(max_examples=150)
+@given(WALK, STEPS, STEPS)
+def test_whatever_happened_in_a_world_is_undone(
+    walk: Walk, before: list[int], after: list[int]
+) -> None:
+    undone(walk, before, after)
+
+
+@settings(max_examples=150)
+@given(WALK, STEPS, STEPS)
+def test_trying_something_in_a_world_leaves_no_trace(
+    walk: Walk, before: list[int], after: list[int]
+) -> None:
+    walk.go(before)
+    old = trace(walk.state)
+    with what_if(walk.state):
+        walk.go(after)
+    unchanged(walk.state, old)
+
+
+FORGETFUL = ("looks", "published", "published_at", "staged", "starving")
+
+
+@pytest.mark.parametrize("name", FORGETFUL)
+def test_what_is_not_noted_is_found_missing(name: str) -> None:
+    """A taking of a starving waiter on nodes moves all of these."""
+    for seed in range(40):
+        one = walk("fair on nodes", seed)
+        values: Noted[Any] = getattr(one.state, name)
+        values.__class__ = _Forgetful
+        try:
+            undone(one, [0, 0, 0], list(range(20)))
+        except AssertionError:
+            return
+    raise AssertionError(f"that {name} is not undone was not seen")
+
+
+class _Forgetful(Noted[Any]):
+    def __setitem__(self, key: str, value: Any) -> None:
+        self._values[key] = value
+
+    def __delitem__(self, key: str) -> None:
+        del self._values[key]
+
+
+STEPS_OF_A_PASS = ("expire", "refresh", "score_queues", "grant_all", "preempt_all", "ask_to_save")
+
+
+def failing(step: str) -> Any:
+    """The step is done, and then there is a bug."""
+    real: Callable[..., Any] = getattr(deciding, step)
+
+    def fails(*given: Any) -> None:
+        real(*given)
+        raise ZeroDivisionError
+
+    return patch.object(deciding, step, fails)
+
+
+@settings(max_examples=150)
+@given(WALK, STEPS, st.sampled_from(STEPS_OF_A_PASS), st.integers(0, 40))
+def test_a_pass_that_fails_has_changed_nothing(
+    walk: Walk, before: list[int], step: str, later: int
+) -> None:
+    walk.go(before)
+    state = walk.state
+    state.dirty |= dict.fromkeys(state.pools)
+    old = trace(state)
+    with failing(step), pytest.raises(ZeroDivisionError), whole(state):
+        decide(state, state.now + later * 1000)
+    unchanged(state, old)
+
+
+def test_what_was_due_is_still_due_after_a_pass_that_failed() -> None:
+    state = tell("""
+        pool gpus 4
+        team red limit 4
+        red submits r of 4 lease 20s -> running r
+    """).state
+    broken = patch.object(deciding, "expire", side_effect=ZeroDivisionError)
+    with broken, pytest.raises(ZeroDivisionError), whole(state):
+        decide(state, 60_000)
+    decide(state, 60_001)
+    assert state.requests["r"].ended
 
 
 @settings(max_examples=150)
@@ -68,13 +157,13 @@ def test_asking_what_would_happen_leaves_no_trace(
     other.run(before)
     for history in (one, other):
         history.state.drain()
-    old = everything(one.state)
-    with one.state.what_if():
+    old = trace(one.state)
+    with what_if(one.state):
         decide(one.state, one.now + later * 1000)
     for request_id in list(one.state.requests):
         why(one.state, request_id, one.now + later * 1000)
     one.state.now = other.state.now
-    assert everything(one.state) == old
+    unchanged(one.state, old)
     assert audit.check(one.state) == []
     for then in (one.now + later * 1000, one.now + 100_000):
         assert decide(one.state, then) == decide(other.state, then)
@@ -142,7 +231,7 @@ def test_whoever_starves_starves_as_much_after_something_was_tried() -> None:
     books, waiter = state.books["p"], state.requests["b3"]
     before = hunger(state, books, waiter, "b")
     assert before is Starving.STARVING
-    with state.what_if():
+    with what_if(state):
         commands.cancel(state, "b3", 13_000, actor="somebody")
         decide(state, 14_000)
     assert hunger(state, books, waiter, "b") is before

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from cede.engine import preempt
 from cede.engine.share import Holding
 from cede.engine.state import State
+from cede.engine.trial import what_if
 from cede.model.pool import Pool
 from cede.model.request import Request
 
@@ -87,7 +88,7 @@ class Search:
     def _what_if(self, state: State) -> Iterator[None]:
         """Also what is no part of a state: when nodes were heard of, and when they took."""
         beats, took = dict(state.beats), dict(self.takings.took)
-        with state.what_if():
+        with what_if(state):
             yield
         state.beats, self.takings.took = beats, took
 

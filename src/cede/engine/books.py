@@ -15,7 +15,7 @@ from typing import Any
 
 from sortedcontainers import SortedList
 
-from cede.engine.families import Families, Published, claims_moved
+from cede.engine.families import UNPUBLISHED, Families, Published, claims_moved
 from cede.engine.ground import Ground
 from cede.engine.homes import Homes, is_settled
 from cede.engine.lane import Age, Lane, LaneKey
@@ -54,7 +54,7 @@ class Books:
         # Whether somebody may be below a fair share, which need not be what gives rights.
         self.starves = self.fair or pool.settings.patience is Patience.STARVATION
         self.counting = tuple(sorted(pool.capacity)) if self.fair else counting_keys(pool, policies)
-        self.published = Published()
+        self.published = UNPUBLISHED
         self._shares: dict[Level, Mapping[str, float]] = {}
         self.homes = Homes(policies, ground)
         self.chains = {pid: chain(policies, pid) for pid in policies}  # itself, and upwards

@@ -62,3 +62,11 @@ class Mark:
     log: int
     events: int
     index: int
+    notes: int
+    came_up: int  # timers
+    clock: tuple[int, int]
+
+    @property
+    def written(self) -> tuple[int, int]:
+        """Moves with everything that is to be written down."""
+        return self.log, self.index

@@ -85,7 +85,7 @@ def _refresh(state: State, books: Books) -> bool:
     state.published_at[pool.id] = state.now
     published = _published(state, books, solver, smallest)
     if published != before:
-        books.publish(published)
+        state.publish(pool.id, published)
         moved = True
     state.wake(pool.id, _next_look(state, books, starving))
     if moved:

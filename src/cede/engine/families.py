@@ -44,6 +44,9 @@ class Published:
     claims: Mapping[str, Claim] = field(default_factory=dict)
 
 
+UNPUBLISHED = Published()
+
+
 class Families:
     """What every family of a pool holds."""
 

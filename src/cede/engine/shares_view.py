@@ -24,6 +24,7 @@ from cede.engine.fairness import Standings, refresh, settings_for
 from cede.engine.prefix import GROUPS
 from cede.engine.share import Holding
 from cede.engine.state import State
+from cede.engine.trial import what_if
 from cede.model.amounts import add_to
 from cede.model.policy import Policy
 from cede.model.request import Request
@@ -90,7 +91,7 @@ def view_of(state: State, pool_id: str, now: int) -> View:
 def _as_if_fair(state: State, pool_id: str, now: int) -> Iterator[None]:
     """The pool as it would stand if it shared fairly from now on."""
     known = state.solvers.pop(pool_id, None)
-    with state.what_if():
+    with what_if(state):
         state.now = now
         edits.update_pool(state, pool_id, settings={"share": SharedBy.FAIR_SHARE})
         state.dirty = {pool_id: None}

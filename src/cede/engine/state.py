@@ -1,14 +1,14 @@
 """Everything that is alive, indexed for deciding, held by one writer.
 
-`put` and `drop` are the only mutators. Entities are frozen, and every index is kept by taking the
-old value out and putting the new one in; so undoing is putting the old value back. What changed
-since the last `drain` is known, so that the store writes exactly that.
+`put` and `drop` are the only mutators of entities, which are frozen: every index is kept by taking
+the old value out and putting the new one in, so undoing is putting the old value back. What is
+never written down is noted as it changes, and goes back with them. What changed since the last
+`drain` is known, so that the store writes exactly that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from cede.engine.admit import eligible_policies
@@ -16,10 +16,12 @@ from cede.engine.books import Books
 from cede.engine.changes import Changes, Event, Mark
 from cede.engine.due import allocation_due, changes_itself, may_lose, node_due, request_due
 from cede.engine.entities import Entity, gone, may_go_on, place_of, table_of
+from cede.engine.families import UNPUBLISHED, Published
 from cede.engine.ground import Ground
 from cede.engine.holdings import held, promised
 from cede.engine.loading import in_batches
 from cede.engine.moves import check_move
+from cede.engine.notes import Noted, Notes
 from cede.engine.tenants import Tenancy
 from cede.engine.timers import Key, Timers
 from cede.model.allocation import Allocation
@@ -29,9 +31,6 @@ from cede.model.pool import Pool
 from cede.model.request import Request
 from cede.model.subject import Subject
 from cede.model.tenant import Tenant
-
-# What is known of fair shares and limits beside the entities.
-_UNWRITTEN = ("published_at", "starving", "looks", "staged", "over", "volumes")
 
 
 class State:
@@ -50,16 +49,18 @@ class State:
         # By node: moves when what it should do may have changed.
         self.order_versions: dict[str, int] = {}
         self.draining: dict[str, None] = {}
-        # Of pools with fair shares, and never written down: what computes them, when it last did,
-        # who starves, and when to look again.
+        # Of pools with fair shares, and never written down: what computes them, what it found and
+        # when, who starves, and when to look again.
         self.solvers: dict[str, Any] = {}
-        self.published_at: dict[str, int] = {}
+        self.notes = Notes()
+        self.published: Noted[Published] = Noted(self.notes)
+        self.published_at: Noted[int] = Noted(self.notes)
         self.eager = False  # whether they are computed before every pass, as for a plan
-        self.starving: dict[str, Mapping[str, Any]] = {}
-        self.looks: dict[str, int] = {}
-        self.over: dict[str, dict[str, int]] = {}  # by pool: what is above a limit, and since when
-        self.staged: dict[str, int] = {}  # when each node last took for a starving waiter
-        self.volumes: dict[str, Any] = {}  # by pool: what policies have saved up over time
+        self.starving: Noted[Mapping[str, Any]] = Noted(self.notes)
+        self.looks: Noted[int] = Noted(self.notes)
+        self.over: Noted[dict[str, int]] = Noted(self.notes)  # what is above a limit, since when
+        self.staged: Noted[int] = Noted(self.notes)  # when each node last took for a starving one
+        self.volumes: Noted[Any] = Noted(self.notes)  # what policies have saved up over time
         self.tenancy = Tenancy()
         self.budgets: dict[str, float] = {}  # by tenant: the part used; never written down
         self.now = 0
@@ -78,7 +79,8 @@ class State:
         self._allocations_of: dict[str, dict[str, None]] = {}
         self.unopened: dict[str, None] | None = None  # pools whose books are opened later
         self._came_up: list[Key] = []  # timers that came up since the last drain
-        self._log: list[tuple[str, str, Entity | None]] = []
+        # (table, id, old value, whether nothing had changed it since the last drain)
+        self._log: list[tuple[str, str, Entity | None, bool]] = []
         self._touched: dict[tuple[str, str], bool] = {}  # (table, id): was there at the last drain
 
     # Reading ----------------------------------------------------------------------------------
@@ -120,17 +122,21 @@ class State:
     def put(self, entity: Entity) -> None:
         table = table_of(entity)
         old = getattr(self, table).get(entity.id)
-        self._log.append((table, entity.id, old))
-        self._touched.setdefault((table, entity.id), old is not None)
+        self._touch(table, entity.id, old)
         if old is not None:
             check_move(old, entity)
         self._replace(table, entity.id, old, entity)
 
     def drop(self, entity: Entity) -> None:
         table = table_of(entity)
-        self._log.append((table, entity.id, entity))
-        self._touched.setdefault((table, entity.id), True)
+        self._touch(table, entity.id, entity)
         self._replace(table, entity.id, entity, None)
+
+    def _touch(self, table: str, entity_id: str, old: Entity | None) -> None:
+        first = (table, entity_id) not in self._touched
+        self._log.append((table, entity_id, old, first))
+        if first:
+            self._touched[table, entity_id] = old is not None
 
     def emit(
         self, kind: str, *, request_id: str | None = None, pool_id: str | None = None, **data: Any
@@ -142,39 +148,36 @@ class State:
         return self.index
 
     def mark(self) -> Mark:
-        return Mark(len(self._log), len(self.events), self.index)
+        return Mark(
+            log=len(self._log),
+            events=len(self.events),
+            index=self.index,
+            notes=len(self.notes),
+            came_up=len(self._came_up),
+            clock=(self.now, self.passed),
+        )
 
     def undo(self, mark: Mark) -> None:
-        """Back to the mark: the same entities, events and next index."""
+        """Back to the mark: the same entities, events and next index, and all that is known."""
+        self.now, self.passed = mark.clock  # first: what is put back is scheduled from there
         while len(self._log) > mark.log:
-            table, entity_id, old = self._log.pop()
+            table, entity_id, old, first = self._log.pop()
             self._replace(table, entity_id, getattr(self, table).get(entity_id), old)
+            if first:
+                del self._touched[table, entity_id]
         del self.events[mark.events :]
         self.index = mark.index
+        self.notes.undo(mark.notes)
+        for pool_id, books in self.books.items():
+            if books.published is not (published := self.published.get(pool_id, UNPUBLISHED)):
+                books.publish(published)
+        self._go_back(self._came_up[mark.came_up :])
+        del self._came_up[mark.came_up :]
 
-    @contextmanager
-    def what_if(self) -> Iterator[None]:
-        """Try something on the real state and leave no trace of it."""
-        mark, clock = self.mark(), (self.now, self.passed)
-        touched, dirty, unearmarked = dict(self._touched), dict(self.dirty), dict(self.unearmarked)
-        came_up, self._came_up = self._came_up, []
-        unwritten = {name: dict(getattr(self, name)) for name in _UNWRITTEN}
-        shares = {each: (books.published, books.unchecked) for each, books in self.books.items()}
-        try:
-            yield
-        finally:
-            # First: what is put back is scheduled from there.
-            self.now, self.passed = clock
-            vars(self).update(unwritten)
-            self.undo(mark)
-            self._go_back(self._came_up)
-            self._came_up = came_up
-            for pool_id, (published, unchecked) in shares.items():
-                self.books[pool_id].unchecked |= unchecked
-                if self.books[pool_id].published is not published:
-                    self.books[pool_id].publish(published)
-            self.reschedule(("pool", pool_id) for pool_id in self.looks)
-            self._touched, self.dirty, self.unearmarked = touched, dirty, unearmarked
+    def publish(self, pool_id: str, published: Published) -> None:
+        """Fair shares of a pool were computed anew."""
+        self.published[pool_id] = published
+        self.books[pool_id].publish(published)
 
     def wake(self, pool_id: str, at: int | None) -> None:
         """Look at a pool's shares again at this instant, whatever happens."""
@@ -193,7 +196,7 @@ class State:
             if kind == "request" and (request := self.requests.get(entity_id)) is not None:
                 self._unindex_request(request)
                 self._index_request(request)
-        self.reschedule(came_up)
+        self.reschedule((*came_up, *(("pool", pool_id) for pool_id in self.looks)))
 
     def drain(self) -> Changes:
         """What changed since the last drain; ended entities leave memory with it."""
@@ -211,6 +214,7 @@ class State:
         self.events = []
         self._came_up = []
         self._log.clear()
+        self.notes.clear()
         self._touched.clear()
         return changes
 
@@ -221,6 +225,7 @@ class State:
         for entity in in_batches(self, entities):
             self._replace(table_of(entity), entity.id, None, entity)
         self._log.clear()
+        self.notes.clear()
         self._touched.clear()
 
     def begin_pass(self, now: int) -> list[Key]:
@@ -361,12 +366,12 @@ class State:
         if pool is None:
             self.dirty.pop(pool_id, None)
             self.grounds.pop(pool_id, None)
+            self.published.pop(pool_id, None)
             return
         ground = None if pool.nodes is None else self.grounds.setdefault(pool_id, Ground())
         policies = {pid: each for pid, each in self.policies.items() if each.pool_id == pool_id}
         self.books[pool_id] = Books(pool, policies, ground)
-        if old is not None:
-            self.books[pool_id].publish(old.published)
+        self.books[pool_id].publish(self.published.get(pool_id, UNPUBLISHED))
         self.dirty[pool_id] = None
         holdings = () if old is None else tuple(old.holdings.values())
         if ground is not None:

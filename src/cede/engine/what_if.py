@@ -12,6 +12,7 @@ from cede.engine.decide import decide
 from cede.engine.fit import free_now, own_room
 from cede.engine.placement import suits
 from cede.engine.state import State
+from cede.engine.trial import what_if
 from cede.model.amounts import Amounts
 from cede.model.errors import CedeError
 from cede.model.lifecycle import RequestStatus
@@ -114,7 +115,7 @@ def _outcome(state: State, request_id: str, make: Callable[[], object]) -> str |
     """What becomes of the waiter after a change: it starts, or is promised its capacity, or
     neither.
     """
-    with state.what_if():
+    with what_if(state):
         try:
             make()
         except CedeError:

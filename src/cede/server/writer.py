@@ -21,6 +21,7 @@ import structlog
 from cede.engine import audit
 from cede.engine.decide import decide
 from cede.engine.state import State
+from cede.engine.trial import whole
 from cede.model import bounds
 from cede.model.errors import CedeError, Conflict
 from cede.server import clock
@@ -317,18 +318,17 @@ class Writer:
         if self.trouble:
             self._next_timer = None
             return
-        mark = self._state.mark()
         try:
-            plan = decide(self._state, now)
+            with whole(self._state):
+                plan = decide(self._state, now)
+                if plan.judged:
+                    self.on_judged(plan.judged)
             due = plan.next_timer
-            if plan.judged:
-                self.on_judged(plan.judged)
             # Not before the next millisecond: a timer that is never satisfied must not spin.
             self._next_timer = None if due is None else max(due, now + 1)
         except Exception as error:
             # Our own mistake. Commands are kept, work goes on, and the pass is tried again after an
             # audit.
-            self._state.undo(mark)
             self._next_timer = None
             self.trouble = [f"the pass failed: {error!r}"]
             _log.exception("the pass failed; nothing is granted until the next audit")

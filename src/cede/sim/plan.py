@@ -21,6 +21,7 @@ from cede.engine.explain_price import by_price, candidates
 from cede.engine.snapshot_claims import Asked, read_claims
 from cede.engine.snapshot_reader import load
 from cede.engine.state import State
+from cede.engine.trial import what_if
 from cede.model import bounds
 from cede.model.allocation import Allocation, Phase
 from cede.model.errors import Conflict, NotFound
@@ -93,7 +94,7 @@ def _one_pass(state: State, names: Names) -> dict[str, Any]:
 
 def decide_at_rest(state: State) -> Plan | None:
     """The next pass at the same instant, if it would change anything."""
-    with state.what_if():
+    with what_if(state):
         plan = decide(state, state.now)
     return plan if plan.changed else None
 
@@ -106,7 +107,7 @@ def _until_rest(state: State, horizon: int, names: Names) -> dict[str, Any]:
         before = state.mark()
         shown = _pass(state, names)
         stopped = _stop_victims(state)
-        if not passes or state.mark() != before:
+        if not passes or state.mark().written != before.written:
             passes.append(shown)
         # What is only told, such as that work is above its limit, moves nothing.
         if stopped or state.mark().log != before.log:

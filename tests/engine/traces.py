@@ -1,0 +1,109 @@
+"""A whole state, taken apart: every field of everything in it, so that two can be compared.
+
+What is left out is named here with its reason; whatever a state gets in future is compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+from dataclasses import is_dataclass
+from enum import Enum
+from typing import Any
+
+from sortedcontainers import SortedList
+
+from cede.engine.lane import Lane
+from cede.engine.state import State
+
+# Numbers that only ever move on, so that an answer is known to be old.
+MOVES_ON = {"version", "order_versions"}
+# What was worked out once, and is worked out again where what it was made of has changed.
+WORKED_OUT = {
+    *("solvers", "streams", "appraised", "fair_settings", "ever"),
+    *(
+        "_below",
+        "_from",
+        "_inside",
+        "_yielding",
+        "_shares",
+        "_policies_of",
+        "grouped",
+        "_sets",
+        "_uses",
+    ),
+}
+# Facts about the world: that nodes were heard of is not undone.
+HEARD = {"beats"}
+# What undoing reads; timers have entries that are no longer true, and `untimed` looks at them.
+LOGS = {"_log", "_came_up", "notes", "timers"}
+# What the next pass looks at: it may find that it need not have.
+TO_LOOK_AT = {"dirty", "unearmarked", "unchecked", "fresh", "scores"}
+LEFT_OUT = MOVES_ON | WORKED_OUT | HEARD | LOGS
+
+
+def trace(state: State, *left_out: str) -> Any:
+    """Every field, without what is empty: a sum of nothing is no sum."""
+    return _Taking({*LEFT_OUT, *left_out}).apart(state)
+
+
+def untimed(state: State) -> list[Any]:
+    """What changes by itself at some instant and has no timer that comes up by then."""
+    keys = [("request", each) for each in state.requests]
+    keys += [("allocation", each) for each in state.allocations]
+    keys += [("node", each) for each in state.nodes]
+    keys += [("pool", each) for each in state.pools]
+    due = {key: at for key in keys if (at := state._due(key)) is not None}
+    known = state.timers._scheduled
+    return [key for key, at in due.items() if known.get(key, at + 1) > at]
+
+
+class _Taking:
+    def __init__(self, left_out: set[str]) -> None:
+        self.left_out = left_out
+        self.inside: list[int] = []  # what is being taken apart: some know what they are part of
+
+    def apart(self, value: Any) -> Any:
+        if value is None or isinstance(value, str | int | float | Enum) or callable(value):
+            return None if callable(value) else value
+        if id(value) in self.inside:
+            return None
+        self.inside.append(id(value))
+        try:
+            return self._apart(value)
+        finally:
+            self.inside.pop()
+
+    def _apart(self, value: Any) -> Any:
+        if isinstance(value, Mapping):
+            parts = {_name(key): self.apart(each) for key, each in value.items()}
+            return {key: parts[key] for key in sorted(parts) if not _empty(parts[key])}
+        if isinstance(value, Lane):  # what it knows of their least demands are bounds
+            return [(each, dict(value.demand(each))) for each in value]
+        if isinstance(value, SortedList):
+            return [self.apart(each) for each in value]
+        if isinstance(value, Set):
+            return sorted(map(_name, value))
+        if isinstance(value, list | tuple):
+            return [self.apart(each) for each in value]
+        if is_dataclass(value) and value.__dataclass_params__.frozen:  # type: ignore[attr-defined]
+            return repr(value)
+        return self._apart({name: each for name, each in _fields(value) if self._counts(name)})
+
+    def _counts(self, name: str) -> bool:
+        return name not in self.left_out
+
+
+def _name(key: Any) -> str:
+    return key if isinstance(key, str) else repr(key)
+
+
+def _empty(value: Any) -> bool:
+    return value is None or value == 0 or value == {} or value == []
+
+
+def _fields(value: Any) -> list[tuple[str, Any]]:
+    slots = [name for each in type(value).__mro__ for name in getattr(each, "__slots__", ())]
+    return [
+        *((name, getattr(value, name)) for name in slots if hasattr(value, name)),
+        *getattr(value, "__dict__", {}).items(),
+    ]
