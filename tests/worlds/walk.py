@@ -18,6 +18,7 @@ class Walk:
     state: State = field(init=False)
     arrived: int = 0
     lost: bool = False
+    anybody_gives_up: bool = False  # also who holds, or is on its way out
 
     def __post_init__(self) -> None:
         self.state = self.world.state()
@@ -26,6 +27,9 @@ class Walk:
     def go(self, steps: Iterable[int]) -> None:
         for step in steps:
             may = list(events(self.world, self.state, self.arrived, self.lost))
+            if self.anybody_gives_up:
+                alive = [each.id for each in self.state.requests.values() if not each.ended]
+                may += [("gives up", each, False) for each in alive]
             if not may:
                 return
             kind, who, _ = may[step % len(may)]

@@ -18,9 +18,10 @@ from cede.model import bounds
 from cede.model.allocation import Allocation, Member
 from cede.model.lifecycle import AllocationState, RequestStatus
 from cede.model.node import Node, Out
-from cede.model.parting import Checkpoint, Parting, Saved
+from cede.model.parting import Ask, Checkpoint, Parting, Saved
 from cede.model.policy import Policy
 from cede.model.pool import Pool
+from cede.model.reason import Code
 from cede.model.request import OnSilence, Preemptions, Request
 from cede.model.settings import seconds, shown_own
 from cede.model.shape import Footprint, Topology
@@ -141,9 +142,9 @@ def _node(state: State, node: Node) -> dict[str, Any]:
 def _running(state: State, allocation: Allocation) -> dict[str, Any]:
     request = state.requests[allocation.request_id]
     stopping = allocation.state is AllocationState.STOPPING
-    reason = request.reason if request.status is RequestStatus.PREEMPTING else None
     return _full(
         pool=state.pools[allocation.pool_id].name,
+        nowhere_else=request.pool_id is not None or None,
         **_common(request),
         allocated_at=seconds(allocation.allocated_at),
         started_at=seconds(allocation.started_at),
@@ -151,13 +152,24 @@ def _running(state: State, allocation: Allocation) -> dict[str, Any]:
         state=STOPPING_SHOWN if stopping else str(allocation.state),
         **{"for": _named(state, allocation.taken_for)},
         cancelled=request.cancelled or None,
-        reason=reason.to_dict() if reason and not request.cancelled else None,
+        reason=_rule(request, allocation),
         deadline=seconds(allocation.deadline),
         told=allocation.told or None,
         lease_until=seconds(allocation.lease_until),
         members=[_member(state, each) for each in allocation.members] or None,
         parting=allocation.parting and _parting(allocation.parting),
+        asked=allocation.asked and _asked(allocation.asked),
     )
+
+
+def _rule(request: Request, allocation: Allocation) -> dict[str, Any] | None:
+    """Why it is stopped. A victim that is cancelled meanwhile is still one: whom it was stopped for
+    may have its place in the share.
+    """
+    reason = allocation.reason
+    if request.status is not RequestStatus.PREEMPTING or reason is None:
+        return None
+    return None if reason.code is Code.CANCELLED else reason.to_dict()
 
 
 def _named(state: State, request_id: str | None) -> str | None:
@@ -186,6 +198,12 @@ def _parting(parting: Parting) -> dict[str, Any]:
         deferred=seconds(parting.deferred or None),
         saved=parting.saved or None,
         failed=parting.failed or None,
+    )
+
+
+def _asked(ask: Ask) -> dict[str, Any]:
+    return _full(
+        at=seconds(ask.at), until=seconds(ask.until), over=ask.over or None, took=seconds(ask.took)
     )
 
 

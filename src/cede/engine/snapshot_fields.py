@@ -11,7 +11,7 @@ from cede.model import bounds
 from cede.model.amounts import parse_amount, parse_amounts
 from cede.model.errors import CedeError, Invalid, listed
 from cede.model.node import parse_labels
-from cede.model.parting import Checkpoint, Farewell, Saved
+from cede.model.parting import Ask, Checkpoint, Farewell, Parting, Saved
 from cede.model.reason import Reason
 from cede.model.request import PLAIN, Preemptions, Retry
 from cede.model.resources import ResourceSettings
@@ -226,6 +226,42 @@ def saved(fields: Entry, path: str, now: int) -> Saved | None:
         raise SnapshotError(f"{path}.id", "must name the checkpoint")
     size, place = count(given, path, "size", 0), count(given, path, "index", 0)
     return Saved(name, timed(given, path, "at", now), size, place)
+
+
+PARTING = frozenset({"hinted_at", "until", "answered", "extended", "deferred", "saved", "failed"})
+ASKED = frozenset({"at", "until", "over", "took"})
+# The number of a hint tells applications apart what they answer, and decides nothing.
+_NUMBER = 0
+
+
+def parting(fields: Entry, path: str, farewell: Farewell, now: int, hinted: bool) -> Parting | None:
+    """Where its farewell has come to; who saves itself was hinted just now, if nothing is said."""
+    path = f"{path}.parting"
+    if fields.get("parting") is None:
+        return Parting(_NUMBER, now, now + farewell.timeout) if hinted else None
+    given = entry(fields["parting"], path, PARTING)
+    hinted_at = timed(given, path, "hinted_at", now)
+    return Parting(
+        hint=_NUMBER,
+        hinted_at=hinted_at,
+        until=timed(given, path, "until", hinted_at + farewell.timeout),
+        answered=flag(given, path, "answered"),
+        extended=flag(given, path, "extended"),
+        deferred=timed(given, path, "deferred", 0),
+        saved=flag(given, path, "saved"),
+        failed=flag(given, path, "failed"),
+    )
+
+
+def asked(fields: Entry, path: str, now: int) -> Ask | None:
+    """When it was last asked to save itself and go on, and how long it takes to."""
+    if fields.get("asked") is None:
+        return None
+    path = f"{path}.asked"
+    given = entry(fields["asked"], path, ASKED)
+    at_ = timed(given, path, "at", now)
+    until, took = timed(given, path, "until", at_), timed(given, path, "took", None)
+    return Ask(_NUMBER, at_, until, flag(given, path, "over"), took)
 
 
 def reason(fields: Entry, path: str) -> Reason | None:

@@ -19,6 +19,7 @@ from cede.engine.snapshot_fields import (
     Entry,
     SnapshotError,
     amounts,
+    asked,
     at,
     count,
     duration,
@@ -26,6 +27,7 @@ from cede.engine.snapshot_fields import (
     entry,
     farewell,
     flag,
+    parting,
     reason,
     retry,
     saved,
@@ -44,7 +46,7 @@ from cede.engine.state import State
 from cede.model.allocation import Allocation, allocation_id
 from cede.model.amounts import parse_amounts
 from cede.model.lifecycle import AllocationState, RequestStatus
-from cede.model.parting import Parting, Saved
+from cede.model.parting import Saved
 from cede.model.policy import Policy
 from cede.model.policy_fields import FIELDS
 from cede.model.reason import Code, Reason
@@ -71,17 +73,17 @@ _COMMON = {
 }
 _RUNNING = _COMMON | {
     *("request", "allocated_at", "started_at", "index", "state", "for", "cancelled", "reason"),
-    *("deadline", "told", "nodes", "members", "parting"),
+    *("deadline", "told", "nodes", "members", "parting", "asked", "nowhere_else"),
 }
 _WAITING = _COMMON | {"gang", "earmark", "bypassed", "withhold", "not_before", "suspended"}
 _EARMARK = {"pool", "amounts", "nodes", "index"}
 _WITHHOLD = {"pool", "until", "nodes"}
-_PARTING = {"hinted_at", "until", "answered", "extended", "deferred", "saved", "failed"}
 _STATES = {
     STOPPING_SHOWN if each is AllocationState.STOPPING else str(each): each
     for each in AllocationState
     if each is not AllocationState.ENDED
 }
+_CANCELLED = Reason(Code.CANCELLED, {"actor": "an operator"})
 # What work runs is not in a snapshot; that agents run it decides.
 _UNTOLD = Work(("untold",))
 
@@ -187,7 +189,7 @@ class _Reader:
         allocated_at, started_at = self._began(path, fields, state)
         request = self._request(path, fields, position, allocated_at)
         policy = self._policy_in(path, request, self._pool_id(path, fields))
-        taken_for = fields.get("for")
+        taken_for, hinted = fields.get("for"), state is AllocationState.CHECKPOINTING
         if taken_for is not None and str(taken_for) not in known:
             raise SnapshotError(f"{path}.for", f"no request {taken_for!r}")
         allocation = Allocation(
@@ -208,11 +210,15 @@ class _Reader:
             told=flag(fields, path, "told"),
             taken_for=None if taken_for is None else str(taken_for),
             members=members(self.state, path, fields, policy.pool_id, request.tasks, state),
-            parting=self._parting(path, fields, request, state),
+            parting=parting(fields, path, request.farewell, self.now, hinted),
+            asked=asked(fields, path, self.now),
         )
+        cancelled = flag(fields, path, "cancelled")
         why = self._stopped_for(path, fields, allocation, policy)
         status = RequestStatus.ALLOCATED if why is None else RequestStatus.PREEMPTING
-        self._add(path, replace(request, status=status, reason=why))
+        ends = _CANCELLED if why and cancelled else why
+        named = policy.pool_id if flag(fields, path, "nowhere_else") else None
+        self._add(path, replace(request, status=status, reason=ends, pool_id=named))
         given = count(fields, path, "index", None)
         order = (allocated_at, position if given is None else given, position)
         self.holders.append(_Holder(order, given, replace(allocation, reason=why), path))
@@ -237,37 +243,18 @@ class _Reader:
     def _stopped_for(
         self, path: str, fields: Entry, allocation: Allocation, policy: Policy
     ) -> Reason | None:
-        """Why a holder is on its way out, or was when it was lost; None for one that stays."""
-        cancelled, given = flag(fields, path, "cancelled"), reason(fields, path)
+        """Why a holder is on its way out, or was when it was lost; None for one that stays. Who was
+        a victim and is cancelled is taken under the rule that stopped it first.
+        """
+        given = reason(fields, path)
         if not allocation.leaving and allocation.deadline is None:
             return None
-        if cancelled:
-            return Reason(Code.CANCELLED, {"actor": "an operator"})
         if given is not None:
             return given
+        if flag(fields, path, "cancelled"):
+            return _CANCELLED
         names = {"pool": policy.pool_id, "policy": policy.name}
         return Reason(Code.RECLAIM, {**names, "beneficiary": allocation.taken_for})
-
-    def _parting(
-        self, path: str, fields: Entry, request: Request, state: AllocationState
-    ) -> Parting | None:
-        path = f"{path}.parting"
-        if fields.get("parting") is None:
-            if state is not AllocationState.CHECKPOINTING:
-                return None
-            return Parting(0, self.now, self.now + request.farewell.timeout)
-        given = entry(fields["parting"], path, _PARTING)
-        hinted_at = timed(given, path, "hinted_at", self.now)
-        return Parting(
-            hint=0,  # its number tells applications apart what they answer, and decides nothing
-            hinted_at=hinted_at,
-            until=timed(given, path, "until", hinted_at + request.farewell.timeout),
-            answered=flag(given, path, "answered"),
-            extended=flag(given, path, "extended"),
-            deferred=timed(given, path, "deferred", 0),
-            saved=flag(given, path, "saved"),
-            failed=flag(given, path, "failed"),
-        )
 
     def waiting(self, path: str, value: object, position: int) -> None:
         if isinstance(value, dict) and "nodes" in value:
