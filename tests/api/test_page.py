@@ -122,10 +122,28 @@ def test_a_token_can_be_typed_and_forgotten(server: Server, page: Any) -> None:
     assert page.evaluate("document.cookie") == ""
 
 
+def test_who_leaves_while_the_page_is_being_drawn_has_left(server: Server, page: Any) -> None:
+    contested(server)
+    Machine(server, "alpha")
+    held: list[Any] = []
+    page.route("**/api/v1/nodes?*", lambda route: held.append(route))
+    page.goto(f"{server.url}/#token={server.secrets['red']}")
+    while not held:
+        page.wait_for_timeout(20)
+    with page.expect_response("**/api/v1/nodes?*"):
+        page.click("#leave")
+        held[0].continue_()
+    for _ in range(2):  # by then the page has done what it wanted with that answer
+        page.evaluate("fetch('/page.css').then((answer) => answer.text())")
+    assert page.is_visible("#enter") and not page.is_visible("#nodes-section")
+    assert page.inner_text("#state") == ""
+
+
 def test_a_bad_token_is_said_to_be_bad(server: Server, page: Any) -> None:
     page.goto(server.url)
     page.fill("#token", "cede_wrong")
-    page.click("#enter button")
+    with page.expect_console_message():  # the browser itself reports the 401
+        page.click("#enter button")
     page.wait_for_selector("#state.broken")
     assert "not valid" in page.inner_text("#state")
-    page.problems.clear()  # the browser itself reports the 401
+    page.problems.clear()

@@ -160,6 +160,7 @@ async function draw() {
   // One drawing at a time; what happens meanwhile is drawn once afterwards.
   if (drawing) { again = true; return; }
   drawing = true;
+  const whose = token;
   try {
     const [pools, nodes, waiting, active] = await Promise.all([
       getJson("/pools?limit=" + ROWS_MAX),
@@ -167,6 +168,7 @@ async function draw() {
       getJson("/requests?status=queued&status=suspended&explain=true&limit=" + ROWS_MAX),
       getJson("/requests?status=allocated&status=preempting&limit=" + ROWS_MAX),
     ]);
+    if (token !== whose) return;  // whoever asked has left meanwhile
     $("pools").replaceChildren(...pools.items.map(showPool));
     if (!pools.items.length) $("pools").append(element("p", "", "There are no pools yet."));
     $("nodes-section").hidden = !nodes.items.length;
@@ -174,10 +176,12 @@ async function draw() {
     fill("waiting", waiting, (each) => showRequest(each, false), "Nothing waits.");
     fill("active", active, (each) => showRequest(each, true), "Nothing runs.");
     say("as of " + new Date().toLocaleTimeString());
+  } catch (error) {
+    if (token === whose) throw error;
   } finally {
     drawing = false;
+    if (again) { again = false; soon(); }
   }
-  if (again) { again = false; await draw(); }
 }
 
 function say(text, broken = false) {
@@ -202,7 +206,7 @@ async function watch(signal) {
 let pending = null;
 function soon() {
   // A storm of events is one drawing a second.
-  if (!pending) pending = setTimeout(() => { pending = null; draw().catch(failed); }, 1000);
+  if (!pending) pending = setTimeout(() => { pending = null; if (token) draw().catch(failed); }, 1000);
 }
 
 function failed(error) {
@@ -227,7 +231,9 @@ async function enter() {
   $("who").textContent = me.name + " (" + me.role + ")" + (me.subjects.length ? " for " + me.subjects.join(", ") : "");
   $("enter").hidden = true;
   for (const id of ["pools-section", "waiting-section", "active-section", "leave"]) $(id).hidden = false;
+  const mine = token;
   await draw();
+  if (token !== mine) return;
   keepWatching();
   // Ages grow and streams break: a slow refresh is the truth, the stream only makes it quicker.
   timer = setInterval(() => draw().catch(failed), REFRESH_MS * 5);
