@@ -18,10 +18,9 @@ from tests.client.test_keeper import alive, sleeper
 
 pytestmark = pytest.mark.system
 
-# A lease that a busy machine keeps, and one that is waited out.
-AS_RED = ("--component", "red", "-t", "team", "--lease", "10")
-SHORT = 3.0
-SHORTLY_RED = (*AS_RED[:-1], SHORT)
+# A lease that a busy machine keeps. It is waited out as well.
+LEASE = 10.0
+AS_RED = ("--component", "red", "-t", "team", "--lease", LEASE)
 BLUE = {"component": "blue", "component_type": "team", "resources": {"gpu": 2}, "kind": "work"}
 
 
@@ -172,7 +171,7 @@ def test_when_cede_run_is_killed_its_command_dies(server: Serving, client: Clien
     two_teams(client)
     sleep = sleeper()
     script = f"setsid {sleep} & {sleep}"
-    run = server.start_cede("run", *SHORTLY_RED, "--gpu", 2, "--", "sh", "-c", script)
+    run = server.start_cede("run", *AS_RED, "--gpu", 2, "--", "sh", "-c", script)
     eventually(lambda: len(alive(sleep)) >= 2)
     run.send_signal(signal.SIGKILL)
     run.communicate()
@@ -185,13 +184,13 @@ def test_without_its_server_the_command_is_dead_before_the_lease_ends(
 ) -> None:
     two_teams(client)
     sleep = sleeper()
-    run = own_server.start_cede("run", *SHORTLY_RED, "--gpu", 2, "--", *sleep.split())
+    run = own_server.start_cede("run", *AS_RED, "--gpu", 2, "--", *sleep.split())
     eventually(lambda: only_request(client)["allocation"]["state"] == "running" and alive(sleep))
     own_server.kill()
     killed_at = seen_at = time.monotonic()
     while alive(sleep):
         # How late we look does not matter, only how late it was seen to live.
-        assert seen_at - killed_at < SHORT
+        assert seen_at - killed_at < LEASE
         seen_at = time.monotonic()
         time.sleep(0.02)
     assert said(run)[0] == 6

@@ -69,6 +69,7 @@ def test_it_is_told_to_stop_and_comes_back(teams: Client) -> None:
         blue = teams.requests.create(BLUE)
         assert held.preempted.wait(WAIT_SECONDS)
         assert held.should_stop
+    eventually(lambda: told)  # who waits for `preempted` may be quicker than who calls us back
     assert told[0]["reason"]["code"] == "reclaim"
     assert not held.ended
     assert eventually(lambda: teams.requests.get(blue["id"])["status"] == "allocated")

@@ -112,9 +112,10 @@ def test_the_keeper_kills_at_the_end_of_the_lease_without_us() -> None:
 def test_a_renewed_lease_lets_it_live_on(tmp_path: Path) -> None:
     go = tmp_path / "go"
     script = f"while ! test -e {go}; do sleep 0.01; done; exit 5"
+    child = Child(command(["sh", "-c", script], os.environ))
     first = clock.now() + 3
-    child = Child(command(["sh", "-c", script], os.environ), lease_until=first)
-    child.lease(clock.now() + 1000)
+    child.lease(first)
+    child.lease(first + 1000)
     eventually(lambda: clock.now() > first + 0.5)
     go.touch()
     assert child.wait(WAIT) == 5

@@ -59,7 +59,7 @@ def test_cede_run_waits_for_the_fifth_slot(server: Serving) -> None:
     waiting = eventually(lambda: [each for each in level.requests() if each["state"] == "queued"])
     assert level.reason(waiting[0]["id"])["key"] == "step_run"
     level.end(first["id"], "done")
-    assert fifth.wait(WAIT_SECONDS) == 0
+    assert fifth.wait(2 * WAIT_SECONDS) == 0
     level.close()
 
 
@@ -75,10 +75,10 @@ def test_cede_run_gives_way_to_production_and_comes_back(server: Serving) -> Non
     def of(component: str) -> dict:
         return next(e for e in level.requests() if e["labels"]["name"] == component)
 
-    sandbox = run("sandbox-orch", 6, "sleep", "60")
+    sandbox = run("sandbox-orch", 6, "sleep", "1000")
     eventually(lambda: level.requests() and of("sandbox-orch")["allocation_state"] == "running")
     prod = run("prod-orch", 4, "true")
-    assert prod.wait(WAIT_SECONDS) == 0
+    assert prod.wait(2 * WAIT_SECONDS) == 0
     eventually(lambda: of("sandbox-orch")["status"] == "allocated")
     again = of("sandbox-orch")
     assert (again["attempt"], again["preempted_count"]) == (2, 1)
