@@ -1,6 +1,6 @@
-"""Counts, and saves its number when it is asked to, unless a file named `silent` tells it not to. A
-file named `slow` makes it wait while it saves. Where it goes on from is all that a later attempt
-says.
+"""Counts, and saves its number when it is asked to, unless a file named `silent` tells it not to,
+which it notes. A file named `slow` makes it wait while it saves. Where it goes on from is all that
+a later attempt says.
 """
 
 import os
@@ -23,10 +23,16 @@ number = int((resume / "number").read_text()) if resume else 0
 note(f"from {number}")
 if os.environ["CEDE_ATTEMPT"] != "1":
     sys.exit(0)
+is_silent = False
 for _ in checkpoint.steps(None):
     number += 1
     time.sleep(0.01)
-    if checkpoint.should_save() and not (home / "silent").exists():
+    is_asked = checkpoint.should_save()
+    if is_asked and (home / "silent").exists():
+        if not is_silent:
+            note("silent")
+        is_silent = True
+    elif is_asked:
         with checkpoint.saving() as directory:
             (directory / "number").write_text(str(number))
             note("saves")
