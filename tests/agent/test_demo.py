@@ -7,23 +7,33 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.agent.cluster import alive
-from tests.client.serving import WAIT_SECONDS
+from tests.client.serving import BIN, WAIT_SECONDS
 
 pytestmark = pytest.mark.system
 
 DEMO = Path(__file__).parents[2] / "examples" / "demo" / "demo.py"
 
 
+def pause() -> float:
+    """So long a rest after each of its 160 steps that a training still runs when it is preempted:
+    between its start and that are three commands, each of which takes some time to start here.
+    """
+    begun = time.monotonic()
+    subprocess.run([BIN / "cede", "--version"], check=True, capture_output=True)
+    return min(max(0.15, (time.monotonic() - begun) / 5), 0.6)
+
+
 @pytest.fixture
 def demo() -> Iterator[subprocess.Popen[str]]:
     process = subprocess.Popen(
-        [sys.executable, DEMO, "0.15"],
+        [sys.executable, DEMO, str(pause())],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -60,8 +70,9 @@ def read(path: Path) -> bytes:
         return b""
 
 
+@pytest.mark.timeout(600)  # it types some twenty commands, one after the other
 def test_it_shows_a_gang_and_a_preemption_and_cleans_up(demo: subprocess.Popen[str]) -> None:
-    said, _ = demo.communicate(timeout=4 * WAIT_SECONDS)
+    said, _ = demo.communicate(timeout=9 * WAIT_SECONDS)
     assert demo.returncode == 0, said
     for line in (
         r"task 1 of 2 is on \w+ and has the GPUs 0,1,2,3",
