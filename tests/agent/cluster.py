@@ -5,18 +5,22 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from cede import Client
+from cede import CedeClientError, Client, NotFound, ServerUnreachable
+from cede.client.http import API
 from tests.client.serving import BIN, WAIT_SECONDS, Serving, eventually
 
 HEARTBEAT = 1.0
-GRACE = 3.0  # in which a program notes on a busy machine that it was told to stop
+GRACE = 10.0  # in which a program notes on a busy machine that it was told to stop
 POOL = "nodes"
 TEAM = "red"
 BLUE = "blue"  # may take back whatever red has
+LIVE = ("queued", "suspended", "allocated", "preempting")
 
 
 class Agent:
@@ -47,8 +51,17 @@ class Agent:
         return self.process.pid
 
     def kill(self) -> None:
-        self.signal(signal.SIGKILL)
+        assert self.process is not None
+        self.process.kill()
         self.wait()
+
+    def end(self) -> int:
+        """Tell it to, and how it did."""
+        self.signal(signal.SIGTERM)
+        try:
+            return self.wait()
+        finally:
+            self.kill()
 
     def signal(self, number: int) -> None:
         os.kill(self.pid, number)
@@ -60,6 +73,12 @@ class Agent:
     def has_ended(self) -> bool:
         assert self.process is not None
         return self.process.poll() is not None
+
+    def go_on(self) -> None:
+        """Whatever was done to it, it runs."""
+        if self.has_ended():
+            self.start()
+        self.signal(signal.SIGCONT)
 
     def attempt(self, request_id: str, attempt: int = 1, task: int = 0) -> Path:
         return self.data / "attempts" / f"{request_id}.{attempt}.{task}"
@@ -93,7 +112,55 @@ class Cluster:
         """End an agent that no other test needs, so that it costs nothing and is given nothing."""
         agent.kill()
         self.agents.remove(agent)
-        self.client.nodes.delete(agent.name)
+        with suppress(NotFound):  # it never got so far
+            self.client.nodes.delete(agent.name)
+
+    @contextmanager
+    def borrowed(self) -> Iterator[Cluster]:
+        """What is here now is in order afterwards, and nothing else is here: however a test ends,
+        the next one, or its second try, finds what it found.
+        """
+        agents, live, pools = [*self.agents], self.live(), self.pools()
+        try:
+            yield self
+        finally:
+            if self.server.process.poll() is not None:
+                self.server.start()
+            self.until(partial(self._is_idle, but=live))
+            new = self.pools() - pools
+            for policy in [each for each in self.client.policies.list() if each["pool"] in new]:
+                self.client.policies.detach(policy["id"])
+            for agent in [each for each in self.agents if each not in agents]:
+                self.retire(agent)
+            for pool in new:
+                self.client.pools.delete(pool)
+            for agent in agents:
+                self.until(partial(self._takes_work, agent))
+
+    def _is_idle(self, but: list[str]) -> bool:
+        """Whether nothing is left to stop, for which every agent is needed."""
+        for agent in self.agents:
+            agent.go_on()
+        left = [each for each in reversed(self.live()) if each not in but]
+        for each in left:  # waiters first, or they would start
+            with suppress(CedeClientError):  # it has just ended
+                self.client.requests.cancel(each)
+        return not left
+
+    def _takes_work(self, agent: Agent) -> bool:
+        agent.go_on()
+        state = self.nodes()[agent.name]
+        if state in ("draining", "drained"):
+            self.client.nodes.undrain(agent.name)
+        return state == "ready"
+
+    def live(self) -> list[str]:
+        """What has not ended, oldest first."""
+        found = self.client.requests.list(status=list(LIVE))
+        return [each["id"] for each in sorted(found, key=lambda each: float(each["submitted_at"]))]
+
+    def pools(self) -> set[str]:
+        return {each["name"] for each in self.client.pools.list()}
 
     def until_ready(self, name: str) -> None:
         self.until(lambda: self.nodes().get(name) == "ready")
@@ -137,6 +204,19 @@ class Cluster:
         self.until(lambda: self.get(request_id)["status"] in over, seconds, about=request_id)
         return self.get(request_id)
 
+    def printed(self, request_id: str, **which: Any) -> bytes:
+        """What it printed, once its node can be asked: a busy one is silent for a while."""
+        found: list[bytes] = []
+
+        def look() -> bool:
+            with suppress(ServerUnreachable):
+                pieces = self.client.requests.logs(request_id, **which)
+                found.append(b"".join(data for _, data in pieces))
+            return bool(found)
+
+        self.until(look, about=request_id)
+        return found[0]
+
     def until(
         self, look: Callable[[], object], seconds: float = WAIT_SECONDS, about: str = ""
     ) -> None:
@@ -153,11 +233,10 @@ class Cluster:
         return f"{found}\n{list(self.client.nodes.list())}\n{logs}\nserver: {server}"
 
     def events(self, request_id: str, kind: str) -> list[dict[str, Any]]:
-        return [
-            each
-            for each in self.client.events()
-            if each.get("request_id") == request_id and each["kind"] == kind
-        ]
+        """Of one request: who waits for one reads them again and again."""
+        wanted = {"request_id": request_id, "limit": 500}
+        found = self.client.http.call("GET", f"{API}/events", params=wanted)["items"]
+        return [each for each in found if each["kind"] == kind]
 
     def stop(self) -> None:
         """Everything that was started, and what the agents' keepers still keep."""

@@ -11,8 +11,8 @@ from tests.agent.cluster import Cluster
 
 
 @pytest.fixture(scope="session")
-def shared() -> Iterator[Cluster]:
-    """One server with one agent, for tests that leave both alive."""
+def one_for_all() -> Iterator[Cluster]:
+    """One server with one agent."""
     # Not below pytest's own directory, where other accounts' work could not come by.
     home = Path(tempfile.mkdtemp(prefix="cede-agents-"))
     made = Cluster(home)
@@ -23,3 +23,10 @@ def shared() -> Iterator[Cluster]:
         made.stop()
         # A keeper whose agent was killed may still find out that there is nothing to keep.
         shutil.rmtree(home, ignore_errors=True)
+
+
+@pytest.fixture
+def shared(one_for_all: Cluster) -> Iterator[Cluster]:
+    """What all tests have in common, as each finds it; what one adds is gone when it is over."""
+    with one_for_all.borrowed():
+        yield one_for_all

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,20 +17,16 @@ POOL = "claims"
 
 
 @pytest.fixture
-def cluster(shared: Cluster) -> Iterator[Cluster]:
+def cluster(shared: Cluster) -> Cluster:
     """One node of two GPUs in a pool of its own."""
     client = shared.client
     client.pools.create(POOL, nodes={"pool": POOL}, settings={"grace": GRACE})
-    agent = shared.start_agent("kept", 2, "--allow-root-jobs", "--label", f"pool={POOL}")
+    shared.start_agent("kept", 2, "--allow-root-jobs", "--label", f"pool={POOL}")
     shared.until_ready("kept")
     for team, sensitive in ((TEAM, False), (BLUE, True)):
         own = {"component_type": "team", "priority": 10, "allow_sensitive": sensitive}
         client.policies.attach(POOL, team, **own)
-    yield shared
-    for policy in list(client.policies.list(pool=POOL)):
-        client.policies.detach(policy["id"])
-    shared.retire(agent)
-    client.pools.delete(POOL)
+    return shared
 
 
 def test_work_is_saved_and_leaves_and_the_claimants_starts(

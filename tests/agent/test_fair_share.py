@@ -75,35 +75,22 @@ class Fair:
         """Those that were told to stop for somebody."""
         return [each for each in requests if self.cluster.events(each, "preempting")]
 
-    def end(self) -> None:
-        """Nothing of it is left but its nodes."""
-        client = self.cluster.client
-        for each in reversed(self.pids):  # waiters first, or they would start
-            client.requests.cancel(each)
-        for each in self.pids:
-            self.cluster.ended(each)
-        for policy in self.policies.values():
-            client.policies.detach(policy)
-        client.pools.delete(POOL)
-
 
 @pytest.fixture(scope="module")
-def nodes(shared: Cluster) -> Iterator[Cluster]:
+def nodes(one_for_all: Cluster) -> Iterator[None]:
     own = ("--allow-root-jobs", "--label", f"pool={POOL}")
-    agents = [shared.start_agent(name, GPUS, *own) for name in NODES]
-    for agent in agents:
-        shared.until_ready(agent.name)
-    yield shared
-    for agent in agents:
-        shared.retire(agent)
+    with one_for_all.borrowed():
+        for name in NODES:
+            one_for_all.start_agent(name, GPUS, *own)
+        for name in NODES:
+            one_for_all.until_ready(name)
+        yield
 
 
 @pytest.fixture
-def fair(nodes: Cluster, tmp_path: Path) -> Iterator[Fair]:
+def fair(nodes: None, shared: Cluster, tmp_path: Path) -> Fair:
     tmp_path.chmod(0o777)
-    made = Fair(nodes, tmp_path)
-    yield made
-    made.end()
+    return Fair(shared, tmp_path)
 
 
 def test_who_starves_is_served_newest_first_and_older_work_goes_on(fair: Fair) -> None:

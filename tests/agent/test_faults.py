@@ -39,8 +39,7 @@ def ends_well(cluster: Cluster, request: str, home: Path) -> None:
     assert ended["status"] == "released", cluster.story(request)
     assert (ended["attempt"], len(starts(home))) == (1, 1)
     assert len(cluster.events(request, "task_ended")) == 1
-    printed = b"".join(data for _, data in cluster.client.requests.logs(request))
-    assert printed == b"done\n"
+    assert cluster.printed(request) == b"done\n"
 
 
 def test_work_goes_on_when_its_agent_is_killed_and_is_adopted(
@@ -70,8 +69,7 @@ def test_work_outlives_an_agent_that_is_told_to_end(shared: Cluster, tmp_path: P
     agent = shared.agents[0]
     request = patient(shared, agent, tmp_path)
     [pid] = starts(tmp_path)
-    agent.signal(signal.SIGTERM)
-    assert agent.wait() == 0
+    assert agent.end() == 0
     assert alive(pid)
     # It ends while nobody looks, within the lease: the next agent finds its record.
     (tmp_path / "go").touch()
@@ -122,10 +120,9 @@ def test_an_agent_killed_at_any_point_starts_it_once(shared: Cluster, tmp_path: 
         return not left
 
     shared.until(all_are_back)
-    for agent, request, home in dying:
+    for _, request, home in dying:
         starts(home)
         ends_well(shared, request, home)
-        shared.retire(agent)
 
 
 def test_what_no_journal_entry_explains_is_killed_before_the_agent_is_ready(
@@ -155,10 +152,12 @@ def test_an_agent_does_not_start_on_a_damaged_journal(shared: Cluster, tmp_path:
     journal = agent.data / "journal"
     before = journal.read_bytes()
     journal.write_bytes(before.replace(b'"attempt"', b'"attemqt"', 1))
-    agent.start()
-    assert agent.wait() == 1
+    try:
+        agent.start()
+        assert agent.wait() == 1
+    finally:
+        journal.write_bytes(before)
     assert "damaged in line 1" in agent.log.read_text()
-    journal.write_bytes(before)
     agent.start()
     (tmp_path / "go").touch()
     assert shared.ended(request)["status"] == "released"

@@ -5,7 +5,7 @@ real agent and a real server, with the time-outs set short.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,15 +22,19 @@ LIAR = Path(__file__).parents[1] / "checkpoint" / "programs" / "liar.py"
 AMPLE = 60.0  # for whoever does in time what is asked
 SHORT = 1.0  # for whoever says nothing
 # For whoever answers, on a busy machine too. Half of it is what slow work gets more.
-ANSWERS = 6.0
-LIVE = ("queued", "suspended", "allocated", "preempting")
+ANSWERS = 16.0
 # Victims whose time has to be waited out: a program, what it does, how it converses, its terms.
-PATIENT: dict[str, tuple[Path, str, str, dict[str, float]]] = {
+PATIENT: dict[str, tuple[Path, str, str, dict[str, Any]]] = {
     "answers and never saves": (VICTIM, "slow", "signal", {}),
     "asks for ever more time": (VICTIM, "defers", "grpc", {"max_deferral": 0.7}),
     "lies: nothing": (LIAR, "nothing", "grpc", {}),
     "lies: wrong hash": (LIAR, "wrong hash", "shm", {}),
-}
+    "is silent": (VICTIM, "stubborn", "signal", {"checkpoint_timeout": SHORT}),
+    "is silent and may come back": (
+        VICTIM, "silent", "shm", {"checkpoint_timeout": SHORT, "retry": {"max_retries": 1}},
+    ),
+    "cannot save itself": (VICTIM, "stubborn", "", {"checkpoint_timeout": AMPLE}),
+}  # fmt: skip
 
 
 @dataclass
@@ -49,6 +53,9 @@ class Row:
         argv = (sys.executable, str(program), how, str(self.home))
         given = {**self.place, "checkpoint_timeout": AMPLE, **conversation, **fields}
         self.victim = self.cluster.submit(*argv, gpus=2, **given)
+        return self
+
+    def until_ready(self, program: Path) -> Row:
         self.until("started")
         if program == VICTIM:
             read_when_there(self.home / "notes")
@@ -57,19 +64,12 @@ class Row:
         return self
 
     def printed(self) -> bytes:
-        return b"".join(data for _, data in self.cluster.client.requests.logs(self.victim))
+        return self.cluster.printed(self.victim)
 
     def take(self, gpus: int = 2) -> Row:
         """Somebody with better rights needs all that it has."""
         self.beneficiary = self.cluster.submit("true", gpus=gpus, component=BLUE, **self.place)
         return self
-
-    def end(self) -> None:
-        """Whatever a failed test left running."""
-        for each in filter(None, (self.victim, self.beneficiary)):
-            if self.cluster.get(each)["status"] in LIVE:
-                self.cluster.client.requests.cancel(each)
-                self.cluster.ended(each)
 
     def ended(self) -> dict[str, Any]:
         """How the victim ended; its beneficiary had what it needed."""
@@ -102,42 +102,60 @@ class Row:
 
 
 @pytest.fixture
-def start(shared: Cluster, tmp_path: Path) -> Iterator[Any]:
+def start(shared: Cluster, tmp_path: Path) -> Any:
     """Start a victim that does as it is told when it is asked to save itself."""
     shared.allow_blue()
     row = Row(shared, tmp_path)
 
     def begin(how: str, protocol: str = "", *, program: Path = VICTIM, **fields: Any) -> Row:
-        return row.begin(how, protocol, program, **fields)
+        return row.begin(how, protocol, program, **fields).until_ready(program)
 
-    yield begin
-    row.end()
+    return begin
+
+
+@dataclass
+class Patient:
+    """Victims in a pool of their own."""
+
+    cluster: Cluster
+    home: Callable[[str], Path]
+    rows: dict[str, Row] = field(default_factory=dict)
+
+    def take(self, *names: str) -> None:
+        for name in names:
+            program, how, protocol, terms = PATIENT[name]
+            row = Row(self.cluster, self.home("patient"), {"pool": "patient"})
+            given = {"checkpoint_timeout": ANSWERS, **terms}
+            self.rows[name] = row.begin(how, protocol, program, **given)
+        for name in names:
+            self.rows[name].until_ready(PATIENT[name][0])
+        # One takes them all: of several, the first to be done would leave room that spares another.
+        taker = row.take(2 * len(PATIENT)).beneficiary
+        for name in names:
+            self.rows[name].beneficiary = taker
+
+    def row(self, name: str) -> Row:
+        """The victim of one test; for a second try there is another one."""
+        if name not in self.rows:
+            self.take(name)
+        return self.rows.pop(name)
 
 
 @pytest.fixture(scope="module", autouse=True)
-def patient(shared: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Row]]:
-    """They are taken first of all, in a pool of their own, and wait while the other tests run."""
-    client, place = shared.client, {"pool": "patient"}
-    client.pools.create("patient", nodes={"pool": "patient"}, settings={"grace": GRACE})
-    gpus = 2 * len(PATIENT)
-    agent = shared.agent("patient", gpus, "--allow-root-jobs", "--label", "pool=patient")
-    for team, reserved in ((TEAM, 0), (BLUE, gpus)):
-        own = {"component_type": "team", "priority": 10, "reserved": {"gpu": reserved}}
-        client.policies.attach("patient", team, **own)
-    rows = {name: Row(shared, tmp_path_factory.mktemp("patient"), place) for name in PATIENT}
-    for name, (program, how, protocol, terms) in PATIENT.items():
-        rows[name].begin(how, protocol, program, checkpoint_timeout=ANSWERS, **terms)
-    # One takes them all: of several, the first to be done would leave room that spares a victim.
-    taker = rows[next(iter(PATIENT))].take(gpus).beneficiary
-    for row in rows.values():
-        row.beneficiary = taker
-    yield rows
-    for row in rows.values():
-        row.end()
-    for policy in list(client.policies.list(pool="patient")):
-        client.policies.detach(policy["id"])
-    shared.retire(agent)
-    client.pools.delete("patient")
+def patient(
+    one_for_all: Cluster, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[[str], Row]]:
+    """They are taken first of all, and wait while the other tests run."""
+    with one_for_all.borrowed() as cluster:
+        client, gpus = cluster.client, 2 * len(PATIENT)
+        client.pools.create("patient", nodes={"pool": "patient"}, settings={"grace": GRACE})
+        cluster.agent("patient", gpus, "--allow-root-jobs", "--label", "pool=patient")
+        for team, reserved in ((TEAM, 0), (BLUE, gpus)):
+            own = {"component_type": "team", "priority": 10, "reserved": {"gpu": reserved}}
+            client.policies.attach("patient", team, **own)
+        made = Patient(cluster, tmp_path_factory.mktemp)
+        made.take(*PATIENT)
+        yield made.row
 
 
 def suspended_and_resumed(row: Row) -> None:
@@ -192,53 +210,12 @@ def test_it_is_slow_but_answers_and_gets_half_as_much_again_once(
     assert row.took("extended") >= ANSWERS
 
 
-def test_it_answers_and_never_saves(patient: dict[str, Row]) -> None:
-    row = patient["answers and never saves"]
-    forced_and_failed(row)
-    assert len(row.happened("extended")) == 1
-    assert row.parting() >= ANSWERS * 1.5
-
-
 def test_it_asks_for_time_and_saves_then(start: Any) -> None:
     row = start("late", "grpc").take()
     suspended_and_resumed(row)
     [asked] = row.happened("deferred")
     assert asked["granted"] == asked["wanted"] == 300
     assert asked["why"] == "in the middle of something"
-
-
-def test_it_asks_for_ever_more_time_and_is_forced(patient: dict[str, Row]) -> None:
-    row = patient["asks for ever more time"]
-    forced_and_failed(row)
-    asked = row.happened("deferred")
-    assert sum(each["granted"] for each in asked) == 700
-    assert row.parting() >= ANSWERS + 0.7
-
-
-def test_it_is_silent_and_is_killed_after_its_grace(start: Any) -> None:
-    row = start("stubborn", "signal", checkpoint_timeout=SHORT).take()
-    ended = forced_and_failed(row)
-    assert ended["allocation"]["members"][0]["exit_code"] == 128 + 9
-    assert row.notes().count("term") == 1
-    assert not row.happened("extended")
-    assert row.parting() >= SHORT + GRACE
-
-
-def test_it_is_silent_and_its_policy_brings_it_back(start: Any) -> None:
-    row = start("silent", "shm", checkpoint_timeout=SHORT, retry={"max_retries": 1}).take()
-    ended = row.ended()
-    assert (ended["status"], ended["attempt"]) == ("released", 2)
-    assert row.notes() == ["anew", "term", "anew"]
-    assert len(row.happened("requeued")) == 1 and not row.happened("suspended")
-
-
-def test_it_cannot_save_itself_and_is_told_to_stop_at_once(start: Any) -> None:
-    row = start("stubborn").take()
-    ended = row.ended()
-    assert (ended["status"], ended["attempt"], ended["preempted_count"]) == ("released", 2, 1)
-    assert row.notes() == ["anew", "term", "anew"]
-    assert GRACE <= row.parting() < AMPLE
-    assert not row.happened("checkpoint_failed") and not row.happened("suspended")
 
 
 @pytest.mark.parametrize("interruptible", [True, False])
@@ -267,9 +244,53 @@ def test_whoever_needed_it_is_gone_and_it_goes_on(start: Any, protocol: str) -> 
     assert row.notes() == ["anew", "asked", "goes on"]
 
 
+# Those that waited.
+
+
+def test_it_answers_and_never_saves(patient: Callable[[str], Row]) -> None:
+    row = patient("answers and never saves")
+    forced_and_failed(row)
+    assert len(row.happened("extended")) == 1
+    assert row.parting() >= ANSWERS * 1.5
+
+
+def test_it_asks_for_ever_more_time_and_is_forced(patient: Callable[[str], Row]) -> None:
+    row = patient("asks for ever more time")
+    forced_and_failed(row)
+    asked = row.happened("deferred")
+    assert sum(each["granted"] for each in asked) == 700
+    assert row.parting() >= ANSWERS + 0.7
+
+
+def test_it_is_silent_and_is_killed_after_its_grace(patient: Callable[[str], Row]) -> None:
+    row = patient("is silent")
+    ended = forced_and_failed(row)
+    assert ended["allocation"]["members"][0]["exit_code"] == 128 + 9
+    assert row.notes().count("term") == 1
+    assert not row.happened("extended")
+    assert row.parting() >= SHORT + GRACE
+
+
+def test_it_is_silent_and_its_policy_brings_it_back(patient: Callable[[str], Row]) -> None:
+    row = patient("is silent and may come back")
+    ended = row.ended()
+    assert (ended["status"], ended["attempt"]) == ("released", 2)
+    assert row.notes() == ["anew", "term", "anew"]
+    assert len(row.happened("requeued")) == 1 and not row.happened("suspended")
+
+
+def test_it_cannot_save_itself_and_is_told_to_stop_at_once(patient: Callable[[str], Row]) -> None:
+    row = patient("cannot save itself")
+    ended = row.ended()
+    assert (ended["status"], ended["attempt"], ended["preempted_count"]) == ("released", 2, 1)
+    assert row.notes() == ["anew", "term", "anew"]
+    assert GRACE <= row.parting() < AMPLE
+    assert not row.happened("checkpoint_failed") and not row.happened("suspended")
+
+
 @pytest.mark.parametrize("how", ["nothing", "wrong hash"])
-def test_it_lies_and_is_not_believed(patient: dict[str, Row], how: str) -> None:
-    row = patient[f"lies: {how}"]
+def test_it_lies_and_is_not_believed(patient: Callable[[str], Row], how: str) -> None:
+    row = patient(f"lies: {how}")
     forced_and_failed(row)
     assert row.happened("save_failed")
     assert not row.happened("checkpoint_saved")

@@ -59,9 +59,10 @@ def test_preempted_three_times_in_a_row_it_comes_out_the_same(
     # Kept for no longer than it lives: it is asked about all the time, and must stay until the end.
     kept = ("--checkpoints", str(checkpoints), "--keep-checkpoints", "0")
     together = ("--allow-root-jobs", *kept, "--label", "for=train")
-    agents = [shared.start_agent(name, 1, *together) for name in ("t1", "t2")]
-    for agent in agents:
-        shared.until_ready(agent.name)
+    for name in ("t1", "t2"):
+        shared.start_agent(name, 1, *together)
+    for name in ("t1", "t2"):
+        shared.until_ready(name)
     shared.allow_everything()
     shared.allow_blue()
     team = ("--pool", POOL, "--component", TEAM, "-t", "team", "--node-label", "for=train")
@@ -79,5 +80,3 @@ def test_preempted_three_times_in_a_row_it_comes_out_the_same(
     assert last.startswith("resumed from ")
     assert result(last) == result(alone.stdout)
     shared.until(lambda: not list(checkpoints.iterdir()))
-    for agent in agents:
-        shared.retire(agent)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from itertools import groupby
 from pathlib import Path
 
 import pytest
@@ -23,10 +24,7 @@ def test_it_runs_once_and_its_exit_code_is_known(shared: Cluster) -> None:
     assert ended["status"] == "failed"
     assert ended["reason"]["exit_code"] == 3
     assert ended["allocation"]["members"][0]["exit_code"] == 3
-    streams = {
-        stream: b"".join(data for _, data in shared.client.requests.logs(request, stream=stream))
-        for stream in ("stdout", "stderr")
-    }
+    streams = {each: shared.printed(request, stream=each) for each in ("stdout", "stderr")}
     assert streams == {"stdout": b"out\n", "stderr": b"err\n"}
 
 
@@ -39,7 +37,7 @@ def test_its_surroundings_are_clean_and_say_what_it_is(shared: Cluster) -> None:
         work={"env": {"MINE": "é x"}},
     )
     assert shared.ended(request)["status"] == "released"
-    env = json.loads(b"".join(data for _, data in shared.client.requests.logs(request)))
+    env = json.loads(shared.printed(request))
     told = {name: env.pop(name) for name in list(env) if name.startswith("CEDE_")}
     assert told == {
         "CEDE_REQUEST_ID": request,
@@ -84,9 +82,11 @@ def test_whoever_follows_is_told_why_it_waits(shared: Cluster, tmp_path: Path) -
     (tmp_path / "go").touch()
     printed, _ = follower.communicate(timeout=WAIT_SECONDS)
     assert (follower.returncode, printed.splitlines()[1:]) == (0, ["at last"])
-    # Whether it was seen to run before it was done is a matter of luck.
-    said = [line.split(":")[1].strip() for line in errors.read_text().splitlines()]
-    assert said in (["waiting"], ["waiting", "allocated"])
+    # Whether it was seen to run before it was done is a matter of luck, and so is whether its node
+    # was late meanwhile, which is another reason to wait.
+    lines = errors.read_text().splitlines()
+    said = [word for word, _ in groupby(line.split(":")[1].strip() for line in lines)]
+    assert said in (["waiting"], ["waiting", "allocated"]) and len(set(lines)) == len(lines)
 
 
 def test_independent_tasks_are_waited_for_and_cancelled_together(shared: Cluster) -> None:
@@ -129,26 +129,31 @@ def test_a_program_that_is_not_there_is_its_users_mistake(shared: Cluster) -> No
     assert (member["exit_code"], member["cause"]) == (127, "start_failed")
 
 
+def not_at_fault(cluster: Cluster, name: str) -> None:
+    """A node that is late by some heartbeats is degraded too, and nobody was wrong."""
+    node = cluster.client.nodes.get(name)
+    assert node["state"] == "ready" or node["reason"] == "silent", node
+
+
 def test_work_runs_as_the_mapped_account_or_not_at_all(shared: Cluster) -> None:
     shared.agent("mapped", 1, "--user-map", "team:red=nobody")
     on = {"node_labels": {"host": "mapped"}}
     done = shared.submit("sh", "-c", "id -un; touch $TMPDIR/x && echo written", **on)
     assert shared.ended(done)["status"] == "released"
-    printed = b"".join(data for _, data in shared.client.requests.logs(done))
-    assert printed == b"nobody\nwritten\n"
+    assert shared.printed(done) == b"nobody\nwritten\n"
     # Whoever asks for somebody else's account has made a mistake; the node is not at fault.
     refused = shared.ended(shared.submit("id", work={"user": "daemon"}, **on))
     assert refused["status"] == "failed"
     assert refused["reason"]["exit_code"] == 126
-    said = b"".join(d for _, d in shared.client.requests.logs(refused["id"], stream="stderr"))
+    said = shared.printed(refused["id"], stream="stderr")
     assert said == b"cede: the account daemon is not for root or team:red\n"
-    assert shared.nodes()["mapped"] == "ready"
+    not_at_fault(shared, "mapped")
 
 
 def test_an_agent_that_is_root_and_has_no_map_starts_nothing_and_names_the_fix(
     shared: Cluster,
 ) -> None:
-    agent = shared.agent("root", 1, "--group", "none")
+    shared.agent("root", 1, "--group", "none")
     for _ in range(bounds.NODE_FAILURES_MAX + 1):  # the node is not at fault, however often
         request = shared.submit("touch", "/cede-was-here", node_labels={"host": "root"})
         ended = shared.ended(request)
@@ -158,8 +163,7 @@ def test_an_agent_that_is_root_and_has_no_map_starts_nothing_and_names_the_fix(
     assert waited.returncode == 126
     for said in (waited.stderr, shared.server.cede("why", request).stdout):
         assert "--user-map" in said and "--allow-root-jobs" in said
-    assert shared.nodes()["root"] == "ready"
-    shared.retire(agent)
+    not_at_fault(shared, "root")
 
 
 def test_a_gang_sits_on_two_nodes_and_each_knows_the_others(shared: Cluster) -> None:
@@ -168,7 +172,7 @@ def test_a_gang_sits_on_two_nodes_and_each_knows_the_others(shared: Cluster) -> 
         "sh", "-c", "echo $CEDE_TASK of $CEDE_TASKS on $CEDE_NODES", gpus=2, tasks=2, per_node=1
     )
     assert shared.ended(gang)["status"] == "released"
-    printed = [b"".join(d for _, d in shared.client.requests.logs(gang, task=n)) for n in (0, 1)]
+    printed = [shared.printed(gang, task=n) for n in (0, 1)]
     nodes = [each["node"] for each in shared.get(gang)["allocation"]["members"]]
     assert set(nodes) == {"n1", "second"}
     assert printed == [f"{n} of 2 on {','.join(nodes)}\n".encode() for n in (0, 1)]
