@@ -125,6 +125,24 @@ def test_a_jump_onto_a_limit_happens_only_if_it_may_stay_there() -> None:
     assert totals((limited, gang("g", "p", 30), request("r", "p", 99)), STEPS) == [0, 0.3]
 
 
+@pytest.mark.parametrize(("size", "first"), [(35, 0.3), (36, 0.0)])
+def test_one_by_one_a_jump_onto_the_whole_stays_if_a_later_child_bends_there(
+    size: float, first: float
+) -> None:
+    """At 0.3 the gang would fill the whole beside the others' 0.7. Where one of them has all it
+    wants there, its turn comes behind the jump; else all that comes behind is too much.
+    """
+    b = policy("b", weight=2.0, guarantee={"gpu": 10})
+    others = (b, request("r", "b", size), request("q", "b", 99))
+    elements = (policy("a"), gang("g", "a", 30), *others)
+    assert totals(elements, JUMPS) == [first, 0.35, 0.35]
+    assert totals((*others, policy("a"), gang("g", "a", 30)), JUMPS) == [0.35, 0.35, 0]
+    # Below a policy it is the same.
+    above = policy("p", limit={"gpu": 90})
+    lower = (replace(b, parent="p", guarantee={}), request("r", "b", size - 5), others[2])
+    assert totals((above, gang("g", "p", 30), *lower), JUMPS) == [first, 0.3, 0.3]
+
+
 def test_a_gang_in_a_row_may_fill_the_limit() -> None:
     row = policy("p", mode=Mode.FIFO, limit={"gpu": 60})
     work = request("r", "p", 99, submitted=1)

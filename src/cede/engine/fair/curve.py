@@ -164,8 +164,10 @@ class Path:
         old = self.values[-1]
         begin = self.fits[-1] if start is None else start
         part = self._part_within(old, value)
-        if part == 0 and self._undo is not None:
-            self._take_back(*self._undo)
+        if part == 0:
+            self.done = True
+            if self._undo is not None:
+                self._take_back(*self._undo)
             return
         self._undo = None
         if part < 1:
@@ -208,7 +210,6 @@ class Path:
         columns: tuple[list[Any], ...] = (self.xs, self.fits, self.values, self.marks)
         for column, entry in zip(columns, point, strict=True):
             column[length - 1 :] = [entry]
-        self.done = True
 
     def _turns(self, old: Vector, value: Vector, x: float) -> list[float]:
         """Parts of the way at which another key begins to be the one that needs the most."""

@@ -203,7 +203,8 @@ class Search:
     def _jump(self, place: float, value: Vector, improved: bool, behind: bool = False) -> Level:
         """Nobody jumps; in improved mode the first children do, as long as all is within bounds.
 
-        `behind`: all could, but for what comes right after; then the last one does not.
+        `behind`: all could, but for what comes right after; then the last one does not, unless a
+        later child bends at the same place and so has its turn before that.
         """
         mark = BEFORE
         jumps = []
@@ -212,12 +213,22 @@ class Search:
             old, new = child.curve.left(offer), child.curve.right(offer)
             if old != new:
                 jumps.append((index, old, new))
-        for index, old, new in jumps[:-1] if behind else jumps:
+        if behind and jumps and not self._bends_later(place, jumps[-1][0]):
+            del jumps[-1]
+        for index, old, new in jumps:
             jumped = _moved(value, old, new)
             if _broken(jumped, self._bounds):
                 break
             value, mark = jumped, index
         return Level(place, mark, value)
+
+    def _bends_later(self, place: float, last: int) -> bool:
+        for index, child in self._active:
+            xs, offer = child.curve.xs, place * child.ratio
+            at = bisect_left(xs, offer * BELOW, 1)
+            if index > last and at < len(xs) and xs[at] <= offer * ABOVE:
+                return True
+        return False
 
 
 def _moved(total: Vector, old: Vector, new: Vector) -> Vector:

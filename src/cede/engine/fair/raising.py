@@ -186,6 +186,8 @@ def _bend(
         slope[:] = [sum(column) for column in zip(*slopes, strict=True)]
     if not improved and jumped is not path.values[-1]:
         path.jump(fit, jumped, BEFORE, AFTER)
+    if mark != BEFORE and any(index > mark for _, index, _ in group):
+        path.stay()  # a later child has its turn at the same place, behind the jump
 
 
 def set_ratios(children: Sequence[Node]) -> None:
