@@ -69,3 +69,30 @@ def test_the_whole_story_has_the_candidates() -> None:
     decide(state, state.now)
     (pool,) = why(state, "high", state.now)["pools"]
     assert [(each["id"], each["why_not"]) for each in pool["candidates"]] == [("low", "too_dear")]
+
+
+@pytest.mark.parametrize(
+    ("lows", "waiter", "code", "why_not"),
+    [
+        ([{}], {"walltime": 20}, "too_dear", {"low0": "too_dear"}),
+        (
+            [{"nodes": 1}, {"nodes": 1, "walltime": 10_300}],
+            {},
+            "no_set",
+            {"low0": "not_enough", "low1": "near_completion"},
+        ),
+        ([{"class": 8}], {}, "no_set", {"low0": "standing"}),
+    ],
+)
+def test_who_could_be_exchanged_is_weighed_as_if_the_place_were_free(
+    lows: list[dict[str, Any]], waiter: dict[str, Any], code: str, why_not: dict[str, str]
+) -> None:
+    """A share full of a lower class: as things are the waiter is borrowed, and they are above."""
+    given = snapshot(waiter={"policy": "red", **waiter})
+    given["pools"][0]["settings"] = {"precedence": "rights_first"}
+    given["policies"][0]["reserved"] = {"gpu": 8}
+    (low,) = given["running"]
+    given["running"] = [low | {"id": f"low{n}"} | each for n, each in enumerate(lows)]
+    (waits,) = decisions(given)
+    assert {each["id"]: each["why_not"] for each in waits["candidates"]} == why_not
+    assert waits["reason"]["code"] == code

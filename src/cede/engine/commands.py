@@ -286,8 +286,11 @@ def _check_limit(state: State, pool_id: str | None, limit: Amounts) -> None:
     pool = state.pools[pool_id]
     for key in limit:
         if key not in pool.capacity and key not in UNBOUNDED_WHEN_ABSENT:
-            known = ", ".join(sorted(pool.capacity)) or "none yet: no node has joined it"
-            raise Invalid(f"limit.{key}", f"pool {pool.name} has no such key; it has {known}")
+            known = ", ".join(sorted(pool.capacity))
+            fix = f"it has {known}: limit one of these, or leave {key} out"
+            if not known:
+                fix = f"no node has joined it yet: wait for one, or leave {key} out"
+            raise Invalid(f"limit.{key}", f"pool {pool.name} has no such key; {fix}")
 
 
 def parts(state: State, request_id: str) -> list[Request]:

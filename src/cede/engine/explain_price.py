@@ -10,7 +10,7 @@ from cede.engine.forecast import earliest_start
 from cede.engine.preempt import Offer, Taking, starts_by_itself
 from cede.engine.state import State
 from cede.engine.victims import find_victims
-from cede.engine.weighing import not_stopped, weighed
+from cede.engine.weighing import SHOWN_MAX, STANDING, not_stopped, weighed
 from cede.engine.why_not import WhyNot
 from cede.model.plan import Plan
 from cede.model.policy import Policy
@@ -58,20 +58,23 @@ def candidates(
     state: State, request: Request, policy: Policy, waits: Reason
 ) -> list[dict[str, Any]]:
     """Whom a waiter could have stopped in a pool, with prices, and why it did not. Who is of no
-    help at home may be elsewhere.
+    help at home may be elsewhere; who is above the waiter as things are may not be once others have
+    left, in an exchange.
     """
-    found: list[dict[str, Any]] = []
+    found: dict[str, dict[str, Any]] = {}
     for offer in _short(state, request, policy):
-        if offer.share:  # what it could do in exchange is about other holders
-            continue
-        shown = not_stopped(weighed(state, offer.books, offer.taker, offer.missing), waits.code)
-        found = [_nearer(*each) for each in zip(found, shown, strict=True)] if found else shown
-    return found
+        shown = weighed(state, offer.books, offer.taker, offer.missing)
+        for each in not_stopped(shown, waits.code):
+            found[each["id"]] = _nearer(found.get(each["id"], each), each)
+    return sorted(found.values(), key=lambda each: each["price"])[:SHOWN_MAX]
 
 
 def _nearer(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
     """Of two things to say of one holder the one that is about its stopping."""
-    return second if first["why_not"] == WhyNot.DOES_NOT_HELP else first
+    if first["why_not"] == WhyNot.DOES_NOT_HELP:
+        return second
+    rises = first["why_not"] == STANDING and second["why_not"] != WhyNot.DOES_NOT_HELP
+    return second if rises else first
 
 
 def _short(state: State, request: Request, policy: Policy) -> list[Offer]:

@@ -20,6 +20,8 @@ from cede.model.reason import Code
 
 # More than this nobody reads.
 SHOWN_MAX = 200
+# Why not: it is not below the waiter.
+STANDING = "standing"
 
 
 def weighed(state: State, books: Books, taker: Taker, missing: Missing) -> list[dict[str, Any]]:
@@ -89,6 +91,6 @@ def _barred(state: State, books: Books, taker: Taker, holding: Holding) -> str |
     level = books.rights(holding.id)
     below = standing(level, holding.rank, books.pool.settings.precedence) < taker.standing
     if not below or (own and holding.rank > taker.rank):
-        return "standing"
+        return STANDING
     found = spared(state, books, taker, holding, level)
     return None if found is None else str(found)
