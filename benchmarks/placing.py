@@ -150,4 +150,4 @@ def placing_at_home() -> Figure:
     return _compared("by class and home", at_home=True)
 
 
-FIGURES = [placing, released_behind_a_head]
+FIGURES = [placing, placing_at_home, released_behind_a_head]

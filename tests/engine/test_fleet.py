@@ -97,6 +97,7 @@ def test_whatever_happens_to_a_node(first: str, works: bool | None) -> None:
             old = state.nodes.get("n1")
             now = step(state, what, now)
             assert audit.check(state) == []
+            assert state.nodes.named("n1") == state.nodes.get("n1")
             new = state.nodes.get("n1")
             if old is not None and new is not None:
                 seen.add((old.state, new.state))

@@ -11,7 +11,7 @@ import pytest
 from cede.engine import grants
 from cede.engine.books import Books
 from cede.engine.forecast import Start, earliest_start, end_bound
-from cede.engine.homes import Homes
+from cede.engine.homes import Homes, Use
 from cede.engine.site import locate
 from cede.engine.standing import BORROWED, LOWEST
 from cede.engine.state import State
@@ -79,11 +79,12 @@ def test_what_is_kept_while_a_pool_is_filled_is_what_would_be_answered_anew(
         again["start"] += kept
         return found
 
-    def judged_used(homes: Any, *asked: Any) -> tuple[list[str], list[str]]:
+    def judged_used(homes: Any, *asked: Any) -> Use:
         kept = asked in homes._uses
         found = used(homes, *asked)
         homes._uses.clear()
-        assert found == used(homes, *asked)
+        anew = used(homes, *asked)
+        assert (found.lent, found.idle) == (anew.lent, anew.idle)
         again["used"] += kept
         return found
 

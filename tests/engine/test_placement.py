@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import replace
 from itertools import product
 from operator import add
 
@@ -11,6 +13,7 @@ from hypothesis import strategies as st
 from cede.engine.goals import Clearing
 from cede.engine.ground import Ground
 from cede.engine.placement import View, place, places_for, possible
+from cede.engine.reach import Reach
 from cede.engine.share import Holding
 from cede.engine.victims import choose
 from cede.model.node import Node, NodeState
@@ -244,12 +247,61 @@ def test_what_is_held_and_let_go_leaves_the_ground_as_it_was() -> None:
         return [
             *([list(each.nodes) for each in lists], [list(each.order) for each in by_group]),
             *({name: list(nodes) for name, nodes in each.nodes.items()} for each in by_group),
-            *(dict(ground.free), dict(ground.unheld)),
+            *({part: list(nodes) for part, nodes in each.by_part().items()} for each in lists),
+            *(dict(ground.free), dict(ground.unheld), dict(ground.served), dict(ground.idle)),
         ]
 
+    ground.divide({"n0": "p", "n1": "q"})
     before = listed()
     holdings = hold(ground, [(0, 2, True), (1, 1, False), (0, 2, True)])
     assert len(holdings) == 3 and ground.free["gpu"] == 1
     for each in holdings:
         ground.let_go(each)
     assert listed() == before
+
+
+OWNERS = st.lists(st.sampled_from(["", "p", "q"]), min_size=4, max_size=4)
+CLAIMS = st.lists(st.sampled_from(["", "", "ann"]), min_size=4, max_size=4)
+PARTS = st.frozensets(
+    st.tuples(st.sampled_from(["", "p", "q"]), st.sampled_from(["", "ann"]), st.booleans())
+)
+
+
+@settings(max_examples=300)
+@given(st.lists(NODE, min_size=1, max_size=4), HELD, OWNERS, CLAIMS, PARTS, FORM)
+def test_a_reach_shows_the_nodes_that_reading_past_all_others_would(
+    nodes: list[tuple[int, int, str, str, str, NodeState]],
+    held: list[tuple[int, int, bool]],
+    owners: list[str],
+    claims: list[str],
+    parts: frozenset[tuple[str, str, bool]],
+    shape: Shape,
+) -> None:
+    """Whether whose each node is was known before it moved, or is looked up now."""
+    ground, later = made(nodes), made(nodes)
+    whose = {f"n{at}": owner for at, owner in enumerate(owners) if owner and at < len(nodes)}
+    ground.divide(whose)
+    assert list(ground.now.by_part()) == list(ground.promise.by_part())
+    for one in (ground, later):
+        hold(one, held)
+        for spot, claimant in zip(one.spots.values(), claims, strict=False):
+            one.put(replace(spot.node, claimed_by=claimant))
+    later.divide(whose)
+    need = ground.room(shape.amounts)
+    for one in (ground, later):
+        reach = Reach(one.spots, parts)
+        for listing in (one.now, one.promise):
+            mine = [each for each in View(one, listing).nodes(need) if each[1] in reach]
+            assert list(View(one, listing, only=reach).nodes(need)) == mine
+            for spot in one.spots.values():
+                assert (spot.node.id in reach) == (_part(spot.node, whose, one) in parts)
+    usable = [spot for spot in ground.spots.values() if spot.node.usable]
+    assert ground.served == Counter(spot.node.group for spot in usable)
+    idle = [spot.node.fingerprint for spot in usable if not spot.holdings]
+    assert ground.idle == Counter(idle)
+
+
+def _part(node: Node, whose: dict[str, str], ground: Ground) -> tuple[str, str, bool]:
+    """What `hold` puts on a node is of policy p."""
+    owner = whose.get(node.id, "")
+    return owner, node.claimed_by, owner == "q" and bool(ground.spots[node.id].holdings)

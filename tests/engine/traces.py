@@ -16,7 +16,7 @@ from cede.engine.lane import Lane
 from cede.engine.state import State
 
 # Numbers that only ever move on, so that an answer is known to be old.
-MOVES_ON = {"version", "order_versions"}
+MOVES_ON = {"version", "order_versions", "moves"}
 # What was worked out once, and is worked out again where what it was made of has changed.
 WORKED_OUT = {
     *("solvers", "streams", "appraised", "fair_settings", "ever"),
@@ -28,7 +28,7 @@ WORKED_OUT = {
         "_shares",
         "_policies_of",
         "grouped",
-        "_sets",
+        "parted",
         "_uses",
     ),
 }

@@ -163,7 +163,8 @@ def claims_stop_anybody() -> Iterator[None]:
 @contextmanager
 def claims_ignored() -> Iterator[None]:
     """A claimed node takes everybody's work."""
-    with patch.object(Homes, "_open", lambda _, nodes, claimant: nodes):
+    real = Homes._open_to
+    with patch.object(Homes, "_open_to", lambda homes, claimant: real(homes, None)):
         yield
 
 

@@ -15,6 +15,26 @@ from cede.model.tenant import Tenant
 Entity = Pool | Node | Policy | Tenant | Request | Allocation
 
 
+class Nodes(dict[str, Node]):
+    """Nodes by id, which also knows them by name; the name of an id stays."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._ids: dict[str, str] = {}
+
+    def __setitem__(self, node_id: str, node: Node) -> None:
+        super().__setitem__(node_id, node)
+        self._ids[node.name] = node_id
+
+    def __delitem__(self, node_id: str) -> None:
+        del self._ids[self[node_id].name]
+        super().__delitem__(node_id)
+
+    def named(self, name: str) -> Node | None:
+        node_id = self._ids.get(name)
+        return None if node_id is None else self[node_id]
+
+
 def place_of(node: Node) -> tuple[Any, ...]:
     """What of a node concerns who may wait where."""
     return (node.pool_id, node.amounts, node.labels, node.fingerprint, node.devices)

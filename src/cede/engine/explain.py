@@ -7,7 +7,6 @@ is not guessed: each change is tried on the real engine and taken back.
 
 from __future__ import annotations
 
-from collections.abc import Container
 from typing import Any
 
 from cede.engine import brokering, explain_fair, explain_price
@@ -24,6 +23,7 @@ from cede.engine.forecast import earliest_start, end_bound
 from cede.engine.front import order
 from cede.engine.patience import protected
 from cede.engine.placement import place, places_for, suits
+from cede.engine.reach import Reach
 from cede.engine.share import Holding
 from cede.engine.site import reach, site
 from cede.engine.standing import BORROWED, IN_SHARE, LOWEST, Standing
@@ -228,14 +228,13 @@ def _claimed_reason(
     return Reason(Code.NODES_CLAIMED, {"pool": books.pool.name, "nodes": names})
 
 
-def _not_lent(
-    state: State, books: Books, request: Request, policy: Policy, only: Container[str]
-) -> str:
+def _not_lent(state: State, books: Books, request: Request, policy: Policy, only: Reach) -> str:
     """The nodes on which it would start if they were lent; none if that would not do."""
     ground, form = books.ground, books.lane_of(policy.id, request).form
     assert ground is not None and form is not None
-    theirs = {each for each, spot in ground.spots.items() if not spot.node.claimed_by}
-    view = site(state, books, LOWEST, promise=False, own=(request.id,), only=frozenset(theirs))
+    unclaimed = {spot.part for spot in ground.spots.values() if not spot.node.claimed_by}
+    theirs = Reach(ground.spots, frozenset(unclaimed))
+    view = site(state, books, LOWEST, promise=False, own=(request.id,), only=theirs)
     if place(view, form) is None:
         return ""
     roomy = [node_id for _, node_id in view.nodes(ground.room(dict(form.amounts)))]

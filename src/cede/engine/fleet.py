@@ -65,7 +65,7 @@ def register(
         created=created,
     )
     node = replace(node, pool_id=pool_for(state, node))
-    known = next((each for each in state.nodes.values() if each.name == node.name), None)
+    known = state.nodes.named(node.name)
     if known is None:
         state.put(node)
         state.emit("node_registered", pool_id=node.pool_id, node=node.name, amounts=dict(has))
@@ -109,8 +109,9 @@ def _again(state: State, known: Node, node: Node, own: bool) -> Node:
             drop_promises(state, known)
         state.put(became)
         state.emit("node_registered", pool_id=became.pool_id, node=became.name)
-    for pool_id in dict.fromkeys((known.pool_id, became.pool_id)):
-        count_capacity(state, pool_id)
+    if (known.amounts, known.pool_id) != (became.amounts, became.pool_id):
+        for pool_id in dict.fromkeys((known.pool_id, became.pool_id)):
+            count_capacity(state, pool_id)
     return state.nodes[known.id]
 
 
@@ -134,13 +135,10 @@ def count_capacity(state: State, pool_id: str | None) -> None:
 
 
 def find_node(state: State, name_or_id: str) -> Node:
-    node = state.nodes.get(name_or_id)
-    if node is not None:
-        return node
-    for each in state.nodes.values():
-        if each.name == name_or_id:
-            return each
-    raise NotFound("node", name_or_id)
+    node = state.nodes.get(name_or_id) or state.nodes.named(name_or_id)
+    if node is None:
+        raise NotFound("node", name_or_id)
+    return node
 
 
 # Operators ------------------------------------------------------------------------------------

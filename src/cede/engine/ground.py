@@ -8,10 +8,10 @@ one listing for each. A change moves only the nodes it touches.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Mapping
 from operator import attrgetter
 
-from cede.engine.listing import Listing, Room, Spot
+from cede.engine.listing import Listing, Part, Room, Spot
 from cede.engine.share import Holding
 from cede.model.amounts import Amounts
 from cede.model.node import Node
@@ -27,12 +27,16 @@ class Ground:
         self.keys: tuple[str, ...] = ()
         self.spots: dict[str, Spot] = {}
         self.groups: Counter[str] = Counter()  # how many nodes are in which topology group
+        self.served: Counter[str] = Counter()  # the same of usable ones
+        self.idle: Counter[str] = Counter()  # by fingerprint: usable nodes with nothing on them
         self.now = Listing(self.spots, attrgetter("now"))
         self.promise = Listing(self.spots, attrgetter("promise"))
         self.free: dict[str, int] = {}
         self.unheld: dict[str, int] = {}
         self.broken: dict[str, None] = {}
         self.claimed: dict[str, str] = {}  # nodes that are claimed, and by whom
+        self.owner: Mapping[str, str] = {}  # nodes that are somebody's home, and whose
+        self.moves: Counter[str] = Counter()  # by owner: moves with every change on its nodes
         self.version = 0  # moves with every change, so that an answer can be known to hold still
         self.ever: dict[Form, bool] = {}  # whether a form could ever be placed, once asked
 
@@ -47,9 +51,9 @@ class Ground:
             spot = self.spots[node.id] = Spot(node)
         else:
             self._unlist(spot)
-            self._count(spot.node, -1)
+            _count(self.groups, spot.node.group, -1)
             spot.node = node
-        self._count(node, 1)
+        _count(self.groups, node.group, 1)
         self.claimed.pop(node.id, None)
         if node.claimed_by:
             self.claimed[node.id] = node.claimed_by
@@ -59,15 +63,24 @@ class Ground:
         spot = self.spots.pop(node_id)
         assert not spot.holdings, "a node is dropped only when nothing is on it"
         self._unlist(spot)
-        self._count(spot.node, -1)
+        _count(self.groups, spot.node.group, -1)
         self.broken.pop(node_id, None)
         self.claimed.pop(node_id, None)
         self.ever.clear()
 
-    def _count(self, node: Node, sign: int) -> None:
-        self.groups[node.group] += sign
-        if not self.groups[node.group]:
-            del self.groups[node.group]
+    def divide(self, owner: Mapping[str, str]) -> None:
+        """Whose home each node is from now on."""
+        self.owner = owner
+        for spot in self.spots.values():
+            spot.part = self._part(spot)
+        self.now.parted = self.promise.parted = None
+
+    def _part(self, spot: Spot) -> Part:
+        owner = self.owner.get(spot.node.id, "")
+        lent = owner != "" and any(
+            holding.policy_id != owner for holding, _ in spot.holdings.values()
+        )
+        return (owner, spot.node.claimed_by, lent)
 
     def _add_keys(self, node: Node) -> None:
         """Keys with devices come first: they are what is scarce."""
@@ -99,6 +112,8 @@ class Ground:
 
     def _list(self, spot: Spot) -> None:
         self.version += 1
+        spot.part = self._part(spot)
+        self.moves[spot.part[0]] += 1
         spot.free, spot.unheld, promise = self.rooms(spot)
         node_id = spot.node.id
         spot.now, spot.promise = (tuple(map(min, spot.free, promise)), node_id), (promise, node_id)
@@ -118,6 +133,9 @@ class Ground:
             self._sum(spot, -1)
 
     def _sum(self, spot: Spot, sign: int) -> None:
+        _count(self.served, spot.node.group, sign)
+        if not spot.holdings:
+            _count(self.idle, spot.node.fingerprint, sign)
         for key, free, unheld in zip(self.keys, spot.free, spot.unheld, strict=True):
             self.free[key] = self.free.get(key, 0) + sign * free
             self.unheld[key] = self.unheld.get(key, 0) + sign * unheld
@@ -166,3 +184,9 @@ class Ground:
             if any(tasks * amount > left for amount, left in zip(need, spot.free, strict=True)):
                 return False
         return True
+
+
+def _count(counter: Counter[str], name: str, sign: int) -> None:
+    counter[name] += sign
+    if not counter[name]:
+        del counter[name]

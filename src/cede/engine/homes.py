@@ -8,16 +8,21 @@ and for nobody else.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from heapq import nsmallest
+from itertools import product
 from math import floor
+
+from sortedcontainers import SortedList
 
 from cede.engine.fair.status import SMALL
 from cede.engine.ground import Ground
-from cede.engine.listing import Room
+from cede.engine.listing import Entry, Part, Room
 from cede.engine.placement import need_of, slots, suits
 from cede.engine.price import UNSAVED_CLASS
+from cede.engine.reach import Reach
 from cede.engine.standing import BORROWED, IN_SHARE
 from cede.model.parting import Checkpoint
 from cede.model.policy import Kind, Policy
@@ -27,7 +32,20 @@ from cede.model.settings import Rank
 from cede.model.shape import Footprint, Form
 from cede.model.terms import CLASS_MAX
 
-Nodes = frozenset[str]
+
+@dataclass(slots=True)
+class Use:
+    """How many of a policy's nodes others use, and which nobody does; of those, for a form, the
+    ones that others may.
+    """
+
+    lent: int = 0
+    idle: list[str] = field(default_factory=list)
+    lendable: dict[Form, SortedList[Entry]] = field(default_factory=dict)
+
+
+def _parts(owners: Iterable[str], claimants: Iterable[str]) -> frozenset[Part]:
+    return frozenset(product(owners, claimants, (False, True)))
 
 
 class Homes:
@@ -38,9 +56,8 @@ class Homes:
         self._ground = ground
         self.owner: dict[str, str] = {}  # node: whose it is
         self.nodes: dict[str, tuple[str, ...]] = {}  # policy: its own, in order of their names
-        self._sets: dict[tuple[str, int], Nodes] = {}  # (policy, rights): where it may sit
         # (policy, but those claimed): as `_used` last found them
-        self._uses: dict[tuple[str, bool], tuple[int, list[str], list[str]]] = {}
+        self._uses: dict[tuple[str, bool], tuple[int, Use]] = {}
         if ground is None:
             return
         spots = sorted(ground.spots.values(), key=lambda each: each.node.name)
@@ -55,6 +72,7 @@ class Homes:
             ]
             self.nodes[policy.id] = tuple(mine)
             self.owner.update(dict.fromkeys(mine, policy.id))
+        ground.divide(self.owner)
 
     @property
     def matter(self) -> bool:
@@ -80,7 +98,7 @@ class Homes:
 
     def reaches(
         self, policy_id: str, rights: int, settled: bool, claimant: str | None, form: Form
-    ) -> Iterator[Nodes | None]:
+    ) -> Iterator[Reach | None]:
         """The nodes where somebody of these rights and this form may sit, those to be preferred
         first; None is all of them.
 
@@ -91,83 +109,80 @@ class Homes:
         if ground is None or not self.matter:
             yield None
             return
+        claimants = self._open_to(claimant)
         if policy_id in self.nodes and rights == IN_SHARE:
-            yield self._open(self._home(policy_id), claimant)
+            yield Reach(ground.spots, _parts((policy_id,), claimants))
             return
-        mine = frozenset(each for each, who in ground.claimed.items() if who == claimant)
-        common = self._open(self._common(policy_id), claimant)
+        mine = {ground.spots[each].part for each, who in ground.claimed.items() if who == claimant}
+        common = _parts((policy_id, ""), claimants)
         if mine:
-            yield mine
+            yield Reach(ground.spots, frozenset(mine))
             common |= mine
-        yield common
+        yield Reach(ground.spots, common)
         if not settled and self._policies[policy_id].allow_borrowing:
-            lent = [
-                node_id
-                for lender_id in self.nodes
-                if lender_id != policy_id
-                for node_id in self._lendable(lender_id, claimant, form)
-            ]
-            if lent:
-                yield common | self._open(frozenset(lent), claimant)
+            lent, idle = self._lent(policy_id, claimant, form)
+            if lent or idle:
+                yield Reach(ground.spots, common | lent, idle)
 
-    def _home(self, policy_id: str) -> Nodes:
-        """A policy's own nodes; worked out once, as whose a node is."""
-        known = self._sets.get((policy_id, IN_SHARE))
-        if known is None:
-            known = self._sets[policy_id, IN_SHARE] = frozenset(self.nodes[policy_id])
-        return known
+    def _open_to(self, claimant: str | None) -> set[str]:
+        """Whose claims, besides nobody's, keep nodes for somebody."""
+        assert self._ground is not None
+        return {"", *(self._ground.claimed.values() if claimant is None else (claimant,))}
 
-    def _common(self, policy_id: str) -> Nodes:
-        """A policy's own nodes, and those that are nobody's."""
-        known = self._sets.get((policy_id, BORROWED))
+    def _lent(
+        self, policy_id: str, claimant: str | None, form: Form
+    ) -> tuple[frozenset[Part], dict[str, SortedList[Entry]]]:
+        """What all others lend: the parts in which they do so already, and the idle nodes of each
+        besides.
+        """
+        lenders, idle = [], {}
+        for lender_id in self.nodes:
+            lender = self._policies[lender_id]
+            if lender_id == policy_id or not lender.allow_lending or lender.kind is Kind.SENSITIVE:
+                continue
+            use = self._used(lender_id, claimant is not None)
+            if use.lent:
+                lenders.append(lender_id)
+            if listed := self._lendable(lender, use, form):
+                idle[lender_id] = listed
+        claimants = self._open_to(claimant) if claimant is None else ("",)
+        return frozenset((each, who, True) for each in lenders for who in claimants), idle
+
+    def _lendable(self, lender: Policy, use: Use, form: Form) -> SortedList[Entry]:
+        """As many of a policy's idle nodes as it lends besides what is lent already, of those the
+        ones that have room for the most tasks; worked out once, as what is idle.
+        """
+        known = use.lendable.get(form)
         if known is None:
             assert self._ground is not None
-            known = self._sets[policy_id, BORROWED] = frozenset(
-                each for each in self._ground.spots if self.owner.get(each, policy_id) == policy_id
-            )
+            most = floor(lender.max_borrow_pct * len(self.nodes[lender.id]) + SMALL)
+            more, chosen = max(most - use.lent, 0), use.idle
+            if more < len(chosen):
+                chosen = nsmallest(more, chosen, key=partial(self._fit, form))
+            spots = map(self._ground.spots.__getitem__, chosen)
+            known = SortedList(spot.now for spot in spots if spot.node.usable)
+            use.lendable[form] = known
         return known
 
-    def _open(self, nodes: Nodes, claimant: str | None) -> Nodes:
-        """Those of these nodes that nobody else has claimed."""
-        assert self._ground is not None
-        claims = self._ground.claimed
-        if not claims or claimant is None:
-            return nodes
-        return frozenset(each for each in nodes if claims.get(each, claimant) == claimant)
-
-    def _lendable(self, lender_id: str, claimant: str | None, form: Form) -> list[str]:
-        """Those of a policy's nodes that others may use: what is lent already, and as many idle
-        ones as it lends besides, of those the ones that have room for the most tasks.
-        """
-        lender = self._policies[lender_id]
-        if not lender.allow_lending or lender.kind is Kind.SENSITIVE:
-            return []
-        lent, idle = self._used(lender_id, claimant is not None)
-        most = floor(lender.max_borrow_pct * len(self.nodes[lender_id]) + SMALL)
-        more = max(most - len(lent), 0)
-        if more < len(idle):
-            idle = nsmallest(more, idle, key=partial(self._fit, form))
-        return lent + idle
-
-    def _used(self, lender_id: str, but_claimed: bool) -> tuple[list[str], list[str]]:
-        """Those of a policy's nodes that others use, and those that nobody does; worked out once
-        for all who ask before something moves.
+    def _used(self, lender_id: str, but_claimed: bool) -> Use:
+        """How a policy's nodes are used; worked out once for all who ask before something moves
+        there.
         """
         ground, asked = self._ground, (lender_id, but_claimed)
         assert ground is not None
         known = self._uses.get(asked)
-        if known is None or known[0] != ground.version:
-            lent, idle = [], []
+        if known is None or known[0] != ground.moves[lender_id]:
+            use = Use()
             for node_id in self.nodes[lender_id]:
-                if but_claimed and node_id in ground.claimed:
+                spot = ground.spots[node_id]
+                if but_claimed and spot.node.claimed_by:
                     continue
-                holders = ground.spots[node_id].holdings.values()
-                if not holders:
-                    idle.append(node_id)
-                elif any(holding.policy_id != lender_id for holding, _ in holders):
-                    lent.append(node_id)
-            known = self._uses[asked] = (ground.version, lent, idle)
-        return known[1], known[2]
+                if not spot.holdings:
+                    use.idle.append(node_id)
+                else:
+                    use.lent += spot.part[2]
+            known = self._uses[asked] = (ground.moves[lender_id], use)
+        return known[1]
 
     def _fit(self, form: Form, node_id: str) -> tuple[int, Room]:
         """How well an idle node does: the most tasks, then the smallest."""

@@ -8,11 +8,14 @@ other, `spread` as many.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+
+from sortedcontainers import SortedList
 
 from cede.engine.ground import Ground
 from cede.engine.listing import Entry, Listing, Room, having
+from cede.engine.reach import Reach
 from cede.engine.topology import nearest
 from cede.model.node import Node
 from cede.model.shape import Footprint, Form, Topology
@@ -30,7 +33,7 @@ class View:
     ground: Ground
     listing: Listing
     instead: Mapping[str, Room] = field(default_factory=dict)
-    only: Container[str] | None = None
+    only: Reach | None = None
 
     def allows(self, node_id: str) -> bool:
         return self.only is None or node_id in self.only
@@ -42,11 +45,14 @@ class View:
         """Nodes from the smallest room on that could hold `least`, the best fit first; of all or of
         one group.
         """
-        listed, instead = self.listing.nodes, self.instead
+        instead = self.instead
+        lists: Iterable[SortedList[Entry]] = (self.listing.nodes,)
         if group is not None:
-            listed = self.listing.by_group().nodes[group]
+            lists = (self.listing.by_group().nodes[group],)
             instead = {each: room for each, room in instead.items() if self.group_of(each) == group}
-        for entry in having(listed, least, instead):
+        elif self.only is not None:
+            lists = self.only.lists(self.listing)
+        for entry in having(lists, least, instead):
             if self.only is None or entry[1] in self.only:
                 yield entry
 
@@ -62,7 +68,7 @@ class View:
                 each + max(now, 0) - max(before, 0)
                 for each, now, before in zip(free, room, listed, strict=True)
             )
-        for _, group in having(known.order, least, changed):
+        for _, group in having((known.order,), least, changed):
             yield group
 
 

@@ -6,8 +6,6 @@ the lane, and inside it the older one goes first. Scores are computed at the beg
 
 from __future__ import annotations
 
-from collections import Counter
-
 from cede.engine import score
 from cede.engine.books import Books
 from cede.engine.budget import penalty
@@ -92,10 +90,7 @@ def _nodes(ground: Ground | None) -> tuple[int, int | None]:
     """The topology groups there are, and the most free nodes that are of one fingerprint."""
     if ground is None:
         return 0, None
-    usable = [spot for spot in ground.spots.values() if spot.node.usable]
-    groups = {spot.node.group for spot in usable}
-    free = Counter(spot.node.fingerprint for spot in usable if not spot.holdings)
-    return len(groups), max(free.values(), default=0)
+    return len(ground.served), max(ground.idle.values(), default=0)
 
 
 def _backlog(state: State, books: Books) -> float:

@@ -11,10 +11,10 @@ from collections.abc import Container, Iterable, Iterator
 from cede.engine.books import Books
 from cede.engine.fit import rights_if_granted
 from cede.engine.ground import Ground
-from cede.engine.homes import Nodes
 from cede.engine.lane import LaneKey
 from cede.engine.listing import Room
 from cede.engine.placement import View, place
+from cede.engine.reach import Reach
 from cede.engine.standing import Standing
 from cede.engine.state import State
 from cede.model.allocation import Member
@@ -29,7 +29,7 @@ def site(
     promise: bool,
     own: Container[str] = (),
     gone: Iterable[str] = (),
-    only: Container[str] | None = None,
+    only: Reach | None = None,
 ) -> View:
     """What is free for a waiter of standing `bound`, now or to promise, once `gone` are away; on
     all nodes or on some.
@@ -55,12 +55,12 @@ def site(
     return View(ground, ground.promise if promise else ground.now, instead, only)
 
 
-def reach(books: Books, key: LaneKey, rights: int) -> list[Nodes | None]:
+def reach(books: Books, key: LaneKey, rights: int) -> list[Reach | None]:
     """The nodes where waiters of a lane may sit at these rights, those to be preferred first."""
     return list(_reach(books, key, rights))
 
 
-def _reach(books: Books, key: LaneKey, rights: int) -> Iterator[Nodes | None]:
+def _reach(books: Books, key: LaneKey, rights: int) -> Iterator[Reach | None]:
     """One after the other: what others lend is worked out only for who needs it."""
     assert key.form is not None
     return books.homes.reaches(key.policy_id, rights, key.settled, key.claimant, key.form)

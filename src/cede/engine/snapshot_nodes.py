@@ -53,7 +53,7 @@ def read_node(state: State, path: str, value: object, now: int) -> None:
     fields = entry(value, path, NODE)
     with at(path):
         name = parse_name(fields.get("name"), "name")
-        if any(each.name == name for each in state.nodes.values()):
+        if state.nodes.named(name) is not None:
             raise SnapshotError(f"{path}.name", f"{name!r} is there twice")
         amounts = parse_node_amounts(fields.get("amounts"))
         out = word(fields, path, "out", _out(fields))

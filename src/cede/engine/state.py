@@ -15,7 +15,7 @@ from cede.engine.admit import eligible_policies
 from cede.engine.books import Books
 from cede.engine.changes import Changes, Event, Mark
 from cede.engine.due import allocation_due, changes_itself, may_lose, node_due, request_due
-from cede.engine.entities import Entity, gone, may_go_on, place_of, table_of
+from cede.engine.entities import Entity, Nodes, gone, may_go_on, place_of, table_of
 from cede.engine.families import UNPUBLISHED, Published
 from cede.engine.ground import Ground
 from cede.engine.holdings import held, promised
@@ -38,7 +38,7 @@ class State:
 
     def __init__(self) -> None:
         self.pools: dict[str, Pool] = {}
-        self.nodes: dict[str, Node] = {}
+        self.nodes = Nodes()
         self.policies: dict[str, Policy] = {}
         self.tenants: dict[str, Tenant] = {}
         self.requests: dict[str, Request] = {}

@@ -88,7 +88,7 @@ async def register(body: RegisterIn, call: ThisCall) -> Response:
 
 
 def _named(tx: Tx, name: str) -> Node | None:
-    return next((each for each in tx.state.nodes.values() if each.name == name), None)
+    return tx.state.nodes.named(name)
 
 
 def _spendable(tx: Tx, store: Store, token: Token, body: RegisterIn) -> Token:
