@@ -78,7 +78,9 @@ def test_a_waiter_is_told_why_and_can_be_cancelled(any_server: Server) -> None:
     assert get(server, "red", "/requests?explain=true&status=queued")["items"][0]["reason"]
     assert get(server, "red", "/pools/gpus/requests?view=queued")["items"][0]["id"] == waiting["id"]
     assert len(get(server, "red", "/pools/gpus/requests?view=active")["items"]) == 1
+    assert len(get(server, "red", "/pools/gpus/requests")["items"]) == 2
     assert post(server, "red", path + "/cancel")["status"] == "cancelled"
+    assert len(get(server, "red", "/pools/gpus/requests")["items"]) == 1
     assert post(server, "red", path + "/cancel")["status"] == "cancelled"
 
 

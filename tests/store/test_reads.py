@@ -74,6 +74,7 @@ FILTERS: dict[str, tuple[RequestFilter, list[str]]] = {
     "waiting for a pool": (RequestFilter(pool_id="pool-1", view="queued"), ["d1", "b1"]),
     "holding in a pool": (RequestFilter(pool_id="pool-1", view="active"), ["a2", "a1"]),
     "holding in another": (RequestFilter(pool_id="pool-2", view="active"), []),
+    "waiting or holding, and not over": (RequestFilter(pool_id="pool-2", view="all"), ["b2", "b1"]),
     "waiting anywhere": (RequestFilter(view="queued"), ["d1", "b2", "b1"]),
     "who may see": (RequestFilter(subjects=(BLUE,)), ["d1"]),
     "who may see both": (

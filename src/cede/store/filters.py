@@ -28,7 +28,7 @@ class RequestFilter:
     subjects: tuple[Subject, ...] | None = None
     status: tuple[str, ...] = ()
     pool_id: str | None = None
-    view: str = ALL
+    view: str | None = None
     component: str | None = None
     component_type: str | None = None
     preemptible: bool | None = None
@@ -57,17 +57,16 @@ class RequestFilter:
         if self.tenant is not None:
             found.append(_requests.tenant == self.tenant)
         found += [_has_label(dialect, *label) for label in self.labels.items()]
-        if self.pool_id is not None or self.view != ALL:
+        if self.pool_id is not None or self.view is not None:
             found.append(self._in_pool())
         return found
 
     def _in_pool(self) -> ColumnElement[bool]:
-        """Waiting for the pool, holding in it, or either, or having last held in it."""
+        """Waiting for the pool, holding in it, or both; without a view also having ended there."""
         queued, active = _waits_for(self.pool_id), _holds_in(self.pool_id)
-        if self.view == QUEUED:
-            return queued
-        if self.view == ACTIVE:
-            return active
+        views = {QUEUED: queued, ACTIVE: active, ALL: or_(queued, active)}
+        if self.view is not None:
+            return views[self.view]
         return or_(
             queued, _requests.granted_pool_id == self.pool_id, _requests.pool_id == self.pool_id
         )

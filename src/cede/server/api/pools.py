@@ -114,7 +114,7 @@ async def pool_requests(
     cursor: Cursor = None,
     explain: Explain = False,
 ) -> Response:
-    """Requests of one pool: those that wait for it, those that hold in it, or all."""
+    """Requests of one pool: those that wait for it, those that hold in it, or both."""
     found = await call.context.read(call.context.store.get_pool, pool)
     wanted = RequestFilter(subjects=call.caller.bound, pool_id=found.pool.id, view=view)
     return answer(await list_requests(call, wanted, cursor, limit, explain))
