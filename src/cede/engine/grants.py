@@ -131,14 +131,14 @@ class _Pool:
         room = stream.own_room(self.books)
         if room is None:
             return None
-        for key, left in free_now(self.books).items():
+        free = free_now(self.books)
+        if stream.form is None:
+            if self.books.earmarks:  # without any, more may be promised than is free now
+                free = smallest((free, free_to_promise(self.books, stream.standing)))
+            free = without_withheld(self.state, self.books, stream, free)
+        for key, left in free.items():
             room[key] = min(room[key], left)
-        if stream.form is not None:
-            return room
-        if self.books.earmarks:  # without any, more may be promised than is free now
-            for key, left in free_to_promise(self.books, stream.standing).items():
-                room[key] = min(room[key], left)
-        return without_withheld(self.state, self.books, stream, room)
+        return room
 
     def _where(self, stream: Stream, own: Container[str] = ()) -> Footprint | None:
         """Where the next waiter of a stream would sit, in a pool of nodes; the answer is the same
