@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable
 from dataclasses import dataclass
+from math import inf
 
 from cede.engine import audit
 from cede.engine.explain import waiting_reason
@@ -49,8 +50,6 @@ def below(state: State, policy: Policy) -> list[Policy]:
 def _covered_below(state: State, policy: Policy, gone: Container[str]) -> list[Amounts]:
     """What fills a reserve before the policy's own: what a share below it covers."""
     pool = state.pools[policy.pool_id]
-    if pool.settings.share is Share.FAIR_SHARE:
-        return []
     bands, rights = audit.bands_in(state, pool), audit.rights(state, pool, gone)
     return [
         amounts
@@ -71,7 +70,8 @@ def rights_then(state: State, request: Request, policy: Policy, gone: Iterable[s
     gone = {*gone, *(each.id for each in state.allocations.values() if each.yields)}
     keys = audit.counted_keys(state, state.pools[policy.pool_id])
     bands = audit.bands_in(state, state.pools[policy.pool_id])
-    if not request.preemptible:  # confined to what is reserved
+    is_fair = state.pools[policy.pool_id].settings.share is Share.FAIR_SHARE
+    if not request.preemptible and not is_fair:  # confined to what is reserved, which is the share
         ahead = [
             amounts
             for place, amounts in audit.holdings_in_order(state, policy, bands)
@@ -81,7 +81,8 @@ def rights_then(state: State, request: Request, policy: Policy, gone: Iterable[s
         fits = all(summed.get(key, 0) <= policy.reserved.get(key, 0) for key in keys)
         return IN_SHARE if fits else BORROWED
     distance = 0
-    band = band_then(state, request, policy)
+    # Of its own policy non-preemptible work comes before all other.
+    band = band_then(state, request, policy) if request.preemptible else inf
     for each in above(state, policy):
         ahead = [
             amounts

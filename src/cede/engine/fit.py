@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from math import floor
 
 from cede.engine.books import Books, Level
+from cede.engine.families import ABOVE_ALL
 from cede.engine.lane import LaneKey
 from cede.engine.standing import BORROWED, IN_SHARE, Standing
 from cede.model.amounts import Amounts, within
@@ -80,9 +81,9 @@ def share_room(
 ) -> Room | None:
     """How much more would still be covered at a level; None when nothing would be.
 
-    A new preemptible holding comes last in the fill, behind everything held there or below except
-    what it goes `before`; a non-preemptible one only behind other non-preemptible ones and what is
-    covered below, and never above its own policy.
+    A new holding comes last in the fill, behind everything held there or below except what it goes
+    `before`. Where what is reserved is the share, a non-preemptible one comes only behind other
+    non-preemptible ones and what is covered below, and never above its own policy.
     """
     room = _left_at(books, level, preemptible, before)
     return room if all(left >= 0 for left in room.values()) else None
@@ -100,10 +101,9 @@ def over_share(
 def _left_at(books: Books, level: Level, preemptible: bool, before: Iterable[Amounts]) -> Room:
     """What a level's share has left; negative where it covers less than is held."""
     policy_id = level[0]
-    if not preemptible:  # confined to what is reserved, so that is its share
+    if not preemptible and not books.fair:  # confined to what is reserved, which is its share
         reserved, confined = books.policies[policy_id].reserved, books.confined[policy_id]
-        # Where shares are fair, what is covered below is no measure of what is reserved here.
-        below = {} if books.fair else books.covered_below(level)
+        below = books.covered_below(level)
         return {
             key: reserved.get(key, 0) - confined.get(key, 0) - below.get(key, 0)
             for key in books.counting
@@ -121,7 +121,7 @@ def _left_at(books: Books, level: Level, preemptible: bool, before: Iterable[Amo
 
 def goes_before(books: Books, policy_id: str, level: Level, band: int) -> list[Amounts]:
     """What a new holding of this band comes before in the fill: others of its own policy that are
-    less safe. Above that it is last.
+    less safe, for a non-preemptible one all preemptible ones. Above that it is last.
     """
     if not books.fair or level[0] != policy_id:
         return []
@@ -138,8 +138,8 @@ def rights_if_granted(
     if books.homes.decide:
         return BORROWED
     levels = books.levels[policy_id]
-    for distance, level in enumerate(levels if preemptible else levels[:1]):
-        before = goes_before(books, policy_id, level, band) if preemptible else []
+    for distance, level in enumerate(levels if preemptible or books.fair else levels[:1]):
+        before = goes_before(books, policy_id, level, band if preemptible else ABOVE_ALL)
         room = share_room(books, level, preemptible, before)
         if room is not None and fits(demand, room):
             return IN_SHARE - distance

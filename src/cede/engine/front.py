@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from cede.engine.books import Books
+from cede.engine.families import ABOVE_ALL
 from cede.engine.fit import Room, fits, goes_before, own_room, share_room
 from cede.engine.lane import BEGINNING, Age, Lane, LaneKey
 from cede.engine.standing import BORROWED, IN_SHARE, Standing
@@ -54,6 +55,8 @@ class Stream:
 
     def band(self, books: Books) -> int:
         """Of its next waiter: those of a family are alike."""
+        if not self.preemptible:
+            return ABOVE_ALL
         if not self.key.family or (oldest := self.lane.oldest) is None:
             return self.key.band
         return books.band(self.key, self.lane.demand(oldest[2]))
@@ -68,9 +71,7 @@ class Stream:
         if self.rights == BORROWED or books.homes.decide:
             return room
         level = books.levels[self.policy_id][IN_SHARE - self.rights]
-        before = (
-            goes_before(books, self.policy_id, level, self.band(books)) if self.preemptible else []
-        )
+        before = goes_before(books, self.policy_id, level, self.band(books))
         if gone:
             before = [*before, gone]
         share = share_room(books, level, self.preemptible, before)
@@ -82,7 +83,9 @@ class Stream:
 
 
 def streams(books: Books) -> list[Stream]:
-    """Every stream of a pool. Non-preemptible work never borrows, so it has one level only."""
+    """Every stream of a pool. Non-preemptible work never borrows, so it has one level only, unless
+    a fair share says how close to home it is.
+    """
     found: list[Stream] = []
     for key, lane in books.lanes.items():
         if len(lane):
@@ -97,7 +100,7 @@ def _streams_of(books: Books, key: LaneKey, lane: Lane) -> Iterator[Stream]:
     levels = [IN_SHARE]
     if books.homes.decide:
         levels = list(books.homes.levels(key.policy_id, key.preemptible))
-    elif key.preemptible:
+    elif key.preemptible or books.fair:
         above = books.levels[key.policy_id][1:]
         covers = [books.fair or any(books.policies[pid].reserved.values()) for pid, _ in above]
         levels += [IN_SHARE - at for at, any_of_it in enumerate(covers, 1) if any_of_it]

@@ -14,7 +14,6 @@ from typing import Any
 from cede.engine.books import Books
 from cede.engine.earmarks import settle
 from cede.engine.exchange import Part, exchanges, yielding
-from cede.engine.families import ABOVE_ALL
 from cede.engine.farewells import part
 from cede.engine.fit import Room, fits, free_to_promise, own_room, rights_if_granted
 from cede.engine.forecast import earliest_start
@@ -127,8 +126,7 @@ class Taking:
     def _reach(self, books: Books, stream: Stream) -> Room | None:
         """What a waiter of this stream could have if every holder it may stop were gone."""
         below = books.takeable_below(stream.standing)
-        band = stream.band(books) if stream.preemptible else ABOVE_ALL
-        mine = books.takeable_inside(stream.policy_id, band, stream.standing)
+        mine = books.takeable_inside(stream.policy_id, stream.band(books), stream.standing)
         on_its_way = books.leaving or books.earmarks
         if stream.form is not None and not (below or mine or on_its_way):
             return None  # nothing but what is free now, which granting has tried
