@@ -128,6 +128,8 @@ def own_room_ok(state: State, request: Request, policy: Policy) -> bool:
     mine = [each for each in audit.holdings_in_order(state, policy, {}) if each[0][3] != request.id]
     used = total(amounts for _, amounts in held)
     confined = total(amounts for place, amounts in mine if not place[0])
+    if not request.preemptible and pool.settings.share is Share.RESERVED:
+        confined = total([confined, *_covered_below(state, policy, {request.id})])
     for key, amount in pool.metered(request.amounts).items():
         limit = policy.limit.get(key, pool.capacity.get(key, 0))
         # One that is not below capacity is none: the pool itself is in the way, or nothing.

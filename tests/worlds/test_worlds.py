@@ -24,6 +24,8 @@ FOUND = {
     1721: "an owner that fitted at once did not start in the same pass",
     7562: "a kept promise lost its place in the share and preemption went in a circle",
     2009000541: "non-preemptible work of a department did not count what its teams fill first",
+    2000003046: "a victim of a department went on in the room that a team below was promised",
+    2000003817: "a department's reserve was its teams', and its own work was told that it starts",
     3000010052: "a limit above kept a request from taking of another one of its own policy",
 }
 

@@ -128,7 +128,8 @@ def _has_room_again(books: Books, victim: Allocation) -> bool:
     """Whether nobody was promised what a victim holds."""
     holding = books.holdings[victim.id]
     ground = books.ground
-    if not fits(holding.amounts, limits_above(books, victim.policy_id, leaving=True)):
+    above = victim.policy_id in books.limits  # others below it may have been promised its room
+    if not fits(holding.amounts, limits_above(books, victim.policy_id, leaving=True, own=above)):
         return False
     if ground is None:
         return fits(plus(books.promised(), holding.amounts), books.pool.capacity)

@@ -18,6 +18,7 @@ from cede.engine.fit import (
     free_now,
     free_to_promise,
     rights_if_granted,
+    taken_of_reserve,
 )
 from cede.engine.forecast import earliest_start, end_bound
 from cede.engine.front import order
@@ -106,7 +107,7 @@ def _own_bound(books: Books, policy: Policy, request: Request, demand: Amounts) 
     reserves = {} if request.preemptible else {key: policy.reserved.get(key, 0) for key in capacity}
     for code, bounds, held in (
         (Code.OWN_LIMIT, limits, books.used[policy.id]),
-        (Code.OWN_RESERVED, reserves, books.confined[policy.id]),
+        (Code.OWN_RESERVED, reserves, taken_of_reserve(books, policy.id)),
     ):
         room = {key: most - held.get(key, 0) for key, most in bounds.items()}
         key = _tightest({each: demand[each] for each in demand if each in room}, room)

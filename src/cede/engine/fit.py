@@ -18,7 +18,7 @@ from cede.engine.books import Books, Level
 from cede.engine.families import ABOVE_ALL
 from cede.engine.lane import LaneKey
 from cede.engine.standing import BORROWED, IN_SHARE, Standing
-from cede.model.amounts import Amounts, within
+from cede.model.amounts import Amounts, plus, within
 
 Room = dict[str, int]
 
@@ -46,16 +46,27 @@ def own_room(books: Books, key: LaneKey, *, alone: bool = False) -> Room:
         for name, left in limits_above(books, policy_id, leaving=False).items():
             room[name] = min(room[name], left)
     if not preemptible:
-        confined = books.confined[policy_id]
+        taken = taken_of_reserve(books, policy_id)
         for name in room:
-            room[name] = min(room[name], policy.reserved.get(name, 0) - confined.get(name, 0))
+            room[name] = min(room[name], policy.reserved.get(name, 0) - taken.get(name, 0))
     return room
 
 
-def limits_above(books: Books, policy_id: str, *, leaving: bool) -> Room:
-    """What the limits of a policy's ancestors leave; with `leaving` once those have left."""
+def taken_of_reserve(books: Books, policy_id: str) -> Amounts:
+    """What of a reserve non-preemptible work cannot have any more: what other such work holds, and
+    where the reserve is the share, what those below fill first.
+    """
+    confined = books.confined[policy_id]
+    below = {} if books.fair else books.covered_below(books.levels[policy_id][0])
+    return plus(confined, below) if below else confined
+
+
+def limits_above(books: Books, policy_id: str, *, leaving: bool, own: bool = False) -> Room:
+    """What the limits of a policy's ancestors leave, and with `own` its own; with `leaving` once
+    those have left.
+    """
     room: Room = {}
-    for above in books.chains[policy_id][1:]:
+    for above in books.chains[policy_id][0 if own else 1 :]:
         used, gone = books.used[above], books.used_leaving[above] if leaving else {}
         for key, limit in books.policies[above].limit.items():
             left = limit - used.get(key, 0) + gone.get(key, 0)
@@ -102,12 +113,8 @@ def _left_at(books: Books, level: Level, preemptible: bool, before: Iterable[Amo
     """What a level's share has left; negative where it covers less than is held."""
     policy_id = level[0]
     if not preemptible and not books.fair:  # confined to what is reserved, which is its share
-        reserved, confined = books.policies[policy_id].reserved, books.confined[policy_id]
-        below = books.covered_below(level)
-        return {
-            key: reserved.get(key, 0) - confined.get(key, 0) - below.get(key, 0)
-            for key in books.counting
-        }
+        reserved, taken = books.policies[policy_id].reserved, taken_of_reserve(books, policy_id)
+        return {key: reserved.get(key, 0) - taken.get(key, 0) for key in books.counting}
     share, used, gone = books.share_at(level), books.used[policy_id], books.yielded[policy_id]
     room = {
         key: floor(share.get(key, 0)) - used.get(key, 0) + gone.get(key, 0)

@@ -9,7 +9,7 @@ from typing import Any
 from cede.engine import claims, edits, endings
 from cede.engine.books import Books
 from cede.engine.decide import decide
-from cede.engine.fit import free_now, own_room
+from cede.engine.fit import free_now, own_room, taken_of_reserve
 from cede.engine.placement import suits
 from cede.engine.state import State
 from cede.engine.trial import what_if
@@ -47,7 +47,7 @@ def _tries(
     if raised != policy.limit:
         change = {"change": "limit", "policy": policy.name, "to": raised}
         yield change, lambda: edits.update_policy(state, policy.id, limit=raised)
-    held = used if request.preemptible else books.confined[policy.id]
+    held = used if request.preemptible else taken_of_reserve(books, policy.id)
     reserved = {**policy.reserved}
     for key in demand:
         if key in books.pool.capacity and (key in books.counting or not request.preemptible):

@@ -151,9 +151,9 @@ SENTENCES: dict[Code, tuple[str, str]] = {
         "a holder below {above} must end, or its limit be raised",
     ),
     Code.OWN_RESERVED: (
-        "{policy} already has {held} of its reserved {bound} {key} in pool {pool} under "
-        "non-preemptible work; {requested} more do not fit",
-        "one of its own non-preemptible holders must end, or {remedy}",
+        "{held} of the {bound} {key} reserved for {policy} in pool {pool} are under "
+        "non-preemptible work, or in a share below it; {requested} more do not fit",
+        "one of those holders must end, or {remedy}",
     ),
     Code.NO_CAPACITY: (
         "pool {pool} has {free} of {bound} {key} free, {requested} are needed, and no holder may "
