@@ -69,7 +69,9 @@ class Ground:
         self.ever.clear()
 
     def divide(self, owner: Mapping[str, str]) -> None:
-        """Whose home each node is from now on."""
+        """Whose home each node is from now on; every edit asks, and few change it."""
+        if owner == self.owner:
+            return
         self.owner = owner
         for spot in self.spots.values():
             spot.part = self._part(spot)
