@@ -19,6 +19,11 @@ FIGURES = [
 
 def main() -> int:
     wanted = set(sys.argv[1:])
+    names = [measure.__name__ for measure in FIGURES]
+    if unknown := sorted(wanted.difference(names)):
+        known = ", ".join(names)
+        print(f"no such figure: {', '.join(unknown)}; there are {known}", file=sys.stderr)
+        return 2
     good = True
     for measure in FIGURES:
         if not wanted or measure.__name__ in wanted:
