@@ -68,6 +68,13 @@ class Crew:
             [(attempt, pid, _)] = self.notes(name)
             assert attempt == 1
             self.pids[name] = pid
+        # Work of which the server has not heard that it started has nothing to save for it.
+        mine = {*self.stayers.values(), *self.victims.values()}
+        self.cluster.until(lambda: mine <= self._running())
+
+    def _running(self) -> set[str]:
+        found = self.cluster.client.requests.list(status=["allocated"], limit=200)
+        return {each["id"] for each in found if each["allocation"]["state"] == "running"}
 
     def notes(self, name: str) -> list[tuple[int, int, str]]:
         """The attempt, the process and the word of each note."""

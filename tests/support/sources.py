@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 
+import cede
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -19,17 +21,15 @@ class NoHistory(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """`folder` holds the package; None is the package that this Python imports by itself."""
+    """The folder that holds the package."""
 
-    folder: Path | None = None
+    folder: Path
 
     def variables(self) -> dict[str, str]:
         """The environment with which every Python imports this tree.
 
         An agent hands the tree on to its supervisors itself, by where it was imported from.
         """
-        if self.folder is None:
-            return {}
         rest = os.environ.get("PYTHONPATH")
         path = [str(self.folder), *([rest] if rest else [])]
         return {"PYTHONPATH": os.pathsep.join(path)}
@@ -42,7 +42,8 @@ class Source:
         return Path(found.strip()).parents[1]
 
 
-HERE = Source()
+# What this process imports, and so what is under test.
+HERE = Source(Path(cede.__file__).resolve().parents[1])
 
 
 def of_commit(commit: str, folder: Path) -> Source:
