@@ -87,11 +87,17 @@ class Agent:
 
 
 class Cluster:
-    def __init__(self, home: Path, heartbeat: float = HEARTBEAT, source: Source = HERE) -> None:
+    def __init__(
+        self,
+        home: Path,
+        heartbeat: float = HEARTBEAT,
+        source: Source = HERE,
+        database: str | None = None,
+    ) -> None:
         home.chmod(0o755)  # work of other accounts comes by here
         self.home, self.source = home, source
         options = ("--heartbeat", str(heartbeat), "--no-agent")
-        self.server = Serving(home / "data", options=options, source=source)
+        self.server = Serving(home / "data", database, options, source)
         self.client: Client = self.server.client()
         self.agents: list[Agent] = []
         self.join: str = self.client.tokens.create("join", "join")["token"]
