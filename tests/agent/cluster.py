@@ -16,6 +16,7 @@ from cede.client.http import API
 from tests.client.serving import BIN, WAIT_SECONDS, Serving, eventually
 
 HEARTBEAT = 1.0
+NODE_LEASE = 6.0  # seconds: tests of silence need not wait for longer
 GRACE = 10.0  # in which a program notes on a busy machine that it was told to stop
 POOL = "nodes"
 TEAM = "red"
@@ -93,7 +94,8 @@ class Cluster:
         self.client: Client = self.server.client()
         self.agents: list[Agent] = []
         self.join: str = self.client.tokens.create("join", "join")["token"]
-        self.client.pools.create(POOL, nodes={"pool": "nodes"}, settings={"grace": GRACE})
+        settings = {"grace": GRACE, "node_lease": NODE_LEASE}
+        self.client.pools.create(POOL, nodes={"pool": "nodes"}, settings=settings)
 
     def agent(self, name: str = "n1", gpus: int = 2, *options: str, **environ: str) -> Agent:
         """An agent that has joined."""
