@@ -14,7 +14,7 @@ from cede.model.allocation import Allocation, Member, Phase
 from cede.model.lifecycle import AllocationState, RequestStatus
 from cede.model.node import GIVEN_UP_AFTER
 from cede.model.parting import Farewell, Saved
-from cede.model.reason import Code, Reason
+from cede.model.reason import TAKINGS, Code, Reason
 from cede.model.request import PLAIN, Request
 
 
@@ -42,9 +42,14 @@ def part(
     )
     state.put(asked)
     state.put(replace(request, status=RequestStatus.PREEMPTING, reason=reason))
-    state.emit(
-        "preempting", request_id=request.id, pool_id=allocation.pool_id, reason=reason.to_dict()
-    )
+    _tell(state, _word(reason), allocation, reason=reason.to_dict())
+
+
+def _word(reason: Reason) -> str:
+    """The event of a stop. Only capacity that somebody else is to have counts as preempted."""
+    if reason.code is Code.CANCELLED:
+        return "cancelling"
+    return "preempting" if reason.code in TAKINGS else "stopping"
 
 
 def stop_now(state: State, allocation: Allocation) -> None:

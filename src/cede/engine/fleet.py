@@ -175,16 +175,11 @@ def _drained(state: State, node: Node) -> NodeState:
 
 
 def undrain(state: State, node_id: str, now: int) -> Node:
-    """Back into service, once it is drained."""
+    """Back into service at once, also while work that was there before still runs."""
     state.now = now
     node = find_node(state, node_id)
     if node.out is not Out.DRAIN:
         raise Conflict("not_drained", f"node {node.name} is {node.state}, not drained")
-    if node.state is NodeState.DRAINING:
-        raise Conflict(
-            "still_draining",
-            f"node {node.name} is still draining; wait until its work has ended",
-        )
     if node.state is NodeState.DOWN:  # nobody minds any more; it is still away
         state.put(replace(node, out=Out.NO, reason="silent"))
         return state.nodes[node.id]

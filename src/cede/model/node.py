@@ -36,7 +36,7 @@ NODE_MOVES: dict[NodeState, frozenset[NodeState]] = {
     _S.READY: frozenset({_S.DEGRADED, _S.DOWN, _S.DRAINING, _S.DRAINED}),
     _S.DEGRADED: frozenset({_S.READY, _S.DOWN, _S.DRAINING, _S.DRAINED}),
     _S.DOWN: frozenset({_S.READY, _S.DRAINING, _S.DRAINED}),
-    _S.DRAINING: frozenset({_S.DRAINED, _S.DOWN}),
+    _S.DRAINING: frozenset({_S.DRAINED, _S.READY, _S.DOWN}),
     _S.DRAINED: frozenset({_S.READY, _S.DRAINING, _S.DOWN}),
 }
 
