@@ -20,6 +20,7 @@ class Account:
     """Everything that is wrong, and the figures."""
 
     problems: list[str] = field(default_factory=list)
+    suspects: list[Program] = field(default_factory=list)  # whose problems these are
     attempts: int = 0
     resumes: int = 0
     steps: int = 0
@@ -39,6 +40,12 @@ class Account:
         return Counter(each.partition(":")[0] for each in self.problems)
 
     def _add(self, program: Program) -> None:
+        before = len(self.problems)
+        self._check(program)
+        if len(self.problems) > before:
+            self.suspects.append(program)
+
+    def _check(self, program: Program) -> None:
         records = program.read()
         name = f"{program.record.name} ({program.id})"
         if program.status != "released":

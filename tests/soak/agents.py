@@ -76,6 +76,10 @@ class Agent:
                     found[pid] = path.parent.name.partition(".")[0]
         return found
 
+    def outputs(self, request: str) -> list[Path]:
+        """What the attempts of a request said on standard error here."""
+        return sorted((self.data / "attempts").glob(f"{request}.*/stderr.log"))
+
     def stop(self) -> None:
         """The agent, and whatever its supervisors still keep."""
         self.signal(signal.SIGCONT)

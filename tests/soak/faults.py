@@ -88,7 +88,8 @@ class Faults:
             hurt = self._hurt_process(self.agents, way, now)
         else:
             hurt = self._hurt_process(self.servers.all, way, now)
-        self.done[(target, way.name)] += hurt
+        if hurt:
+            self.done[(target, way.name)] += 1
 
     def _draw(self, weights: dict[Kind, int]) -> Kind:
         return self.dice.choices(list(weights), list(weights.values()))[0]

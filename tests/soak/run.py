@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import shutil
 import tempfile
@@ -161,6 +162,7 @@ def _run(plan: Plan, home: Path, servers: Servers, agents: list[Agent]) -> Resul
             account.problems.append(f"not done: {len(load.live())} requests {load.live()[:5]}")
         else:
             account.problems += _left_behind(client, home, agents, load.deadline)
+        _keep_evidence(client, home / "suspects", account, agents, load.deadline)
     kills = {" ".join(kind): count for kind, count in sorted(faults.done.items())}
     figures = {
         "seed": plan.seed,
@@ -182,6 +184,24 @@ def _resume_fields(client: Client) -> dict[str, Any]:
     """How long a request waits for its checkpoint, where the server knows that it can."""
     described = str(client.http.call("GET", f"{API}/openapi.json"))
     return {"resume_wait": RESUME_WAIT} if "resume_wait" in described else {}
+
+
+def _keep_evidence(
+    client: Client, folder: Path, account: Account, agents: list[Agent], deadline: float
+) -> None:
+    """What the server and the nodes know about each request that something is wrong with."""
+    for each in account.suspects:
+        wanted = {"request_id": each.id, "limit": 500}
+
+        def ask(id: str = each.id, wanted: dict[str, Any] = wanted) -> list[Any]:
+            events = client.http.call("GET", f"{API}/events", params=wanted)["items"]
+            return [client.requests.get(id), *events]
+
+        folder.mkdir(exist_ok=True)
+        found = [json.dumps(one) for one in until_answered(ask, deadline)]
+        for path in [path for agent in agents for path in agent.outputs(each.id)]:
+            found += [f"{path}:", *path.read_text(errors="replace").splitlines()[-3:]]
+        (folder / each.record.name).write_text("\n".join(found) + "\n")
 
 
 def _left_behind(client: Client, home: Path, agents: list[Agent], deadline: float) -> Iterator[str]:

@@ -30,7 +30,7 @@ parser.add_argument("--pause", type=float, default=0.02, help="seconds that a st
 parser.add_argument("--drift", type=float, default=0.0, help="how much slower each later task is")
 parser.add_argument("--together", action="store_true", help="no task is a step ahead of another")
 parser.add_argument(
-    "--leave", type=int, help="the exit code with which it leaves once it has saved"
+    "--leave", type=int, help="the exit code with which it leaves after it was asked and has saved"
 )
 given = parser.parse_args()
 
@@ -78,7 +78,7 @@ def count_of(task: str) -> int:
 
 
 def wait_for_others(done: int) -> None:
-    """As in an all-reduce. The others cannot come if they were asked to save, and have left."""
+    """As in an all-reduce. Others that were asked to save may have left, and will not come."""
     while any(count_of(each) < done for each in OTHERS) and not checkpoint.should_save():
         time.sleep(LOOK)
 
@@ -90,7 +90,8 @@ def save(done: int) -> None:
     with checkpoint.saving() as directory:
         (directory / "done").write_text(str(done))
     note("saved", directory.name, done)
-    if given.leave is not None:
+    # A task of a gang leaves only if the library says so: others may need its next step.
+    if given.leave is not None and (not OTHERS or checkpoint.stopping()):
         leave(given.leave)
 
 
@@ -103,11 +104,13 @@ locks.append(hold(f"{given.record.name}.{TASK}"))
 note("start", resume.name if resume else "-", begun, NODE)
 if begun == given.steps:
     leave(0)
+own = 0  # checkpoints of this attempt
 for step in checkpoint.steps(None):
     assert step >= begun, f"step {step} is before {begun}"
     time.sleep(given.pause * (1 + given.drift * int(TASK)))
     note("step", step)
-    if resume is not None and not (resume / "done").exists():
+    # Once there are two newer ones of our own, it may go.
+    if resume is not None and own < 2 and not (resume / "done").exists():
         note("gone", resume.name)
         resume = None
     if given.together:
@@ -115,5 +118,6 @@ for step in checkpoint.steps(None):
         wait_for_others(step + 1)
     if checkpoint.should_save():
         save(step + 1)
+        own += 1
     if step + 1 == given.steps or (given.record / "go").exists():
         leave(0)
