@@ -181,20 +181,22 @@ class Cluster:
             self.client.policies.attach(POOL, BLUE, component_type="team", priority=20, **own)
 
     def submit(self, *argv: str, gpus: int = 1, **fields: Any) -> str:
-        """Most tests are not about silence, of which a busy machine has some by itself."""
+        """Most tests are not about silence, of which a busy machine has some by itself. A field
+        that is None is not given.
+        """
         work = {"argv": list(argv), **fields.pop("work", {})}
-        made = self.client.requests.create(
-            {
-                "kind": "work",
-                "resources": {"gpu": gpus},
-                "pool": POOL,
-                "component": TEAM,
-                "component_type": "team",
-                "on_silence": "keep",
-                "work": work,
-                **fields,
-            }
-        )
+        body = {
+            "kind": "work",
+            "resources": {"gpu": gpus},
+            "pool": POOL,
+            "component": TEAM,
+            "component_type": "team",
+            "on_silence": "keep",
+            "work": work,
+            **fields,
+        }
+        given = {name: value for name, value in body.items() if value is not None}
+        made = self.client.requests.create(given)
         assert made["status"] != "rejected", made
         return str(made["id"])
 
