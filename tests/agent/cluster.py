@@ -17,6 +17,7 @@ from tests.client.serving import BIN, WAIT_SECONDS, Serving, eventually
 from tests.support.sources import HERE, Source
 
 HEARTBEAT = 1.0
+NODE_LEASE = 6.0  # seconds: tests of silence need not wait for longer
 GRACE = 10.0  # in which a program notes on a busy machine that it was told to stop
 POOL = "nodes"
 TEAM = "red"
@@ -101,7 +102,8 @@ class Cluster:
         self.client: Client = self.server.client()
         self.agents: list[Agent] = []
         self.join: str = self.client.tokens.create("join", "join")["token"]
-        self.client.pools.create(POOL, nodes={"pool": "nodes"}, settings={"grace": GRACE})
+        settings = {"grace": GRACE, "node_lease": NODE_LEASE}
+        self.client.pools.create(POOL, nodes={"pool": "nodes"}, settings=settings)
 
     def agent(self, name: str = "n1", gpus: int = 2, *options: str, **environ: str) -> Agent:
         """An agent that has joined."""
@@ -187,20 +189,22 @@ class Cluster:
             self.client.policies.attach(POOL, BLUE, component_type="team", priority=20, **own)
 
     def submit(self, *argv: str, gpus: int = 1, **fields: Any) -> str:
-        """Most tests are not about silence, of which a busy machine has some by itself."""
+        """Most tests are not about silence, of which a busy machine has some by itself. A field
+        that is None is not given.
+        """
         work = {"argv": list(argv), **fields.pop("work", {})}
-        made = self.client.requests.create(
-            {
-                "kind": "work",
-                "resources": {"gpu": gpus},
-                "pool": POOL,
-                "component": TEAM,
-                "component_type": "team",
-                "on_silence": "keep",
-                "work": work,
-                **fields,
-            }
-        )
+        body = {
+            "kind": "work",
+            "resources": {"gpu": gpus},
+            "pool": POOL,
+            "component": TEAM,
+            "component_type": "team",
+            "on_silence": "keep",
+            "work": work,
+            **fields,
+        }
+        given = {name: value for name, value in body.items() if value is not None}
+        made = self.client.requests.create(given)
         assert made["status"] != "rejected", made
         return str(made["id"])
 
