@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -19,6 +19,7 @@ from tests.support.sources import HERE, Source
 HEARTBEAT = 1.0
 NODE_LEASE = 6.0  # seconds: tests of silence need not wait for longer
 GRACE = 10.0  # in which a program notes on a busy machine that it was told to stop
+SETTINGS = {"grace": GRACE, "node_lease": NODE_LEASE}  # of the pool of nodes
 POOL = "nodes"
 TEAM = "red"
 BLUE = "blue"  # may take back whatever red has
@@ -94,6 +95,7 @@ class Cluster:
         heartbeat: float = HEARTBEAT,
         source: Source = HERE,
         database: str | None = None,
+        settings: Mapping[str, Any] = SETTINGS,
     ) -> None:
         home.chmod(0o755)  # work of other accounts comes by here
         self.home, self.source = home, source
@@ -102,7 +104,6 @@ class Cluster:
         self.client: Client = self.server.client()
         self.agents: list[Agent] = []
         self.join: str = self.client.tokens.create("join", "join")["token"]
-        settings = {"grace": GRACE, "node_lease": NODE_LEASE}
         self.client.pools.create(POOL, nodes={"pool": "nodes"}, settings=settings)
 
     def agent(self, name: str = "n1", gpus: int = 2, *options: str, **environ: str) -> Agent:

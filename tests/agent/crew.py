@@ -14,14 +14,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.agent.cluster import BLUE, TEAM, Agent, Cluster, alive, read_when_there
+from tests.agent.cluster import BLUE, GRACE, TEAM, Agent, Cluster, alive, read_when_there
 from tests.support.sources import Source
 
 PROGRAM = Path(__file__).parent / "programs" / "waits.py"
 AT_THE_DOOR = 'echo "$CEDE_ATTEMPT $$ anew" >> {notes}; : < {door}'
 # Nothing here ends because its time is over, also not on a busy machine.
 AMPLE = 1200.0
-HEARTBEAT = 30.0  # six of them are the lease of a node
+HEARTBEAT = 30.0  # six of them were the lease of a node once
+SETTINGS = {"grace": GRACE}  # and else what is usual, above all the lease of a node
 
 
 class Crew:

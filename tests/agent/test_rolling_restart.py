@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.agent.cluster import Cluster
-from tests.agent.crew import HEARTBEAT, Crew, crews, restart
+from tests.agent.crew import HEARTBEAT, SETTINGS, Crew, crews, restart
 from tests.support.sources import HERE
 
 pytestmark = [pytest.mark.system, pytest.mark.slow]
@@ -21,7 +21,7 @@ SHARES = {"n1": (14, 4), "n2": (13, 3), "n3": (13, 3)}
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    made = Cluster(tmp_path, HEARTBEAT)
+    made = Cluster(tmp_path, HEARTBEAT, settings=SETTINGS)
     try:
         yield made
     finally:

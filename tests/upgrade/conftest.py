@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.agent.cluster import Cluster
-from tests.agent.crew import HEARTBEAT
+from tests.agent.crew import HEARTBEAT, SETTINGS
 from tests.support.sources import NoHistory, Source, of_commit
 from tests.upgrade.versions import VERSIONS, Version
 
@@ -43,7 +43,7 @@ def old(
 @pytest.fixture
 def cluster(old: Source, tmp_path: Path) -> Iterator[Cluster]:
     """A server of the old version; agents that are started here are of it, too."""
-    made = Cluster(tmp_path, HEARTBEAT, old)
+    made = Cluster(tmp_path, HEARTBEAT, old, settings=SETTINGS)
     try:
         yield made
     finally:

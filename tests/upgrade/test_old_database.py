@@ -17,7 +17,7 @@ import pytest
 from cede import Client
 from cede.client.http import API
 from tests.agent.cluster import TEAM, Cluster
-from tests.agent.crew import HEARTBEAT, Crew, crews
+from tests.agent.crew import HEARTBEAT, SETTINGS, Crew, crews
 from tests.client.serving import two_teams
 from tests.support.sources import HERE, Source
 
@@ -36,7 +36,7 @@ AGAIN = {
 
 @pytest.fixture
 def cluster(old: Source, tmp_path: Path, database_url: str) -> Iterator[Cluster]:
-    made = Cluster(tmp_path, HEARTBEAT, old, database_url)
+    made = Cluster(tmp_path, HEARTBEAT, old, database_url, SETTINGS)
     try:
         yield made
     finally:
