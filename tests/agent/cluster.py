@@ -96,7 +96,9 @@ class Cluster:
         self.client: Client = self.server.client()
         self.agents: list[Agent] = []
         self.join: str = self.client.tokens.create("join", "join")["token"]
-        settings = {"grace": GRACE, "node_lease": NODE_LEASE}
+        settings = {"grace": GRACE}
+        if source is HERE:  # the first version landed without it
+            settings["node_lease"] = NODE_LEASE
         self.client.pools.create(POOL, nodes={"pool": "nodes"}, settings=settings)
 
     def agent(self, name: str = "n1", gpus: int = 2, *options: str, **environ: str) -> Agent:
