@@ -48,6 +48,7 @@ class Crew:
             self.stayers[name] = self._at_door("stay", name, on_silence=silence)
         python = (sys.executable, str(PROGRAM))
         for number in range(victims):
+            # Those that leave end by themselves, also while no agent looks.
             name, how = f"victim-{number}", ("leaves", "is stopped")[number % 2]
             self.victims[name] = self._submit(
                 *python, how, name, str(self.home),
@@ -117,8 +118,14 @@ class Crew:
         assert (ended["status"], ended["attempt"]) == ("released", 1), self.cluster.story(probe)
 
     def save(self) -> None:
-        """The victims save themselves; each is suspended with its checkpoint."""
+        """The victims save themselves, whoever is there to see it; every second one leaves."""
         (self.home / "save").touch()
+        self._until_each_noted("saved")
+        for name in [*self.victims][::2]:
+            self.cluster.until(lambda: not alive(self.pids[name]))  # noqa: B023
+
+    def suspended(self) -> None:
+        """Each victim has made room and has its checkpoint."""
         cluster = self.cluster
         for name, request in self.victims.items():
             cluster.until(lambda: cluster.get(request)["status"] == "suspended", about=request)  # noqa: B023

@@ -52,21 +52,30 @@ def test_server_and_agents_are_restarted_in_the_middle_of_stops(
     cluster.server.kill()
     cluster.server.start()
     unharmed()
-    # And an agent without its server, which comes back later.
+    # An agent that comes back before its server does.
+    first, second, third = made
     cluster.server.kill()
-    assert made[0].agent.end() == 0
-    made[0].agent.start()
+    assert first.agent.end() == 0
+    first.agent.start()
     cluster.server.start()
     unharmed()
-    _end(made)
-
-
-def _end(made: list[Crew]) -> None:
+    save_amid_restarts(cluster, first, second)
+    third.save()
     for crew in made:
-        crew.save()
-    for crew in made:
+        crew.suspended()
         crew.check(victims="gone")
+    for crew in made:
         crew.resume()
     for crew in made:
         crew.check(victims="gone")
         crew.finish()
+
+
+def save_amid_restarts(cluster: Cluster, first: Crew, second: Crew) -> None:
+    """The first crew saves while its agent is away, the second while the server is."""
+    assert first.agent.end() == 0
+    first.save()
+    first.agent.start()
+    assert cluster.server.end() == 0
+    second.save()
+    cluster.server.start()

@@ -106,6 +106,7 @@ def fill(cluster: Cluster, home: Path, old: Source) -> tuple[Crew, Crew]:
     asked.ask()
     saved.ask()
     saved.save()
+    saved.suspended()
     saved.check(victims="gone")
     cluster.agent("n3", 1)
     client.nodes.drain("n3", "new fan")
@@ -142,6 +143,7 @@ def test_everything_is_there_as_it_was(cluster: Cluster, old: Source, tmp_path: 
     for crew in (asked, saved):
         crew.takes_work()
     asked.save()
+    asked.suspended()
     for crew in (asked, saved):
         crew.resume()
         crew.finish()

@@ -21,7 +21,7 @@ from tests.support.sources import HERE, Source
 pytestmark = [pytest.mark.system, pytest.mark.slow]
 
 # Stayers and victims of each agent.
-SHARES = {"n1": (20, 5), "n2": (20, 5)}
+SHARES = {"n1": (16, 4), "n2": (12, 3), "n3": (12, 3)}
 HELD = "gpus"  # a pool whose units clients hold themselves
 
 
@@ -91,7 +91,7 @@ def keepers_of(crew: Crew, source: Source) -> int:
 
 def test_an_upgrade_in_the_middle_of_stops(cluster: Cluster, old: Source, tmp_path: Path) -> None:
     (tmp_path / "work").mkdir()
-    first, second = made = crews(cluster, SHARES, tmp_path / "work", old)
+    first, second, third = made = crews(cluster, SHARES, tmp_path / "work", old)
     holders = Holders(cluster, tmp_path / "work")
     holders.start(old)
     for crew in made:
@@ -106,26 +106,37 @@ def test_an_upgrade_in_the_middle_of_stops(cluster: Cluster, old: Source, tmp_pa
     holders.check()
     # A stop that began under the old server ends, and its victims go on from there.
     first.save()
+    first.suspended()
     first.resume()
 
-    # New agents on the old ones' data, the second one with its stops under way.
+    # New agents on the old ones' data, the second and third with their stops under way.
     for crew, victims in ((first, "gone"), (second, "asked")):
         restart(cluster, crew.agent, HERE)
         crew.takes_work()
         crew.check(victims)
         assert keepers_of(crew, old) >= len(crew.stayers), "supervisors go on as they are"
     second.save()
-    second.resume()
+    # The victims of the third save and leave between its old agent and its new one.
+    assert third.agent.end() == 0
+    third.save()
+    third.agent.source = HERE
+    third.agent.start()
+    for crew in (second, third):
+        crew.suspended()
+        crew.check("gone")
+        crew.resume()
 
     # Everything is new now, apart from the work that goes on.
     for crew in made:
         fresh = Crew(cluster, crew.agent, tmp_path / "work" / f"{crew.agent.name}-new", HERE)
-        fresh.start(1, 4)  # all that the first victims left
+        victims = len(crew.victims) - 1
+        fresh.start(1, victims)  # all that the first victims left
         fresh.started()
         fresh.ask()
         fresh.check()
-        assert keepers_of(crew, HERE) == 5
+        assert keepers_of(crew, HERE) == 1 + victims
         fresh.save()
+        fresh.suspended()
         fresh.resume()
         fresh.finish()
     for crew in made:
