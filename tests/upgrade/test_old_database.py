@@ -118,7 +118,6 @@ def fill(cluster: Cluster, home: Path, old: Source) -> tuple[Crew, Crew]:
 
 
 def test_everything_is_there_as_it_was(cluster: Cluster, old: Source, tmp_path: Path) -> None:
-    (tmp_path / "work").mkdir()
     asked, saved = fill(cluster, tmp_path / "work", old)
     before = answers(cluster.client)
     states = {each["status"] for each in before["requests"].values()}
