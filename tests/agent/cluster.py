@@ -14,8 +14,10 @@ from typing import Any
 from cede import CedeClientError, Client, NotFound, ServerUnreachable
 from cede.client.http import API
 from tests.client.serving import BIN, WAIT_SECONDS, Serving, eventually
+from tests.support.sources import HERE, Source
 
 HEARTBEAT = 1.0
+NODE_LEASE = 6.0  # seconds: tests of silence need not wait for longer
 GRACE = 10.0  # in which a program notes on a busy machine that it was told to stop
 POOL = "nodes"
 TEAM = "red"
@@ -26,6 +28,7 @@ LIVE = ("queued", "suspended", "allocated", "preempting")
 class Agent:
     def __init__(self, cluster: Cluster, name: str, *options: str) -> None:
         self.cluster, self.name, self.options = cluster, name, options
+        self.source = cluster.source  # another one takes effect at the next start
         self.data = cluster.home / name
         self.log = cluster.home / f"{name}.log"
         self.process: subprocess.Popen[bytes] | None = None
@@ -38,7 +41,7 @@ class Agent:
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 [str(each) for each in command],
-                env={**kept, "CEDE_JOIN": self.cluster.join, **environ},
+                env={**kept, **self.source.variables(), "CEDE_JOIN": self.cluster.join, **environ},
                 stdout=log,
                 stderr=log,
                 cwd="/",
@@ -85,15 +88,16 @@ class Agent:
 
 
 class Cluster:
-    def __init__(self, home: Path, heartbeat: float = HEARTBEAT) -> None:
+    def __init__(self, home: Path, heartbeat: float = HEARTBEAT, source: Source = HERE) -> None:
         home.chmod(0o755)  # work of other accounts comes by here
-        self.home = home
+        self.home, self.source = home, source
         options = ("--heartbeat", str(heartbeat), "--no-agent")
-        self.server = Serving(home / "data", options=options)
+        self.server = Serving(home / "data", options=options, source=source)
         self.client: Client = self.server.client()
         self.agents: list[Agent] = []
         self.join: str = self.client.tokens.create("join", "join")["token"]
-        self.client.pools.create(POOL, nodes={"pool": "nodes"}, settings={"grace": GRACE})
+        settings = {"grace": GRACE, "node_lease": NODE_LEASE}
+        self.client.pools.create(POOL, nodes={"pool": "nodes"}, settings=settings)
 
     def agent(self, name: str = "n1", gpus: int = 2, *options: str, **environ: str) -> Agent:
         """An agent that has joined."""

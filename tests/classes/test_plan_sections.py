@@ -269,5 +269,6 @@ def test_transitions_of_nodes_are_theirs_and_some_more() -> None:
         ("ready", "drained"), ("degraded", "drained"),  # nothing runs there: drained at once
         ("down", "draining"), ("down", "drained"), ("drained", "draining"),  # told while away
         ("draining", "down"), ("drained", "down"),  # it may fall silent meanwhile
+        ("draining", "ready"),  # an operator changed their mind
     }  # fmt: skip
     assert {str(each) for each in NodeState} == {one for edge in ours for one in edge}

@@ -130,10 +130,9 @@ def _explain(error: BaseException) -> int:
     if not isinstance(error, _expected()) and not _state["debug"]:
         click.echo(f"error: {type(error).__name__}: {error} (see --debug)", err=True)
         return exit_codes.ERROR
-    line = f"error: {getattr(error, 'message', None) or error}"
-    if fix := getattr(error, "fix", ""):
-        line += f" ({fix})" if fix != "nothing" else ""
-    click.echo(line, err=True)
+    from cede.cli.printing import print_error
+
+    print_error(error)
     return exit_codes.of_error(error)
 
 

@@ -70,7 +70,7 @@ def drain(ctx: click.Context, name: str, reason: str) -> None:
 @click.argument("name", metavar="NODE", type=NodeName())
 @click.pass_context
 def undrain(ctx: click.Context, name: str) -> None:
-    """Let a drained node take work again."""
+    """Let a drained or draining node take work again."""
     _say(client_of(ctx).nodes.undrain(name))
 
 

@@ -51,6 +51,14 @@ def print_one(thing: Row, fields: Sequence[str], output: str) -> None:
                 click.echo(f"{field.replace('_', ' '):<{width}}  {text}")
 
 
+def print_error(error: BaseException) -> None:
+    """One line on stderr: what went wrong, and the fix."""
+    line = f"error: {getattr(error, 'message', None) or error}"
+    if fix := getattr(error, "fix", ""):
+        line += f" ({fix})" if fix != "nothing" else ""
+    click.echo(line, err=True)
+
+
 def print_json(value: Any) -> None:
     click.echo(json.dumps(value, indent=2, ensure_ascii=False))
 

@@ -21,6 +21,7 @@ from cede.cli.context import (
 from cede.cli.demand import demand_options, submission_of
 from cede.cli.pools import REQUEST_COLUMNS, chosen, request_row
 from cede.cli.printing import print_json, print_one, print_rows
+from cede.cli.work_commands import cancel
 from cede.model.lifecycle import RequestStatus
 
 if TYPE_CHECKING:
@@ -142,14 +143,7 @@ def limit(
     click.echo(f"the limit of request {found['id']} is {shown}")
 
 
-@request.command("cancel")
-@click.argument("request_id", metavar="ID")
-@click.pass_context
-def cancel(ctx: click.Context, request_id: str) -> None:
-    """Cancel a request. A running one is asked to stop first."""
-    found = client_of(ctx).requests.cancel(request_id)
-    stopping = found["status"] == "preempting"
-    click.echo(f"request {found['id']} is {'being stopped' if stopping else found['status']}")
+request.add_command(cancel)
 
 
 @request.command("delete")

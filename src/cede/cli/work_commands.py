@@ -9,6 +9,7 @@ import click
 
 from cede.cli import exit_codes
 from cede.cli.context import RequestId, client_of
+from cede.cli.printing import print_error
 from cede.cli.waiting_line import WaitingLine
 
 if TYPE_CHECKING:
@@ -111,9 +112,22 @@ class _Watcher:
 @click.argument("request_ids", metavar="ID…", nargs=-1, required=True, type=RequestId())
 @click.pass_context
 def cancel(ctx: click.Context, request_ids: tuple[str, ...]) -> None:
-    """Cancel requests, each with all its independent tasks. What runs is asked to stop first."""
+    """Cancel requests, each with all its independent tasks. What runs is asked to stop first.
+
+    Every ID is tried and has a line of its own. One that has ended otherwise, or that nobody
+    knows, is an error; the exit code is that of the first error.
+    """
+    from cede.client.errors import CedeClientError
+
     client = client_of(ctx)
+    result = exit_codes.OK
     for request_id in request_ids:
-        found = client.requests.cancel(request_id)
+        try:
+            found = client.requests.cancel(request_id)
+        except CedeClientError as error:
+            print_error(error)
+            result = result or exit_codes.of_error(error)
+            continue
         stopping = found["status"] == "preempting"
         click.echo(f"request {found['id']} is {'being stopped' if stopping else found['status']}")
+    sys.exit(result)

@@ -80,7 +80,7 @@ class Watch:
         elif lease.preempting.is_set() and not self.told:
             self.told = True
             self._child.signal(signal.SIGTERM)
-            self._notify("preempting", reason_of(lease.request))
+            self._notify(_word(lease.request), reason_of(lease.request))
             # From now on this is the bound, and the keeper holds it without us.
             told_at = clock.now()
             self._child.lease(told_at + self._grace(lease.request))
@@ -105,6 +105,12 @@ class Watch:
             return float(found["settings"]["grace"])
         except (CedeClientError, KeyError, TypeError, ValueError):
             return default
+
+
+def _word(request: Json) -> str:
+    """What a stop is called: a cancelled request makes room for nobody."""
+    code = (request.get("reason") or {}).get("code")
+    return "cancelling" if code == "cancelled" else "preempting"
 
 
 def reason_of(request: Json) -> str:
