@@ -118,9 +118,10 @@ class Host:
     def restart(self) -> None:
         """The host dies and comes back; the program has noticed nothing."""
         self._news.clear()
+        known = self.conversation.known
         self.conversation.close()
         self.conversation = self._converse()
-        self.conversation.open()
+        self.conversation.open(known=known)
 
     def kill(self) -> None:
         if self.process is not None:

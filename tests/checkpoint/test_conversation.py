@@ -201,6 +201,48 @@ def test_what_was_saved_while_the_host_was_away_answers_its_hint(host: Host) -> 
     assert len([each for each in host.heard if isinstance(each, Saved)]) == 1
 
 
+def test_checkpoints_of_earlier_attempts_are_never_heard_of(host: Host) -> None:
+    """Nor by a host that was restarted and knows what was there."""
+    host.run_program("loop.py", "obey")
+    host.conversation.hint(1, 30)
+    old = host.listen(Saved).saved
+    host.next_attempt()
+    assert old.id in host.conversation.known
+    host.heard.clear()
+    host.run_program("loop.py", "obey", resume=old.path)
+    host.restart()
+    assert old.id in host.conversation.known
+    host.conversation.hint(1, 30)
+    new = host.listen(Saved)
+    assert new.number == 1 and new.saved.step > old.step
+    host.restart()
+    wait_for(lambda: not host.conversation.is_verifying)
+    host.listen_for(0.1)
+    assert old.id not in [each.saved.id for each in host.heard if isinstance(each, Saved)]
+
+
+@pytest.mark.parametrize("withdrawn", [False, True])
+def test_what_was_left_by_work_that_ended_while_its_host_was_away(
+    host: Host, withdrawn: bool
+) -> None:
+    host.run_program("loop.py", "slow")
+    host.conversation.hint(1, 30)
+    host.listen(Progress)
+    if withdrawn:
+        host.conversation.go_on()
+    known = host.conversation.known
+    host.conversation.close()
+    (host.folder / "go").touch()
+    wait_for(lambda: list(host.checkpoints.glob("*.manifest.json")))
+    host.kill()
+    host.restart()
+    assert host.conversation.known == known
+    host.conversation.look()
+    saved = host.listen(Saved)
+    assert saved.number == (None if withdrawn else 1)
+    assert not host.conversation.is_verifying
+
+
 def test_a_deferral_that_is_heard_again_by_a_new_host_has_the_same_count(host: Host) -> None:
     host.run_program("loop.py", "much later")
     host.conversation.hint(1, 30)

@@ -57,8 +57,25 @@ def test_outside_cede_it_resumes_from_its_own_folder(tmp_path: Path) -> None:
     assert run(tmp_path, COUNTS.replace("STOP", "9")) == "8 "
     assert run(tmp_path, COUNTS.replace("STOP", "99")) == "10 "
     assert run(tmp_path, COUNTS.replace("STOP", "99")) == ""
-    assert shelf.newest(tmp_path / "checkpoints") == ["000010-1"]
+    assert shelf.newest(tmp_path / "checkpoints") == ["000010-1", "000008-1"]
     assert manifest.verify(tmp_path / "checkpoints", "000010-1").labels == {"number": "10"}
+
+
+def test_outside_cede_the_last_two_stay_whichever_attempt_made_them(tmp_path: Path) -> None:
+    program = """
+        import cede.checkpoint as checkpoint
+        for step in checkpoint.steps(STOP, every=1):
+            with checkpoint.saving() as directory:
+                (directory / "number").write_text(str(step))
+    """
+    folder = tmp_path / "checkpoints"
+    run(tmp_path, program.replace("STOP", "3"))
+    assert shelf.newest(folder) == ["000003-1", "000002-1"]
+    (folder / "000003-1" / "number").write_text("damaged")
+    run(tmp_path, program.replace("STOP", "3"), CEDE_ATTEMPT="2")
+    assert shelf.good(folder).ids == ("000003-2", "000002-1")
+    run(tmp_path, program.replace("STOP", "4"), CEDE_ATTEMPT="3")
+    assert shelf.newest(folder) == ["000004-3", "000003-2"]
 
 
 def test_outside_cede_a_broken_checkpoint_is_passed_over(tmp_path: Path) -> None:
@@ -126,7 +143,9 @@ def test_files_written_elsewhere_are_copied(tmp_path: Path) -> None:
     """
     first, second = run(tmp_path, program).splitlines()
     assert first == "000001-1 000001-1.manifest.json weights"
-    assert second == "000002-1 000002-1.manifest.json single"
+    assert second == (
+        "000001-1 000001-1.manifest.json 000002-1 000002-1.manifest.json single weights"
+    )
     manifest.verify(tmp_path / "checkpoints", "000002-1")
 
 

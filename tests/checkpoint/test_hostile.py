@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import socket
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from cede.checkpoint import words
-from cede.talk.heard import Answered, Progress, SaveFailed
+from cede.talk.heard import Answered, Progress, Reach, SaveFailed
 from tests.checkpoint.hosting import Host
 
 ANSWERS: dict[str, bytes | Callable[[Path], object]] = {
@@ -47,6 +48,66 @@ def test_an_answer_that_is_none_is_not_heard(case: str, quiet: Host) -> None:
     answer = ANSWERS[case]
     path = quiet.talk / "answer.json"
     path.write_bytes(answer) if isinstance(answer, bytes) else answer(path)
+    assert quiet.conversation.poll(0) == []
+
+
+STEPS = {
+    **{name: made for name, made in ANSWERS.items() if name not in ("large", "a large number")},
+    "large": b'{"number": 1, "step": 5, "why": "' + b"x" * 2000 + b'"}',
+    "no step": b'{"number": 1}',
+    "half a step": b'{"number": 1, "step": 1.5}',
+    "a step that is none": b'{"number": 1, "step": true}',
+    "a step back": b'{"number": 1, "step": -1}',
+    "a step too far": b'{"number": 1, "step": 9007199254740992}',
+    "of another hint": b'{"number": 2, "step": 5}',
+}
+
+
+@pytest.mark.parametrize("case", STEPS)
+def test_a_step_that_is_none_is_not_heard(case: str, quiet: Host) -> None:
+    quiet.conversation.hint(1, 30)
+    step, path = STEPS[case], quiet.talk / "reach.json"
+    path.write_bytes(step) if isinstance(step, bytes) else step(path)
+    assert quiet.conversation.poll(0) == []
+
+
+def test_a_step_is_heard_once_and_again_when_it_changes(quiet: Host) -> None:
+    path = quiet.talk / "reach.json"
+    path.write_text('{"number": 1, "step": 5}')
+    assert quiet.conversation.poll(0) == [], "nothing was asked"
+    quiet.conversation.hint(1, 30)
+    assert quiet.conversation.poll(0) == [Reach(1, 5)]
+    assert quiet.conversation.poll(0) == []
+    path.write_text('{"number": 1, "step": 9, "more": []}')
+    assert quiet.conversation.poll(0) == [Reach(1, 9)]
+    quiet.restart()
+    assert quiet.conversation.poll(0) == [Reach(1, 9)], "a new host has not heard of it"
+    quiet.conversation.go_on()
+    path.write_text('{"number": 1, "step": 12}')
+    assert quiet.conversation.poll(0) == []
+
+
+def test_what_is_agreed_stands_in_a_file_until_the_next_attempt(quiet: Host) -> None:
+    path = quiet.talk / "agreed.json"
+    quiet.conversation.hint(1, 30)
+    quiet.conversation.agree(1, 40)
+    assert json.loads(path.read_text()) == {"number": 1, "step": 40}
+    written = path.stat().st_ino
+    quiet.conversation.agree(1, 40)
+    assert path.stat().st_ino == written, "said twice is said once"
+    quiet.conversation.agree(1, 80)
+    assert json.loads(path.read_text()) == {"number": 1, "step": 80}
+    (quiet.talk / "reach.json").write_text('{"number": 1, "step": 5}')
+    quiet.restart()
+    assert path.exists()
+    quiet.next_attempt()
+    assert not path.exists() and not (quiet.talk / "reach.json").exists()
+
+
+def test_a_step_that_cannot_be_told_stops_no_host(quiet: Host) -> None:
+    (quiet.talk / "agreed.json").mkdir()
+    quiet.conversation.hint(1, 30)
+    quiet.conversation.agree(1, 40)
     assert quiet.conversation.poll(0) == []
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from cede.checkpoint import manifest, shelf
 from cede.checkpoint.manifest import Saved as Checkpoint
 from cede.talk.heard import Saved
 from tests.checkpoint.hosting import PATIENCE, PROGRAMS, Host, wait_for
@@ -71,7 +72,7 @@ def test_killed_without_a_word_it_loses_one_interval_at_most(
         wait_for(lambda: f"step {saved.step} " in host.said())
         host.next_attempt()
         reached = max(int(step) for step in re.findall(r"^step (\d+) ", host.said(), re.MULTILINE))
-        newest = host.listen(Saved).saved
+        newest = manifest.verify(host.checkpoints, shelf.good(host.checkpoints).ids[0])
         assert newest.step % EVERY == 0 and 0 <= newest.step - reached <= EVERY
         train(host, newest, rests=False)
         assert host.process is not None and host.process.wait(PATIENCE) == 0

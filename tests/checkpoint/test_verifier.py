@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from cede.checkpoint import manifest
 from cede.checkpoint.manifest import SUFFIX, Saved
 from cede.talk.verifier import Verifier
 from tests.checkpoint.hosting import wait_for
@@ -45,3 +46,36 @@ def test_what_appears_later_is_judged_whatever_its_id(tmp_path: Path) -> None:
 def test_what_came_after_the_hint_while_the_host_was_away_is_judged(tmp_path: Path) -> None:
     make(tmp_path, "1-1", "8-1", "9-1")
     assert heard(Verifier(tmp_path), frozenset({"8-1", "9-1"})) == [("9-1", True), ("1-1", True)]
+
+
+def test_what_was_there_before_is_not_judged_unless_it_is_replaced(tmp_path: Path) -> None:
+    make(tmp_path, "1-1", "2-1")
+    verifier = Verifier(tmp_path)
+    verifier.know(None)
+    assert verifier.known == {"1-1", "2-1"}
+    assert heard(verifier) == []
+    make(tmp_path, "0-1")
+    assert heard(verifier) == [("0-1", True)]
+    manifest.write(tmp_path, "2-1", 2)
+    assert heard(verifier) == [("2-1", True)]
+    assert heard(verifier) == []
+
+
+def test_what_is_known_to_be_older_is_not_judged_after_a_restart(tmp_path: Path) -> None:
+    make(tmp_path, "1-1", "2-1", "3-2")
+    verifier = Verifier(tmp_path)
+    verifier.know({"1-1", "2-1"})
+    assert heard(verifier) == [("3-2", True)]
+
+
+def test_known_ones_that_come_back_with_their_folder_are_still_known(tmp_path: Path) -> None:
+    folder, away = tmp_path / "folder", tmp_path / "away"
+    make(folder, "1-1")
+    folder.rename(away)
+    verifier = Verifier(folder)
+    verifier.know({"1-1"})
+    assert heard(verifier) == []
+    away.rename(folder)
+    assert heard(verifier) == []
+    manifest.write(folder, "1-1", 2)
+    assert heard(verifier) == [("1-1", True)]

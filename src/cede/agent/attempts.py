@@ -372,6 +372,8 @@ def _report(order: Order, said: heard.Heard) -> Report:
             )
         case heard.SaveFailed(_, reason):
             return Report(key, attempt, Kind.SAVE_FAILED, text=reason)
+        case heard.Reach(_, step):
+            return Report(key, attempt, Kind.PROGRESS, text=f"can save at step {step}")
 
 
 def _clean(directory: Any, checkpoint: str) -> None:

@@ -1,7 +1,9 @@
-"""The two small JSON files of a conversation: `talk/hint.json` and `talk/answer.json`.
+"""The small JSON files of a conversation, in the talk directory.
 
-The host writes the first in every protocol, because it also tells a host that was restarted what it
-had asked. In the protocol `signal` the application reads it, and answers in the second.
+The host writes `hint.json` in every protocol, because it also tells a host that was restarted what
+it had asked. In the protocol `signal` the application reads it, and answers in `answer.json`. In
+every protocol the tasks of a gang agree on a step: each writes `reach.json`, and the host of each
+`agreed.json`.
 """
 
 from __future__ import annotations
@@ -10,12 +12,15 @@ import json
 from typing import Any
 
 from cede.checkpoint import beneath
-from cede.checkpoint.words import NUMBER_MAX, Answer, Hint, Status
+from cede.checkpoint.words import NUMBER_MAX, STEP_MAX, Answer, Hint, Status
 
 HINT = "hint.json"
 ANSWER = "answer.json"
+REACH = "reach.json"
+AGREED = "agreed.json"
 BYTES_MAX = 1024 * 1024
 _ANSWER_BYTES_MAX = 16 * 1024
+_STEP_BYTES_MAX = 1024
 
 
 def write_hint(talk: int, hint: Hint, **more: Any) -> None:
@@ -73,6 +78,21 @@ def read_answer(talk: int) -> Answer | None:
         _text(deferral.get("why") or data.get("why")),
         _text(data.get("saved")),
     ).sane()
+
+
+def write_step(talk: int, name: str, number: int, step: int) -> None:
+    """Replace `reach.json` or `agreed.json`: a step, and the number of the hint it is for."""
+    data = {"number": number, "step": step}
+    beneath.replace_file(talk, name, json.dumps(data).encode(), sync=False)
+
+
+def read_step(talk: int, name: str) -> tuple[int, int] | None:
+    """The number of the hint and the step in `reach.json` or `agreed.json`; None if it has none."""
+    data = _read(talk, name, _STEP_BYTES_MAX)
+    number, step = data.get("number", 0), data.get("step", -1)
+    if not _is_number(number) or number == 0 or not _is_number(step):
+        return None
+    return (number, step) if step <= STEP_MAX else None
 
 
 def _read(talk: int, name: str, most: int) -> dict[str, Any]:

@@ -19,6 +19,7 @@ CHECKPOINT_DIR = "CEDE_CHECKPOINT_DIR"
 CHECKPOINT_PROTOCOL = "CEDE_CHECKPOINT_PROTOCOL"
 RESUME_FROM = "CEDE_RESUME_FROM"
 TALK_DIR = "CEDE_TALK_DIR"
+ATTEMPT = "CEDE_ATTEMPT"
 SIGNAL = signal.SIGUSR1
 
 
@@ -61,6 +62,13 @@ def conversation_of(environment: Mapping[str, str]) -> list[str]:
     """The variables of a conversation that somebody else's process has, and must not pass on."""
     names = (CHECKPOINT_DIR, CHECKPOINT_PROTOCOL, RESUME_FROM, TALK_DIR)
     return [name for name in names if name in environment] if TALK_DIR in environment else []
+
+
+def number_in(environment: Mapping[str, str], name: str) -> int:
+    """A number from 1 that cede puts into the environment; 1 without cede."""
+    text = environment.get(name, "")
+    is_number = text.isascii() and text.isdigit() and len(text) < 10
+    return max(int(text), 1) if is_number else 1
 
 
 def open_line(environment: Mapping[str, str]) -> Line:

@@ -39,11 +39,15 @@ Progress = Callable[[int, int], None]
 
 
 class NotACheckpoint(Exception):
-    """There is no checkpoint of this id that can be believed."""
+    """There is no checkpoint of this id that can be believed.
 
-    def __init__(self, reason: str) -> None:
+    `file` is the one that is at fault, relative to the checkpoint; empty: its manifest.
+    """
+
+    def __init__(self, reason: str, file: str = "") -> None:
         super().__init__(reason)
         self.reason = reason
+        self.file = file
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,13 +126,16 @@ def _check(root: int, id: str, claim: File, progress: Progress) -> None:
     try:
         file = beneath.open_file(root, f"{id}/{claim.path}")
     except OSError as error:
-        raise NotACheckpoint(f"{_short(claim.path)}: {error.strerror or error}") from error
+        reason = f"{_short(claim.path)}: {error.strerror or error}"
+        raise NotACheckpoint(reason, claim.path) from error
     try:
         size = os.fstat(file).st_size
         if size != claim.size:
-            raise NotACheckpoint(f"{_short(claim.path)}: {size} bytes, not {claim.size}")
+            reason = f"{_short(claim.path)}: {size} bytes, not {claim.size}"
+            raise NotACheckpoint(reason, claim.path)
         if _digest(file, claim.path, size, progress) != claim.sha256:
-            raise NotACheckpoint(f"{_short(claim.path)}: its SHA-256 is another")
+            reason = f"{_short(claim.path)}: its SHA-256 is another"
+            raise NotACheckpoint(reason, claim.path)
     finally:
         os.close(file)
 
@@ -144,7 +151,7 @@ def _digest(file: int, path: str, size: int, progress: Progress) -> str:
             break
         progress(done, size)
     if done != size:
-        raise NotACheckpoint(f"{_short(path)}: it changed while it was read")
+        raise NotACheckpoint(f"{_short(path)}: it changed while it was read", path)
     return hasher.hexdigest()
 
 

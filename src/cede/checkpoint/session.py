@@ -15,7 +15,14 @@ from itertools import count
 from pathlib import Path
 
 from cede.checkpoint import clock, manifest, shelf
-from cede.checkpoint.line import CHECKPOINT_DIR, RESUME_FROM, TALK_DIR, open_line
+from cede.checkpoint.line import (
+    ATTEMPT,
+    CHECKPOINT_DIR,
+    RESUME_FROM,
+    TALK_DIR,
+    number_in,
+    open_line,
+)
 from cede.checkpoint.manifest import NotACheckpoint, Saved
 from cede.checkpoint.words import Answer, Hint, Status, plain
 
@@ -29,6 +36,7 @@ class Session:
         self._lock = threading.RLock()
         self._is_local = not environment.get(TALK_DIR)
         self._resume_path = environment.get(RESUME_FROM)
+        self._attempt = number_in(environment, ATTEMPT)
         self.directory = Path(environment.get(CHECKPOINT_DIR) or LOCAL_DIRECTORY).absolute()
         self._line = open_line(environment)
         self._resumed: Saved | None = None
@@ -43,6 +51,7 @@ class Session:
         self._told_at = 0.0
         self._deferred_until = 0.0
         self._writing: set[str] = set()
+        self._before: str = ""  # the last good checkpoint, which stays until there are two newer
 
     # Where we are.
 
@@ -52,6 +61,7 @@ class Session:
             if not self._has_looked:
                 self._resumed = self._find()
                 self._has_looked = True
+                self._before = self._resumed.id if self._resumed else ""
                 self._done = self._last_step = self._resumed.step if self._resumed else 0
             return self._resumed
 
@@ -150,7 +160,7 @@ class Session:
             hint, step = self._pending(), self._done
             if hint is not None:
                 self._change(status=Status.SAVING)
-            id = shelf.next_id(self.directory, step)
+            id = shelf.next_id(self.directory, step, self._attempt)
             self._writing.add(id)
         # A hint that comes while we write is answered as well, but only if it is seen before the
         # manifest is there: what a host finds when it asks, it takes for older than its hint.
@@ -196,5 +206,6 @@ class Session:
             if pending is not None and asked is not None and pending.number == asked.number:
                 self._change(status=Status.SAVED, saved=id, fraction=1.0, estimate=0.0)
             self._writing.discard(id)
+            keep, self._before = min(self._before, id, key=shelf.age), id
             if self._is_local and not self._writing:  # under cede the host cleans
-                shelf.clean(self.directory, id, idle=True)
+                shelf.clean(self.directory, keep, idle=True)

@@ -6,16 +6,29 @@ import os
 import re
 import shutil
 import stat
+from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import count, islice
 from pathlib import Path
 
-from cede.checkpoint import beneath
-from cede.checkpoint.manifest import SUFFIX, is_id
+from cede.checkpoint import beneath, manifest
+from cede.checkpoint.manifest import SUFFIX, NotACheckpoint, is_id
+from cede.checkpoint.words import plain
 
 # Whoever writes a million entries gets the first ones looked at and waits no longer than others.
 ENTRIES_MAX = 10_000
+# A report names so many broken checkpoints; all of them are passed over.
+PROBLEMS_MAX = 10
 _PARTIAL = SUFFIX + ".partial"
+
+
+@dataclass(frozen=True, slots=True)
+class Good:
+    """The checkpoints that hold, newest first, and a sentence for each newer one that does not."""
+
+    ids: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
 
 
 def age(id: str) -> tuple[tuple[int, str], ...]:
@@ -30,11 +43,41 @@ def newest(directory: Path) -> list[str]:
         return sorted(_with(SUFFIX, _entries(root)), key=age, reverse=True)
 
 
-def next_id(directory: Path, step: int) -> str:
-    """An id that nothing has yet; its directory is made at once, so that nobody else takes it."""
+def good(directory: Path, at_most: int = 2, *, interrupt: Callable[[], None] | None = None) -> Good:
+    """Verify ids, newest first, until `at_most` of them hold. A missing directory has none.
+
+    Hashing may take minutes: `interrupt` is called every megabyte, and what it raises is passed on.
+    """
+    try:
+        candidates = newest(directory)
+    except FileNotFoundError:
+        return Good()
+    except OSError as error:
+        return Good(problems=(plain(f"{directory}: {error.strerror or error}"),))
+    ids: list[str] = []
+    problems: list[str] = []
+    for id in candidates:
+        if len(ids) >= at_most:
+            break
+        if interrupt is not None:
+            interrupt()  # empty files are verified without any progress
+        try:
+            ids.append(manifest.verify(directory, id, _progress(interrupt)).id)
+        except _Interrupted as interrupted:
+            raise interrupted.reason from None
+        except NotACheckpoint as error:
+            problems.append(_problem(id, error))
+    return Good(tuple(ids), tuple(problems[:PROBLEMS_MAX]))
+
+
+def next_id(directory: Path, step: int, attempt: int) -> str:
+    """An id that nothing has yet; its directory is made at once, so that nobody else takes it.
+
+    The attempt is part of it, so that tasks of different attempts never have the same.
+    """
     directory.mkdir(parents=True, exist_ok=True)
     for turn in count(1):
-        id = f"{step:06d}-{turn}"
+        id = f"{step:06d}-{attempt}" + (f"-{turn}" if turn > 1 else "")
         if os.path.lexists(directory / (id + SUFFIX)):
             continue
         try:
@@ -46,10 +89,11 @@ def next_id(directory: Path, step: int) -> str:
 
 
 def clean(directory: Path, keep: str | None, *, idle: bool = False) -> list[str]:
-    """Remove what is older than the committed checkpoint `keep`; the ids that are gone.
+    """Remove what is older than the checkpoint `keep`; the ids that are gone.
 
-    Newer ones stay: they may be good and not committed yet. Partial ones may just be being written,
-    so they go only with `idle`, which promises that nobody writes here: before an attempt starts.
+    Newer ones stay: they may be good and not committed yet. Without `keep` every whole one stays.
+    Partial ones may just be being written, so they go only with `idle`, which promises that nobody
+    writes here: before an attempt starts.
     """
     gone: list[str] = []
     with beneath.directory(directory) as root:
@@ -57,7 +101,7 @@ def clean(directory: Path, keep: str | None, *, idle: bool = False) -> list[str]
         whole = set(_with(SUFFIX, entries))
         partial = (_with("", entries) | _with(_PARTIAL, entries)) - whole
         for id in sorted(whole | partial, key=age):
-            is_of_no_use = idle if id in partial else keep is not None and age(id) < age(keep)
+            is_of_no_use = idle if id in partial else bool(keep) and age(id) < age(keep or "")
             if id != keep and is_of_no_use and _remove(root, id):
                 gone.append(id)
         os.fsync(root)
@@ -68,6 +112,33 @@ def remove(directory: Path, id: str) -> bool:
     """Remove one, whole or partial; whether it is gone."""
     with beneath.directory(directory) as root:
         return _remove(root, id)
+
+
+class _Interrupted(Exception):
+    """Carries any exception past `verify`, which takes an OSError for a file's."""
+
+    def __init__(self, reason: Exception) -> None:
+        self.reason = reason
+
+
+def _progress(interrupt: Callable[[], None] | None) -> manifest.Progress | None:
+    if interrupt is None:
+        return None
+
+    def progress(done: int, total: int) -> None:
+        try:
+            interrupt()
+        except Exception as error:
+            raise _Interrupted(error) from error
+
+    return progress
+
+
+def _problem(id: str, error: NotACheckpoint) -> str:
+    """Which file of which checkpoint is at fault, and how."""
+    reason = error.reason.removeprefix(f"{id}: ")
+    where = "" if error.file else f"{id}{SUFFIX}: "
+    return plain(f"checkpoint {id}: {where}{reason}")
 
 
 def _entries(root: int) -> list[str]:

@@ -15,6 +15,8 @@ WHY_LENGTH_MAX = 200
 # A year: longer estimates and deferrals are mistakes.
 SECONDS_MAX = 366 * 24 * 3600.0
 NUMBER_MAX = 2**63 - 1
+# Steps stay exact in every JSON reader.
+STEP_MAX = 2**53 - 1
 
 # Of the protocol grpc: what the application serves, and where in its talk directory.
 SERVICE = "cede.checkpoint.v1.Application"

@@ -8,7 +8,7 @@ directories, hears again what still matters, and reports nothing that it did not
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -18,11 +18,11 @@ from cede.checkpoint.line import CHECKPOINT_DIR, CHECKPOINT_PROTOCOL, TALK_DIR
 from cede.checkpoint.manifest import Saved as Verified
 from cede.checkpoint.manifest import is_id
 from cede.checkpoint.words import Answer, Hint, Protocol, Status, plain
-from cede.talk.heard import Answered, Deferral, Heard, Progress, Saved, SaveFailed
+from cede.talk.heard import Answered, Deferral, Heard, Progress, Reach, Saved, SaveFailed
 from cede.talk.lines import FlagLine, Line, SignalLine
 from cede.talk.verifier import Verifier
 
-_TALK_FILES = ("app.sock", "flag", files.ANSWER, files.HINT)
+_TALK_FILES = ("app.sock", "flag", files.ANSWER, files.HINT, files.REACH, files.AGREED)
 _FAILED = "it says that it saved itself, and there is no checkpoint"
 
 
@@ -42,6 +42,8 @@ class Conversation:
         self._hint: Hint | None = None
         self._before: frozenset[str] | None = None  # what was there when the hint was given
         self._last: Answer | None = None
+        self._reach: tuple[int, int] | None = None
+        self._agreed: tuple[int, int] | None = None
         self._trouble: SaveFailed | None = None
         self._talk = -1
         self._line: Line | None = None
@@ -54,10 +56,12 @@ class Conversation:
             TALK_DIR: str(self._talk_directory),
         }
 
-    def open(self, *, fresh: bool = False) -> None:
+    def open(self, *, fresh: bool = False, known: Collection[str] = ()) -> None:
         """Make what is missing and go on with what was asked before.
 
         `fresh`, for a new attempt in old directories: nothing that an earlier one said counts.
+        `known` are the checkpoints from before this attempt: they are not reported as its own. A
+        fresh conversation that is given none takes all that are there.
         """
         self._talk_directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._checkpoint_directory.mkdir(parents=True, exist_ok=True)
@@ -65,6 +69,7 @@ class Conversation:
         for name in _TALK_FILES if fresh else ():
             with suppress(FileNotFoundError):
                 os.unlink(name, dir_fd=self._talk)
+        self._verifier.know(None if fresh and not known else known)
         try:
             self._line = self._open_line()
         except OSError as error:  # it has put something in the way; then it is silent
@@ -98,6 +103,17 @@ class Conversation:
         if self._hint is not None and not self._hint.withdrawn:
             self._ask(replace(self._hint, withdrawn=True), first=True)
 
+    def agree(self, number: int, step: int) -> None:
+        """Tell a task of a gang at which step all of them save for this hint; again, if it moves.
+
+        Whether the application heard of it shows in what it saves, so a failure is not reported.
+        """
+        assert self._line is not None, "open() comes first"
+        if self._agreed != (number, step):
+            with suppress(OSError):  # what it did to its directory is its own loss
+                files.write_step(self._talk, files.AGREED, number, step)
+                self._agreed = (number, step)
+
     def poll(self, now: float) -> list[Heard]:
         """What is new since the last call; never waits. `now` is any clock that does not jump."""
         heard: list[Heard] = [self._trouble] if self._trouble else []
@@ -105,6 +121,7 @@ class Conversation:
         answer = self._answer()
         if answer is not None:
             heard += self._news(answer)
+        heard += self._reached()
         says_saved = answer is not None and answer.status is Status.SAVED and answer != self._last
         self._verifier.look(None if says_saved else now, self._before)
         if says_saved and self._hint and self._verifier.seen() <= (self._before or frozenset()):
@@ -122,6 +139,11 @@ class Conversation:
     def is_verifying(self) -> bool:
         """Whether more will be heard of what is there already."""
         return self._verifier.is_busy
+
+    @property
+    def known(self) -> frozenset[str]:
+        """The checkpoints from before this attempt; the host of a later opening is given them."""
+        return self._verifier.known
 
     def look(self) -> None:
         """Look for checkpoints now, without regard to when that was last done."""
@@ -177,6 +199,14 @@ class Conversation:
         was_failed = last is not None and last.status is Status.FAILED
         if answer.status is Status.FAILED and not was_failed:
             yield SaveFailed(answer.number, answer.why or "it says that it could not save itself")
+
+    def _reached(self) -> Iterator[Heard]:
+        if self._hint is None or self._hint.withdrawn:
+            return
+        reach = files.read_step(self._talk, files.REACH)
+        if reach is not None and reach != self._reach and reach[0] == self._hint.number:
+            self._reach = reach
+            yield Reach(*reach)
 
     def _number_of(self, id: str) -> int | None:
         """The hint that a checkpoint answers: the one that stands, if it came after it."""

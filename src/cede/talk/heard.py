@@ -47,4 +47,12 @@ class SaveFailed:
     reason: str
 
 
-Heard = Answered | Progress | Deferral | Saved | SaveFailed
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """A task of a gang: `step` is the first at which it can certainly still save."""
+
+    number: int
+    step: int
+
+
+Heard = Answered | Progress | Deferral | Saved | SaveFailed | Reach

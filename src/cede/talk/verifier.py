@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 
@@ -23,13 +24,15 @@ class Verifier:
 
     The newest is judged first. Once it holds, older ones that were there with it are of no use: a
     restart does not hash everything again, and nobody goes back to one that may be cleaned away by
-    now. What appears after it is always judged, whatever its id.
+    now. What appears after it is always judged, whatever its id. What was there before the attempt
+    is not the attempt's, and is not judged.
     """
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._lock = threading.Lock()
         self._seen: dict[str, _Stamp] = {}
+        self._known: dict[str, _Stamp | None] = {}  # None: not found again so far
         self._waiting: list[str] = []
         self._appeared: dict[str, int] = {}  # at which look
         self._looks = 0
@@ -38,6 +41,16 @@ class Verifier:
         self._stopped = False
         self._looked_at = float("-inf")
         self._changed_at = 0
+
+    def know(self, ids: Collection[str] | None) -> None:
+        """Take these ids, by default all that are there, for older than the attempt.
+
+        Comes before the first look. One whose manifest is replaced later is judged nevertheless.
+        """
+        found: dict[str, _Stamp] = {}
+        with suppress(OSError):
+            found = self._stamps()
+        self._known = {id: found.get(id) for id in (found if ids is None else ids)}
 
     def look(self, now: float | None, before: frozenset[str] | None) -> None:
         """See what is new, if it is time to; without `now` it is.
@@ -54,7 +67,7 @@ class Verifier:
             return  # whoever removed the directory has no checkpoints
         self._looked_at = self._looked_at if now is None else now
         self._changed_at = changed_at
-        fresh = [id for id in found if self._seen.get(id) != found[id]]
+        fresh = [id for id, stamp in found.items() if self._is_fresh(id, stamp)]
         with self._lock:
             self._seen = found
             self._note(fresh, before)
@@ -65,6 +78,10 @@ class Verifier:
 
     def seen(self) -> frozenset[str]:
         return frozenset(self._seen)
+
+    @property
+    def known(self) -> frozenset[str]:
+        return frozenset(self._known)
 
     def verdicts(self) -> list[tuple[str, Saved | NotACheckpoint]]:
         with self._lock:
@@ -87,6 +104,14 @@ class Verifier:
                 found = (self._directory / (id + SUFFIX)).lstat()
                 stamps[id] = (found.st_ino, found.st_mtime_ns, found.st_size)
         return stamps
+
+    def _is_fresh(self, id: str, stamp: _Stamp) -> bool:
+        if id in self._known:
+            if self._known[id] is None:
+                self._known[id] = stamp  # its folder was out of reach when it was to be known
+            if self._known[id] == stamp:
+                return False
+        return self._seen.get(id) != stamp
 
     def _note(self, fresh: list[str], before: frozenset[str] | None) -> None:
         """Remember when each appeared. At the first look it is the hint that tells old from new."""
