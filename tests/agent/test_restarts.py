@@ -266,9 +266,9 @@ def holds(work: Work, node: str) -> Path:
     return go
 
 
-def runs_elsewhere(work: Work, node: str) -> None:
+def runs_elsewhere(work: Work, node: str, gpus: int = 1) -> None:
     """Other work of the same team was put on that node: nothing but its own wish keeps this off."""
-    probe = work.cluster.submit("true", gpus=1, node_labels={"host": node})
+    probe = work.cluster.submit("true", gpus=gpus, node_labels={"host": node})
     assert work.cluster.ended(probe)["status"] == "released"
 
 
@@ -383,22 +383,49 @@ def test_a_gang_saves_at_one_step_and_resumes_from_it(
     work.ends_well()
 
 
+def gang_starts(work: Work, attempt: int) -> list[Start]:
+    """The starts of both tasks."""
+
+    def found() -> list[Start]:
+        assert work.get()["status"] != "failed", work.cluster.story(work.id)
+        starts = [work.read(task).start(attempt) for task in (0, 1)]
+        return [each for each in starts if each is not None]
+
+    work.until(lambda: len(found()) == 2)
+    return found()
+
+
+def test_each_task_of_a_gang_goes_back_to_a_folder_that_has_its_own_checkpoint(
+    work: Work, tmp_path: Path
+) -> None:
+    """One task saved into a folder that two nodes share, the other into one that its node has for
+    itself: with the two nodes alone the gang could not resume.
+    """
+    cluster, label = work.cluster, ("--allow-root-jobs", "--label", "for=pair")
+    sharing = (*label, "--checkpoints", str(tmp_path / "all"))
+    cluster.agent("p1", 1, *sharing)
+    cluster.agent("alone", 1, *label)
+    work.submit(program=DIFFERING, **GANG)
+    nodes = {each.node for each in gang_starts(work, 1)}
+    assert nodes == {"p1", "alone"}
+    cluster.agent("p2", 1, *sharing)
+    go = holds(work, "alone")
+    work.until_suspended()
+    runs_elsewhere(work, "p2", gpus=0)
+    assert work.get()["status"] == "suspended"
+    go.touch()
+    assert {each.resume for each in gang_starts(work, 2)} == {"000010-x"}
+    (work.record / "go").touch()
+    assert cluster.ended(work.id)["status"] == "released"
+
+
 def test_a_gang_whose_tasks_saved_differing_ids_resumes_from_the_last_common_one(
     work: Work, tmp_path: Path
 ) -> None:
     pair(work.cluster, "--checkpoints", str(tmp_path / "all"))
     work.submit(program=DIFFERING, **GANG)
-
-    def resumed(attempt: int) -> set[str]:
-        def starts() -> list[Start | None]:
-            assert work.get()["status"] != "failed", work.cluster.story(work.id)
-            return [work.read(task).start(attempt) for task in (0, 1)]
-
-        work.until(lambda: all(starts()))
-        return {each.resume for each in starts() if each is not None}
-
     for attempt, expected in ((1, NONE), (2, "000010-x"), (3, "000010-x")):
-        assert resumed(attempt) == {expected}
+        assert {each.resume for each in gang_starts(work, attempt)} == {expected}
         if attempt < 3:
             preempt_gang(work)
     (work.record / "go").touch()

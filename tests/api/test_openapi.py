@@ -75,6 +75,7 @@ EXAMPLES: dict[type[pydantic.BaseModel], Any] = {
     schemas.RegisteredOut: examples.REGISTERED,
     schemas.HeartbeatOut: examples.HEARTBEAT,
     schemas.RequestOut: examples.GRANTED,
+    schemas.HeldOut: examples.HELD,
     schemas.EventOut: examples.EVENT,
     schemas.TokenOut: examples.TOKEN,
     schemas.NewTokenOut: examples.NEW_TOKEN,
@@ -113,7 +114,7 @@ def test_answers_fit_their_schemas(server: Server) -> None:
     server.policy("red", "farm")
     alpha = machines.Machine(server)
     work = machines.run(server, pool="farm", checkpoint="auto", node_labels=machines.ZONE)
-    schemas.RequestOut.model_validate(work)
+    schemas.HeldOut.model_validate(work)
     schemas.HeartbeatOut.model_validate(alpha.beat())
     for path, model in ANSWERS.items():
         response = server["admin"].get(API + path)

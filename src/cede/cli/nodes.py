@@ -9,7 +9,9 @@ import click
 from cede.cli.context import NodeName, PoolName, client_of, output_option, remove, yes_option
 from cede.cli.printing import print_json, print_one, print_rows
 
-COLUMNS = ("name", "state", "pool", "amounts", "free", "claimed_by", "reason", "silent")
+COLUMNS = (
+    *("name", "state", "pool", "amounts", "free", "claimed_by", "checkpoints", "reason", "silent"),
+)
 FIELDS = (
     "id",
     "name",
@@ -26,6 +28,8 @@ FIELDS = (
     "group",
     "fingerprint",
     "heartbeat",
+    "lease",
+    "checkpoints",
     "silent",
     "failures",
     "allocations",

@@ -48,7 +48,8 @@ PLACEMENT = (
     "--on-silence",
     type=click.Choice(["stop", "keep"]),
     default=None,
-    help="What becomes of it when its node is not heard of: it stops, unless given.",
+    help="What becomes of it when its node is not heard of; beside the only server it is kept, "
+    "else stopped, unless given.",
 )
 @click.option("--env", multiple=True, metavar="NAME=VALUE", help="May be given often.")
 @click.option(

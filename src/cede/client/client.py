@@ -266,10 +266,15 @@ class Requests(_Group):
         outcome: str = "done",
         attempt: int | None = None,
         exit_code: int | None = None,
+        key: str | None = None,
+        timeout: float | None = None,
+        attempts: int | None = None,
     ) -> Json:
+        """End an attempt. With the `key` of an earlier call it is that call, said again."""
         body = _given({"outcome": outcome, "attempt": attempt, "exit_code": exit_code})
+        path = f"{API}/requests/{segment(request)}/release"
         return _object(
-            self._http.call("POST", f"{API}/requests/{segment(request)}/release", body=body)
+            self._http.call("POST", path, body=body, key=key, timeout=timeout, attempts=attempts)
         )
 
     def set_limit(self, request: str, limit: Mapping[str, int]) -> Json:

@@ -4,6 +4,11 @@ A renewal counts from when it was SENT: whatever the network did in between, the
 started later, so our end of the lease is never after the server's. Whether the lease is over is
 read from the clock, never from this thread, because a thread can hang in a call.
 
+Where one server has a database for itself, every client in its network namespace can see whether
+some server has it (`cede.launch.presence`). While none has, nobody can give our units away, and a
+server that starts gives each holder its whole lease anew. So each call that fails then starts the
+lease again. A server that hangs has its database still, and prolongs nothing.
+
 Of work that can save itself the server holds an answer back until it has news, so that a hint
 comes at once and no more calls are made.
 """
@@ -21,10 +26,12 @@ from cede.client.errors import (
     Forbidden,
     LeaseLost,
     NotFound,
+    ServerUnreachable,
     Unauthorized,
     ending,
 )
 from cede.client.http import Json
+from cede.launch.presence import is_shown
 
 # The notice to stop travels in these answers, so a holder asks this often, whatever its lease.
 INTERVAL_MOST = 10.0
@@ -52,6 +59,7 @@ class Lease:
         self.request = request
         self.preempting = threading.Event()
         self.refused: CedeClientError | None = None
+        self._unanswered = 0  # calls in a row
         self._client = client
         self._attempt = int(request["attempt"])
         seconds = request.get("lease")
@@ -60,6 +68,8 @@ class Lease:
         self._sent_at = sent_at
         self._on_preempting = on_preempting
         self._on_renewed = on_renewed
+        self._told_presence = self._presence = ""  # the server's sign, told and seen from here
+        self._see(str(request.get("presence") or ""))
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._keep, name="cede-lease", daemon=True)
 
@@ -93,6 +103,34 @@ class Lease:
         return self.refused is not None or (
             self.ends_at is not None and clock.now() >= self.ends_at
         )
+
+    @property
+    def away(self) -> bool:
+        """Whether the server is away. One lost answer is no absence."""
+        return self._unanswered > 1
+
+    @property
+    def outlives_server(self) -> bool:
+        """Whether the absence of the server cannot end this lease."""
+        return self.ends_at is None or self._presence != ""
+
+    def unanswered(self, sent_at: float) -> None:
+        """A call that was sent then failed. If no server has the database, the lease counts from
+        then.
+
+        One that is over stays over: the units may have been given away before the server went.
+        """
+        self._unanswered += 1
+        if not self._presence or is_shown(self._presence):
+            return
+        if self.ends_at is None or clock.now() >= self.ends_at:
+            return
+        self._count_from(sent_at)
+
+    def _count_from(self, sent_at: float) -> None:
+        self._sent_at = sent_at
+        if self._on_renewed is not None and self.ends_at is not None:
+            self._on_renewed(self.ends_at)
 
     def start(self) -> None:
         self._thread.start()
@@ -129,6 +167,9 @@ class Lease:
             if not self._stop.is_set():  # else we gave it back ourselves, while this was held back
                 self._refuse(error)
             return 0.0
+        except ServerUnreachable:
+            self.unanswered(sent_at)
+            return min(RETRY_MOST, self.interval / 4)
         except CedeClientError:
             return min(RETRY_MOST, self.interval / 4)
         if self._stop.is_set():
@@ -139,19 +180,29 @@ class Lease:
 
     def _accept(self, request: Json, sent_at: float) -> None:
         self.request = request
+        self._unanswered = 0
+        self._see(str(request.get("presence") or ""))
         holding = request["status"] in ("allocated", "preempting")
         if not holding or int(request["attempt"]) != self._attempt:
             said = f"attempt {self._attempt} of request {request['id']} is over"
             self._refuse(ending(request) or LeaseLost(said))
             return
-        self._sent_at = sent_at
         if request["status"] == "preempting" and self.hint is None:
+            self._sent_at = sent_at
             if not self.preempting.is_set():
                 self.preempting.set()
                 if self._on_preempting is not None:
                     self._on_preempting(request)
-        elif self._on_renewed is not None and self.ends_at is not None:
-            self._on_renewed(self.ends_at)
+        else:
+            self._count_from(sent_at)
+
+    def _see(self, presence: str) -> None:
+        """Note the sign of the server that answered, which may be another one than before. A sign
+        that cannot be seen from here while its server lives is of no use.
+        """
+        if presence != self._told_presence:
+            self._told_presence = presence
+            self._presence = presence if presence and is_shown(presence) else ""
 
     def _refuse(self, error: CedeClientError) -> None:
         self.refused = error

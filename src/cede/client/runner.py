@@ -16,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
+from uuid import uuid4
 
 from cede.checkpoint.line import conversation_of
 from cede.client import clock
@@ -34,6 +35,9 @@ from cede.client.lease import Lease
 from cede.client.parting import Parting, checkpoints
 from cede.client.waiting import HOLDING, WAITING, Waited, give_up, wait_for_grant
 from cede.client.watch import Notify, Watch, reason_of
+
+# Between two tries to give units back to a server that is away.
+GIVE_BACK_PAUSE = 1.0
 
 Work = Callable[[], NoReturn]
 MakeWork = Callable[[dict[str, str]], Work]
@@ -196,6 +200,10 @@ class Runner:
     def _give_back(self, lease: Lease, watch: Watch, exit_code: int, outcome: str) -> Waited:
         """Report the end of an attempt; the request as it is after that."""
         request = lease.request
+        key = str(uuid4())
+        # Several tries fit into the shortest lease, so that one that may go on does.
+        pause = min(GIVE_BACK_PAUSE, lease.interval / 4)
+        is_said = False
         while not (watch.lost or lease.lost):
             sent_at = clock.now()
             try:
@@ -204,12 +212,19 @@ class Runner:
                     outcome=outcome,
                     attempt=int(request["attempt"]),
                     exit_code=_shell_code(exit_code),
+                    key=key,
+                    attempts=1,
                 )
                 return Waited(after, sent_at)
             except Conflict:
                 break
             except ServerUnreachable:
-                self._interrupted.wait(1.0)
+                lease.unanswered(sent_at)
+            if lease.away and not is_said:
+                is_said = True
+                self._notify("server away", "the work has ended; waiting to give its units back")
+            if self._interrupted.wait(pause):
+                raise Interrupted(self._signals[0])
         return self._after_loss(lease)
 
     def _after_loss(self, lease: Lease) -> Waited:

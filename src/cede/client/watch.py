@@ -39,6 +39,7 @@ class Watch:
         self._lease = lease
         self._signals = signals
         self._passed_on = 0
+        self._away = False
         self._notify = notify
         self._client = client
 
@@ -73,6 +74,7 @@ class Watch:
                 self._child.kill()
 
     def _mind(self, lease: Lease) -> None:
+        self._tell_absence(lease)
         if lease.refused is not None and not self.lost:
             self.lost = True
             self._notify("lost", lease.refused.message)
@@ -88,6 +90,17 @@ class Watch:
             self.lost = True
             self._notify("lost", "no renewal reached the server, and the lease is nearly over")
             self._child.signal(signal.SIGTERM)
+
+    def _tell_absence(self, lease: Lease) -> None:
+        """Say once per absence of the server what becomes of the work."""
+        before, self._away = self._away, lease.away
+        if before or not self._away or lease.refused is not None:
+            return
+        if lease.outlives_server:
+            self._notify("server away", "the work goes on")
+        elif lease.ends_at is not None:
+            left = max(lease.ends_at - clock.now(), 0.0)
+            self._notify("server away", f"the work goes on while its lease lasts: {left:.0f} s")
 
     def _nearly_over(self, lease: Lease) -> bool:
         """Whether to ask the work to stop; the keeper kills it at the end of the lease whatever we

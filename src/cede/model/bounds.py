@@ -43,9 +43,9 @@ BACKOFF_MAX = 10
 # A retry never waits longer than this, whatever its back-off says.
 RETRY_DELAY_MAX = HOUR
 
-# A lease must outlive a few lost renewals, and a crashed client's units should be back within a
-# minute.
-LEASE_DEFAULT = MINUTE
+# Work must survive an upgrade or a reboot of its server. The price: the units of a client that is
+# killed, or whose machine is gone, are back only after this.
+LEASE_DEFAULT = 10 * MINUTE
 LEASE_MIN = SECOND
 LEASE_MAX = 24 * HOUR
 # How long the answer to a renewal may take when there is nothing to tell.

@@ -22,6 +22,7 @@ from typing import Any
 import structlog
 import uvicorn
 
+from cede.launch.presence import Presence, name_of
 from cede.server.boot import FirstStart, first_start, join_token, this_machine, this_node
 from cede.server.config import Config, ConfigError, load_config
 from cede.server.local_agent import LocalAgent, has_joined
@@ -34,6 +35,8 @@ DONE, FAILED, MISUSED, INTERRUPTED = 0, 1, 2, 130
 GRACE_SECONDS = 30
 
 Say = Callable[[str], None]
+
+_log = structlog.get_logger("cede.server")
 
 
 def main(arguments: Sequence[str], environ: Mapping[str, str] = os.environ) -> int:
@@ -90,14 +93,15 @@ class _Running:
         store.migrate()
         with _word_if_it_takes_long("waiting for the server that has this database now"):
             store.take_over(self._stop)
-        writer = Writer(store, store.load())
-        _spare_the_collector()
-        writer.start()
-        try:
-            self._serve_http(store, writer)
-        finally:
-            writer.stop()
-            store.let_go()
+        with _present(store):
+            writer = Writer(store, store.load())
+            _spare_the_collector()
+            writer.start()
+            try:
+                self._serve_http(store, writer)
+            finally:
+                writer.stop()
+                store.let_go()
         return DONE
 
     def _serve_http(self, store: Store, writer: Writer) -> None:
@@ -201,6 +205,26 @@ def _listening(config: Config) -> Iterator[socket.socket]:
         yield listener
     finally:
         listener.close()
+
+
+@contextlib.contextmanager
+def _present(store: Store) -> Iterator[None]:
+    """Show clients on this machine that somebody decides about their units.
+
+    A client that sees no sign goes on beyond its lease, so the sign is there before leases are read
+    and goes after the last commit. Several servers of one PostgreSQL have none: one of them being
+    away says nothing.
+    """
+    if store.file is None:
+        yield
+        return
+    presence = Presence(name_of(store.file))
+    if not presence.show():
+        _log.warning("clients here cannot tell whether a server is alive", name=presence.name)
+    try:
+        yield
+    finally:
+        presence.hide()
 
 
 @contextlib.contextmanager

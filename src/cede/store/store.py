@@ -51,6 +51,7 @@ class Store(Accounts):
         self._engine = connect.write_engine(parsed)
         super().__init__(connect.read_engine(parsed))
         self.sqlite = parsed.get_backend_name() == "sqlite"
+        self.file = connect.sqlite_path(parsed) if self.sqlite else None
         self.epoch = 0
         self.at_point: Callable[[str], None] = _nothing
         self._anchor = Anchor(anchor) if anchor else None

@@ -157,6 +157,8 @@ GRANTED: Json = REQUEST | {
     },
 }
 
+HELD: Json = GRANTED | {"presence": "cede-5f0c1b9a4d7e2836a1c04b7d9e3f6285"}
+
 _WORK: Json = {
     "argv": ["python", "train.py"],
     "env": {"EPOCHS": "10"},

@@ -14,6 +14,7 @@ from starlette.responses import Response
 from cede.engine import commands
 from cede.engine import explain as engine_explain
 from cede.engine.state import State
+from cede.launch.presence import name_of
 from cede.model import bounds
 from cede.model.errors import Conflict, Invalid, NotFound
 from cede.model.lifecycle import RequestStatus
@@ -45,7 +46,7 @@ from cede.server.api.lists import (
 from cede.server.api.openapi import ok
 from cede.server.api.permissions import API
 from cede.server.api.route import LABEL_FILTERS, LABEL_PREFIX, CedeRoute
-from cede.server.api.schemas import Anything, BulkOut, RequestOut, RequestPage
+from cede.server.api.schemas import Anything, BulkOut, HeldOut, RequestOut, RequestPage
 from cede.server.api.submitting import submit_all
 from cede.server.api.views import live_request_out
 from cede.server.writer import Tx
@@ -119,14 +120,12 @@ async def list_all(
     return answer(await list_requests(call, wanted, cursor, limit, explain))
 
 
-@router.post(
-    "/requests", status_code=201, responses={201: ok(RequestOut, examples.GRANTED, "Submitted")}
-)
+@router.post("/requests", status_code=201, responses={201: ok(HeldOut, examples.HELD, "Submitted")})
 async def submit(body: RequestIn, call: ThisCall) -> Response:
     """Ask for compute. The answer is the request after the next decision: queued, allocated, or
     rejected with every pool's reason; or untracked, where the requester has no policy at all."""
     outcome = (await submit_all(call, [body], alone=True))[0]
-    return answer(outcome["request"], outcome["status"])
+    return answer(_for_holder(call, outcome["request"]), outcome["status"])
 
 
 @router.post(
@@ -211,7 +210,7 @@ async def delete_request(id: RequestRef, call: ThisCall) -> Response:
     return nothing()
 
 
-@router.post("/requests/{id}/renew", responses={200: ok(RequestOut, examples.GRANTED)})
+@router.post("/requests/{id}/renew", responses={200: ok(HeldOut, examples.HELD)})
 async def renew(id: RequestRef, call: ThisCall, body: RenewIn | None = None) -> Response:
     """Extend the lease of a waiter or a holder. The answer is the request as it is: a holder that
     reads `preempting` must stop, and has been told by this. With `wait` a holder's answer may take
@@ -226,10 +225,16 @@ async def renew(id: RequestRef, call: ThisCall, body: RenewIn | None = None) -> 
     # Renewing twice is renewing once, so nothing is remembered under a key.
     act = partial(_act, call, id, command, remember=False)
     found = await (_wait_for_news(call, id, given, act) if given.wait else act())
-    if not isinstance(found, RequestView):
-        return answer(found)
-    _check_fence(found, given.attempt)
-    return answer((await show(call, [found], explain=False))[0])
+    if isinstance(found, RequestView):
+        _check_fence(found, given.attempt)
+        found = (await show(call, [found], explain=False))[0]
+    return answer(_for_holder(call, found))
+
+
+def _for_holder(call: Call, shown: Json) -> Json:
+    """A request with the sign of the server that its lease is kept with."""
+    database = call.context.store.file
+    return {**shown, "presence": "" if database is None else name_of(database)}
 
 
 @router.post("/requests/{id}/said", responses={200: ok(RequestOut, examples.GRANTED)})

@@ -203,6 +203,13 @@ class RequestOut(Out):
     settings: dict[str, Any] = Field(description="Its own, in a pool that shares fairly.")
 
 
+class HeldOut(RequestOut):
+    presence: str = Field(
+        description="An abstract socket that exists while some server has this database. Empty"
+        " where several servers share one."
+    )
+
+
 class OnNodeOut(Out):
     request: str
     subject: str

@@ -87,7 +87,7 @@ function showNode(node) {
     element("td", "state-" + node.state, node.state),
     element("td", "number", held),
     element("td", "number", span(node.silent) + " ago"),
-    element("td", "why", node.reason),
+    element("td", "why", [node.reason, node.checkpoints === "own" ? "own checkpoint folder" : ""].filter(Boolean).join("; ")),
   );
   return row;
 }
