@@ -1,9 +1,11 @@
 """What stories say about nodes, and about the work that agents run on them.
 
     node n1..n3 4 gpu 8000 mcpu in gpus group a   labelled pool=gpus; also: label, fingerprint
+    node n4 4 in gpus folder f1                   an agent that looks for checkpoints first
     pool gpus nodes grace 30s                     the nodes with that label
     red runs r1 of 2 tasks 4 per_node 2 want type=a100 topology tight
     red runs r2 of 2 checkpoint auto timeout 600s deferral 300s interruptible
+    red runs r3 of 2 checkpoint auto resume required wait 60s
     r1 starts        all its tasks; `r1/0 starts` is one of them
     r1/1 exits 3     by itself; `done` and `fails` are exit codes 0 and 1
     r1 unstartable   there is no such program
@@ -11,13 +13,17 @@
     r1 dies lease    for its machine's fault; `refused`, `infrastructure`, …
     r1 answers; r1 defers 60s; r1 saves c1 (as it was asked to); r1 keeps c1 (of its own accord)
     r1 botches       a save failed
+    r1/0 finds c2,c1 verified checkpoints before the start, newest first; `nothing`: none
+    r1/0 reaches 12  the first step at which a task of a gang can save
+    r1 unread        stopped, and what it left could not be verified in time
     n1 silent; n1 heard; n1 drains; n1 undrains; n1 disabled; n1 enabled; n1 retried
     n1 n2 claimed by ann; n1 n2 unclaimed         `owner ann` is whose a request is
     delete node n1 force
 
 What changes is `saving r1`, `suspended r1`, `degraded n1`; facts are `on r1 n1 n2` (where its tasks
-sit), `ordered r1 hint`, `resumes r1 c1`, `names r1 n2` (its reason does), `lost_count r1 1`. Nodes
-that are not silent are heard of as time passes.
+sit), `ordered r1 hint`, `resumes r1 c1`, `starts_from r1 c1` (as its agents are told; `look` before
+that), `keeps_from r1 c1` (older ones may go), `agreed r1 12`, `names r1 n2` (its reason does),
+`lost_count r1 1`. Nodes that are not silent are heard of as time passes.
 """
 
 from __future__ import annotations
@@ -27,11 +33,11 @@ from typing import Any
 
 from cede.engine import claims, commands, fleet, reports
 from cede.engine.explain import why
-from cede.engine.orders import orders
+from cede.engine.orders import Order, orders
 from cede.engine.state import State
 from cede.model.allocation import Phase
 from cede.model.errors import NotFound
-from cede.model.parting import Checkpoint, Farewell
+from cede.model.parting import Checkpoint, Farewell, Resume
 from cede.model.request import PLAIN, Request
 from cede.model.shape import Shape, Topology
 from cede.model.work import Work
@@ -60,6 +66,8 @@ def how(amounts: dict[str, int], options: dict[str, str], runs: bool) -> dict[st
         if "deferral" in options
         else PLAIN.deferral_max,
         interruptible="interruptible" in options,
+        resume=Resume(options.get("resume", "preferred")),
+        resume_wait=milliseconds(options["wait"]) if "wait" in options else PLAIN.resume_wait,
     )
     return {
         "shape": None if shape == Shape(amounts) else shape,
@@ -98,7 +106,7 @@ def act(state: State, words: list[str], now: int, silent: set[str]) -> list[str]
             for name in names:
                 _NODE[verb](state, name, now, silent)
             return []
-        case [*names, "exits" | "saves" | "keeps" | "defers" | "dies" as verb, detail]:
+        case [*names, verb, detail] if verb in _DETAILED:
             for name in names:
                 _report(state, name, verb, detail, now)
             return [each.partition("/")[0] for each in names]
@@ -124,6 +132,8 @@ def _register(state: State, name: str, words: list[str], now: int) -> None:
         group=options.get("group", ""),
         fingerprint=options.get("fingerprint", ""),
         boot=options.get("boot", ""),
+        folder=options.get("folder", ""),
+        protocol=2 if "folder" in options else 1,
         now=now,
         own="boot" not in options,
     )
@@ -160,12 +170,15 @@ def hear(state: State, now: int, silent: set[str]) -> None:
 
 _SAID = {"answers": "answered", "defers": "deferral", "saves": "saved", "keeps": "saved"}
 _KINDS = {**_SAID, "starts": "started", "botches": "save_failed"}
+_KINDS |= {"finds": "found", "reaches": "reach"}
+_DETAILED = ("exits", "saves", "keeps", "defers", "dies", "finds", "reaches")
 _ENDS = {
     "done": (0, "exited"),
     "fails": (1, "exited"),
     "stops": (143, "stopped"),
     "quits": (0, "stopped"),
     "unstartable": (126, "start_failed"),
+    "unread": (143, "stopped"),
 }
 
 
@@ -201,8 +214,11 @@ def _made(
             task,
             _KINDS[verb],
             checkpoint=detail if verb in ("saves", "keeps") else "",
-            hint=hint if verb == "saves" else 0,
+            hint=hint if verb in ("saves", "reaches") else 0,
             seconds=milliseconds(detail) if verb == "defers" else 0,
+            ids=tuple(detail.split(",")) if verb == "finds" and detail != "nothing" else (),
+            step=int(detail) if verb == "reaches" else 0,
+            text="c9: model: its SHA-256 is another" if verb == "finds" else "",
         )
     code: int | None
     if verb == "exits":
@@ -212,7 +228,10 @@ def _made(
     else:
         code, cause = _ENDS[verb]
     text = "there is no such program" if cause == "start_failed" else ""
-    return reports.Report(allocation_id, attempt, task, "ended", code, cause, text=text)
+    unread = verb == "unread"
+    return reports.Report(
+        allocation_id, attempt, task, "ended", code, cause, text=text, unread=unread
+    )
 
 
 def _said(verb: str, detail: str, hint: int) -> commands.Said:
@@ -247,12 +266,7 @@ def _promised(state: State, request: Request, words: list[str]) -> list[str]:
 
 
 def _ordered(state: State, request: Request, words: list[str]) -> list[str]:
-    allocation = state.allocation_of(request.id)
-    nodes = {} if allocation is None else dict.fromkeys(m.node_id for m in allocation.members)
-    given = {
-        each.do for node_id in nodes for each in orders(state, node_id)
-        if each.request_id == request.id
-    }  # fmt: skip
+    given = {each.do for each in _orders_of(state, request)}
     _same(f"order of {request.id}", sorted(given), sorted(words))
     return []
 
@@ -261,6 +275,31 @@ def _resumes(state: State, request: Request, words: list[str]) -> list[str]:
     found = "nothing" if request.saved is None else request.saved.id
     _same(f"checkpoint of {request.id}", found, words[0])
     return []
+
+
+def _starts_from(state: State, request: Request, words: list[str]) -> list[str]:
+    told = {each.resume for each in _orders_of(state, request)}
+    _same(f"start of {request.id}", told, {None if words[0] == "look" else words[0]})
+    return []
+
+
+def _keeps_from(state: State, request: Request, words: list[str]) -> list[str]:
+    kept = {each.keep for each in _orders_of(state, request)}
+    _same(f"what {request.id} keeps", kept, {"" if words[0] == "everything" else words[0]})
+    return []
+
+
+def _agreed(state: State, request: Request, words: list[str]) -> list[str]:
+    steps = {each.step for each in _orders_of(state, request)}
+    _same(f"step of {request.id}", steps, {int(words[0])})
+    return []
+
+
+def _orders_of(state: State, request: Request) -> list[Order]:
+    allocation = state.allocation_of(request.id)
+    nodes = {} if allocation is None else dict.fromkeys(m.node_id for m in allocation.members)
+    given = [each for node_id in nodes for each in orders(state, node_id)]
+    return [each for each in given if each.request_id == request.id]
 
 
 def _says(state: State, request: Request, words: list[str]) -> list[str]:
@@ -292,6 +331,9 @@ FACTS: dict[str, Callable[[State, Request, list[str]], list[str]]] = {
     "promised": _promised,
     "ordered": _ordered,
     "resumes": _resumes,
+    "starts_from": _starts_from,
+    "keeps_from": _keeps_from,
+    "agreed": _agreed,
     "names": _says,
     "lost_count": _lost_count,
     "left": _left,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -14,9 +14,12 @@ from typing import Any
 from cede import CedeClientError, Client, NotFound, ServerUnreachable
 from cede.client.http import API
 from tests.client.serving import BIN, WAIT_SECONDS, Serving, eventually
+from tests.support.sources import HERE, Source
 
 HEARTBEAT = 1.0
+NODE_LEASE = 6.0  # seconds: tests of silence need not wait for longer
 GRACE = 10.0  # in which a program notes on a busy machine that it was told to stop
+SETTINGS = {"grace": GRACE, "node_lease": NODE_LEASE}  # of the pool of nodes
 POOL = "nodes"
 TEAM = "red"
 BLUE = "blue"  # may take back whatever red has
@@ -26,6 +29,7 @@ LIVE = ("queued", "suspended", "allocated", "preempting")
 class Agent:
     def __init__(self, cluster: Cluster, name: str, *options: str) -> None:
         self.cluster, self.name, self.options = cluster, name, options
+        self.source = cluster.source  # another one takes effect at the next start
         self.data = cluster.home / name
         self.log = cluster.home / f"{name}.log"
         self.process: subprocess.Popen[bytes] | None = None
@@ -38,7 +42,7 @@ class Agent:
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 [str(each) for each in command],
-                env={**kept, "CEDE_JOIN": self.cluster.join, **environ},
+                env={**kept, **self.source.variables(), "CEDE_JOIN": self.cluster.join, **environ},
                 stdout=log,
                 stderr=log,
                 cwd="/",
@@ -85,15 +89,22 @@ class Agent:
 
 
 class Cluster:
-    def __init__(self, home: Path, heartbeat: float = HEARTBEAT) -> None:
+    def __init__(
+        self,
+        home: Path,
+        heartbeat: float = HEARTBEAT,
+        source: Source = HERE,
+        database: str | None = None,
+        settings: Mapping[str, Any] = SETTINGS,
+    ) -> None:
         home.chmod(0o755)  # work of other accounts comes by here
-        self.home = home
+        self.home, self.source = home, source
         options = ("--heartbeat", str(heartbeat), "--no-agent")
-        self.server = Serving(home / "data", options=options)
+        self.server = Serving(home / "data", database, options, source)
         self.client: Client = self.server.client()
         self.agents: list[Agent] = []
         self.join: str = self.client.tokens.create("join", "join")["token"]
-        self.client.pools.create(POOL, nodes={"pool": "nodes"}, settings={"grace": GRACE})
+        self.client.pools.create(POOL, nodes={"pool": "nodes"}, settings=settings)
 
     def agent(self, name: str = "n1", gpus: int = 2, *options: str, **environ: str) -> Agent:
         """An agent that has joined."""
@@ -179,20 +190,22 @@ class Cluster:
             self.client.policies.attach(POOL, BLUE, component_type="team", priority=20, **own)
 
     def submit(self, *argv: str, gpus: int = 1, **fields: Any) -> str:
-        """Most tests are not about silence, of which a busy machine has some by itself."""
+        """Most tests are not about silence, of which a busy machine has some by itself. A field
+        that is None is not given.
+        """
         work = {"argv": list(argv), **fields.pop("work", {})}
-        made = self.client.requests.create(
-            {
-                "kind": "work",
-                "resources": {"gpu": gpus},
-                "pool": POOL,
-                "component": TEAM,
-                "component_type": "team",
-                "on_silence": "keep",
-                "work": work,
-                **fields,
-            }
-        )
+        body = {
+            "kind": "work",
+            "resources": {"gpu": gpus},
+            "pool": POOL,
+            "component": TEAM,
+            "component_type": "team",
+            "on_silence": "keep",
+            "work": work,
+            **fields,
+        }
+        given = {name: value for name, value in body.items() if value is not None}
+        made = self.client.requests.create(given)
         assert made["status"] != "rejected", made
         return str(made["id"])
 

@@ -62,7 +62,7 @@ def test_a_heartbeat_without_news_costs_neither_writer_nor_database(
 
 def test_a_silent_node_is_degraded_and_comes_back(server: Server, eventually: Eventually) -> None:
     _heartbeat(server, 100)
-    pool_of_nodes(server)
+    pool_of_nodes(server, settings={"node_lease": 1})
     server.policy("red", "farm")
     alpha = Machine(server)
 

@@ -95,7 +95,7 @@ def test_work_that_is_asked_to_save_itself_and_goes_on(
     assert why["last"] is None and why["asked"]["seconds_left"] <= 600
     made(server["admin"].patch(f"{API}/pools/farm", json={"settings": {"broker": False}}))
     [after] = alpha.tell(order, "saved", checkpoint="c1")["orders"]
-    assert (after["do"], after["hint"], after["keep"]) == ("run", 0, "c1")
+    assert (after["do"], after["hint"], after["keep"]) == ("run", 0, "")
     found = scrape(server)
     assert found["cede_checkpoint_asks_total", ("farm",)] == 1
     assert found["cede_checkpoint_duration_seconds_count", ("farm",)] == 1

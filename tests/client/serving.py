@@ -17,6 +17,7 @@ import yaml
 
 from cede import CedeClientError, Client, Conflict, NotFound
 from tests.support import ports
+from tests.support.sources import HERE, Source
 
 BIN = Path(sys.executable).parent
 # What takes a second takes many on a busy machine; only a test that fails waits so long.
@@ -28,9 +29,14 @@ class Serving:
     """One server and its data folder. It can be killed and started again on the same port."""
 
     def __init__(
-        self, data: Path, database: str | None = None, options: tuple[str, ...] = ("--no-agent",)
+        self,
+        data: Path,
+        database: str | None = None,
+        options: tuple[str, ...] = ("--no-agent",),
+        source: Source = HERE,
     ) -> None:
         self.data = data
+        self.source = source  # another one takes effect at the next start
         self._database = database
         self._options = options
         self._log = data.parent / f"{data.name}.log"
@@ -50,7 +56,11 @@ class Serving:
         with self._log.open("ab") as log:
             before = self._log.stat().st_size
             self.process = subprocess.Popen(
-                [str(each) for each in command], stdout=log, stderr=log, cwd=self.data.parent
+                [str(each) for each in command],
+                env={**os.environ, **self.source.variables()},
+                stdout=log,
+                stderr=log,
+                cwd=self.data.parent,
             )
         try:
             self._wait_until_serving(before)
@@ -74,6 +84,13 @@ class Serving:
     def kill(self) -> None:
         self._end()
         self.hold_port()
+
+    def end(self) -> int:
+        """Tell it to end, wait, and keep its port; the result is its exit code."""
+        self.process.terminate()
+        code = self.process.wait(WAIT_SECONDS)
+        self.hold_port()
+        return code
 
     def _end(self) -> None:
         self.process.kill()
@@ -143,12 +160,16 @@ class Serving:
         return str(eventually(offered))
 
     def start_cede(
-        self, *arguments: object, token: str | None = None, stderr: object = subprocess.PIPE
+        self,
+        *arguments: object,
+        token: str | None = None,
+        stderr: object = subprocess.PIPE,
+        source: Source = HERE,
     ) -> subprocess.Popen[str]:
         """Start one command, to be watched while it runs."""
         process = subprocess.Popen(
             [str(BIN / "cede"), *map(str, arguments)],
-            env=self.environment(token),
+            env=self.environment(token, **source.variables()),
             stdout=subprocess.PIPE,
             stderr=stderr,
             text=True,

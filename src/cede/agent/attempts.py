@@ -6,12 +6,14 @@ Carries out what the machine asks for, and says what the keepers and the applica
 from __future__ import annotations
 
 import errno
+import queue
 import select
 import shutil
 from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import structlog
@@ -35,17 +37,20 @@ from cede.agent.values import (
     Key,
     Kind,
     LaunchFailed,
+    Looked,
     Order,
     Report,
     Started,
 )
 from cede.checkpoint import shelf
+from cede.checkpoint.manifest import SUFFIX
 from cede.launch import launcher, places, processes
 from cede.launch.contain import group_names, open_group
 from cede.launch.launcher import Kept, State
 from cede.launch.logs import read_log
 from cede.launch.probe import Containment
 from cede.launch.spec import Fence
+from cede.model import bounds
 from cede.model.errors import CedeError, Conflict, Invalid
 from cede.talk import heard, signals
 from cede.talk.conversation import Conversation
@@ -57,6 +62,8 @@ REST_MOST = 2.0
 # What a shell answers when there is no such program, and when it must not be run.
 NO_PROGRAM, NOT_EXECUTED = 127, 126
 SIGNAL_BASE = 128
+# The checkpoints that were in the folder before an attempt: never its own.
+KNOWN = "known.json"
 
 _log = structlog.get_logger("cede.agent")
 
@@ -83,11 +90,28 @@ class Attempts:
         self._home = settings.data / "attempts"
         self._home.mkdir(mode=0o711, exist_ok=True)
         self._live: dict[Key, Live] = {}
-        # Removing gigabytes of old checkpoints must not hold up a lease.
+        # Removing gigabytes of old checkpoints, or reading them, must not hold up a lease.
         self._cleaner = ThreadPoolExecutor(1, "cleaner")
+        self._reader = ThreadPoolExecutor(2, "reader")
+        self._looked: queue.SimpleQueue[Looked] = queue.SimpleQueue()
         self._retention = Retention(settings.checkpoints, settings.keep_checkpoints)
 
     # What the machine asks for
+
+    def look(self, order: Order) -> None:
+        """Verify what an attempt could start from, newest first: one will do for a task alone, its
+        gang may have to go further back.
+        """
+        alone = len(order.body.get("nodes") or ()) <= 1
+        most = 1 if alone else bounds.CHECKPOINTS_KNOWN_MAX
+
+        def read() -> None:
+            found = shelf.Good()
+            if protocol_of(order):
+                found = shelf.good(checkpoint_directory(order, self._settings), most)
+            self._looked.put(Looked(order.key, found.ids, "; ".join(found.problems)))
+
+        self._reader.submit(read)
 
     def launch(self, order: Order, deadline: float | None) -> Event | None:
         """Start it; the answer says why it was not, if it was not."""
@@ -103,6 +127,9 @@ class Attempts:
                 # K9: earlier attempts left what they did not finish; nobody writes there now.
                 shelf.clean(found.checkpoints, None, idle=True)
             talk = self._open_talk(order, fresh=True)
+            if talk is not None:
+                with places.Place(directory) as place:
+                    place.write(KNOWN, sorted(talk.known), sync=True)
             with Kept(directory) as kept:
                 kept.set_deadline(deadline)  # our predecessor's would be over
             crash.at("launch_before")
@@ -149,6 +176,10 @@ class Attempts:
         if (live := self._live.get(key)) and live.talk is not None:
             live.talk.hint(number, seconds_left, goes_on=goes_on)
 
+    def agree(self, key: Key, number: int, step: int) -> None:
+        if (live := self._live.get(key)) and live.talk is not None:
+            live.talk.agree(number, step)
+
     def go_on(self, key: Key) -> None:
         if (live := self._live.get(key)) and live.talk is not None:
             live.talk.go_on()
@@ -181,6 +212,8 @@ class Attempts:
     # What keepers and applications say
 
     def poll(self, now: float) -> Iterator[Event]:
+        while not self._looked.empty():
+            yield self._looked.get()
         for key, live in list(self._live.items()):
             if not live.started or now >= live.overdue or _is_over(live.kept):
                 yield from self._look(key, live, now)
@@ -201,17 +234,19 @@ class Attempts:
             live.started = True
             yield Started(key)
         if record is not None:
+            unread = False
             # What the application said last may be the manifest it saved before it ended.
             if live.talk is not None:
                 is_verifying = self._is_verifying(live, record, now)  # first: nothing is missed
                 yield from (Heard(_report(live.order, each)) for each in live.talk.poll(now))
                 if is_verifying:
                     return
+                unread = live.talk.is_verifying
                 live.talk.close()
                 live.talk = None
             live.kept.close()
             del self._live[key]
-            yield _ended(key, record)
+            yield replace(_ended(key, record), unread=unread)
 
     def _is_verifying(self, live: Live, record: Mapping[str, Any], now: float) -> bool:
         """Whether to wait for a checkpoint that work which did not end well may have left: it is
@@ -221,8 +256,7 @@ class Attempts:
             return False
         live.rest_until = min(live.rest_until, now + REST_MOST)
         live.talk.look()
-        told_to_stop = live.overdue < float("inf")
-        return live.talk.is_verifying and not (told_to_stop and now >= live.rest_until)
+        return live.talk.is_verifying and not (live.kept.told_to_stop and now >= live.rest_until)
 
     def _sweep(self, name: str) -> dict[str, Any] | None:
         """The exit record once nothing of it runs; None if it could not be killed this time."""
@@ -244,7 +278,9 @@ class Attempts:
             return Found.NEVER
         kept = Kept(directory)
         status = kept.status()
-        if status.state in (State.RUNNING, State.STARTING):
+        runs = status.state in (State.RUNNING, State.STARTING)
+        # What ended while nobody looked may have left a checkpoint: its end waits for that.
+        if runs or (protocol_of(order) and status.state is not State.UNSTARTED):
             self._live[order.key] = Live(order, kept, self._open_talk(order, fresh=False))
             return Found.ALIVE
         kept.close()
@@ -297,8 +333,22 @@ class Attempts:
             return signals.send(signals.group(started["pid"]), number)
 
         talk = Conversation(home / TALK, directory, protocol, send)
-        talk.open(fresh=fresh)
+        talk.open(fresh=fresh, known=() if fresh else self._known(home, directory))
         return talk
+
+    def _known(self, home: Path, directory: Path) -> list[str]:
+        """What was in the checkpoint folder before an attempt started. An agent that wrote no list
+        of it was older than these lists: then the files' times tell.
+        """
+        with places.Place(home) as place:
+            known: list[str] | None = place.read(KNOWN)
+        if known is not None:
+            return known
+        with suppress(OSError):
+            before = (home / places.SPEC).stat().st_mtime_ns
+            ids = shelf.newest(directory)
+            return [id for id in ids if (directory / (id + SUFFIX)).stat().st_mtime_ns < before]
+        return []
 
     def answer(self, question: wire.LogQuestion) -> wire.Json:
         """Output from where it was asked for, as far as it is still there."""
@@ -321,7 +371,8 @@ class Attempts:
                 live.talk.close()
             live.kept.close()
         self._live.clear()
-        self._cleaner.shutdown(wait=False, cancel_futures=True)
+        for each in (self._cleaner, self._reader):
+            each.shutdown(wait=False, cancel_futures=True)
 
 
 @contextmanager
@@ -365,6 +416,8 @@ def _report(order: Order, said: heard.Heard) -> Report:
             return Report(key, attempt, Kind.PROGRESS, text=", ".join(filter(None, (done, left))))
         case heard.Deferral(_, _, seconds, why):
             return Report(key, attempt, Kind.DEFERRAL, seconds=seconds, text=why)
+        case heard.Reach(number, step):
+            return Report(key, attempt, Kind.REACH, hint=number, step=step)
         case heard.Saved(number, saved):
             answers = number or 0
             return Report(
@@ -372,8 +425,6 @@ def _report(order: Order, said: heard.Heard) -> Report:
             )
         case heard.SaveFailed(_, reason):
             return Report(key, attempt, Kind.SAVE_FAILED, text=reason)
-        case heard.Reach(_, step):
-            return Report(key, attempt, Kind.PROGRESS, text=f"can save at step {step}")
 
 
 def _clean(directory: Any, checkpoint: str) -> None:

@@ -153,7 +153,8 @@ def _order(data: dict[str, Any]) -> Order:
 
 def _report(data: dict[str, Any]) -> Report:
     fields = {name: value for name, value in data.items() if name != "end"}
-    return Report(**fields | {"key": Key(*data["key"]), "kind": Kind(data["end"])})
+    fields |= {"key": Key(*data["key"]), "kind": Kind(data["end"])}
+    return Report(**fields | {"ids": tuple(data.get("ids", ()))})
 
 
 def _write_all(file: int, data: bytes, at: int) -> None:

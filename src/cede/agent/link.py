@@ -14,7 +14,7 @@ from dataclasses import replace
 
 import structlog
 
-from cede.agent import crash, identity, wire
+from cede.agent import crash, folder, identity, wire
 from cede.agent.identity import Identity
 from cede.agent.settings import Settings
 from cede.client.config import Connection
@@ -110,10 +110,13 @@ class Link:
         self._http = _http(self._settings.server, self.known.token)
         self._joined.set()
         _log.info("joined", node=self.known.node, name=self._settings.name)
+        for note in found.get("notes") or ():
+            _log.warning("note", text=note)
 
     def _register(self, token: str) -> wire.Json:
         with closing(_http(self._settings.server, token)) as http:
-            body = wire.registration(self._settings, self._boot)
+            of_checkpoints = folder.identity(self._settings.checkpoints)
+            body = wire.registration(self._settings, self._boot, of_checkpoints)
             found: wire.Json = http.call("POST", f"{API}/agent/register", body=body)
             return found
 

@@ -6,7 +6,8 @@ what was taken up is either started or refused, never both (K5);
 an answer of an older writer, or an older answer of this one, changes nothing that runs (S12);
 what runs and is in no order is stopped; a report is repeated until it is acknowledged;
 two live tasks never have the same device (S3);
-nothing is launched when the lease is over (S14).
+nothing is launched when the lease is over (S14), nor before the server has said from which
+checkpoint, if it wants to know which are here.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from cede.agent.values import (
     FINAL,
     INFRASTRUCTURE,
     NEVER_STARTED,
+    Agree,
     Do,
     Ended,
     Entry,
@@ -36,6 +38,8 @@ from cede.agent.values import (
     Kind,
     Launch,
     LaunchFailed,
+    Look,
+    Looked,
     Order,
     Orders,
     Over,
@@ -71,6 +75,7 @@ class Phase(StrEnum):
     LEAVING = "leaving"  # its last entry is on its way to the disk
 
 
+UNSTARTED = (Phase.TAKEN, Phase.NOTED)
 ALIVE = (Phase.LAUNCHED, Phase.RUNNING)
 
 
@@ -88,6 +93,8 @@ class Job:
     stopping: bool = False
     hint: int | None = 0  # None: our predecessor may have asked
     hint_until: float = 0.0
+    agreed: tuple[int, int] = (0, 0)  # the hint and step that it was told
+    looked: bool = False  # whether we were asked for its checkpoints
     kept: str = ""
     why: str = ""  # why it is refused
     final: Report | None = None
@@ -134,6 +141,8 @@ class Machine:
                 self._on_started(event)
             case Ended():
                 self._on_ended(event)
+            case Looked():
+                self._on_looked(event)
             case Heard():
                 self._on_heard(event)
             case Tick():
@@ -154,6 +163,8 @@ class Machine:
         if event.epoch > self.epoch:
             self.epoch = event.epoch
             self._out.append(Remember(event.epoch))
+            for job in self.jobs.values():
+                job.looked = False  # another writer may not have what we said to the last
         self.version = event.version
         self.journal_is_full = ""  # the disk may have room again: one try per answer
         named = {order.key: order for order in event.orders}
@@ -183,8 +194,10 @@ class Machine:
             self._take_up(key, order)
             return
         job.wanted = job.is_named = True
-        # What to run was fixed when it was taken up; later orders say only how it goes on.
-        job.order = replace(order, body=job.order.body, devices=job.order.devices)
+        if job.phase in UNSTARTED:
+            job.order = order
+        else:  # what to run was fixed when it was launched; later orders say only how it goes on
+            job.order = replace(order, body=job.order.body, devices=job.order.devices)
         if order.keep and order.keep != job.kept:
             job.kept = order.keep
             self._out.append(KeepCheckpoint(key, order.keep))
@@ -224,6 +237,9 @@ class Machine:
             job.hint, job.hint_until = order.hint, until
             goes_on = order.do is Do.RUN
             self._out.append(Hint(key, order.hint, order.seconds_left, goes_on))
+        if order.step and job.agreed != (order.hint, order.step):
+            job.agreed = (order.hint, order.step)
+            self._out.append(Agree(key, *job.agreed))
 
     def _stop(self, key: Key, job: Job, grace: float | None = None) -> None:
         if not job.stopping:
@@ -296,7 +312,11 @@ class Machine:
         busy = {device for job in self.jobs.values() if job.phase in ALIVE for device in _of(job)}
         for job in self.jobs.values():
             can = job.phase is Phase.NOTED and job.wanted and job.order.do is Do.RUN
-            if can and busy.isdisjoint(_of(job)):
+            if can and job.order.looks:
+                if not job.looked:
+                    job.looked = True
+                    self._out.append(Look(job.order))
+            elif can and busy.isdisjoint(_of(job)):
                 busy |= _of(job)
                 job.phase = Phase.LAUNCHED
                 self._out.append(Launch(job.order, self._deadline(job)))
@@ -328,6 +348,13 @@ class Machine:
         job.phase, job.final = Phase.ENDED, final
         self._report(final)
 
+    def _on_looked(self, event: Looked) -> None:
+        job = self.jobs.get(event.key)
+        if job is not None and job.phase is Phase.NOTED and job.order.looks:
+            found, text = event.ids, event.problems
+            report = Report(event.key, job.order.attempt, Kind.FOUND, ids=found, text=text)
+            self._report(report)
+
     def _on_heard(self, event: Heard) -> None:
         job = self.jobs.get(event.report.key)
         if job is not None and job.phase is Phase.RUNNING:
@@ -347,7 +374,7 @@ class Machine:
 
     def _report(self, report: Report) -> None:
         """Say it until it is acknowledged. Newer progress makes older worthless."""
-        if report.kind is Kind.PROGRESS:
+        if report.kind in (Kind.PROGRESS, Kind.REACH, Kind.FOUND):
             stale = [i for i, each in self.outbox.items() if _same_subject(each, report)]
             for each in stale:
                 del self.outbox[each]
@@ -439,7 +466,13 @@ def _replay(entry: Entry, taken: dict[Key, Order], over: dict[Key, Report]) -> N
 
 def _ending(event: Ended, attempt: int) -> Report:
     return Report(
-        event.key, attempt, Kind.ENDED, event.exit_code, cause=event.cause, text=event.text
+        event.key,
+        attempt,
+        Kind.ENDED,
+        event.exit_code,
+        cause=event.cause,
+        text=event.text,
+        unread=event.unread,
     )
 
 

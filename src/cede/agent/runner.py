@@ -29,6 +29,7 @@ from cede.agent.link import Link
 from cede.agent.machine import Machine
 from cede.agent.settings import Settings
 from cede.agent.values import (
+    Agree,
     Entry,
     Event,
     Forget,
@@ -41,6 +42,7 @@ from cede.agent.values import (
     KeepCheckpoint,
     Key,
     Launch,
+    Look,
     Order,
     Over,
     Remember,
@@ -165,12 +167,16 @@ class Runner:
                 return self._write(entry)
             case Launch(order, deadline):
                 return attempts.launch(order, deadline)
+            case Look(order):
+                attempts.look(order)
             case Remember(epoch):
                 self._link.remember(epoch, self._index)
             case SetDeadline(key, deadline):
                 attempts.set_deadline(key, deadline)
             case Hint(key, number, seconds_left, goes_on):
                 attempts.hint(key, number, seconds_left, goes_on=goes_on)
+            case Agree(key, number, step):
+                attempts.agree(key, number, step)
             case GoOn(key):
                 attempts.go_on(key)
             case Stop(key, grace):

@@ -30,8 +30,9 @@ class Do(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What the server wants of one task. A hint with RUN means: save yourself, and go on. `body` is
-    for whoever starts it; the machine does not look inside.
+    """What the server wants of one task. A hint with RUN means: save yourself, and go on. `looks`:
+    nothing starts before we have said which checkpoints are here. `body` is for whoever starts it;
+    the machine does not look inside.
     """
 
     key: Key
@@ -43,7 +44,9 @@ class Order:
     keeps_in_silence: bool = False
     hint: int = 0
     seconds_left: float = 0.0
-    keep: str = ""  # the checkpoint that is committed; older ones may go
+    keep: str = ""  # checkpoints that are older than this one may go
+    looks: bool = False
+    step: int = 0  # at which all tasks of a gang save; 0: not agreed yet
     body: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -56,6 +59,8 @@ class Kind(StrEnum):
     SAVE_FAILED = "save_failed"
     ENDED = "ended"
     REFUSED = "refused"
+    FOUND = "found"
+    REACH = "reach"
 
 
 FINAL = (Kind.ENDED, Kind.REFUSED)
@@ -78,6 +83,9 @@ class Report:
     hint: int = 0  # the hint that a checkpoint answers; 0 for one written of its own accord
     seconds: float = 0.0
     text: str = ""
+    ids: tuple[str, ...] = ()  # verified checkpoints that were found, newest first
+    step: int = 0  # the first at which it can save for the hint
+    unread: bool = False  # what it left could not be verified in time
 
     @property
     def never_started(self) -> bool:
@@ -175,6 +183,16 @@ class Ended:
     exit_code: int | None
     cause: str = ""
     text: str = ""
+    unread: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """The checkpoints that an attempt could start from, newest first; what is wrong with others."""
+
+    key: Key
+    ids: tuple[str, ...]
+    problems: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +224,16 @@ class Restarted:
 
 
 Event = (
-    Orders | Journalled | JournalFailed | LaunchFailed | Started | Ended | Heard | Tick | Restarted
+    Orders
+    | Journalled
+    | JournalFailed
+    | LaunchFailed
+    | Started
+    | Ended
+    | Looked
+    | Heard
+    | Tick
+    | Restarted
 )
 
 
@@ -225,6 +252,13 @@ class Remember:
     """Keep the highest epoch on disk before anything else is done."""
 
     epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """Verify the checkpoints that it could start from, then say `Looked`."""
+
+    order: Order
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,6 +281,15 @@ class Hint:
     number: int
     seconds_left: float
     goes_on: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Agree:
+    """Tell it at which step all tasks of its gang save for this hint."""
+
+    key: Key
+    number: int
+    step: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,5 +322,16 @@ class Send:
 
 
 Instruction = (
-    Journal | Remember | Launch | SetDeadline | Hint | GoOn | Stop | KeepCheckpoint | Forget | Send
+    Journal
+    | Remember
+    | Look
+    | Launch
+    | SetDeadline
+    | Hint
+    | Agree
+    | GoOn
+    | Stop
+    | KeepCheckpoint
+    | Forget
+    | Send
 )

@@ -14,7 +14,7 @@ from cede.agent.settings import Settings
 from cede.agent.values import Do, Key, Order, Orders, Report
 from cede.model import bounds
 
-PROTOCOL = 1
+PROTOCOL = 2
 Json = dict[str, Any]
 
 
@@ -36,7 +36,7 @@ class Answer:
     over: frozenset[str]  # of the requests that were asked about: those that have ended
 
 
-def registration(settings: Settings, boot: str) -> Json:
+def registration(settings: Settings, boot: str, folder: str) -> Json:
     return {
         "protocol": PROTOCOL,
         "version": __version__,
@@ -47,6 +47,7 @@ def registration(settings: Settings, boot: str) -> Json:
         "labels": dict(settings.labels),
         "group": settings.group,
         "fingerprint": settings.fingerprint,
+        "folder": folder,
     }
 
 
@@ -64,6 +65,9 @@ def report_json(report_id: str, report: Report) -> Json:
         "hint": report.hint,
         "seconds": report.seconds,
         "text": report.text[: bounds.DESCRIPTION_LENGTH_MAX],
+        "ids": list(report.ids),
+        "step": report.step,
+        "unread": report.unread,
     }
 
 
@@ -109,6 +113,8 @@ def _order(data: Mapping[str, Any]) -> Order:
         hint=int(data["hint"]),
         seconds_left=float(data["seconds_left"]),
         keep=str(data.get("keep") or ""),
+        looks=data["resume"] is None,
+        step=int(data["step"]),
         body=dict(data),
     )
 

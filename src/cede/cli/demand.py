@@ -97,6 +97,17 @@ _FAREWELL: list[Callable[[Any], Any]] = [
     click.option(
         "--interruptible", is_flag=True, help="Ending with code 0 when stopped means done."
     ),
+    click.option(
+        "--resume",
+        type=click.Choice(["preferred", "required"]),
+        default=None,
+        help="Whether it may start anew if its checkpoint cannot be read; preferred unless given.",
+    ),
+    click.option(
+        "--resume-wait",
+        type=float,
+        help="Seconds to wait for nodes that have its checkpoint; 600 unless given.",
+    ),
 ]
 
 

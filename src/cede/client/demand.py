@@ -92,6 +92,8 @@ def farewell_body(
     checkpoint_timeout: float | None = None,
     max_deferral: float | None = None,
     interruptible: bool = False,
+    resume: str | None = None,
+    resume_wait: float | None = None,
 ) -> Json:
     """How a request parts from its units when somebody else needs them."""
     return _given(
@@ -100,6 +102,8 @@ def farewell_body(
         checkpoint_timeout=checkpoint_timeout,
         max_deferral=max_deferral,
         interruptible=interruptible or None,
+        resume=resume,
+        resume_wait=resume_wait,
     )
 
 

@@ -150,7 +150,7 @@ class Lease:
             pause = self._renew_once(sent_at)
 
     def renew(self) -> float:
-        """Renew once in the thread of the caller, before `start`; the lease counts from the result."""
+        """Renew once, before `start`, in the caller's thread; the instant the lease counts from."""
         self._renew_once(clock.now(), running=False)
         return self._sent_at
 

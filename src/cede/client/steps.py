@@ -269,6 +269,7 @@ def step(
     checkpoint_timeout: float | None = None,
     max_deferral: float | None = None,
     interruptible: bool = False,
+    resume: Literal["preferred", "required"] | None = None,
     class_: int | None = None,
     sensitive: bool = False,
     tenant: str | None = None,

@@ -398,7 +398,8 @@ class Books:
         if self.ground is None:
             return None
         shape = request.shape or Shape(request.amounts)
-        return shape.form(self.pool.metered(shape.amounts))
+        form = shape.form(self.pool.metered(shape.amounts))
+        return form if request.pin is None else form._replace(folders=request.pin.folders)
 
     def wait(self, key: LaneKey, age: Age, demand: Amounts) -> None:
         self.version += 1
@@ -413,8 +414,8 @@ class Books:
         self.lanes[key].remove(age)
 
     def forget_empty_lanes(self) -> None:
-        """Families come and go; between passes nobody holds their lanes."""
-        for key in [key for key, lane in self.lanes.items() if key.family and not len(lane)]:
+        """Families and pins come and go; between passes nobody holds their lanes."""
+        for key in [key for key, lane in self.lanes.items() if key.passing and not len(lane)]:
             del self.lanes[key]
             self.streams.pop(key, None)
 

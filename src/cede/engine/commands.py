@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from cede.engine import endings
+from cede.engine import endings, resuming
 from cede.engine.admit import candidates, hopeless, no_policy, own_limit_broken, rejection
 from cede.engine.farewells import answer, defer, failed_reason, part, save, stop_now
 from cede.engine.state import State
@@ -17,7 +17,7 @@ from cede.model.allocation import Allocation
 from cede.model.amounts import UNBOUNDED_WHEN_ABSENT, Amounts, parse_amounts
 from cede.model.errors import Conflict, Invalid, NotFound, Refused
 from cede.model.lifecycle import AllocationState, RequestStatus
-from cede.model.parting import Farewell
+from cede.model.parting import EXIT_SAVED, Farewell
 from cede.model.reason import Code, Reason
 from cede.model.request import PLAIN, OnSilence, Request, Retry
 from cede.model.shape import Shape
@@ -38,7 +38,7 @@ class Submission:
     retry: Retry = field(default_factory=Retry)
     walltime: int | None = None
     lease: int | None = bounds.LEASE_DEFAULT
-    on_silence: OnSilence = OnSilence.STOP
+    on_silence: OnSilence | None = None
     shape: Shape | None = None
     work: Work | None = None
     farewell: Farewell = PLAIN
@@ -171,12 +171,13 @@ class Said:
     """What work that its client holds says while it is asked to save itself. `seconds` are
     milliseconds of a deferral."""
 
-    kind: str  # answered, progress, deferral or saved
+    kind: str  # answered, progress, deferral, saved or found
     seconds: int = 0
     text: str = ""
     checkpoint: str = ""
     size: int = 0
     hint: int = 0  # the hint that a checkpoint answers
+    ids: tuple[str, ...] = ()  # verified checkpoints in its folder, newest first
 
 
 def said(state: State, request_id: str, said: Said, now: int, *, attempt: int) -> Request:
@@ -189,6 +190,8 @@ def said(state: State, request_id: str, said: Said, now: int, *, attempt: int) -
         raise Conflict("not_holding", f"request {request_id} holds nothing")
     if said.kind == "saved":
         save(state, allocation, 0, said.checkpoint, said.size, hint=said.hint)
+    elif said.kind == "found":
+        resuming.found_by_holder(state, request, said.ids)
     elif said.kind == "deferral":
         defer(state, allocation, said.seconds, said.text)
     else:
@@ -219,14 +222,18 @@ def release(
         raise Conflict("agents_work", f"request {request_id} is run by agents; cancel it instead")
     if outcome == "done":
         return endings.finish(state, request, RequestStatus.RELEASED, None)
+    asked = allocation.parting
     if outcome == "failed":
+        if asked is not None and asked.saved:
+            return endings.stopped(state, request, allocation, saved=True)
+        if exit_code == EXIT_SAVED:
+            return endings.left(state, request, allocation)
         return endings.failed(state, request, allocation, exit_code)
     if request.status is not RequestStatus.PREEMPTING:
         raise Conflict(
             "not_preempting",
             f"request {request_id} was not asked to stop; release it with outcome done or failed",
         )
-    asked = allocation.parting
     if asked is not None and asked.failed:
         return endings.failed_for(state, request, allocation, failed_reason(request))
     return endings.stopped(state, request, allocation, saved=asked is not None and asked.saved)

@@ -8,7 +8,7 @@ from cede.engine import broker
 from cede.model import bounds
 from cede.model.allocation import Allocation, Phase
 from cede.model.lifecycle import AllocationState
-from cede.model.node import DOWN_AFTER, SILENT_AFTER, Node, NodeState
+from cede.model.node import SILENT_AFTER, Node, NodeState
 from cede.model.parting import Checkpoint
 from cede.model.request import OnSilence, Request
 from cede.model.settings import Settings
@@ -21,17 +21,43 @@ def lease_over(lease_until: int, lease: int | None) -> int:
     return lease_until + (lease or 0) // bounds.LEASE_DRIFT_DIVISOR + bounds.LEASE_MARGIN
 
 
+def lease_end(lease_until: int, lease: int | None, since: int) -> int:
+    """When the lease of a client is over. A server that began at `since` was away before that, and
+    gives everybody the whole lease anew.
+    """
+    return lease_over(max(lease_until, since + (lease or 0)), lease)
+
+
+def deadline_of(
+    allocation: Allocation, request: Request | None, settings: Settings, since: int
+) -> int | None:
+    """When a parting is over. A client that may not have been told of it has its lease first."""
+    deadline = allocation.deadline
+    if deadline is None or not since or request is None or request.lease is None:
+        return deadline
+    heard = lease_end(0, request.lease, since)
+    return max(deadline, heard + settings.grace + bounds.PARTING_MARGIN)
+
+
 def gone_at(node: Node, heard: int) -> int:
     """When a silent node is down: not before whatever must stop with its lease has (S14)."""
-    kept = lease_over(heard + node.lease, node.lease) + bounds.KILL_GRACE
-    return max(heard + DOWN_AFTER * node.heartbeat, kept)
+    return lease_over(max(heard + node.lease, node.promised), node.lease) + bounds.KILL_GRACE
+
+
+def keeps(node: Node, request: Request) -> bool:
+    """Whether work on a node outlives the silence of its server. By itself that is so beside the
+    only server: nobody else can give its units away.
+    """
+    return (
+        node.beside_server if request.on_silence is None else request.on_silence is OnSilence.KEEP
+    )
 
 
 def may_lose(node: Node, request: Request, allocation: Allocation) -> bool:
     """Whether a node that is down has yet to lose something of this."""
     if request.work is None:
         return False
-    if request.on_silence is OnSilence.KEEP:
+    if keeps(node, request):
         return allocation.state is not AllocationState.LOST
     members = allocation.members
     return any(each.node_id == node.id and each.phase is not Phase.ENDED for each in members)
@@ -46,33 +72,40 @@ def node_due(node: Node, heard: int, loses: bool) -> int | None:
     return gone_at(node, heard)
 
 
-def request_due(request: Request, *, delayed: bool) -> int | None:
+def request_due(request: Request, *, delayed: bool, since: int) -> int | None:
     """When a request changes by itself: its delay, withholding or waiting lease ends."""
     instants = [] if request.withhold is None else [request.withhold.until]
     if request.waiting:
+        if request.pin is not None and request.pin.until is not None:
+            instants.append(request.pin.until)
         if delayed:
             instants.append(request.not_before)
         if request.lease_until is not None:
-            instants.append(lease_over(request.lease_until, request.lease))
+            instants.append(lease_end(request.lease_until, request.lease, since))
     return min(instants, default=None)
 
 
 def allocation_due(
-    allocation: Allocation, request: Request | None, settings: Settings, passed: int
+    allocation: Allocation,
+    request: Request | None,
+    settings: Settings,
+    passed: int,
+    since: int = 0,
 ) -> int | None:
     """When an allocation changes by itself: its lease, its parting or its first seconds end; or
     when to look at it.
     """
     instants = []
     if allocation.state is not AllocationState.LOST:
-        if allocation.leaving and allocation.deadline is not None:
-            instants.append(allocation.deadline)
+        deadline = deadline_of(allocation, request, settings, since)
+        if allocation.leaving and deadline is not None:
+            instants.append(deadline)
         if allocation.state is AllocationState.CHECKPOINTING and allocation.parting is not None:
             instants.append(allocation.parting.until)
         stopping = allocation.state is AllocationState.STOPPING
         if allocation.lease_until is not None and not stopping:
             lease = None if request is None else request.lease
-            instants.append(lease_over(allocation.lease_until, lease))
+            instants.append(lease_end(allocation.lease_until, lease, since))
     if request is not None and (settings.broker or allocation.asked is not None):
         look = look_due(allocation, request, settings, passed)
         instants += [] if look is None else [look]

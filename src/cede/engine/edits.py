@@ -13,6 +13,7 @@ from typing import Any
 from cede.engine.admit import hopeless, rejection
 from cede.engine.endings import finish
 from cede.engine.membership import gather, reselect
+from cede.engine.node_lease import leased, put_leases
 from cede.engine.presets import DEFAULT
 from cede.engine.presets import preset as preset_settings
 from cede.engine.state import State
@@ -66,7 +67,7 @@ def create_pool(
         raise Conflict("name_taken", f"a pool named {pool.name} exists already")
     state.put(pool)
     for node in mine:
-        state.put(replace(node, pool_id=pool.id))
+        state.put(leased(state, replace(node, pool_id=pool.id)))
     state.emit("pool_created", pool_id=pool.id, name=pool.name)
     return pool
 
@@ -112,6 +113,7 @@ def update_pool(
         pool = replace(pool, description=_description(description))
     _check_pool(state, pool)
     state.put(pool)
+    put_leases(state, [each for each in state.nodes.values() if each.pool_id == pool.id])
     state.emit("pool_updated", pool_id=pool.id, capacity=dict(pool.capacity))
     _judge_again(state, pool.id)
     return pool
@@ -125,7 +127,7 @@ def delete_pool(state: State, pool_id: str) -> Pool:
         for policy in [each for each in mine if each.id not in parents]:
             state.drop(policy)
     for node in [each for each in state.nodes.values() if each.pool_id == pool.id]:
-        state.put(replace(node, pool_id=None))
+        state.put(leased(state, replace(node, pool_id=None)))
     state.drop(pool)
     state.emit("pool_deleted", pool_id=pool.id, name=pool.name)
     return pool

@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from cede.engine.admit import hopeless, rejection
-from cede.engine.due import lease_over
+from cede.engine.due import deadline_of, lease_end
 from cede.engine.farewells import hint_over
 from cede.engine.state import State
 from cede.engine.timers import Key
 from cede.model import bounds
 from cede.model.allocation import Allocation
 from cede.model.lifecycle import AllocationState, RequestStatus
+from cede.model.parting import EXIT_SAVED, Pin, Resume
 from cede.model.reason import Code, Reason
 from cede.model.request import OnSilence, Preemptions, Request
 from cede.model.settings import seconds
@@ -47,8 +48,7 @@ def stopped(
     """A preempted holder has stopped: back to the queue with its first submit time, if it may
     (S18). One that `saved` its work is suspended there.
     """
-    reason = request.reason
-    assert reason is not None, request
+    reason = request.reason or Reason(Code.WORK_LEFT)
     if request.cancelled:
         return finish(state, request, RequestStatus.CANCELLED, reason)
     counted = request.retry.preemptions is Preemptions.COUNT
@@ -58,6 +58,20 @@ def stopped(
         return finish(state, request, RequestStatus.PREEMPTED, Reason(Code.PREEMPTED, by))
     status = RequestStatus.SUSPENDED if saved else RequestStatus.QUEUED
     return _retry(state, request, allocation, counted, reason, status)
+
+
+def left(state: State, request: Request, allocation: Allocation) -> Request:
+    """Work that ended by itself with exit code 75: it says that it saved itself. It did if there is
+    a checkpoint of this attempt; without one it is believed if it was ever told to stop, a few
+    times in a row.
+    """
+    if request.saved is not None and request.saved.attempt == allocation.attempt:
+        return stopped(state, request, allocation, saved=True)
+    times = request.left_count + 1
+    announced = allocation.announced or allocation.parting is not None
+    if not announced or times >= bounds.LEFT_MAX:
+        return failed(state, replace(request, left_count=0), allocation, EXIT_SAVED)
+    return stopped(state, replace(request, left_count=times), allocation)
 
 
 def failed(
@@ -111,6 +125,7 @@ def _retry(
         retries_used=used,
         not_before=state.now + delay if delay else 0,
         lease_until=None if request.lease is None else state.now + request.lease + delay,
+        pin=_pin(state, request),
     )
     state.put(again)
     if hopeless(state, again):  # an edit made it impossible while it ran (L8)
@@ -119,6 +134,17 @@ def _retry(
     kind = "suspended" if status is RequestStatus.SUSPENDED else "requeued"
     state.emit(kind, request_id=request.id, pool_id=allocation.pool_id, attempt=again.attempt)
     return again
+
+
+def _pin(state: State, request: Request) -> Pin | None:
+    """Nodes that have the folders of its checkpoint are waited for: for a time, or for ever."""
+    saved, asked = request.saved, request.farewell
+    if saved is None or not saved.folders or request.work is None:
+        return None
+    folders = tuple(dict.fromkeys(saved.folders))
+    if asked.resume is Resume.REQUIRED:
+        return Pin(folders, None)
+    return Pin(folders, state.now + asked.resume_wait) if asked.resume_wait else None
 
 
 def expire(state: State, due: list[Key]) -> bool:
@@ -134,13 +160,21 @@ def expire(state: State, due: list[Key]) -> bool:
 
 def _expire_request(state: State, request: Request) -> bool:
     leased = request.waiting and request.lease_until is not None
-    if leased and lease_over(request.lease_until or 0, request.lease) <= state.now:
+    if leased and lease_end(request.lease_until or 0, request.lease, state.since) <= state.now:
         finish(state, request, RequestStatus.CANCELLED, _silent(request))
+        return True
+    if request.waiting and request.pin is not None and _is_over(request.pin, state.now):
+        state.put(replace(request, pin=None))
+        state.emit("resume_elsewhere", request_id=request.id)
         return True
     if request.withhold is not None and request.withhold.until <= state.now:
         state.put(replace(request, withhold=None, bypassed=0))
         return True
     return False
+
+
+def _is_over(pin: Pin, now: int) -> bool:
+    return pin.until is not None and pin.until <= now
 
 
 def _expire_allocation(state: State, allocation: Allocation) -> bool:
@@ -153,7 +187,9 @@ def _expire_allocation(state: State, allocation: Allocation) -> bool:
     if saving and asked is not None and asked.until <= state.now:
         hint_over(state, allocation)
         return True
-    if allocation.leaving and (allocation.deadline or 0) <= state.now:
+    settings = state.pools[allocation.pool_id].settings
+    deadline = deadline_of(allocation, request, settings, state.since)
+    if allocation.leaving and (deadline or 0) <= state.now:
         # An agent says for certain when it has stopped something; nobody else can.
         if keep or request.work is not None:
             lose(state, allocation)
@@ -162,7 +198,7 @@ def _expire_allocation(state: State, allocation: Allocation) -> bool:
         return True
     if allocation.lease_until is None or allocation.state is AllocationState.STOPPING:
         return False
-    if lease_over(allocation.lease_until, request.lease) > state.now:
+    if lease_end(allocation.lease_until, request.lease, state.since) > state.now:
         return False
     if keep:
         lose(state, allocation)

@@ -37,7 +37,9 @@ class Nodes(dict[str, Node]):
 
 def place_of(node: Node) -> tuple[Any, ...]:
     """What of a node concerns who may wait where."""
-    return (node.pool_id, node.amounts, node.labels, node.fingerprint, node.devices)
+    return (
+        node.pool_id, node.amounts, node.labels, node.fingerprint, node.devices, node.folder,
+    )  # fmt: skip
 
 
 def may_go_on(allocation: Allocation) -> bool:

@@ -182,6 +182,8 @@ def node_reason(
     view = site(state, books, bound, promise=False, own=(request.id,), only=only)
     if place(view, form) is not None:
         return None
+    if form.folders and place(view, form._replace(folders=())) is not None:
+        return _elsewhere(state, books, request)
     out = [
         spot.node
         for spot in ground.spots.values()
@@ -211,6 +213,20 @@ def node_reason(
     if only is not None and (nodes := _not_lent(state, books, request, policy, only)):
         return Reason(Code.NOT_LENT, {**missing, "nodes": nodes})
     return Reason(Code.NO_NODE, missing)
+
+
+def _elsewhere(state: State, books: Books, request: Request) -> Reason:
+    """That it would start if it did not wait for nodes that have its checkpoint."""
+    ground, pin, saved = books.ground, request.pin, request.saved
+    assert ground is not None and pin is not None and saved is not None
+    having = [s.node for s in ground.spots.values() if s.node.folder in pin.folders]
+    names = ", ".join(f"{each.name} ({each.state})" for each in having[:_HOLDERS_SHOWN])
+    then = "it starts when one of them has room"
+    if pin.until is not None:
+        left = seconds(max(pin.until - state.now, 0))
+        then = f"{then}, or elsewhere after {left} s, from what is found there"
+    detail = {"pool": books.pool.name, "checkpoint": saved.id, "nodes": names or "no node"}
+    return Reason(Code.CHECKPOINT_ELSEWHERE, {**detail, "then": then})
 
 
 def _claimed_reason(

@@ -9,8 +9,10 @@ from dataclasses import replace
 from cede.engine import parting
 from cede.engine.due import lease_over
 from cede.engine.state import State
-from cede.model.allocation import Allocation
+from cede.model import bounds
+from cede.model.allocation import Allocation, Member, Phase
 from cede.model.lifecycle import AllocationState, RequestStatus
+from cede.model.node import GIVEN_UP_AFTER
 from cede.model.parting import Farewell, Saved
 from cede.model.reason import TAKINGS, Code, Reason
 from cede.model.request import PLAIN, Request
@@ -31,7 +33,7 @@ def part(
     request = state.requests[allocation.request_id]
     saves = saves or taken_for is not None
     asked = parting.begin(
-        replace(allocation, taken_for=taken_for, reason=reason, asked=None),
+        replace(allocation, taken_for=taken_for, reason=reason, asked=None, announced=True),
         request.farewell if saves else PLAIN,  # only a victim's work is worth keeping
         state.now,
         hint=state.next_index(),
@@ -63,12 +65,13 @@ def stop_now(state: State, allocation: Allocation) -> None:
 
 
 def heard_by(state: State, allocation: Allocation) -> int:
-    """When its holder has learned of an order, or its lease is over."""
+    """When its holder has learned of an order, or is no longer waited for."""
     ends = [allocation.lease_until or 0]
     for member in allocation.members:
         node = state.nodes[member.node_id]
         heard = state.beats.get(node.id, state.now)
-        ends.append(lease_over(heard + node.lease, node.lease))
+        over = lease_over(max(heard + node.lease, node.promised), node.lease)
+        ends.append(min(over, heard + GIVEN_UP_AFTER * node.heartbeat))
     return max(ends)
 
 
@@ -96,56 +99,118 @@ def defer(state: State, allocation: Allocation, wanted: int, why: str) -> int:
 def save(
     state: State, allocation: Allocation, task: int, checkpoint: str, size: int, *, hint: int
 ) -> None:
-    """A verified checkpoint of one task. It counts once every task has written that one (S17).
+    """A verified checkpoint of one task. The newest that every task has is the resume point (S17).
 
-    Written in answer to a farewell's hint, it also ends the conversation: nothing is lost by
-    stopping now. Whoever was only asked to save itself goes on.
+    A farewell's hint is answered when every task has written a checkpoint for it: nothing is lost
+    by stopping now. Whoever was only asked to save itself goes on.
     """
     if allocation.members:
-        allocation = _note_saved(allocation, task, checkpoint)
+        allocation = _note_saved(allocation, task, checkpoint, hint)
         state.put(allocation)
-        if any(each.saved != checkpoint for each in allocation.members):
-            return
+        checkpoint = allocation.common
     request = state.requests[allocation.request_id]
     asked, ask = allocation.parting, allocation.open_ask
-    answers = asked is not None and hint == asked.hint
-    answers_ask = ask is not None and hint == ask.number
-    known = request.saved is not None and request.saved.id == checkpoint
-    if known and not answers and not answers_ask:
-        return  # what a new attempt found there is heard of again, and is no newer for that
-    saved = Saved(id=checkpoint, at=state.now, size=size, index=state.next_index())
-    state.put(replace(request, saved=saved))
-    took = None if asked is None else state.now - asked.hinted_at
+    answers = asked is not None and has_answered(allocation, asked.hint, hint)
+    answers_ask = ask is not None and has_answered(allocation, ask.number, hint)
+    is_known = request.saved is not None and request.saved.id == checkpoint
+    if checkpoint and not is_known:
+        _commit(state, request, allocation, checkpoint, size)
     if ask is not None and answers_ask:
-        took = state.now - ask.at
-        allocation = replace(allocation, asked=replace(ask, over=True, until=state.now, took=took))
+        done = replace(ask, over=True, until=state.now, took=state.now - ask.at)
+        allocation = replace(allocation, asked=done)
     state.put(allocation)  # what is saved changes its place among its family
-    _tell(
-        state,
-        "checkpoint_saved",
-        allocation,
-        checkpoint=checkpoint,
-        size=size,
-        took=took,
-        asked=ask.number if ask is not None and answers_ask else None,
-    )
-    if answers and allocation.state is AllocationState.CHECKPOINTING:
-        state.put(
-            parting.saved(
-                allocation,
-                state.now,
-                heard_by=heard_by(state, allocation),
-                grace=_grace(state, allocation),
-            )
+    differ = any(each.saved != checkpoint for each in allocation.members)
+    if (checkpoint and not is_known) or ((answers or answers_ask) and not differ):
+        began = asked.hinted_at if asked is not None else ask.at if ask and answers_ask else None
+        _tell(
+            state,
+            "checkpoint_saved",
+            allocation,
+            checkpoint=checkpoint,
+            size=size,
+            took=None if began is None else state.now - began,
+            asked=ask.number if ask is not None and answers_ask else None,
         )
+    if answers:
+        conclude_saving(state, allocation)
 
 
-def _note_saved(allocation: Allocation, task: int, checkpoint: str) -> Allocation:
-    members = tuple(
-        replace(each, saved=checkpoint) if each.task == task else each
-        for each in allocation.members
+def has_answered(allocation: Allocation, number: int, hint: int) -> bool:
+    """Whether every task that lives has written a checkpoint for the hint of this number, the last
+    of them just now, for `hint`.
+    """
+    if not allocation.members:
+        return hint == number
+    living = [each for each in allocation.members if each.phase is not Phase.ENDED]
+    return hint == number and all(each.answered == number for each in living)
+
+
+def conclude_saving(state: State, allocation: Allocation) -> None:
+    """All tasks have saved themselves. Ids that differ are said, and fail nobody: the resume point
+    is one that all have.
+    """
+    if len({each.saved for each in allocation.members}) > 1:
+        ids = {str(each.task): each.saved for each in allocation.members}
+        resume = allocation.common or None
+        _tell(state, "checkpoints_differ", allocation, saved=ids, resume=resume)
+    if allocation.state is AllocationState.CHECKPOINTING:
+        heard, grace = heard_by(state, allocation), _grace(state, allocation)
+        state.put(parting.saved(allocation, state.now, heard_by=heard, grace=grace))
+    elif allocation.parting is not None:  # in time after all: it is stopping already
+        state.put(replace(allocation, parting=replace(allocation.parting, saved=True)))
+
+
+def _commit(
+    state: State, request: Request, allocation: Allocation, checkpoint: str, size: int
+) -> None:
+    """Make a checkpoint of this attempt the resume point; the one before it is kept as well."""
+    saved = Saved(
+        id=checkpoint,
+        at=state.now,
+        size=size,
+        index=state.next_index(),
+        attempt=allocation.attempt,
+        folders=folders_of(state, allocation),
+        before="" if request.saved is None else request.saved.id,
     )
-    return replace(allocation, members=members)
+    state.put(replace(request, saved=saved, left_count=0))
+
+
+def folders_of(state: State, allocation: Allocation) -> tuple[str, ...]:
+    """The checkpoint folder of each task; none when a node has not said which it has."""
+    found = tuple(state.nodes[each.node_id].folder for each in allocation.members)
+    return found if all(found) else ()
+
+
+def reach(state: State, allocation: Allocation, task: int, hint: int, step: int) -> None:
+    """A task of a gang says at which step it can still save. When all have, they save at the latest
+    of these steps; a later answer moves it on.
+    """
+    allocation = with_member(allocation, replace(allocation.members[task], reach=(hint, step)))
+    state.put(allocation)
+    living = [each.reach for each in allocation.members if each.phase is not Phase.ENDED]
+    if any(number != hint for number, _ in living):
+        return
+    agreed = max(each for _, each in living)
+    asked, ask = allocation.parting, allocation.open_ask
+    if asked is not None and asked.hint == hint and agreed > asked.step:
+        state.put(replace(allocation, parting=replace(asked, step=agreed)))
+    elif ask is not None and ask.number == hint and agreed > ask.step:
+        state.put(replace(allocation, asked=replace(ask, step=agreed)))
+
+
+def _note_saved(allocation: Allocation, task: int, checkpoint: str, hint: int) -> Allocation:
+    member = allocation.members[task]
+    others = [each for each in member.ids if each != checkpoint]
+    known = (*others, checkpoint)[-bounds.CHECKPOINTS_KNOWN_MAX :]
+    answered = hint or member.answered
+    return with_member(allocation, replace(member, saved=checkpoint, ids=known, answered=answered))
+
+
+def with_member(allocation: Allocation, member: Member) -> Allocation:
+    members = list(allocation.members)
+    members[member.task] = member
+    return replace(allocation, members=tuple(members))
 
 
 def hint_over(state: State, allocation: Allocation) -> None:

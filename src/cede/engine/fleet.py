@@ -9,9 +9,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from cede.engine import edits, endings, reports
-from cede.engine.due import gone_at
+from cede.engine.due import gone_at, keeps
 from cede.engine.farewells import part, stop_now
 from cede.engine.membership import drop_promises, pool_for
+from cede.engine.node_lease import lease_of, leased
 from cede.engine.state import State
 from cede.model import bounds
 from cede.model.allocation import Allocation, Phase
@@ -29,7 +30,6 @@ from cede.model.node import (
     parse_node_amounts,
 )
 from cede.model.reason import Code, Reason
-from cede.model.request import OnSilence
 from cede.model.subject import parse_name
 
 
@@ -45,6 +45,9 @@ def register(
     fingerprint: object = "",
     boot: object = "",
     heartbeat: int = bounds.HEARTBEAT_DEFAULT,
+    folder: object = "",
+    protocol: int = 1,
+    beside_server: bool = False,
     created: str = "",
     now: int,
     own: bool = False,
@@ -62,11 +65,15 @@ def register(
         fingerprint=_word(fingerprint, "fingerprint"),
         boot=_word(boot, "boot"),
         heartbeat=heartbeat,
+        folder=_word(folder, "folder"),
+        protocol=protocol,
+        beside_server=beside_server,
         created=created,
     )
     node = replace(node, pool_id=pool_for(state, node))
     known = state.nodes.named(node.name)
     if known is None:
+        node = replace(node, lease=lease_of(state, node))
         state.put(node)
         state.emit("node_registered", pool_id=node.pool_id, node=node.name, amounts=dict(has))
         count_capacity(state, node.pool_id)
@@ -92,7 +99,11 @@ def _again(state: State, known: Node, node: Node, own: bool) -> Node:
         pool_id=node.pool_id,
         boot=node.boot,
         heartbeat=node.heartbeat,
+        folder=node.folder,
+        protocol=node.protocol,
+        beside_server=node.beside_server,
     )
+    became = leased(state, became)
     fixed = (known.amounts, known.devices, known.pool_id)
     if known.pool_id != became.pool_id and state.on_node(known):
         raise Conflict(
@@ -241,9 +252,20 @@ def delete(state: State, node_id: str, now: int, *, force: bool = False) -> Node
         )
     drop_promises(state, node)
     state.drop(node)
+    _unpin(state, node.folder)
     state.emit("node_deleted", pool_id=node.pool_id, node=node.name)
     count_capacity(state, node.pool_id)
     return node
+
+
+def _unpin(state: State, folder: str) -> None:
+    """Nobody waits for a folder that is gone with its node, unless there is no other way for it."""
+    if any(each.folder == folder for each in state.nodes.values()):
+        return
+    for request in list(state.waiting()):
+        pin = request.pin
+        if pin is not None and pin.until is not None and folder in pin.folders:
+            state.put(replace(request, pin=None))
 
 
 def _with_state(node: Node, became: NodeState) -> Node:
@@ -316,7 +338,7 @@ def _down(state: State, node: Node) -> bool:
         request = state.requests[allocation.request_id]
         if request.work is None:
             continue  # its client holds it, by a lease of its own
-        if request.on_silence is OnSilence.KEEP:
+        if keeps(node, request):
             if allocation.state is not AllocationState.LOST:
                 endings.lose(state, allocation)
                 changed = True

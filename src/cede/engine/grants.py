@@ -20,6 +20,7 @@ from cede.engine.forecast import Start, earliest_start
 from cede.engine.front import Candidate, Front, Stream, order, streams
 from cede.engine.lane import LaneKey
 from cede.engine.proposals import Proposals
+from cede.engine.resuming import first_point
 from cede.engine.site import locate, members
 from cede.engine.standing import Standing
 from cede.engine.state import State
@@ -381,6 +382,7 @@ def grant(
     demand = books.pool.metered(request.amounts)
     assert fits(demand, free_now(books)), (request, free_now(books))
     earmarked = request.earmark is not None and request.earmark.pool_id == books.pool.id
+    sits = _members(state, books, request, candidate, beside)
     allocation = Allocation(
         id=allocation_id(request.id, request.attempt),
         request_id=request.id,
@@ -394,7 +396,8 @@ def grant(
         allocated_at=state.now,
         walltime=request.walltime,
         lease_until=None if request.lease is None else state.now + request.lease,
-        members=_members(state, books, request, candidate, beside),
+        members=sits,
+        resume=first_point(state, request, sits),
     )
     state.put(_holding(request))
     state.put(allocation)
@@ -424,7 +427,8 @@ def _members(
             state, books, stream.key, stream.rights, stream.standing, promise=False, own=own
         )
     assert footprint is not None, request
-    return tuple(members(state, books, footprint, dict(form.amounts)))
+    where = () if request.saved is None else request.saved.folders
+    return tuple(members(state, books, footprint, dict(form.amounts), where))
 
 
 def _holding(request: Request) -> Request:

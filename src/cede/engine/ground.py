@@ -27,6 +27,7 @@ class Ground:
         self.keys: tuple[str, ...] = ()
         self.spots: dict[str, Spot] = {}
         self.groups: Counter[str] = Counter()  # how many nodes are in which topology group
+        self.folders: Counter[str] = Counter()  # and how many have which checkpoint folder
         self.served: Counter[str] = Counter()  # the same of usable ones
         self.idle: Counter[str] = Counter()  # by fingerprint: usable nodes with nothing on them
         self.now = Listing(self.spots, attrgetter("now"))
@@ -52,8 +53,10 @@ class Ground:
         else:
             self._unlist(spot)
             _count(self.groups, spot.node.group, -1)
+            _count(self.folders, spot.node.folder, -1)
             spot.node = node
         _count(self.groups, node.group, 1)
+        _count(self.folders, node.folder, 1)
         self.claimed.pop(node.id, None)
         if node.claimed_by:
             self.claimed[node.id] = node.claimed_by
@@ -64,6 +67,7 @@ class Ground:
         assert not spot.holdings, "a node is dropped only when nothing is on it"
         self._unlist(spot)
         _count(self.groups, spot.node.group, -1)
+        _count(self.folders, spot.node.folder, -1)
         self.broken.pop(node_id, None)
         self.claimed.pop(node_id, None)
         self.ever.clear()

@@ -41,6 +41,11 @@ class LaneKey(NamedTuple):
     settled: bool = False  # cannot be asked to leave: is lent no node
     claimant: str = ""  # whose claimed nodes it may use
 
+    @property
+    def passing(self) -> bool:
+        """Whether nobody may ever wait there again once it is empty."""
+        return bool(self.family or (self.form and self.form.folders))
+
 
 class _Chunk:
     """`least` is a lower bound: exact when computed, and loose once somebody has left."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from cede.engine.node_lease import leased
 from cede.engine.state import State
 from cede.model.amounts import total
 from cede.model.errors import Conflict, Invalid
@@ -60,7 +61,7 @@ def reselect(state: State, pool: Pool, labels: object) -> Pool:
         )
     for node in leaving:
         drop_promises(state, node)
-        state.put(replace(node, pool_id=None))
+        state.put(leased(state, replace(node, pool_id=None)))
     for node in mine.values():
         if node.pool_id is None:
             state.put(replace(node, pool_id=pool.id))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from cede.engine.due import keeps
 from cede.engine.state import State
 from cede.model.allocation import Allocation, Member, Phase
 from cede.model.amounts import Amounts
@@ -22,8 +23,9 @@ RUN, HINT, STOP = "run", "hint", "stop"
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """One member's order. `keep` is the checkpoint that must stay, `resume` where to go on. A hint
-    with the order to run: save yourself, and go on.
+    """One member's order. What is older than the checkpoint `keep` may go. `resume` is where to go
+    on; None: look first, and say what is there. A hint with the order to run: save yourself, and
+    go on. `step` is where all tasks of a gang save, once they agree.
     """
 
     allocation_id: str
@@ -36,11 +38,12 @@ class Order:
     devices: Mapping[str, tuple[str, ...]]
     nodes: tuple[str, ...]
     hint: int
+    step: int
     until: int  # the instant at which the time for a checkpoint is over
     grace: int
     cause: str
     keep: str
-    resume: str
+    resume: str | None
     on_silence: OnSilence
     farewell: Farewell
     walltime: int | None
@@ -72,8 +75,8 @@ def orders(state: State, node_id: str) -> list[Order]:
 def _order(state: State, allocation: Allocation, member: Member) -> Order:
     request = state.requests[allocation.request_id]
     pool = state.pools[allocation.pool_id]
-    hint, until = _hint(allocation)
-    saved = "" if request.saved is None else request.saved.id
+    hint, until, step = _hint(allocation)
+    silent = keeps(state.nodes[member.node_id], request)
     assert request.work is not None
     return Order(
         allocation_id=allocation.id,
@@ -86,12 +89,13 @@ def _order(state: State, allocation: Allocation, member: Member) -> Order:
         devices=member.devices,
         nodes=tuple(state.nodes[each.node_id].name for each in allocation.members),
         hint=hint,
+        step=step,
         until=until,
         grace=pool.settings.grace,
         cause="" if allocation.reason is None else str(allocation.reason.code),
-        keep=saved,
-        resume=saved,
-        on_silence=request.on_silence,
+        keep="" if request.saved is None else request.saved.before,
+        resume=allocation.resume,
+        on_silence=OnSilence.KEEP if silent else OnSilence.STOP,
         farewell=request.farewell,
         walltime=request.walltime,
         pool=pool.name,
@@ -100,12 +104,14 @@ def _order(state: State, allocation: Allocation, member: Member) -> Order:
     )
 
 
-def _hint(allocation: Allocation) -> tuple[int, int]:
-    """The number of the hint that stands, and when its time is over: a farewell's before others."""
+def _hint(allocation: Allocation) -> tuple[int, int, int]:
+    """The number of the hint that stands, when its time is over, and the step that tasks agreed on;
+    a farewell's before others.
+    """
     if (parting := allocation.parting) is not None:
-        return parting.hint, parting.until
+        return parting.hint, parting.until, parting.step
     ask = allocation.open_ask
-    return (0, 0) if ask is None else (ask.number, ask.until)
+    return (0, 0, 0) if ask is None else (ask.number, ask.until, ask.step)
 
 
 def _do(allocation: Allocation) -> str:

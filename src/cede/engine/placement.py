@@ -84,6 +84,8 @@ def suits(node: Node, form: Form) -> bool:
     """Whether a node is one of those the demand asks for, whatever is free on it."""
     if form.fingerprint and node.fingerprint != form.fingerprint:
         return False
+    if form.folders and node.folder not in form.folders:
+        return False
     labels = node.labels
     return all(labels.get(name) == text for name, text in form.labels)
 
@@ -112,7 +114,7 @@ def _fitting(
 ) -> Iterator[tuple[str, int]]:
     """Nodes that suit, with how many tasks each holds, the best fit first."""
     spots = view.ground.spots
-    anywhere = not form.fingerprint and not form.labels
+    anywhere = not (form.fingerprint or form.labels or form.folders)
     for room, node_id in view.nodes(need, group):
         if anywhere or suits(spots[node_id].node, form):
             yield node_id, slots(room, need, form.per_node)

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from cede.engine import endings, farewells
+from cede.engine import endings, farewells, resuming
+from cede.engine.farewells import with_member
 from cede.engine.state import State
 from cede.model import bounds
 from cede.model.allocation import Allocation, Member, Phase
 from cede.model.lifecycle import AllocationState, RequestStatus
 from cede.model.node import NodeState
+from cede.model.parting import EXIT_SAVED
 from cede.model.reason import TAKINGS, Code, Reason
 from cede.model.request import Request
 
@@ -27,10 +29,13 @@ KINDS = (
     "save_failed",
     "ended",
     "refused",
+    "found",
+    "reach",
 )
 # How a machine ends work that was not at fault.
 MACHINE = frozenset({"infrastructure", "keeper_lost", "lease", "node_lost", "refused"})
 EXITED = "exited"  # by itself
+STOPPED = frozenset({"stopped", "killed"})  # as it was told to
 WALLTIME = "walltime"
 START_FAILED = "start_failed"  # there is no such program, or this node must not run it
 WHY_MAX = 200
@@ -38,7 +43,10 @@ WHY_MAX = 200
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """`seconds` are milliseconds of a deferral that is asked for."""
+    """`seconds` are milliseconds of a deferral that is asked for; `ids` are the verified
+    checkpoints that an agent found before the start, newest first; `unread`: what the task left
+    could not be verified in time.
+    """
 
     allocation_id: str
     attempt: int
@@ -51,6 +59,9 @@ class Report:
     hint: int = 0  # the hint that a checkpoint answers; 0 for one written of its own accord
     seconds: int = 0
     text: str = ""
+    ids: tuple[str, ...] = ()
+    step: int = 0
+    unread: bool = False
 
 
 def take(state: State, node_id: str, report: Report, now: int) -> bool:
@@ -65,13 +76,18 @@ def take(state: State, node_id: str, report: Report, now: int) -> bool:
         _started(state, allocation, report.task)
     elif report.kind in ("ended", "refused"):
         cause = "refused" if report.kind == "refused" else report.cause
-        ended(state, allocation, report.task, report.exit_code, cause, report.text)
+        unread = report.unread
+        ended(state, allocation, report.task, report.exit_code, cause, report.text, unread=unread)
     elif report.kind == "saved":
         farewells.save(
             state, allocation, report.task, report.checkpoint, report.size, hint=report.hint
         )
     elif report.kind == "deferral":
         farewells.defer(state, allocation, report.seconds, report.text)
+    elif report.kind == "found":
+        resuming.found(state, allocation, report.task, report.ids, report.text)
+    elif report.kind == "reach":
+        farewells.reach(state, allocation, report.task, report.hint, report.step)
     elif report.kind == "save_failed":
         _note(state, "save_failed", allocation, why=report.text)
     else:  # an estimate or progress: a sign of life
@@ -93,7 +109,7 @@ def _started(state: State, allocation: Allocation, task: int) -> None:
     member = allocation.members[task]
     if member.phase is not Phase.ASSIGNED:
         return
-    allocation = _with(allocation, replace(member, phase=Phase.STARTED))
+    allocation = with_member(allocation, replace(member, phase=Phase.STARTED))
     node = state.nodes[member.node_id]
     if node.failures:
         state.put(replace(node, failures=0))
@@ -115,14 +131,19 @@ def ended(
     exit_code: int | None,
     cause: str,
     text: str = "",
+    *,
+    unread: bool = False,
 ) -> None:
     """A member is over; with the last one the allocation is. Members of a gang do not outlive one
-    that failed.
+    that failed; one that left to save itself leaves the others the time to do the same.
     """
     member = replace(
         allocation.members[task], phase=Phase.ENDED, exit_code=exit_code, cause=cause or EXITED
     )
-    allocation = _with(allocation, member)
+    allocation = with_member(allocation, member)
+    if unread and allocation.parting is not None:
+        # Whether it saved itself shows when its next attempt looks: it did not fail to.
+        allocation = replace(allocation, parting=replace(allocation.parting, failed=False))
     state.put(allocation)
     _note(state, "task_ended", allocation, task=task, exit_code=exit_code, cause=member.cause)
     if member.cause in ("infrastructure", "refused"):
@@ -130,10 +151,22 @@ def ended(
     if all(each.phase is Phase.ENDED for each in allocation.members):
         _conclude(state, allocation, text)
     elif not _clean(member) and allocation.state is not AllocationState.STOPPING:
-        if state.requests[allocation.request_id].status is RequestStatus.PREEMPTING:
+        if _left(member):
+            _let_others_save(state, allocation)
+        elif state.requests[allocation.request_id].status is RequestStatus.PREEMPTING:
             farewells.stop_now(state, allocation)  # it was to part before, and for what it was
         else:
             farewells.part(state, allocation.id, _fault(state, member, text), taken_for=None)
+
+
+def _let_others_save(state: State, allocation: Allocation) -> None:
+    """A task of a gang has left to save itself. Those that have not been asked to are asked now."""
+    asked = allocation.parting
+    if asked is None:
+        left = Reason(Code.WORK_LEFT)
+        farewells.part(state, allocation.id, left, taken_for=None, saves=True)
+    elif farewells.has_answered(allocation, asked.hint, asked.hint):
+        farewells.conclude_saving(state, allocation)
 
 
 def _conclude(state: State, allocation: Allocation, text: str) -> None:
@@ -150,6 +183,8 @@ def _conclude(state: State, allocation: Allocation, text: str) -> None:
         endings.finish(state, request, RequestStatus.CANCELLED, request.reason)
     elif asked is not None and asked.saved:
         endings.stopped(state, request, allocation, saved=True)
+    elif any(map(_left, members)) and all(_left(m) or _obeyed(m) or _clean(m) for m in members):
+        endings.left(state, request, allocation)
     elif _is_victim(allocation) and allocation.state is not AllocationState.CHECKPOINTING:
         _conclude_victim(state, request, allocation)
     else:
@@ -201,6 +236,15 @@ def _fault(state: State, member: Member, text: str) -> Reason:
     return Reason(Code.WORK_FAILED, {"exit_code": shown})
 
 
+def _left(member: Member) -> bool:
+    """Whether it ended by itself and says that it has saved its work."""
+    return member.exit_code == EXIT_SAVED and member.cause == EXITED
+
+
+def _obeyed(member: Member) -> bool:
+    return member.cause in STOPPED
+
+
 def _clean(member: Member) -> bool:
     return member.phase is not Phase.ENDED or (member.exit_code == 0 and member.cause == EXITED)
 
@@ -215,12 +259,6 @@ def _count_failure(state: State, member: Member, text: str) -> None:
         node = replace(node, state=NodeState.DEGRADED, reason=why)
         state.emit("node_degraded", pool_id=node.pool_id, node=node.name, reason=node.reason)
     state.put(node)
-
-
-def _with(allocation: Allocation, member: Member) -> Allocation:
-    members = list(allocation.members)
-    members[member.task] = member
-    return replace(allocation, members=tuple(members))
 
 
 def _note(state: State, kind: str, allocation: Allocation, **data: object) -> None:

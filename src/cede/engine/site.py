@@ -6,7 +6,8 @@ itself; what is withheld for a head of its standing or above is.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from cede.engine.books import Books
 from cede.engine.fit import rights_if_granted
@@ -125,9 +126,31 @@ def _withheld(
 
 
 def members(
+    state: State,
+    books: Books,
+    footprint: Footprint,
+    amounts: dict[str, int],
+    folders: Sequence[str] = (),
+) -> list[Member]:
+    """Tasks with their nodes and, of each key that has any, the first free devices (S3). Each task
+    sits where its folder is, if it can.
+    """
+    sitting = _sitting(state, books, footprint, amounts)
+    if len(folders) != len(sitting):
+        return sitting
+    left = list(sitting)
+    found: list[Member | None] = []
+    for folder in folders:
+        at = next((each for each in left if state.nodes[each.node_id].folder == folder), None)
+        found.append(at)
+        if at is not None:
+            left.remove(at)
+    return [replace(at or left.pop(0), task=task) for task, at in enumerate(found)]
+
+
+def _sitting(
     state: State, books: Books, footprint: Footprint, amounts: dict[str, int]
 ) -> list[Member]:
-    """Tasks with their nodes and, of each key that has any, the first free devices (S3)."""
     assert books.ground is not None
     found: list[Member] = []
     for node_id, tasks in footprint:

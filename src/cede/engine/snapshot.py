@@ -22,7 +22,7 @@ from cede.model.parting import Ask, Checkpoint, Parting, Saved
 from cede.model.policy import Policy
 from cede.model.pool import Pool
 from cede.model.reason import Code
-from cede.model.request import OnSilence, Preemptions, Request
+from cede.model.request import PLAIN, Preemptions, Request
 from cede.model.settings import seconds, shown_own
 from cede.model.shape import Footprint, Topology
 from cede.model.subject import Subject
@@ -136,6 +136,10 @@ def _node(state: State, node: Node) -> dict[str, Any]:
         failures=node.failures or None,
         shrunk=bool(node.edited) or None,
         claimed_by=node.claimed_by or None,
+        lease=seconds(node.lease) if node.lease != bounds.NODE_LEASE_DEFAULT else None,
+        promised=seconds(node.promised or None),
+        folder=node.folder or None,
+        beside_server=node.beside_server or None,
     )
 
 
@@ -159,6 +163,9 @@ def _running(state: State, allocation: Allocation) -> dict[str, Any]:
         members=[_member(state, each) for each in allocation.members] or None,
         parting=allocation.parting and _parting(allocation.parting),
         asked=allocation.asked and _asked(allocation.asked),
+        announced=allocation.announced or None,
+        looks=allocation.resume is None or None,
+        resume_point=allocation.resume or None,
     )
 
 
@@ -186,6 +193,8 @@ def _member(state: State, member: Member) -> dict[str, Any]:
         saved=member.saved or None,
         exit_code=member.exit_code,
         cause=member.cause or None,
+        ids=list(member.ids) or None,
+        looked=member.looked or None,
     )
 
 
@@ -253,13 +262,16 @@ def _common(request: Request) -> dict[str, Any]:
         attempt=request.attempt,
         preempted_count=request.preempted_count or None,
         lost_count=request.lost_count or None,
+        left_count=request.left_count or None,
         **_retries(request),
         walltime=seconds(request.walltime),
         lease=seconds(request.lease),
-        on_silence=str(request.on_silence) if request.on_silence is not OnSilence.STOP else None,
+        on_silence=request.on_silence and str(request.on_silence),
         work=request.work is not None or None,
         **_farewell(request),
         saved=request.saved and _saved(request, request.saved),
+        pin=request.pin
+        and _full(folders=list(request.pin.folders), until=seconds(request.pin.until)),
         part_of=request.part_of,
         owner=(request.terms.sensitive and request.owner) or None,  # else it decides nothing
         **_terms(request.terms),
@@ -269,7 +281,15 @@ def _common(request: Request) -> dict[str, Any]:
 def _saved(request: Request, saved: Saved) -> dict[str, Any]:
     """Its place counts while it runs; whoever waits will start behind everybody."""
     place = None if request.waiting else saved.index
-    return _full(id=saved.id, at=seconds(saved.at), size=saved.size or None, index=place or None)
+    return _full(
+        id=saved.id,
+        at=seconds(saved.at),
+        size=saved.size or None,
+        index=place or None,
+        attempt=saved.attempt or None,
+        before=saved.before or None,
+        folders=list(saved.folders) or None,
+    )
 
 
 def _terms(terms: Terms) -> dict[str, Any]:
@@ -319,4 +339,8 @@ def _farewell(request: Request) -> dict[str, Any]:
         checkpoint_timeout=seconds(farewell.timeout) if farewell.timeout != timeout else None,
         max_deferral=seconds(farewell.deferral_max) if farewell.deferral_max != deferral else None,
         interruptible=farewell.interruptible or None,
+        resume=str(farewell.resume) if farewell.resume is not PLAIN.resume else None,
+        resume_wait=seconds(farewell.resume_wait)
+        if farewell.resume_wait != PLAIN.resume_wait
+        else None,
     )

@@ -30,6 +30,7 @@ _ALIKE = (
     *("retries", "preemptions", "retry_delay", "retry_backoff", "lost_count"),
     *("per_node", "node_labels", "fingerprint", "topology"),
     *("checkpoint", "checkpoint_timeout", "max_deferral", "interruptible"),
+    *("resume", "resume_wait"),
 )
 
 

@@ -11,7 +11,7 @@ from cede.model import bounds
 from cede.model.amounts import parse_amount, parse_amounts
 from cede.model.errors import CedeError, Invalid, listed
 from cede.model.node import parse_labels
-from cede.model.parting import Ask, Checkpoint, Farewell, Parting, Saved
+from cede.model.parting import Ask, Checkpoint, Farewell, Parting, Pin, Saved
 from cede.model.reason import Reason
 from cede.model.request import PLAIN, Preemptions, Retry
 from cede.model.resources import ResourceSettings
@@ -199,16 +199,20 @@ def retry(fields: Entry, path: str) -> Retry:
 
 def farewell(fields: Entry, path: str) -> Farewell:
     timeout, deferral = duration(fields, "checkpoint_timeout"), duration(fields, "max_deferral")
+    wait = duration(fields, "resume_wait")
     found = Farewell(
         checkpoint=word(fields, path, "checkpoint", Checkpoint.NONE),
         timeout=PLAIN.timeout if timeout is None else timeout,
         deferral_max=PLAIN.deferral_max if deferral is None else deferral,
         interruptible=flag(fields, path, "interruptible"),
+        resume=word(fields, path, "resume", PLAIN.resume),
+        resume_wait=PLAIN.resume_wait if wait is None else wait,
     )
     return PLAIN if found == PLAIN else found
 
 
-SAVED = frozenset({"id", "at", "size", "index"})
+SAVED = frozenset({"id", "at", "size", "index", "attempt", "before", "folders"})
+PIN = frozenset({"folders", "until"})
 
 
 def saved(fields: Entry, path: str, now: int) -> Saved | None:
@@ -225,7 +229,31 @@ def saved(fields: Entry, path: str, now: int) -> Saved | None:
     if not (name := text(given, path, "id")):
         raise SnapshotError(f"{path}.id", "must name the checkpoint")
     size, place = count(given, path, "size", 0), count(given, path, "index", 0)
-    return Saved(name, timed(given, path, "at", now), size, place)
+    return Saved(
+        name,
+        timed(given, path, "at", now),
+        size,
+        place,
+        attempt=count(given, path, "attempt", 0),
+        folders=texts(given, path, "folders"),
+        before=text(given, path, "before"),
+    )
+
+
+def pin(fields: Entry, path: str) -> Pin | None:
+    """Where a waiter's checkpoint is, and until when it waits for nodes that have it."""
+    if fields.get("pin") is None:
+        return None
+    path = f"{path}.pin"
+    given = entry(fields["pin"], path, PIN)
+    return Pin(texts(given, path, "folders"), timed(given, path, "until", None))
+
+
+def texts(fields: Entry, path: str, name: str) -> tuple[str, ...]:
+    value = fields.get(name) or []
+    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+        raise SnapshotError(f"{path}.{name}", "must be a list of texts")
+    return tuple(value)
 
 
 PARTING = frozenset({"hinted_at", "until", "answered", "extended", "deferred", "saved", "failed"})

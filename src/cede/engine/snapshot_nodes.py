@@ -18,6 +18,7 @@ from cede.engine.snapshot_fields import (
     entry,
     flag,
     text,
+    texts,
     timed,
     word,
 )
@@ -42,9 +43,10 @@ NODE = frozenset(
     {
         *("name", "id", "amounts", "devices", "labels", "group", "fingerprint", "state", "out"),
         *("reason", "heartbeat", "heard_at", "taken_at", "failures", "shrunk", "claimed_by"),
+        *("lease", "promised", "folder", "beside_server"),
     }
 )
-MEMBER = frozenset({"node", "devices", "phase", "saved", "exit_code", "cause"})
+MEMBER = frozenset({"node", "devices", "phase", "saved", "exit_code", "cause", "ids", "looked"})
 
 _UNSTARTED = (AllocationState.GRANTED, AllocationState.STARTING)
 
@@ -72,6 +74,10 @@ def read_node(state: State, path: str, value: object, now: int) -> None:
             failures=count(fields, path, "failures", 0),
             claimed_by=text(fields, path, "claimed_by"),
             edited=bounds.AMOUNT_MAX if flag(fields, path, "shrunk") else 0,
+            lease=timed(fields, path, "lease", bounds.NODE_LEASE_DEFAULT),
+            promised=timed(fields, path, "promised", 0),
+            folder=text(fields, path, "folder"),
+            beside_server=flag(fields, path, "beside_server"),
         )
     if node.id in state.nodes:
         raise SnapshotError(f"{path}.id", f"{node.id!r} is there twice")
@@ -186,6 +192,8 @@ def _member(
         saved=text(fields, path, "saved"),
         exit_code=count(fields, path, "exit_code", None),
         cause=text(fields, path, "cause"),
+        ids=texts(fields, path, "ids"),
+        looked=flag(fields, path, "looked"),
     )
     return member
 

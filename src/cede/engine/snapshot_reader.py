@@ -28,6 +28,7 @@ from cede.engine.snapshot_fields import (
     farewell,
     flag,
     parting,
+    pin,
     reason,
     retry,
     saved,
@@ -65,15 +66,18 @@ _POLICY = {
 _COMMON = {
     *("id", "component", "component_type", "pool", "resources", "settings", "preemptible"),
     *("submitted_at", "submitted_index", "attempt", "preempted_count", "lost_count", "retries"),
+    "left_count",
     *("preemptions", "retry_delay", "retry_backoff", "walltime", "lease", "lease_until"),
     *("on_silence", "tasks", "per_node", "node_labels", "fingerprint", "topology", "work"),
     *("checkpoint", "checkpoint_timeout", "max_deferral", "interruptible", "saved", "part_of"),
+    *("resume", "resume_wait", "pin"),
     "owner",
     *("policy", "class", "sensitive", "tenant", "limit", "weight", "last_checkpoint_at"),
 }
 _RUNNING = _COMMON | {
     *("request", "allocated_at", "started_at", "index", "state", "for", "cancelled", "reason"),
     *("deadline", "told", "nodes", "members", "parting", "asked", "nowhere_else"),
+    *("announced", "looks", "resume_point"),
 }
 _WAITING = _COMMON | {"gang", "earmark", "bypassed", "withhold", "not_before", "suspended"}
 _EARMARK = {"pool", "amounts", "nodes", "index"}
@@ -212,6 +216,8 @@ class _Reader:
             members=members(self.state, path, fields, policy.pool_id, request.tasks, state),
             parting=parting(fields, path, request.farewell, self.now, hinted),
             asked=asked(fields, path, self.now),
+            announced=flag(fields, path, "announced"),
+            resume=None if flag(fields, path, "looks") else text(fields, path, "resume_point"),
         )
         cancelled = flag(fields, path, "cancelled")
         why = self._stopped_for(path, fields, allocation, policy)
@@ -393,14 +399,18 @@ class _Reader:
                 attempt=max(1, count(fields, path, "attempt", 1)),
                 preempted_count=count(fields, path, "preempted_count", 0),
                 lost_count=count(fields, path, "lost_count", 0),
+                left_count=count(fields, path, "left_count", 0),
                 retry=retry(fields, path),
                 walltime=duration(fields, "walltime"),
                 lease=duration(fields, "lease"),
-                on_silence=word(fields, path, "on_silence", OnSilence.STOP),
+                on_silence=None
+                if fields.get("on_silence") is None
+                else word(fields, path, "on_silence", OnSilence.STOP),
                 shape=sits,
                 work=_UNTOLD if flag(fields, path, "work") else None,
                 farewell=farewell(fields, path),
                 saved=saved(fields, path, self.now),
+                pin=pin(fields, path),
                 terms=terms(fields),
                 part_of=None if part_of is None else text(fields, path, "part_of"),
                 owner=text(fields, path, "owner"),

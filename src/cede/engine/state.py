@@ -45,6 +45,7 @@ class State:
         self.allocations: dict[str, Allocation] = {}
         self.books: dict[str, Books] = {}
         self.grounds: dict[str, Ground] = {}
+        self.since = 0  # when the server that holds this began; never written down either
         self.beats: dict[str, int] = {}  # when each node was last heard of; never written down
         # By node: moves when what it should do may have changed.
         self.order_versions: dict[str, int] = {}
@@ -491,9 +492,9 @@ class State:
         return node_due(node, self.beats.get(node.id, self.now), loses)
 
     def _request_due(self, request: Request) -> int | None:
-        return request_due(request, delayed=request.id in self.delayed)
+        return request_due(request, delayed=request.id in self.delayed, since=self.since)
 
     def _allocation_due(self, allocation: Allocation) -> int | None:
         request = self.requests.get(allocation.request_id)
         settings = self.pools[allocation.pool_id].settings
-        return allocation_due(allocation, request, settings, self.passed)
+        return allocation_due(allocation, request, settings, self.passed, self.since)

@@ -168,6 +168,10 @@ class Kept:
             return Status(State.RUNNING if started else State.STARTING, started, None)
         return Status(State.LOST if started else State.UNSTARTED, started, None)
 
+    @property
+    def told_to_stop(self) -> bool:
+        return self._control()["stop"] is not None
+
     def set_deadline(self, deadline: float | None) -> None:
         """Until when the work may run, in seconds since boot. The keeper kills it then."""
         self._want({**self._control(), "deadline": deadline})

@@ -33,6 +33,10 @@ class Member:
     saved: str = ""  # the checkpoint it wrote last
     exit_code: int | None = None
     cause: str = ""  # how it ended, in its agent's word
+    ids: tuple[str, ...] = ()  # verified checkpoints that it has, oldest first
+    looked: bool = False  # whether its agent has looked for them before the start
+    answered: int = 0  # the last hint that it answered with a checkpoint
+    reach: tuple[int, int] = (0, 0)  # a hint, and the first step at which it can save for it
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +64,8 @@ class Allocation:
     members: tuple[Member, ...] = ()  # one per task, in a pool of nodes
     parting: Parting | None = None  # where its farewell has come to
     asked: Ask | None = None  # to save itself and go on
+    announced: bool = False  # whether this attempt was ever told that it must stop
+    resume: str | None = ""  # the checkpoint it starts from; None until its agents have looked
 
     @property
     def live(self) -> bool:
@@ -78,6 +84,13 @@ class Allocation:
     def open_ask(self) -> Ask | None:
         """What it is asked now, and has not answered."""
         return None if self.asked is None or self.asked.over else self.asked
+
+    @property
+    def common(self) -> str:
+        """The newest checkpoint that all of its tasks have."""
+        first, *others = self.members
+        shared = (id for id in reversed(first.ids) if all(id in each.ids for each in others))
+        return next(shared, "")
 
     @property
     def each(self) -> Amounts:

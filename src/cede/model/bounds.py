@@ -54,6 +54,9 @@ RENEW_WAIT_MAX = 10 * SECOND
 LEASE_DRIFT_DIVISOR = 100
 LEASE_MARGIN = 500
 
+# Work survives an absence of its server of this length, and starts elsewhere only after it: long
+# enough for an upgrade or a reboot of the server, short enough that a dead machine costs no hour.
+NODE_LEASE_DEFAULT = 10 * MINUTE
 # A heartbeat every ten seconds: three missed ones are noticed within half a minute, and ten
 # thousand nodes are a thousand calls a second.
 HEARTBEAT_DEFAULT = 10 * SECOND
@@ -93,6 +96,13 @@ NODE_FAILURES_MAX = 5
 NODE_RETRY = 5 * MINUTE
 # Work that outlived so many machines is more likely to be what breaks them.
 LOST_MAX = 10
+
+# Whoever left three times in a row to save itself, and saved nothing, has failed.
+LEFT_MAX = 3
+# How long a next attempt waits for a node that has its checkpoint.
+RESUME_WAIT_DEFAULT = 10 * MINUTE
+# Verified checkpoints that a task is known to have; two are enough to go back to one before.
+CHECKPOINTS_KNOWN_MAX = 4
 
 # Document 004's times for a checkpoint, and for putting it off.
 CHECKPOINT_TIMEOUT_DEFAULT = 10 * MINUTE

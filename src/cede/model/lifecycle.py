@@ -32,7 +32,9 @@ _A = AllocationState
 
 REQUEST_MOVES: dict[RequestStatus, frozenset[RequestStatus]] = {
     _R.QUEUED: frozenset({_R.ALLOCATED, _R.REJECTED, _R.CANCELLED}),
-    _R.ALLOCATED: frozenset({_R.PREEMPTING, _R.RELEASED, _R.FAILED, _R.CANCELLED, _R.QUEUED}),
+    _R.ALLOCATED: frozenset(
+        {_R.PREEMPTING, _R.RELEASED, _R.FAILED, _R.CANCELLED, _R.QUEUED, _R.SUSPENDED, _R.PREEMPTED}
+    ),
     _R.PREEMPTING: frozenset(
         {_R.ALLOCATED, _R.QUEUED, _R.SUSPENDED, _R.PREEMPTED, _R.RELEASED, _R.FAILED, _R.CANCELLED}
     ),

@@ -40,16 +40,18 @@ NODE_MOVES: dict[NodeState, frozenset[NodeState]] = {
     _S.DRAINED: frozenset({_S.READY, _S.DRAINING, _S.DOWN}),
 }
 
-# In heartbeat periods: silent for so long is degraded; its lease; silent for so long is down. A
-# node that is down has therefore stopped whatever must stop with its lease.
+# In heartbeat periods: silent for so long is degraded, and what it was told to stop is no longer
+# waited for after the second. It is down when its lease is surely over.
 SILENT_AFTER = 3
-LEASE = 6
-DOWN_AFTER = 9
+GIVEN_UP_AFTER = 9
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A key with devices has exactly as many of them as its amount. `heartbeat` is its period."""
+    """A key with devices has exactly as many of them as its amount. `heartbeat` is its period.
+    `lease` is how long its work survives without the server; `promised` is the instant until which
+    an earlier, longer lease still holds.
+    """
 
     id: str
     name: str
@@ -68,15 +70,24 @@ class Node:
     created: str = ""
     claimed_by: str = ""  # for whose sensitive work alone it is
     edited: int = 0  # the place in the journal where it last had other amounts
+    lease: int = bounds.NODE_LEASE_DEFAULT
+    promised: int = 0
+    folder: str = ""  # the identity of its checkpoint folder; nodes with the same one share it
+    protocol: int = 1  # that its agent speaks
+    beside_server: bool = False  # whether it shares its machine with the only server
 
     @property
     def usable(self) -> bool:
         return self.state is NodeState.READY
 
     @property
-    def lease(self) -> int:
-        return LEASE * self.heartbeat
+    def looks_first(self) -> bool:
+        """Whether its agent verifies checkpoints before it starts an attempt."""
+        return self.protocol >= LOOKS_FIRST
 
+
+# The first protocol whose agents do.
+LOOKS_FIRST = 2
 
 _LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-/]{0,62}")
 _DEVICE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:\-]{0,127}")

@@ -28,10 +28,22 @@ class Protocol(StrEnum):
     GRPC = "grpc"
 
 
+class Resume(StrEnum):
+    """Whether an attempt may start from the beginning when its checkpoint cannot be read."""
+
+    PREFERRED = "preferred"
+    REQUIRED = "required"
+
+
+# How work ends that leaves because it was asked to and has saved itself (EX_TEMPFAIL).
+EXIT_SAVED = 75
+
+
 @dataclass(frozen=True, slots=True)
 class Farewell:
     """What a request asks for when it must part. `interruptible` work that ends by itself with exit
-    code 0 within the grace is done.
+    code 0 within the grace is done. `resume_wait` is how long a next attempt waits for nodes that
+    have its checkpoint.
     """
 
     checkpoint: Checkpoint = Checkpoint.NONE
@@ -39,16 +51,29 @@ class Farewell:
     timeout: int = bounds.CHECKPOINT_TIMEOUT_DEFAULT
     deferral_max: int = bounds.DEFERRAL_DEFAULT
     interruptible: bool = False
+    resume: Resume = Resume.PREFERRED
+    resume_wait: int = bounds.RESUME_WAIT_DEFAULT
 
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """A checkpoint whose manifest was verified and committed (S17)."""
+    """A checkpoint whose manifest was verified and committed (S17): the resume point."""
 
     id: str
     at: int
     size: int = 0
     index: int = 0  # its place in the journal
+    attempt: int = 0  # that wrote it; 0: it was found in the folder
+    folders: tuple[str, ...] = ()  # where it lies, by task; empty when nobody said
+    before: str = ""  # the resume point before it; what is older may be deleted
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """The checkpoint folders that a waiter's nodes must have, until then; None: for ever."""
+
+    folders: tuple[str, ...]
+    until: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +88,7 @@ class Parting:
     deferred: int = 0  # granted so far
     saved: bool = False
     failed: bool = False  # it was out of time without a checkpoint
+    step: int = 0  # at which all tasks of a gang save; 0: not agreed yet
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,3 +102,4 @@ class Ask:
     until: int
     over: bool = False  # answered, or not in time
     took: int | None = None  # from an ask to its checkpoint, the last time that there was one
+    step: int = 0  # as in a parting

@@ -54,6 +54,7 @@ class Code(StrEnum):
     NODES_OUT = "nodes_out"
     NODES_CLAIMED = "nodes_claimed"
     NOT_LENT = "not_lent"
+    CHECKPOINT_ELSEWHERE = "checkpoint_elsewhere"
     # Why somebody was stopped: the rule that made the taking legal.
     RECLAIM = "reclaim"
     PRIORITY = "priority"
@@ -69,6 +70,8 @@ class Code(StrEnum):
     LEASE_EXPIRED = "lease_expired"
     CANCELLED = "cancelled"
     WORK_FAILED = "work_failed"
+    WORK_LEFT = "work_left"
+    RESUME_FAILED = "resume_failed"
     NOT_STARTED = "not_started"
     CHECKPOINT_FAILED = "checkpoint_failed"
     WALLTIME = "walltime_exceeded"
@@ -226,6 +229,11 @@ SENTENCES: dict[Code, tuple[str, str]] = {
         "their policies must lend more, or its own may borrow (cede policy update --max-borrow, "
         "--lend, --borrow); work that cannot be asked to leave needs a walltime as well",
     ),
+    Code.CHECKPOINT_ELSEWHERE: (
+        "its checkpoint {checkpoint} is in the folder of {nodes}, where there is no room now; "
+        "other nodes of pool {pool} have room and not the checkpoint",
+        "nothing: {then}",
+    ),
     Code.NODES_CLAIMED: (
         "what this needs in pool {pool} is on nodes that are claimed for others' sensitive work: "
         "{nodes}",
@@ -312,6 +320,14 @@ SENTENCES: dict[Code, tuple[str, str]] = {
     ),
     Code.CANCELLED: ("cancelled by {actor}", "nothing"),
     Code.WORK_FAILED: ("the work itself failed with exit code {exit_code}", "see its own output"),
+    Code.WORK_LEFT: (
+        "it left with exit code 75, which says that it saved its work",
+        "nothing: it goes on from there",
+    ),
+    Code.RESUME_FAILED: (
+        "its checkpoint {checkpoint} cannot be read, and it may not start without one: {why}",
+        "bring the checkpoint back and submit it again, or submit it with resume: preferred",
+    ),
     Code.NOT_STARTED: ("{node} did not start it: {why}", "mend what it names, and submit it again"),
     Code.CHECKPOINT_FAILED: (
         "it was to be stopped ({rule}) and did not save its work in the time it had",

@@ -9,7 +9,7 @@ from enum import StrEnum
 from cede.model import bounds
 from cede.model.amounts import Amounts
 from cede.model.lifecycle import TERMINAL, WAITING, RequestStatus
-from cede.model.parting import Farewell, Saved
+from cede.model.parting import Farewell, Pin, Saved
 from cede.model.reason import Code, Reason
 from cede.model.shape import Footprint, Shape
 from cede.model.subject import Subject
@@ -25,7 +25,9 @@ class Preemptions(StrEnum):
 
 
 class OnSilence(StrEnum):
-    """What becomes of the units of a holder whose lease ran out."""
+    """What becomes of the units of a holder whose lease ran out. Without a word of the request,
+    work is kept on nodes that share their machine with the server, and stopped on others.
+    """
 
     STOP = "stop"
     KEEP = "keep"
@@ -97,11 +99,13 @@ class Request:
     walltime: int | None = None
     lease: int | None = bounds.LEASE_DEFAULT
     lease_until: int | None = None
-    on_silence: OnSilence = OnSilence.STOP
+    on_silence: OnSilence | None = None
     shape: Shape | None = None  # None: one task, on any node
     work: Work | None = None  # what agents run; without it a client holds the units
     farewell: Farewell = PLAIN
     saved: Saved | None = None  # where its next attempt goes on
+    pin: Pin | None = None  # where its next attempt may start
+    left_count: int = 0  # attempts in a row that left with exit code 75 and saved nothing
     lost_count: int = 0  # attempts that a machine ended
     terms: Terms = USUAL
     part_of: str | None = None  # the first of the independent tasks it was submitted with

@@ -85,6 +85,7 @@ class Settings:
     min_run: int = 0
     reclaim_min_run: int = 0
     grace: int = bounds.GRACE_DEFAULT
+    node_lease: int = bounds.NODE_LEASE_DEFAULT  # how long work survives without its server
     share: Share = Share.RESERVED
     patience: Patience = Patience.NONE
     rank: Rank = Rank.PRIORITY
@@ -153,6 +154,9 @@ class Settings:
         timeout = "fair_share_aggressive_starvation_timeout"
         if getattr(self, timeout) < self.fair_share_starvation_timeout:
             raise Invalid(f"{at}.{timeout}", "is below fair_share_starvation_timeout")
+        if not bounds.LEASE_MIN <= self.node_lease <= bounds.LEASE_MAX:
+            least, most = bounds.LEASE_MIN // 1000, bounds.LEASE_MAX // 1000
+            raise Invalid(f"{at}.node_lease", f"must be from {least} to {most} seconds")
         if self.checkpoint_interval_max < self.checkpoint_interval_min:
             raise Invalid(f"{at}.checkpoint_interval_max", "is below checkpoint_interval_min")
 
@@ -183,6 +187,7 @@ DURATIONS = frozenset(
         "min_run",
         "reclaim_min_run",
         "grace",
+        "node_lease",
         "fair_share_update_period",
         "fair_share_starvation_timeout",
         "fair_share_aggressive_starvation_timeout",

@@ -31,6 +31,7 @@ class Form(NamedTuple):
     labels: tuple[tuple[str, str], ...]
     fingerprint: str
     topology: Topology
+    folders: tuple[str, ...] = ()  # of checkpoints, one of which its nodes must have; empty: any
 
 
 @dataclass(frozen=True, slots=True)

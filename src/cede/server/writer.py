@@ -94,6 +94,8 @@ class Writer:
         self._store = store
         self._state = loaded.state
         self._clock = Clock(loaded.moment)
+        # Leases and partings of clients count from here: they may have been out of reach.
+        self._state.since = self._clock.now()
         self.desk = Desk(loaded.state, self._clock.now())
         self._on_fatal = on_fatal
         self._queue = Queue(waiting_max)

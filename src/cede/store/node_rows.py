@@ -11,7 +11,16 @@ from typing import Any
 
 from cede.model.allocation import Allocation, Member, Phase
 from cede.model.node import Node, NodeState, Out
-from cede.model.parting import Ask, Checkpoint, Farewell, Parting, Protocol, Saved
+from cede.model.parting import (
+    Ask,
+    Checkpoint,
+    Farewell,
+    Parting,
+    Pin,
+    Protocol,
+    Resume,
+    Saved,
+)
 from cede.model.request import PLAIN, Request
 from cede.model.shape import Footprint, Shape, Topology
 from cede.model.work import Work
@@ -39,14 +48,17 @@ def node_row(node: Node) -> Row:
         node.created,
         node.edited,
         node.claimed_by,
+        encode((node.lease, node.promised, node.folder, node.protocol, node.beside_server)),
     )
 
 
 def node_from(row: Sequence[Any]) -> Node:
     (
         id_, name, pool_id, state, out, reason, amounts, devices, labels, group, fingerprint,
-        heartbeat, boot, failures, created, edited, claimed_by,
+        heartbeat, boot, failures, created, edited, claimed_by, agent,
     ) = row  # fmt: skip
+    of_agent = ("lease", "promised", "folder", "protocol", "beside_server")
+    known = dict(zip(of_agent, decode(agent), strict=True)) if agent else {}
     return Node(
         id=id_,
         name=name,
@@ -65,6 +77,7 @@ def node_from(row: Sequence[Any]) -> Node:
         edited=edited,
         claimed_by=claimed_by,
         created=created,
+        **known,
     )
 
 
@@ -131,27 +144,64 @@ def _farewell(farewell: Farewell) -> Row | None:
         farewell.timeout,
         farewell.deferral_max,
         farewell.interruptible,
+        farewell.resume.value,
+        farewell.resume_wait,
     )
 
 
-def _farewell_from(checkpoint: str, protocol: str, *rest: Any) -> Farewell:
-    return Farewell(Checkpoint(checkpoint), Protocol(protocol), *rest)
+def _farewell_from(
+    checkpoint: str,
+    protocol: str,
+    timeout: int,
+    deferral_max: int,
+    interruptible: bool,
+    resume: str = Resume.PREFERRED,
+    *rest: int,
+) -> Farewell:
+    asked = (Checkpoint(checkpoint), Protocol(protocol), timeout, deferral_max, interruptible)
+    return Farewell(*asked, Resume(resume), *rest)
 
 
 def kept_text(request: Request) -> str | None:
-    """The checkpoint of a request, and how often a machine lost it."""
-    saved, lost_count = request.saved, request.lost_count
-    if saved is None and not lost_count:
+    """The checkpoint of a request, where it may start, and how often attempts came to nothing."""
+    saved, pin = request.saved, request.pin
+    if saved is None and pin is None and not request.lost_count and not request.left_count:
         return None
-    kept = () if saved is None else (saved.id, saved.at, saved.size, saved.index)
-    return encode((lost_count, *kept))
+    kept = {
+        "lost": request.lost_count,
+        "left": request.left_count,
+        "saved": saved and _values(saved),
+        "pin": pin and _values(pin),
+    }
+    return encode({name: value for name, value in kept.items() if value})
 
 
-def kept_from(text: str | None) -> tuple[Saved | None, int]:
+def kept_from(text: str | None) -> dict[str, Any]:
+    """These fields of a request."""
     if text is None:
-        return None, 0
-    lost_count, *saved = decode(text)
-    return Saved(*saved) if saved else None, lost_count
+        return {}
+    found = decode(text)
+    if isinstance(found, list):  # as it was first written: the count, then the checkpoint
+        found = {"lost": found[0], "saved": found[1:]}
+    pin, saved = found.get("pin"), found.get("saved")
+    return {
+        "lost_count": found.get("lost", 0),
+        "left_count": found.get("left", 0),
+        "saved": _saved_from(*saved) if saved else None,
+        "pin": Pin(tuple(pin[0]), pin[1]) if pin else None,
+    }
+
+
+def _saved_from(
+    id: str,
+    at: int,
+    size: int,
+    index: int,
+    attempt: int = 0,
+    folders: Sequence[str] = (),
+    before: str = "",
+) -> Saved:
+    return Saved(id, at, size, index, attempt, tuple(folders), before)
 
 
 def members_text(members: Sequence[Member]) -> str | None:
@@ -167,6 +217,10 @@ def members_text(members: Sequence[Member]) -> str | None:
                 each.saved,
                 each.exit_code,
                 each.cause,
+                each.ids,
+                each.looked,
+                each.answered,
+                each.reach,
             )
             for each in members
         ]
@@ -176,33 +230,59 @@ def members_text(members: Sequence[Member]) -> str | None:
 def members_from(text: str | None) -> tuple[Member, ...]:
     if text is None:
         return ()
-    return tuple(
-        Member(task, node_id, _devices(devices), Phase(phase), *rest)
-        for task, node_id, devices, phase, *rest in decode(text)
-    )
+    return tuple(_member_from(*each) for each in decode(text))
 
 
-def hints_text(parting: Parting | None, asked: Ask | None) -> str | None:
-    """What a holder was asked: its farewell, as a list; where it was asked to save itself and go
-    on, which is rare, a map of both.
-    """
-    if asked is None:
+def _member_from(
+    task: int,
+    node_id: str,
+    devices: Any,
+    phase: str,
+    saved: str,
+    exit_code: int | None,
+    cause: str,
+    ids: Sequence[str] = (),
+    looked: bool = False,
+    answered: int = 0,
+    reach: tuple[int, int] = (0, 0),
+) -> Member:
+    first = (task, node_id, _devices(devices), Phase(phase), saved, exit_code, cause)
+    return Member(*first, tuple(ids), looked, answered, (reach[0], reach[1]))
+
+
+def hints_text(allocation: Allocation) -> str | None:
+    """What a holder was asked and told: its farewell as a list if there is nothing else."""
+    parting, asked = allocation.parting, allocation.asked
+    more = {
+        "asked": asked and _values(asked),
+        "announced": allocation.announced,
+        "looks": allocation.resume is None,
+        "resume": allocation.resume,
+    }
+    if not any(more.values()):
         return None if parting is None else encode(_values(parting))
-    return encode({"asked": _values(asked), "parting": parting and _values(parting)})
+    told = {name: value for name, value in more.items() if value}
+    return encode(told | {"parting": parting and _values(parting)})
 
 
-def hints_from(text: str | None) -> tuple[Parting | None, Ask | None]:
+def hints_from(text: str | None) -> dict[str, Any]:
+    """These fields of an allocation."""
     if text is None:
-        return None, None
+        return {}
     found = decode(text)
     if isinstance(found, list):
-        return Parting(*found), None
-    parting = found["parting"]
-    return None if parting is None else Parting(*parting), Ask(*found["asked"])
+        return {"parting": Parting(*found)}
+    parting, asked = found["parting"], found.get("asked")
+    return {
+        "parting": None if parting is None else Parting(*parting),
+        "asked": None if asked is None else Ask(*asked),
+        "announced": found.get("announced", False),
+        "resume": None if found.get("looks") else found.get("resume", ""),
+    }
 
 
-def _values(hint: Parting | Ask) -> list[Any]:
-    return [getattr(hint, name) for name in hint.__dataclass_fields__]
+def _values(value: Parting | Ask | Saved | Pin) -> list[Any]:
+    return [getattr(value, name) for name in value.__dataclass_fields__]
 
 
 def with_footprint(row: Row, footprint: Footprint) -> str:

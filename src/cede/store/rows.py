@@ -37,7 +37,6 @@ canonical: Callable[[Any], str] = json.JSONEncoder(
 _DEFAULT_RETRY = Retry()
 _STATUS = {str(status): status for status in RequestStatus}
 _STATE = {str(state): state for state in AllocationState}
-_USUAL = OnSilence.STOP
 
 
 def pool_row(pool: Pool) -> Row:
@@ -157,7 +156,7 @@ def request_row(request: Request, latest: Allocation | None) -> Row:
         request.walltime,
         request.lease,
         request.lease_until,
-        None if request.on_silence is _USUAL else request.on_silence.value,
+        request.on_silence and request.on_silence.value,
         encode(dict(request.labels)) if request.labels else None,
         request.owner,
         node_rows.task_text(request),
@@ -178,7 +177,6 @@ def request_from(row: Sequence[Any]) -> Request:
         part_of, kept, class_, tenant, terms,
     ) = row  # fmt: skip
     shape, farewell = node_rows.task_from(task)
-    saved, lost_count = node_rows.kept_from(kept)
     return Request(
         id=id_,
         subject=Subject(subject_type, subject_name),
@@ -200,12 +198,11 @@ def request_from(row: Sequence[Any]) -> Request:
         walltime=walltime,
         lease=lease,
         lease_until=lease_until,
-        on_silence=OnSilence(on_silence) if on_silence else _USUAL,
+        on_silence=OnSilence(on_silence) if on_silence else None,
         shape=shape,
         work=node_rows.work_from(work),
         farewell=farewell,
-        saved=saved,
-        lost_count=lost_count,
+        **node_rows.kept_from(kept),
         terms=term_rows.terms_from(class_, tenant, terms),
         part_of=part_of,
         labels=decode(labels) if labels else {},
@@ -238,7 +235,7 @@ def allocation_row(allocation: Allocation, request: Request | None = None) -> Ro
         _reason(allocation.reason),
         allocation.ended_at,
         node_rows.members_text(allocation.members),
-        node_rows.hints_text(allocation.parting, allocation.asked),
+        node_rows.hints_text(allocation),
         *_accounted(allocation, request),
     )
 
@@ -257,7 +254,6 @@ def allocation_from(row: Sequence[Any]) -> Allocation:
         preemptible, started_at, walltime, lease_until, deadline, told, taken_for, reason, ended_at,
         members, hints, _, _,
     ) = row  # fmt: skip
-    parting, asked = node_rows.hints_from(hints)
     return Allocation(
         id=allocation_id(request_id, attempt),
         request_id=request_id,
@@ -278,8 +274,7 @@ def allocation_from(row: Sequence[Any]) -> Allocation:
         reason=_reason_from(reason),
         ended_at=ended_at,
         members=node_rows.members_from(members),
-        parting=parting,
-        asked=asked,
+        **node_rows.hints_from(hints),
     )
 
 

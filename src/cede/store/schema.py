@@ -119,6 +119,7 @@ nodes = Table(
     Column("created", Text, nullable=False),
     Column("edited", NUMBER, nullable=False, server_default=text("0")),
     Column("claimed_by", Text, nullable=False, server_default=text("''")),
+    Column("agent", Text),
     UniqueConstraint("name"),
     CheckConstraint(one_of("state", NodeState), "state"),
     CheckConstraint(one_of("out", Out), "out"),

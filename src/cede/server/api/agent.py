@@ -16,6 +16,7 @@ import structlog
 from fastapi import APIRouter
 from starlette.responses import Response
 
+from cede.agent import detect
 from cede.engine import fleet, reports
 from cede.model import bounds
 from cede.model.errors import CedeError, Conflict
@@ -28,7 +29,7 @@ from cede.server.api.agent_bodies import HeartbeatIn, RegisterIn, ReportIn
 from cede.server.api.context import Context, ThisCall, answer
 from cede.server.api.errors import Problem
 from cede.server.api.json_type import Json
-from cede.server.api.node_views import orders_text
+from cede.server.api.node_views import checkpoints_of, orders_text
 from cede.server.api.openapi import ok
 from cede.server.api.permissions import API
 from cede.server.api.route import CedeRoute
@@ -68,6 +69,9 @@ async def register(body: RegisterIn, call: ThisCall) -> Response:
             fingerprint=body.fingerprint,
             boot=body.boot,
             heartbeat=context.config.heartbeat,
+            folder=body.folder,
+            protocol=body.protocol,
+            beside_server=context.store.sqlite and body.boot == detect.boot_id(),
             created=tx.wall,
             now=tx.now,
             own=not joins,
@@ -80,11 +84,22 @@ async def register(body: RegisterIn, call: ThisCall) -> Response:
             tx.audit(caller.name, "node.register", node.id, detail)
         return node
 
-    node: Node = await context.execute(command)
+    node, notes = await context.execute(lambda tx: _noted(tx, command(tx)))
     context.auth.forget()
     context.writer.desk.beat(node.id, context.writer.now())
-    made = {"node": node.id, "epoch": context.store.epoch} | _periods(node)
+    made = {"node": node.id, "epoch": context.store.epoch, "notes": notes} | _periods(node)
     return answer(made | ({"token": secret} if joins else {}))
+
+
+def _noted(tx: Tx, node: Node) -> tuple[Node, list[str]]:
+    """A node, and what its operator should know."""
+    if node.pool_id is None or checkpoints_of(tx.state, node) != "own":
+        return node, []
+    pool = tx.state.pools[node.pool_id].name
+    return node, [
+        f"its checkpoint folder is not that of all nodes of pool {pool}: work that saved itself "
+        "here waits for this node, or starts anew elsewhere; share one folder with --checkpoints"
+    ]
 
 
 def _named(tx: Tx, name: str) -> Node | None:
@@ -242,6 +257,6 @@ def _take_reports(tx: Tx, node_id: str, given: list[ReportIn], retry: bool) -> N
 
 
 def _report(given: ReportIn) -> reports.Report:
-    fields: dict[str, Any] = given.model_dump(exclude={"id", "allocation", "seconds"})
-    wanted = parse_duration(given.seconds, "seconds")
-    return reports.Report(allocation_id=given.allocation, seconds=wanted, **fields)
+    fields: dict[str, Any] = given.model_dump(exclude={"id", "allocation", "seconds", "ids"})
+    wanted, ids = parse_duration(given.seconds, "seconds"), tuple(given.ids)
+    return reports.Report(allocation_id=given.allocation, seconds=wanted, ids=ids, **fields)

@@ -11,7 +11,8 @@ from cede.model import bounds
 from cede.model.errors import Invalid, quoted
 from cede.server.api.bodies import AmountsIn, Attempt, Body, Key, LabelText, Name, Seconds, example
 
-PROTOCOL = 1
+# Agents of the version before speak the first: they start from the resume point that they are told.
+PROTOCOLS = (1, 2)
 
 Short = Annotated[str, StringConstraints(max_length=bounds.NAME_LENGTH_MAX)]
 Text = Annotated[str, StringConstraints(max_length=bounds.DESCRIPTION_LENGTH_MAX)]
@@ -22,17 +23,17 @@ LOG_TEXT_MAX = (bounds.LOG_CHUNK_BYTES + 2) // 3 * 4
 
 
 class AgentBody(Body):
-    protocol: int = Field(description="The protocol that the agent speaks; this server's is 1.")
+    protocol: int = Field(description="The protocol that the agent speaks: 1 or 2.")
 
     @model_validator(mode="before")
     @classmethod
     def _speaks_our_protocol(cls, given: Any) -> Any:
-        spoken = given.get("protocol", PROTOCOL) if isinstance(given, Mapping) else PROTOCOL
-        if type(spoken) is int and spoken != PROTOCOL:
+        spoken = given.get("protocol", PROTOCOLS[0]) if isinstance(given, Mapping) else PROTOCOLS[0]
+        if type(spoken) is int and spoken not in PROTOCOLS:
             raise Invalid(
                 "protocol",
-                f"this server speaks protocol {PROTOCOL} and the agent {quoted(spoken)}; "
-                f"upgrade the {'server' if spoken > PROTOCOL else 'agent'}",
+                f"this server speaks protocols {PROTOCOLS[0]} to {PROTOCOLS[-1]} and the agent "
+                f"{quoted(spoken)}; upgrade the {'server' if spoken > PROTOCOLS[-1] else 'agent'}",
             )
         return given
 
@@ -41,7 +42,7 @@ class RegisterIn(AgentBody):
     """A machine and what it has."""
 
     model_config = example(
-        protocol=1,
+        protocol=2,
         version="0.1.0",
         name="gpu-7",
         boot="6f1c2b3a-9d0e-4c55-8a11-0b7d2c9e4f10",
@@ -49,6 +50,7 @@ class RegisterIn(AgentBody):
         devices={"gpu": ["0", "1"]},
         labels={"gpu_type": "a100"},
         group="spine-1/rack-3",
+        folder="8d1f6c0a5b7e4f52",
     )
 
     version: Short = ""
@@ -64,6 +66,7 @@ class RegisterIn(AgentBody):
     )
     group: Short = Field("", description="Where it is, as a path: such as spine-1/rack-3.")
     fingerprint: Short = ""
+    folder: Short = Field("", description="Of its checkpoints; nodes with the same one share it.")
 
 
 class ReportIn(Body):
@@ -82,6 +85,8 @@ class ReportIn(Body):
         "save_failed",
         "ended",
         "refused",
+        "found",
+        "reach",
     ]
     exit_code: Annotated[int, Field(ge=0, le=255)] | None = None
     cause: Short = ""
@@ -90,6 +95,11 @@ class ReportIn(Body):
     hint: Number = Field(0, description="The hint that a checkpoint answers, if any.")
     seconds: Seconds = 0
     text: Text = ""
+    ids: Annotated[list[Short], Field(max_length=bounds.CHECKPOINTS_KNOWN_MAX)] = Field(
+        default_factory=list, description="Verified checkpoints that were found, newest first."
+    )
+    step: Number = Field(0, description="The first step at which it can save for the hint.")
+    unread: bool = Field(False, description="What it left could not be verified in time.")
 
 
 class LogIn(Body):
@@ -109,7 +119,7 @@ class HeartbeatIn(AgentBody):
     """A sign of life; what happened, and what of the orders is known."""
 
     model_config = example(
-        protocol=1,
+        protocol=2,
         boot="6f1c2b3a-9d0e-4c55-8a11-0b7d2c9e4f10",
         epoch=3,
         index=41,

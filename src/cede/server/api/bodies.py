@@ -285,7 +285,9 @@ class RequestIn(Body):
     lease: Lease | None = Field(
         None, description="Seconds of silence after which the units return; `none` for never."
     )
-    on_silence: Literal["stop", "keep"] = "stop"
+    on_silence: Literal["stop", "keep"] | None = Field(
+        None, description="Absent: `keep` beside the only server, else `stop`."
+    )
     labels: Annotated[dict[LabelText, LabelText], Field(max_length=bounds.LABELS_MAX)] | None = None
     kind: Literal["step", "work"] = Field(
         "step", description="`work` needs a policy; a step may run untracked."
@@ -308,6 +310,12 @@ class RequestIn(Body):
     checkpoint_timeout: CheckpointTime | None = None
     max_deferral: CheckpointTime | None = None
     interruptible: bool = False
+    resume: Literal["preferred", "required"] = Field(
+        "preferred", description="Whether it may start anew when its checkpoint cannot be read."
+    )
+    resume_wait: CheckpointTime | None = Field(
+        None, description="Seconds to wait for nodes that have its checkpoint; 600 unless given."
+    )
     class_: Class | None = Field(
         None, alias="class", description=f"Its preemption class; absent: {CLASS_DEFAULT}."
     )
@@ -359,12 +367,20 @@ class SaidIn(Body):
     model_config = example(attempt=1, kind="deferral", seconds=60, text="an epoch is nearly over")
 
     attempt: Attempt | None = None
-    kind: Literal["answered", "progress", "deferral", "saved"]
+    kind: Literal["answered", "progress", "deferral", "saved", "found"]
     checkpoint: Annotated[str, StringConstraints(max_length=bounds.NAME_LENGTH_MAX)] = ""
     size: Amount = 0
     hint: Amount = Field(0, description="The hint that a checkpoint answers, if any.")
     seconds: Seconds = Field(0, description="Of a deferral: how much longer it would like.")
     text: Annotated[str, StringConstraints(max_length=bounds.DESCRIPTION_LENGTH_MAX)] = ""
+    ids: Annotated[
+        list[Annotated[str, StringConstraints(max_length=bounds.NAME_LENGTH_MAX)]],
+        Field(max_length=bounds.CHECKPOINTS_KNOWN_MAX),
+    ] = Field(
+        default_factory=list,
+        description="Of `found`: the verified checkpoints there, newest first; it starts from the "
+        "first.",
+    )
 
 
 class NodeOutIn(Body):

@@ -88,7 +88,7 @@ REQUEST: Json = {
     "retry": {"max_retries": 0, "delay": 0, "backoff": 1, "preemptions": "count"},
     "walltime": 3600,
     "lease": 60,
-    "on_silence": "stop",
+    "on_silence": None,
     "labels": {"job": "train"},
     "owner": "red-ci",
     "created": "2026-03-02T09:05:00Z",
@@ -107,6 +107,8 @@ REQUEST: Json = {
     "checkpoint_timeout": 600,
     "max_deferral": 300,
     "interruptible": False,
+    "resume": "preferred",
+    "resume_wait": 600,
     "saved": None,
     "lost_count": 0,
     "class": 4,
@@ -183,6 +185,8 @@ NODE: Json = {
     "failures": 0,
     "created": "2026-03-02T09:00:30Z",
     "claimed_by": None,
+    "lease": 600,
+    "checkpoints": "shared",
     "allocations": [
         {
             "request": _REQUEST_ID,
@@ -202,8 +206,9 @@ REGISTERED: Json = {
     "node": _NODE_ID,
     "epoch": 3,
     "heartbeat": 10,
-    "lease": 60,
+    "lease": 600,
     "token": "cede_…",
+    "notes": [],
 }
 
 HEARTBEAT: Json = {
@@ -211,7 +216,7 @@ HEARTBEAT: Json = {
     "index": 43,
     "version": 43,
     "heartbeat": 10,
-    "lease": 60,
+    "lease": 600,
     "acknowledged": [f"{_REQUEST_ID}.1.0/started/1"],
     "orders": [
         {
@@ -226,6 +231,7 @@ HEARTBEAT: Json = {
             "devices": {"gpu": ["0"]},
             "nodes": ["gpu-7"],
             "hint": 0,
+            "step": 0,
             "seconds_left": 0,
             "grace": 30,
             "cause": "",
@@ -241,6 +247,7 @@ HEARTBEAT: Json = {
             "checkpoint_timeout": 600,
             "max_deferral": 300,
             "interruptible": False,
+            "resume_wait": 600,
         }
     ],
     "logs": [

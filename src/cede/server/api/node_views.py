@@ -32,7 +32,7 @@ def orders_text(posted: Posted, now: int) -> bytes:
 
 
 def order_out(order: Order, now: int) -> Json:
-    return {
+    return farewell_out(order.farewell) | {
         "allocation": order.allocation_id,
         "request": order.request_id,
         "attempt": order.attempt,
@@ -44,6 +44,7 @@ def order_out(order: Order, now: int) -> Json:
         "devices": {key: list(names) for key, names in order.devices.items()},
         "nodes": list(order.nodes),
         "hint": order.hint,
+        "step": order.step,
         "seconds_left": seconds(max(0, order.until - now)) if order.asks else 0,
         "grace": seconds(order.grace),
         "cause": order.cause,
@@ -54,7 +55,7 @@ def order_out(order: Order, now: int) -> Json:
         "pool": order.pool,
         "subject": order.subject,
         "owner": order.owner,
-    } | farewell_out(order.farewell)
+    }
 
 
 def work_out(work: Work) -> Json:
@@ -73,6 +74,8 @@ def farewell_out(farewell: Farewell) -> Json:
         "checkpoint_timeout": seconds(farewell.timeout),
         "max_deferral": seconds(farewell.deferral_max),
         "interruptible": farewell.interruptible,
+        "resume": farewell.resume.value,
+        "resume_wait": seconds(farewell.resume_wait),
     }
 
 
@@ -150,8 +153,19 @@ def node_out(state: State, node: Node, heard: int, now: int) -> Json:
         "failures": node.failures,
         "created": node.created,
         "claimed_by": node.claimed_by or None,
+        "lease": seconds(node.lease),
+        "checkpoints": checkpoints_of(state, node),
         "allocations": [_on_node(state, each, node) for each in on_it],
     }
+
+
+def checkpoints_of(state: State, node: Node) -> str | None:
+    """Whether work that saved itself there can go on elsewhere in its pool: its checkpoint folder
+    is `shared` with every other node, or it is its `own` or a part's.
+    """
+    if not node.folder or node.pool_id is None:
+        return None
+    return "shared" if len(state.grounds[node.pool_id].folders) == 1 else "own"
 
 
 def _on_node(state: State, allocation: Allocation, node: Node) -> Json:

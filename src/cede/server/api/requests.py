@@ -249,6 +249,7 @@ async def said(id: RequestRef, body: SaidIn, call: ThisCall) -> Response:
         checkpoint=body.checkpoint,
         size=body.size,
         hint=body.hint,
+        ids=tuple(body.ids),
     )
     if body.kind == "saved" and not body.checkpoint:
         raise Invalid("checkpoint", "must name the checkpoint that was saved")

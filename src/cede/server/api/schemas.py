@@ -169,7 +169,7 @@ class RequestOut(Out):
     retry: RetryOut
     walltime: Seconds | None
     lease: Seconds | None
-    on_silence: str
+    on_silence: str | None = Field(description="As it was given.")
     labels: dict[str, str]
     owner: str
     created: str
@@ -191,6 +191,8 @@ class RequestOut(Out):
     checkpoint_timeout: Seconds
     max_deferral: Seconds
     interruptible: bool
+    resume: str
+    resume_wait: Seconds
     saved: SavedOut | None
     lost_count: int = Field(description="Attempts that a machine ended.")
     class_: int = Field(alias="class")
@@ -236,6 +238,10 @@ class NodeOut(Out):
     failures: int
     created: str
     claimed_by: str | None = Field(description="For whose sensitive work alone it is.")
+    lease: Seconds = Field(description="How long its work survives without the server.")
+    checkpoints: str | None = Field(
+        description="Its checkpoint folder: `shared` by all nodes of its pool, or its `own`."
+    )
     allocations: list[OnNodeOut]
 
 
@@ -251,6 +257,7 @@ class RegisteredOut(Out):
     heartbeat: Seconds
     lease: Seconds
     token: str | None = Field(None, description="The node's own, when it joined; shown once.")
+    notes: list[str] = Field(description="What its operator should know.")
 
 
 class OrderOut(Out):
@@ -267,11 +274,12 @@ class OrderOut(Out):
     devices: dict[str, list[str]]
     nodes: list[str] = Field(description="Names of the nodes of all tasks, in order.")
     hint: int
+    step: int = Field(description="Where all tasks of a gang save; 0: not agreed yet.")
     seconds_left: Seconds
     grace: Seconds
     cause: str
-    keep: str
-    resume: str
+    keep: str = Field(description="Checkpoints that are older than this one may go.")
+    resume: str | None = Field(description="Null: look what is there, and report `found`.")
     on_silence: str
     walltime: Seconds | None
     pool: str
@@ -282,6 +290,7 @@ class OrderOut(Out):
     checkpoint_timeout: Seconds
     max_deferral: Seconds
     interruptible: bool
+    resume_wait: Seconds
 
 
 class QuestionOut(Out):

@@ -11,7 +11,7 @@ from cede.model import bounds
 from cede.model.amounts import Amounts
 from cede.model.errors import CedeError, Invalid
 from cede.model.node import parse_labels
-from cede.model.parting import Checkpoint, Farewell, Protocol
+from cede.model.parting import Checkpoint, Farewell, Protocol, Resume
 from cede.model.request import PLAIN, OnSilence, Preemptions, Retry
 from cede.model.resources import STEP_RUN, ResourceSettings, request_amounts
 from cede.model.settings import parse_duration
@@ -42,7 +42,7 @@ def submission_of(body: RequestIn, caller: Caller, unpooled: str) -> Submission:
         retry=_retry(body.retry, is_work),
         walltime=None if body.walltime is None else parse_duration(body.walltime, "walltime"),
         lease=_lease(body),
-        on_silence=OnSilence(body.on_silence),
+        on_silence=None if body.on_silence is None else OnSilence(body.on_silence),
         labels=body.labels or {},
         owner=caller.name,
         unpooled="refuse" if is_work or body.pool is not None else unpooled,
@@ -103,9 +103,11 @@ def _farewell(body: RequestIn) -> Farewell:
     made = Farewell(
         checkpoint=Checkpoint(body.checkpoint),
         protocol=Protocol(body.checkpoint_protocol),
-        timeout=_time(body.checkpoint_timeout, PLAIN.timeout),
-        deferral_max=_time(body.max_deferral, PLAIN.deferral_max),
+        timeout=_time("checkpoint_timeout", body.checkpoint_timeout, PLAIN.timeout),
+        deferral_max=_time("max_deferral", body.max_deferral, PLAIN.deferral_max),
         interruptible=body.interruptible,
+        resume=Resume(body.resume),
+        resume_wait=_time("resume_wait", body.resume_wait, PLAIN.resume_wait),
     )
     return PLAIN if made == PLAIN else made
 
@@ -122,8 +124,8 @@ def _terms(body: RequestIn) -> Terms:
     )
 
 
-def _time(given: float | None, otherwise: int) -> int:
-    return otherwise if given is None else parse_duration(given, "checkpoint_timeout")
+def _time(field: str, given: float | None, otherwise: int) -> int:
+    return otherwise if given is None else parse_duration(given, field)
 
 
 def _settings(given: SettingsIn) -> ResourceSettings:

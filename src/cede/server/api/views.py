@@ -132,7 +132,7 @@ def request_out(
         "retry": retry_out(request.retry),
         "walltime": seconds(request.walltime),
         "lease": seconds(request.lease),
-        "on_silence": request.on_silence.value,
+        "on_silence": request.on_silence and request.on_silence.value,
         "labels": dict(request.labels),
         "owner": request.owner,
         "created": request.created,

@@ -1,0 +1,18 @@
+"""The landed versions from which an upgrade to the working tree is tested.
+
+When a version lands, append its commit and the numbers that it brought: whoever runs it will
+upgrade from there. A version leaves the list only when cede no longer promises to upgrade from it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Version(NamedTuple):
+    commit: str
+    protocol: int  # of its agents
+    revision: str  # of its database
+
+
+VERSIONS = (Version("9db244fb4d56ca6768528e79f7d021de711e4417", 1, "0003"),)
