@@ -141,7 +141,7 @@ def _pin(state: State, request: Request) -> Pin | None:
     saved, asked = request.saved, request.farewell
     if saved is None or not saved.folders or request.work is None:
         return None
-    folders = tuple(dict.fromkeys(saved.folders))
+    folders = tuple(sorted(saved.folders))
     if asked.resume is Resume.REQUIRED:
         return Pin(folders, None)
     return Pin(folders, state.now + asked.resume_wait) if asked.resume_wait else None

@@ -78,9 +78,10 @@ def _start_on_nodes(
     # Each reach is part of the next, and place asks only that the tasks of all nodes add up.
     only = reach(books, key, BORROWED)[-1]
     view = site(state, books, LOWEST, promise=False, own=own, only=only)
-    count = _fewest_ends(view, books, key.form, own, ends)
-    if count is None:
+    counts = [_fewest_ends(view, books, each, own, ends) for each in key.form.by_folder]
+    if None in counts:
         return None
+    count = max(each for each in counts if each is not None)
     gone = [holding_id for _, holding_id in ends[:count]]
     footprint = locate(state, books, key, BORROWED, LOWEST, promise=False, own=own, gone=gone)
     assert footprint is not None, (request, count)

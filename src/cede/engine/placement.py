@@ -98,6 +98,9 @@ def need_of(ground: Ground, form: Form) -> Room | None:
 
 def place(view: View, form: Form) -> Footprint | None:
     """Where the tasks go: nodes and numbers of tasks; None when they do not fit."""
+    if len(parts := form.by_folder) > 1:
+        found = [place(view, each) for each in parts]
+        return tuple(each for one in found for each in one or ()) if all(found) else None
     need = need_of(view.ground, form)
     if need is None:
         return None
@@ -200,6 +203,8 @@ def _possible(ground: Ground, form: Form) -> bool:
 
 def places_for(view: View, form: Form) -> int:
     """How many tasks would find a place, at most as many as there are."""
+    if len(parts := form.by_folder) > 1:
+        return sum(places_for(view, each) for each in parts)
     need = need_of(view.ground, form)
     if need is None:
         return 0

@@ -78,7 +78,8 @@ def goals_of(state: State, books: Books, taker: Taker, missing: Missing) -> list
         only = reach(books, taker.key, taker.rights)[-1]
         own = (taker.request.id,)
         view = site(state, books, taker.standing, promise=True, own=own, only=only)
-        goals.append(Clearing(view, missing.form, books.pool.settings.count_free))
+        count_free = books.pool.settings.count_free
+        goals += [Clearing(view, each, count_free) for each in missing.form.by_folder]
     else:
         goals.append(Shortage(dict(missing.short)))
     return goals

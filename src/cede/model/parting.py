@@ -70,7 +70,9 @@ class Saved:
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """The checkpoint folders that a waiter's nodes must have, until then; None: for ever."""
+    """The checkpoint folders that a waiter's tasks must sit at, one for each, until then; None: for
+    ever.
+    """
 
     folders: tuple[str, ...]
     until: int | None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -31,7 +32,17 @@ class Form(NamedTuple):
     labels: tuple[tuple[str, str], ...]
     fingerprint: str
     topology: Topology
-    folders: tuple[str, ...] = ()  # of checkpoints, one of which its nodes must have; empty: any
+    folders: tuple[str, ...] = ()  # of checkpoints: one for each task to sit at; empty: anywhere
+
+    @property
+    def by_folder(self) -> list[Form]:
+        """This form, or one for each of the folders that its tasks must sit at."""
+        tasks = Counter(self.folders)
+        if len(tasks) <= 1:
+            return [self]
+        return [
+            self._replace(tasks=count, folders=(folder,) * count) for folder, count in tasks.items()
+        ]
 
 
 @dataclass(frozen=True, slots=True)
