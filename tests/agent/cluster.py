@@ -103,8 +103,12 @@ class Cluster:
         self.server = Serving(home / "data", database, options, source)
         self.client: Client = self.server.client()
         self.agents: list[Agent] = []
-        self.join: str = self.client.tokens.create("join", "join")["token"]
-        self.client.pools.create(POOL, nodes={"pool": "nodes"}, settings=settings)
+        try:
+            self.join: str = self.client.tokens.create("join", "join")["token"]
+            self.client.pools.create(POOL, nodes={"pool": "nodes"}, settings=settings)
+        except BaseException:
+            self.stop()  # whoever made us has nobody to stop
+            raise
 
     def agent(self, name: str = "n1", gpus: int = 2, *options: str, **environ: str) -> Agent:
         """An agent that has joined."""

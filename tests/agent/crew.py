@@ -36,7 +36,7 @@ class Crew:
         self.victims: dict[str, str] = {}
         self.beneficiary = ""
         self.pids: dict[str, int] = {}
-        home.mkdir()
+        home.mkdir(parents=True)
         for door in ("stay", "held"):
             os.mkfifo(home / door)
 

@@ -31,7 +31,6 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 def test_server_and_agents_are_restarted_in_the_middle_of_stops(
     cluster: Cluster, tmp_path: Path
 ) -> None:
-    (tmp_path / "work").mkdir()
     made = crews(cluster, SHARES, tmp_path / "work", HERE)
     for crew in made:
         crew.ask()

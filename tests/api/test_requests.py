@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cede.server.api.schemas import BulkOut, PolicyOut, PoolOut, RequestOut
+from cede.server.api.schemas import BulkOut, HeldOut, PolicyOut, PoolOut
 from tests.api.conftest import Server, made
 
 API = "/api/v1"
@@ -31,7 +31,7 @@ def post(server: Server, who: str, path: str, **body: Any) -> dict[str, Any]:
 def test_submitted_granted_renewed_released(any_server: Server) -> None:
     server = ready(any_server)
     request = server.submit("red", 2, walltime=3600, labels={"job": "a"}, lease=30)
-    RequestOut.model_validate(request)
+    HeldOut.model_validate(request)
     assert (request["status"], request["pool"], request["component"]) == (
         "allocated",
         "gpus",
@@ -111,7 +111,7 @@ def test_what_can_never_be_granted_is_rejected_at_once(server: Server) -> None:
 
 def test_a_step_without_any_policy_runs_untracked(server: Server) -> None:
     untracked = made(server["admin"].post(f"{API}/requests", json={"component": "x"}))
-    RequestOut.model_validate(untracked)
+    HeldOut.model_validate(untracked)
     assert (untracked["id"], untracked["tracked"]) == (None, False)
     assert untracked["reason"]["code"] == "untracked"
     # It leaves no gap in the journal: the writer goes on.

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cede.server.api.schemas import PolicyOut, RequestOut
+from cede.server.api.schemas import HeldOut, PolicyOut
 from tests.api.conftest import Server, made
 
 API = "/api/v1"
@@ -85,7 +85,7 @@ def test_a_request_is_shown_with_its_terms_in_every_form(any_server: Server) -> 
     plain = server.submit("red", 1)
     assert of(plain, USUAL) == USUAL
     single = server.submit("red", 1, **TERMS)
-    RequestOut.model_validate(single)
+    HeldOut.model_validate(single)
     assert of(single, TERMS) == TERMS
     many = server.submit("red", 1, tasks=2, gang=False, **TERMS)
     for part in many["parts"]:

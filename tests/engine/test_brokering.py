@@ -402,7 +402,7 @@ def test_a_server_that_is_restarted_while_it_asked_does_not_ask_again() -> None:
 def test_an_ask_is_written_down_beside_a_farewell(asked: Ask | None, parting: bool) -> None:
     farewell = Parting(9, 3, 4) if parting else None
     given = replace(held(one()), parting=farewell, asked=asked, announced=farewell is not None)
-    assert replace(held(one()), **hints_from(hints_text(given))) == given
+    assert replace(held(one()), **hints_from(hints_text(given), 1)) == given
 
 
 def test_why_says_when_it_was_saved_and_when_it_is_looked_at() -> None:

@@ -13,10 +13,12 @@ from pathlib import Path
 
 import pytest
 
+from cede.agent.wire import PROTOCOL
 from tests.agent.cluster import TEAM, Cluster
 from tests.agent.crew import Crew, crews, restart
 from tests.client.serving import WAIT_SECONDS, eventually, two_teams
 from tests.support.sources import HERE, Source
+from tests.upgrade.versions import Version
 
 pytestmark = [pytest.mark.system, pytest.mark.slow]
 
@@ -90,7 +92,6 @@ def keepers_of(crew: Crew, source: Source) -> int:
 
 
 def test_an_upgrade_in_the_middle_of_stops(cluster: Cluster, old: Source, tmp_path: Path) -> None:
-    (tmp_path / "work").mkdir()
     first, second, third = made = crews(cluster, SHARES, tmp_path / "work", old)
     holders = Holders(cluster, tmp_path / "work")
     holders.start(old)
@@ -144,3 +145,30 @@ def test_an_upgrade_in_the_middle_of_stops(cluster: Cluster, old: Source, tmp_pa
         crew.finish()
     holders.check()
     holders.finish()
+
+
+def test_an_agent_that_is_newer_than_its_server_waits_for_it(
+    cluster: Cluster, old: Source, version: Version, tmp_path: Path
+) -> None:
+    """Upgraded in the wrong order, nothing is lost either."""
+    [crew] = crews(cluster, {"n1": (1, 2)}, tmp_path / "work", old)
+    crew.ask()
+    assert crew.agent.end() == 0
+    before = len(crew.agent.log.read_text())
+    crew.agent.source = HERE
+    crew.agent.start()
+
+    def said() -> str:
+        return crew.agent.log.read_text()[before:]
+
+    # An older server that speaks the same protocol need not be waited for.
+    older = version.protocol < PROTOCOL
+    cluster.until(lambda: ("upgrade the server" if older else "joined") in said())
+    crew.check()
+    replace_server(cluster)
+    crew.takes_work()
+    crew.check()
+    crew.save()
+    crew.suspended()
+    crew.resume()
+    crew.finish()

@@ -35,6 +35,7 @@ __all__ = [
     "saved",
     "saving",
     "should_save",
+    "step",
     "steps",
     "stopping",
 ]
@@ -85,8 +86,24 @@ def steps(
 
 
 def should_save() -> bool:
-    """Whether to save now: the interval is over, or cede asks for it."""
+    """Whether to save now: the interval is over, or cede asks for it.
+
+    In the loop of `steps` the tasks of a gang agree on the step, as with `step`.
+    """
     return _get().should_save()
+
+
+def step(n: int) -> bool:
+    """Whether to save now that `n` steps are done, in a loop that counts its steps itself.
+
+    The tasks of a gang save at one step, which they agree on through their agents: each calls this
+    after the same steps. It never waits. Without an agreed step, a task saves when a quarter of the
+    time until the deadline is left, and at once under an agent of an older version, which agrees on
+    nothing. If the agreed step moves on, save once more. In the loop of `steps` call `should_save`.
+    """
+    if n < 0:
+        raise ValueError(f"n: {n} is less than 0")
+    return _get().step(n)
 
 
 def saving(labels: Mapping[str, str] | None = None) -> AbstractContextManager[Path]:
@@ -102,7 +119,8 @@ def saved(path: str | os.PathLike[str], labels: Mapping[str, str] | None = None)
 def stopping() -> bool:
     """Whether cede asked for a checkpoint and has it: going on is of no use, unless withdrawn.
 
-    Go on anyway, and cede stops you; or leave, with `sys.exit(checkpoint.EXIT_SAVED)`.
+    Go on anyway, and cede stops you; or leave, with `sys.exit(checkpoint.EXIT_SAVED)`. In a gang it
+    stays False, because other tasks may need our next step to save at theirs: cede stops all.
     """
     return _get().stopping()
 

@@ -18,6 +18,8 @@ HINT = "hint.json"
 ANSWER = "answer.json"
 REACH = "reach.json"
 AGREED = "agreed.json"
+# In the hint: its host passes on what the tasks of a gang agree on.
+AGREES = "agrees"
 BYTES_MAX = 1024 * 1024
 _ANSWER_BYTES_MAX = 16 * 1024
 _STEP_BYTES_MAX = 1024

@@ -15,6 +15,7 @@ from itertools import count
 from pathlib import Path
 
 from cede.checkpoint import clock, manifest, shelf
+from cede.checkpoint.gang import gang_of
 from cede.checkpoint.line import (
     ATTEMPT,
     CHECKPOINT_DIR,
@@ -39,9 +40,11 @@ class Session:
         self._attempt = number_in(environment, ATTEMPT)
         self.directory = Path(environment.get(CHECKPOINT_DIR) or LOCAL_DIRECTORY).absolute()
         self._line = open_line(environment)
+        self._gang = gang_of(environment)
         self._resumed: Saved | None = None
         self._has_looked = False
         self._done = 0  # steps that are done once the present one is
+        self._is_counted = False  # by `steps` or by `step`
         self._total: int | None = None
         self._every: int | None = None
         self._seconds: float | None = None
@@ -62,7 +65,8 @@ class Session:
                 self._resumed = self._find()
                 self._has_looked = True
                 self._before = self._resumed.id if self._resumed else ""
-                self._done = self._last_step = self._resumed.step if self._resumed else 0
+                self._last_step = self._resumed.step if self._resumed else 0
+                self._done = self._done if self._is_counted else self._last_step
             return self._resumed
 
     def _find(self) -> Saved | None:
@@ -81,6 +85,7 @@ class Session:
             resumed = self.resumed()
             self._total, self._every, self._seconds = total, every, seconds
             self._last_time = clock.now()
+            self._is_counted = True
         start = resumed.step if resumed else 0
         for step in count(start) if total is None else range(start, total):
             with self._lock:
@@ -89,32 +94,80 @@ class Session:
 
     # What is asked.
 
+    def step(self, done: int) -> bool:
+        with self._lock:
+            self._done, self._is_counted = done, True
+            return self.should_save()
+
     def should_save(self) -> bool:
         with self._lock:
-            if self._pending() is not None and clock.now() >= self._deferred_until:
+            now = clock.now()
+            if self._is_asked_together(now) if self._agrees else self._is_asked(now):
                 return True
-            since = self._done - self._last_step
-            return since > 0 and (
+            return self._done > self._last_step and (
                 self._done == self._total
-                or (self._every is not None and since >= self._every)
-                or (self._seconds is not None and clock.now() - self._last_time >= self._seconds)
+                or self._is_interval_over()
+                or (self._seconds is not None and now - self._last_time >= self._seconds)
             )
 
     def stopping(self) -> bool:
         with self._lock:
             hint = self._line.hint()
             stands = hint is not None and not hint.withdrawn and not hint.goes_on
-            return hint is not None and stands and self._is_saved(hint)
+            return hint is not None and stands and self._is_saved(hint) and not self._agrees
+
+    @property
+    def _agrees(self) -> bool:
+        """Whether we save where the other tasks do; without a count nobody can say where."""
+        return self._gang is not None and self._is_counted
+
+    def _is_asked(self, now: float) -> bool:
+        return self._pending() is not None and now >= self._deferred_until
+
+    def _is_asked_together(self, now: float) -> bool:
+        """A later agreed step asks for another save, so a hint that was answered still counts."""
+        assert self._gang is not None
+        self._gang.note(self._done, now)
+        hint = self._line.hint()
+        if hint is None or hint.withdrawn:
+            return False
+        self._notice(hint)
+        if now < self._deferred_until:
+            return False
+        is_due = self._gang.should_save(hint, self._done, self._total, now)
+        if (id := self._gang.settled(hint)) and not self._is_saved(hint):
+            self._change(status=Status.SAVED, saved=id, fraction=1.0, estimate=0.0)
+        return is_due
+
+    def _is_interval_over(self) -> bool:
+        if self._every is None:
+            return False
+        if self._agrees:  # counted from 0: the tasks may have made their last saves apart
+            return self._done // self._every > self._last_step // self._every
+        return self._done - self._last_step >= self._every
 
     def _pending(self) -> Hint | None:
-        """The hint that stands and is not carried out. Whoever sees it first answers it."""
+        """The hint that stands and is not carried out."""
         hint = self._line.hint()
         if hint is None or hint.withdrawn or self._is_saved(hint):
             return None
+        self._notice(hint)
+        return hint
+
+    def _notice(self, hint: Hint) -> None:
+        """Answer a hint that nobody has seen before."""
         if self._answer is None or self._answer.number != hint.number:
             self._deferred_until = 0.0
             self._tell(Answer(hint.number))
-        return hint
+
+    def _answered_by(self, step: int) -> Hint | None:
+        """The hint that a checkpoint of this step answers."""
+        if not self._agrees:
+            return self._pending()
+        assert self._gang is not None
+        hint = self._line.hint()
+        stands = hint is not None and not hint.withdrawn
+        return hint if hint and stands and self._gang.wants(hint, step) else None
 
     def _is_saved(self, hint: Hint) -> bool:
         answer = self._answer
@@ -157,7 +210,8 @@ class Session:
     def saving(self, labels: Mapping[str, str] | None) -> Iterator[Path]:
         with self._lock:
             self.resumed()
-            hint, step = self._pending(), self._done
+            step, began = self._done, clock.now()
+            hint = self._answered_by(step)
             if hint is not None:
                 self._change(status=Status.SAVING)
             id = shelf.next_id(self.directory, step, self._attempt)
@@ -168,7 +222,9 @@ class Session:
 
         def hashing(done: int, total: int) -> None:
             nonlocal asked
-            asked = self._report(done / total) or asked
+            pending = self._report(done / total)
+            if not self._agrees:  # else it has to be the agreed step
+                asked = pending or asked
 
         try:
             yield self.directory / id
@@ -182,7 +238,7 @@ class Session:
                     self._change(status=Status.FAILED, why=why)
                 self._writing.discard(id)
             raise
-        self._is_on_disk(id, step, asked)
+        self._is_on_disk(id, step, asked, began)
 
     def saved(self, path: Path, labels: Mapping[str, str] | None) -> None:
         """Copied, because the application may write to its own files again."""
@@ -199,12 +255,16 @@ class Session:
                 self._change(status=Status.SAVING, fraction=fraction)
             return pending
 
-    def _is_on_disk(self, id: str, step: int, asked: Hint | None) -> None:
+    def _is_on_disk(self, id: str, step: int, asked: Hint | None, began: float) -> None:
         with self._lock:
             self._last_step, self._last_time = step, clock.now()
+            if self._gang is not None:
+                self._gang.save(step, id, clock.now() - began)
             pending = self._pending()
             if pending is not None and asked is not None and pending.number == asked.number:
                 self._change(status=Status.SAVED, saved=id, fraction=1.0, estimate=0.0)
+            elif pending is not None and self._agrees:
+                self._change(status=Status.ANSWERED, fraction=None)  # the agreed step is to come
             self._writing.discard(id)
             keep, self._before = min(self._before, id, key=shelf.age), id
             if self._is_local and not self._writing:  # under cede the host cleans

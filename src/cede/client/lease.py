@@ -149,15 +149,20 @@ class Lease:
             sent_at = clock.now()
             pause = self._renew_once(sent_at)
 
-    def _renew_once(self, sent_at: float) -> float:
+    def renew(self) -> float:
+        """Renew once, before `start`, in the caller's thread; the instant the lease counts from."""
+        self._renew_once(clock.now(), running=False)
+        return self._sent_at
+
+    def _renew_once(self, sent_at: float, *, running: bool = True) -> float:
         """One renewal; the pause before the next."""
         timeout = 10.0 if self.seconds is None else max(min(10.0, self.seconds / 3), 0.5)
-        held_back = self._held_back
+        held_back = self._held_back if running else 0.0
         try:
             request = self._client.requests.renew(
                 self.request["id"],
                 attempt=self._attempt,
-                running=True,
+                running=running or None,
                 wait=held_back or None,
                 hint=(self.hint or {}).get("hint"),
                 timeout=timeout + held_back,

@@ -16,8 +16,8 @@ from pathlib import Path
 from uuid import uuid4
 
 from cede.checkpoint import shelf
-from cede.checkpoint.line import RESUME_FROM
-from cede.client import clock
+from cede.checkpoint.line import ATTEMPT, RESUME_FROM
+from cede.client import clock, resume
 from cede.client.client import Client
 from cede.client.errors import CedeClientError, ServerUnreachable
 from cede.client.http import Json
@@ -41,13 +41,23 @@ REST_TICK = 0.02
 class Parting:
     """One attempt's conversation. Its directories are there before the work is started."""
 
-    def __init__(self, client: Client, request: Json, home: Path | None, notify: Notify) -> None:
+    def __init__(
+        self,
+        client: Client,
+        request: Json,
+        home: Path | None,
+        notify: Notify,
+        interrupt: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`interrupt` is called while checkpoints are verified; what it raises ends that."""
         self.saved = False  # the server has a checkpoint that answers its hint
         self._client = client
         self._request = request
         self._notify = notify
         self._directory = (home or _default_home()).absolute() / component("id", request["id"])
         self._committed = str((request.get("saved") or {}).get("id", ""))
+        self._own: list[str] = []  # what this attempt has committed
+        self._choose_start(interrupt)
         self._talk = tempfile.TemporaryDirectory(prefix="cede-talk-", ignore_cleanup_errors=True)
         protocol = request["checkpoint_protocol"]
         talk = Path(self._talk.name)
@@ -65,10 +75,26 @@ class Parting:
 
     def environment(self) -> dict[str, str]:
         """What the work must find in its environment."""
-        told = self._conversation.environment()
+        told = self._conversation.environment() | {ATTEMPT: str(self._request["attempt"])}
         if self._committed:
             told[RESUME_FROM] = str(self._directory / component("saved", self._committed))
         return told
+
+    def _choose_start(self, interrupt: Callable[[], None]) -> None:
+        """Find the checkpoint to go on from, and tell the server if it knows another one.
+
+        A server that is away, or of a version that does not know this report, hears of the next
+        checkpoint all the same.
+        """
+        found = resume.find(self._directory, self._request, self._notify, interrupt)
+        point = found.ids[0] if found.ids else ""
+        if point == self._committed:
+            return
+        self._committed = point
+        with suppress(CedeClientError):
+            self._client.requests.say(
+                self._request["id"], "found", attempt=self._request["attempt"], ids=list(found.ids)
+            )
 
     def start(self, lease: Lease, members: Callable[[], list[int]]) -> None:
         """`members` lists the processes of the work, of which those that listen are signalled."""
@@ -153,17 +179,22 @@ class Parting:
         self._say("progress", hint=number, text=", ".join(filter(None, (done, left))))
 
     def _tell_saved(self, number: int | None, id: str, size: int) -> None:
-        """Commit a verified checkpoint; when it is, the older ones may go."""
+        """Commit a verified checkpoint. Those older than the one before it may go then; until this
+        attempt has two of its own, where it started from stays.
+        """
         if number is None and shelf.age(id) <= shelf.age(self._committed):
             return
         after = self._say("saved", hint=number or 0, checkpoint=id, size=size)
         if after is None:
             return
         self._committed = id
+        if id not in self._own:
+            self._own.append(id)
         self._notify("saved", f"checkpoint {id}")
         self.saved = bool(((after["allocation"] or {}).get("parting") or {}).get("saved"))
-        with suppress(OSError):
-            shelf.clean(self._directory, id)
+        if len(self._own) > 1:
+            with suppress(OSError):
+                shelf.clean(self._directory, self._own[-2])
 
     def _say(self, kind: str, **fields: object) -> Json | None:
         """Tell the server until it has heard; None when it is of no interest any more."""

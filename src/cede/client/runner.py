@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
@@ -152,7 +152,7 @@ class Runner:
         return Ended(exit_code, {**request, "status": "released"})
 
     def _attempt(self, request: Json, sent_at: float, make_work: MakeWork) -> Ended:
-        parting = self._parting(request)
+        parting, sent_at = self._parting(request, sent_at)
         # Forked before any thread starts: a fork copies one thread and every lock.
         told = {} if parting is None else parting.environment()
         child = Child(make_work(self._environment(request) | told))
@@ -184,18 +184,28 @@ class Runner:
             give_up(self._client, lease.request)
             raise Interrupted(self._signals[0])
         saved = parting is not None and parting.saved
-        outcome = _outcome(lease.request, exit_code, told=watch.told, saved=saved)
+        outcome = _outcome(lease.request, exit_code, told=watch.told)
         after = self._give_back(lease, watch, exit_code, outcome)
-        return Ended(exit_code, after.request, outcome == "stopped", after.sent_at)
+        return Ended(exit_code, after.request, outcome == "stopped" or saved, after.sent_at)
 
-    def _parting(self, request: Json) -> Parting | None:
+    def _parting(self, request: Json, sent_at: float) -> tuple[Parting | None, float]:
+        """The conversation with the work, and when the lease was last renewed: verifying where to
+        start may take longer than a lease.
+        """
         if not checkpoints(request):
-            return None
+            return None, sent_at
+        verifying = _Verifying(self._client, request, sent_at, self._signals)
         try:
-            return Parting(self._client, request, self._checkpoint_dir, self._notify)
+            parting = Parting(
+                self._client, request, self._checkpoint_dir, self._notify, verifying.go_on
+            )
+            return parting, verifying.sent_at
         except (OSError, ImportError) as error:
             give_up(self._client, request)
             raise CedeClientError(f"no checkpoints can be made: {error}") from error
+        except CedeClientError:
+            give_up(self._client, request)
+            raise
 
     def _give_back(self, lease: Lease, watch: Watch, exit_code: int, outcome: str) -> Waited:
         """Report the end of an attempt; the request as it is after that."""
@@ -251,15 +261,39 @@ class Runner:
         }
 
 
-def _outcome(request: Json, exit_code: int, *, told: bool, saved: bool) -> str:
-    """What to report. Work that left by itself once it had saved itself is no failure."""
+class _Verifying:
+    """Keeps a lease from the thread that verifies: no other may run before the work is forked."""
+
+    def __init__(
+        self, client: Client, request: Json, sent_at: float, signals: Sequence[int]
+    ) -> None:
+        self.sent_at = sent_at
+        self._lease = Lease(client, request, sent_at=sent_at)
+        self._next = sent_at + self._lease.interval
+        self._signals = signals
+
+    def go_on(self) -> None:
+        """Raise if there is no use in going on."""
+        if self._signals:
+            raise Interrupted(self._signals[0])
+        if clock.now() < self._next:
+            return
+        self.sent_at = self._lease.renew()
+        interval = self._lease.interval
+        self._next = max(self.sent_at + interval, clock.now() + interval / 4)
+        if self._lease.refused is not None:
+            raise self._lease.refused
+
+
+def _outcome(request: Json, exit_code: int, *, told: bool) -> str:
+    """What to report. Whether leaving unasked with an exit code was a failure, the server judges:
+    it knows what was announced, and what was saved.
+    """
     if told:
         is_victim = (request.get("reason") or {}).get("code") != "cancelled"
         done = exit_code == 0 and is_victim and request.get("interruptible")
         return "done" if done else "stopped"
-    if exit_code == 0:
-        return "done"
-    return "stopped" if saved else "failed"
+    return "done" if exit_code == 0 else "failed"
 
 
 def _outside_cause(ended: Ended) -> CedeClientError | None:

@@ -94,7 +94,7 @@ def _order(state: State, allocation: Allocation, member: Member) -> Order:
         grace=pool.settings.grace,
         cause="" if allocation.reason is None else str(allocation.reason.code),
         keep="" if request.saved is None else request.saved.before,
-        resume=allocation.resume,
+        resume=_resume(state, allocation, member),
         on_silence=OnSilence.KEEP if silent else OnSilence.STOP,
         farewell=request.farewell,
         walltime=request.walltime,
@@ -102,6 +102,14 @@ def _order(state: State, allocation: Allocation, member: Member) -> Order:
         subject=str(request.subject),
         owner=request.owner,
     )
+
+
+def _resume(state: State, allocation: Allocation, member: Member) -> str | None:
+    """Agents that do not look start from what is committed."""
+    saved = state.requests[allocation.request_id].saved
+    if allocation.resume is None and not state.nodes[member.node_id].looks_first:
+        return "" if saved is None else saved.id
+    return allocation.resume
 
 
 def _hint(allocation: Allocation) -> tuple[int, int, int]:

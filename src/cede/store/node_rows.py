@@ -251,33 +251,32 @@ def _member_from(
 
 
 def hints_text(allocation: Allocation) -> str | None:
-    """What a holder was asked and told: its farewell as a list if there is nothing else."""
-    parting, asked = allocation.parting, allocation.asked
-    more = {
+    """What a holder was asked and told; of a later attempt also where it started."""
+    asked, parting = allocation.asked, allocation.parting
+    told: dict[str, Any] = {
         "asked": asked and _values(asked),
+        "parting": parting and _values(parting),
         "announced": allocation.announced,
-        "looks": allocation.resume is None,
-        "resume": allocation.resume,
     }
-    if not any(more.values()):
-        return None if parting is None else encode(_values(parting))
-    told = {name: value for name, value in more.items() if value}
-    return encode(told | {"parting": parting and _values(parting)})
+    told = {name: value for name, value in told.items() if value}
+    if allocation.attempt > 1 and allocation.resume is not None:
+        told["resume"] = allocation.resume
+    return encode(told) if told else None
 
 
-def hints_from(text: str | None) -> dict[str, Any]:
-    """These fields of an allocation."""
-    if text is None:
-        return {}
-    found = decode(text)
-    if isinstance(found, list):
-        return {"parting": Parting(*found)}
-    parting, asked = found["parting"], found.get("asked")
+def hints_from(text: str | None, attempt: int) -> dict[str, Any]:
+    """These fields of an allocation. Of a second or later attempt that says nothing of it, the
+    resume point is not decided: also where it was written before these were written down.
+    """
+    found: Any = {} if text is None else decode(text)
+    if isinstance(found, list):  # as it was first written: a farewell and nothing else
+        found = {"parting": found}
+    parting, asked = found.get("parting"), found.get("asked")
     return {
-        "parting": None if parting is None else Parting(*parting),
-        "asked": None if asked is None else Ask(*asked),
+        "parting": Parting(*parting) if parting else None,
+        "asked": Ask(*asked) if asked else None,
         "announced": found.get("announced", False),
-        "resume": None if found.get("looks") else found.get("resume", ""),
+        "resume": found.get("resume", "" if attempt == 1 else None),
     }
 
 

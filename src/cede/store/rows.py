@@ -274,7 +274,7 @@ def allocation_from(row: Sequence[Any]) -> Allocation:
         reason=_reason_from(reason),
         ended_at=ended_at,
         members=node_rows.members_from(members),
-        **node_rows.hints_from(hints),
+        **node_rows.hints_from(hints, attempt),
     )
 
 

@@ -75,6 +75,7 @@ class Conversation:
         except OSError as error:  # it has put something in the way; then it is silent
             self._line = SignalLine(self._talk, lambda number: None)
             self._trouble = SaveFailed(None, f"it cannot be asked: {error.strerror}")
+        self._agreed = files.read_step(self._talk, files.AGREED)
         if (read := files.read_hint(self._talk)) is None:
             return
         self._hint, more = read
@@ -130,7 +131,7 @@ class Conversation:
         for id, verdict in self._verifier.verdicts():
             number = self._number_of(id)
             if isinstance(verdict, Verified):
-                heard.append(Saved(number, verdict))
+                heard.append(Saved(None if self._is_too_early(verdict) else number, verdict))
             else:
                 heard.append(SaveFailed(number, f"{id}: {plain(verdict.reason)}"))
         return heard
@@ -169,13 +170,13 @@ class Conversation:
     def _ask(self, hint: Hint, *, first: bool) -> None:
         assert self._line is not None, "open() comes first"
         self._hint = hint
-        before = sorted(self._before or ())
+        more = {"before": sorted(self._before or ()), files.AGREES: True}
         # What the application did to its directory is its own loss, and no reason for us to fail.
         try:
-            files.write_hint(self._talk, hint, before=before, sent=not first)
+            files.write_hint(self._talk, hint, **more, sent=not first)
             self._line.ask(hint, first=first)
             if first:
-                files.write_hint(self._talk, hint, before=before, sent=True)
+                files.write_hint(self._talk, hint, **more, sent=True)
         except OSError as error:
             self._trouble = SaveFailed(hint.number, f"it cannot be asked: {error.strerror}")
 
@@ -207,6 +208,12 @@ class Conversation:
         if reach is not None and reach != self._reach and reach[0] == self._hint.number:
             self._reach = reach
             yield Reach(*reach)
+
+    def _is_too_early(self, saved: Verified) -> bool:
+        """A task of a gang that saves before the agreed step will save once more at it."""
+        agreed = self._agreed
+        is_about_it = agreed and self._hint and agreed[0] == self._hint.number
+        return agreed is not None and bool(is_about_it) and saved.step < agreed[1]
 
     def _number_of(self, id: str) -> int | None:
         """The hint that a checkpoint answers: the one that stands, if it came after it."""
