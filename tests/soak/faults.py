@@ -68,7 +68,8 @@ class Faults:
         self._over.set()
 
     def _bring_back(self, now: float) -> None:
-        for each in [*self.agents, *self.servers.all]:
+        processes: list[Agent | Server] = [*self.agents, *self.servers.all]
+        for each in processes:
             # Told to end, it took its time; or it ended by itself, as a frozen writer does.
             if each not in self._away and each.has_ended():
                 each.start()

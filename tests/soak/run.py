@@ -9,7 +9,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -71,8 +71,7 @@ def soak(plan: Plan) -> Result:
 @contextmanager
 def _database(plan: Plan) -> Iterator[str | None]:
     if not plan.postgres:
-        with nullcontext():
-            yield None
+        yield None
         return
     with (
         postgres.running_server(postgres.find_binaries()) as server,
