@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.cluster import Cluster
+from tests.agent.cluster import POOL, Cluster
+from tests.agent.stepping import Work
+
+LEASE = 3.0  # seconds for which a node may be silent in tests of that
 
 
 @pytest.fixture(scope="session")
@@ -30,3 +33,18 @@ def shared(one_for_all: Cluster) -> Iterator[Cluster]:
     """What all tests have in common, as each finds it; what one adds is gone when it is over."""
     with one_for_all.borrowed():
         yield one_for_all
+
+
+@pytest.fixture
+def work(shared: Cluster, tmp_path: Path) -> Work:
+    shared.allow_blue()
+    return Work(shared, tmp_path)
+
+
+@pytest.fixture
+def short(shared: Cluster) -> Iterator[None]:
+    """Nodes may be silent for seconds only."""
+    before = shared.client.pools.get(POOL)["settings"]["node_lease"]
+    shared.client.pools.update(POOL, settings={"node_lease": LEASE})
+    yield
+    shared.client.pools.update(POOL, settings={"node_lease": before})

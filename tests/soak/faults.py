@@ -50,7 +50,7 @@ class Faults:
     dice: random.Random
     done: Counter[tuple[str, str]] = field(default_factory=Counter)
     _losses: Counter[str] = field(default_factory=Counter)
-    _away: dict[object, float] = field(default_factory=dict)  # who comes back when
+    _away: dict[Agent | Server | int, float] = field(default_factory=dict)  # who comes back when
     _over: threading.Event = field(default_factory=threading.Event)
 
     def run(self) -> None:
@@ -68,16 +68,20 @@ class Faults:
         self._over.set()
 
     def _bring_back(self, now: float) -> None:
-        for each in [who for who, at in self._away.items() if at <= now]:
-            del self._away[each]
-            if isinstance(each, int):
-                with suppress(ProcessLookupError):
-                    os.kill(each, signal.SIGCONT)
-                continue
-            assert isinstance(each, Agent | Server)
-            each.signal(signal.SIGCONT)
-            if each.has_ended():
+        processes: list[Agent | Server] = [*self.agents, *self.servers.all]
+        for each in processes:
+            # Told to end, it took its time; or it ended by itself, as a frozen writer does.
+            if each not in self._away and each.has_ended():
                 each.start()
+        for who in [who for who, at in self._away.items() if at <= now]:
+            del self._away[who]
+            if isinstance(who, int):
+                with suppress(ProcessLookupError):
+                    os.kill(who, signal.SIGCONT)
+            else:
+                who.signal(signal.SIGCONT)
+                if who.has_ended():
+                    who.start()
 
     def _hurt(self, now: float) -> None:
         target = self._draw(TARGETS)
@@ -101,8 +105,7 @@ class Faults:
         if not free:
             return False
         chosen = self.dice.choice(free)
-        if chosen.has_ended():  # by itself, as a writer does that was frozen and deposed
-            self._away[chosen] = now
+        if chosen.has_ended():
             return False
         if way is signal.SIGSTOP:
             silent = [chosen] if isinstance(chosen, Agent) else self.agents

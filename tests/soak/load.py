@@ -25,6 +25,7 @@ STEPPING = Path(__file__).parents[1] / "agent" / "programs" / "stepping.py"
 PROTOCOLS = ("signal", "shm", "grpc")
 OVER = ("released", "failed", "cancelled", "preempted", "rejected")
 SAVE_SECONDS = 300  # for a save; agents are away for a part of it
+RESUME_WAIT = 3600  # seconds: every node comes back, so that no checkpoint is given up
 LOOK = 0.2
 BLUE_RUNS = (0.05, 1.0)
 WITHDRAWN = 0.15  # the part of blue's requests that is cancelled while somebody may be saving
@@ -63,7 +64,6 @@ class Load:
     steps: int
     pause: float
     dice: random.Random
-    resume_fields: dict[str, Any] = field(default_factory=dict)
     programs: list[Program] = field(default_factory=list)
     blues: dict[str, float] = field(default_factory=dict)  # waiting or running: cancelled when
     blue_count: int = 0
@@ -140,7 +140,7 @@ class Load:
             "checkpoint_protocol": PROTOCOLS[number % len(PROTOCOLS)],
             "checkpoint_timeout": SAVE_SECONDS,
             "on_silence": self.dice.choice(["stop", "keep"]),
-            **self.resume_fields,
+            "resume_wait": RESUME_WAIT,
         }
         made = Program(record, tasks, self.steps)
         made.id = self._create(body, f"program-{number}")

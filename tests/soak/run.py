@@ -9,12 +9,12 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cede import CedeClientError, Client
+from cede import Client
 from cede.client.http import API
 from tests.agent.cluster import BLUE, TEAM, alive
 from tests.client.serving import START_SECONDS, eventually
@@ -29,7 +29,6 @@ HEARTBEAT = 0.8
 LEASE = 5.0
 GRACE = 10.0
 GPUS = 2  # of one node
-RESUME_WAIT = 24 * 3600  # nobody gives up a checkpoint whose node comes back
 
 
 @dataclass(frozen=True)
@@ -72,8 +71,7 @@ def soak(plan: Plan) -> Result:
 @contextmanager
 def _database(plan: Plan) -> Iterator[str | None]:
     if not plan.postgres:
-        with nullcontext():
-            yield None
+        yield None
         return
     with (
         postgres.running_server(postgres.find_binaries()) as server,
@@ -110,10 +108,7 @@ def _fleet(plan: Plan, home: Path, database: str | None) -> Iterator[tuple[Serve
 
 def _set_up(client: Client, servers: Servers, agents: list[Agent]) -> None:
     settings = {"grace": GRACE, "node_lease": LEASE}
-    try:
-        client.pools.create(POOL, nodes={"pool": "soak"}, settings=settings)
-    except CedeClientError:  # a server without that setting: six heartbeats
-        client.pools.create(POOL, nodes={"pool": "soak"}, settings={"grace": GRACE})
+    client.pools.create(POOL, nodes={"pool": "soak"}, settings=settings)
     token = client.tokens.create("join", "join")["token"]
     for each in agents:
         each.join(servers.url, token, GPUS)
@@ -137,7 +132,6 @@ def _run(plan: Plan, home: Path, servers: Servers, agents: list[Agent]) -> Resul
         nodes = [each.name for each in agents]
         load = Load(client, home, nodes, GPUS * len(agents), plan.steps, plan.pause, dice)
         load.deadline = begun + plan.seconds
-        load.resume_fields = _resume_fields(client)
         faults = Faults(
             agents,
             servers,
@@ -178,12 +172,6 @@ def _run(plan: Plan, home: Path, servers: Servers, agents: list[Agent]) -> Resul
         "seconds": round(time.monotonic() - begun),
     }
     return Result(account, figures, home)
-
-
-def _resume_fields(client: Client) -> dict[str, Any]:
-    """How long a request waits for its checkpoint, where the server knows that it can."""
-    described = str(client.http.call("GET", f"{API}/openapi.json"))
-    return {"resume_wait": RESUME_WAIT} if "resume_wait" in described else {}
 
 
 def _keep_evidence(

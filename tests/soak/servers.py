@@ -13,6 +13,7 @@ import threading
 import time
 import urllib.request
 from contextlib import suppress
+from http.client import HTTPException
 from pathlib import Path
 
 import yaml
@@ -27,12 +28,12 @@ PROBE_SECONDS = 0.5  # between two looks which server answers, and for one answe
 class Server:
     """One server process, on the same port whenever it is started."""
 
-    def __init__(self, data: Path, heartbeat: float, database: str | None, front: int) -> None:
+    def __init__(self, data: Path, heartbeat: float, database: str | None) -> None:
         self.data = data
         self.log = data.parent / f"{data.name}.log"
         self._held = ports.hold()
         self.port = ports.number_of(self._held)
-        self._heartbeat, self._database, self._front = heartbeat, database, front
+        self._heartbeat, self._database = heartbeat, database
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -46,7 +47,7 @@ class Server:
             )
 
     def answers(self) -> bool:
-        with suppress(OSError):
+        with suppress(OSError, HTTPException):
             url = f"http://127.0.0.1:{self.port}/healthz"
             with urllib.request.urlopen(url, timeout=PROBE_SECONDS) as answer:
                 return bool(answer.status == 200)
@@ -73,22 +74,27 @@ class Servers:
 
     def __init__(self, home: Path, heartbeat: float, database: str | None) -> None:
         self._front = None if database is None else Front()
-        front = 0 if self._front is None else self._front.port
         names = ("server",) if database is None else ("server-1", "server-2")
-        self.all = [Server(home / name, heartbeat, database, front) for name in names]
-        self.url = f"http://127.0.0.1:{front or self.all[0].port}"
+        self.all = [Server(home / name, heartbeat, database) for name in names]
+        port = self.all[0].port if self._front is None else self._front.port
+        self.url = f"http://127.0.0.1:{port}"
         self._over = threading.Event()
+        try:
+            self.token = self._start()
+        except BaseException:
+            self.stop()  # whoever made us has nobody to stop
+            raise
+
+    def _start(self) -> str:
+        """Start them, and return the first token."""
         # The first start makes the database: the second would wait for it anyway.
         self.all[0].start()
-        self._until_answered()
-        self.token: str = yaml.safe_load((self.all[0].data / "client.yaml").read_text())["token"]
+        eventually(self.all[0].answers, START_SECONDS)
         for each in self.all[1:]:
             each.start()
         if self._front is not None:
             threading.Thread(target=self._watch, daemon=True).start()
-
-    def _until_answered(self) -> None:
-        eventually(self.all[0].answers, START_SECONDS)
+        return str(yaml.safe_load((self.all[0].data / "client.yaml").read_text())["token"])
 
     def _watch(self) -> None:
         """Lead calls to whoever answers, as a proxy with health checks does."""

@@ -1,5 +1,7 @@
 """A gang that agrees on nothing, without the library: each task saves under an id of its own, but
-the first time all take the same. Where each attempt goes on from is all that it notes.
+the first time all take the same. Then it leaves. Where each attempt goes on from is all that it
+notes. While there is a file `hold`, tasks but the first only note that they were asked, and go on
+if that is withdrawn.
 """
 
 from __future__ import annotations
@@ -35,10 +37,21 @@ def save() -> None:
     (shelf / f"{id}.partial").rename(shelf / f"{id}.manifest.json")
 
 
-with (record / str(task)).open("a") as out:
-    resume = Path(os.environ.get("CEDE_RESUME_FROM", "-")).name
-    out.write(f"start {attempt} {resume} 0 {os.environ['CEDE_NODE']}\n")
-while not is_asked():
+def note(*words: object) -> None:
+    with (record / str(task)).open("a") as out:
+        out.write(" ".join(map(str, words)) + "\n")
+
+
+def is_held() -> bool:
+    return task > 0 and (record / "hold").exists()
+
+
+resume = Path(os.environ.get("CEDE_RESUME_FROM", "-")).name
+note("start", attempt, resume, 0, os.environ["CEDE_NODE"])
+while not is_asked() or is_held():
+    if is_asked() and not (record / f"asked.{attempt}.{task}").exists():
+        (record / f"asked.{attempt}.{task}").touch()
+        note("asked", attempt, 0)
     if (record / "go").exists():
         sys.exit(0)
     time.sleep(0.01)
