@@ -184,7 +184,7 @@ def folders_of(state: State, allocation: Allocation) -> tuple[str, ...]:
 
 def reach(state: State, allocation: Allocation, task: int, hint: int, step: int) -> None:
     """A task of a gang says at which step it can still save. When all have, they save at the latest
-    of these steps; a later answer moves it on.
+    of these steps; a later answer moves it on, and who has saved already saves once more.
     """
     allocation = with_member(allocation, replace(allocation.members[task], reach=(hint, step)))
     state.put(allocation)
@@ -193,10 +193,13 @@ def reach(state: State, allocation: Allocation, task: int, hint: int, step: int)
         return
     agreed = max(each for _, each in living)
     asked, ask = allocation.parting, allocation.open_ask
+    again = replace(
+        allocation, members=tuple(replace(each, answered=0) for each in allocation.members)
+    )
     if asked is not None and asked.hint == hint and agreed > asked.step:
-        state.put(replace(allocation, parting=replace(asked, step=agreed)))
+        state.put(replace(again, parting=replace(asked, step=agreed)))
     elif ask is not None and ask.number == hint and agreed > ask.step:
-        state.put(replace(allocation, asked=replace(ask, step=agreed)))
+        state.put(replace(again, asked=replace(ask, step=agreed)))
 
 
 def _note_saved(allocation: Allocation, task: int, checkpoint: str, hint: int) -> Allocation:
