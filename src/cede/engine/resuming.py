@@ -37,8 +37,10 @@ def first_point(state: State, request: Request, members: Iterable[Member]) -> st
 def found(
     state: State, allocation: Allocation, task: int, ids: Sequence[str], problems: str
 ) -> None:
-    """What the agent of one task has verified, newest first. The last one to say so decides."""
-    if allocation.resume is not None:
+    """What the agent of one task has verified, newest first. The last one to say so decides. One
+    that is stopped before it started looks again the next time.
+    """
+    if allocation.resume is not None or allocation.leaving:
         return
     known = tuple(reversed(ids[: bounds.CHECKPOINTS_KNOWN_MAX]))
     member = replace(allocation.members[task], ids=known, looked=True)
