@@ -6,13 +6,13 @@ from dataclasses import replace
 
 from cede.engine.admit import hopeless, rejection
 from cede.engine.due import deadline_of, lease_end
-from cede.engine.farewells import hint_over
+from cede.engine.farewells import folders_of, hint_over
 from cede.engine.state import State
 from cede.engine.timers import Key
 from cede.model import bounds
 from cede.model.allocation import Allocation
 from cede.model.lifecycle import AllocationState, RequestStatus
-from cede.model.parting import EXIT_SAVED, Pin, Resume
+from cede.model.parting import EXIT_SAVED, Checkpoint, Pin, Resume
 from cede.model.reason import Code, Reason
 from cede.model.request import OnSilence, Preemptions, Request
 from cede.model.settings import seconds
@@ -125,7 +125,7 @@ def _retry(
         retries_used=used,
         not_before=state.now + delay if delay else 0,
         lease_until=None if request.lease is None else state.now + request.lease + delay,
-        pin=_pin(state, request),
+        pin=_pin(state, request, allocation),
     )
     state.put(again)
     if hopeless(state, again):  # an edit made it impossible while it ran (L8)
@@ -136,15 +136,22 @@ def _retry(
     return again
 
 
-def _pin(state: State, request: Request) -> Pin | None:
-    """Nodes that have the folders of its checkpoint are waited for: for a time, or for ever."""
+def _pin(state: State, request: Request, allocation: Allocation) -> Pin | None:
+    """Nodes that have the folders of its checkpoint are waited for: for a time, or for ever. What
+    ended unread may have left a newer one than is known.
+    """
     saved, asked = request.saved, request.farewell
-    if saved is None or not saved.folders or request.work is None:
+    if request.work is None or asked.checkpoint is Checkpoint.NONE:
         return None
-    folders = tuple(sorted(saved.folders))
-    if asked.resume is Resume.REQUIRED:
-        return Pin(folders, None)
-    return Pin(folders, state.now + asked.resume_wait) if asked.resume_wait else None
+    folders = () if saved is None else saved.folders
+    if any(each.unread for each in allocation.members) and allocation.started_at is not None:
+        folders = folders_of(state, allocation)
+    if not folders:
+        return None
+    if asked.resume is Resume.REQUIRED and saved is not None:
+        return Pin(tuple(sorted(folders)), None)
+    until = state.now + asked.resume_wait
+    return Pin(tuple(sorted(folders)), until) if asked.resume_wait else None
 
 
 def expire(state: State, due: list[Key]) -> bool:

@@ -218,14 +218,15 @@ def node_reason(
 def _elsewhere(state: State, books: Books, request: Request) -> Reason:
     """That it would start if it did not wait for nodes that have its checkpoint."""
     ground, pin, saved = books.ground, request.pin, request.saved
-    assert ground is not None and pin is not None and saved is not None
+    assert ground is not None and pin is not None
     having = [s.node for s in ground.spots.values() if s.node.folder in pin.folders]
     names = ", ".join(f"{each.name} ({each.state})" for each in having[:_HOLDERS_SHOWN])
     then = "it starts when one of them has room"
     if pin.until is not None:
         left = seconds(max(pin.until - state.now, 0))
         then = f"{then}, or elsewhere after {left} s, from what is found there"
-    detail = {"pool": books.pool.name, "checkpoint": saved.id, "nodes": names or "no node"}
+    what = "what it may have saved" if saved is None else f"its checkpoint {saved.id}"
+    detail = {"pool": books.pool.name, "checkpoint": what, "nodes": names or "no node"}
     return Reason(Code.CHECKPOINT_ELSEWHERE, {**detail, "then": then})
 
 

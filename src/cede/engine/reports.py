@@ -33,7 +33,8 @@ KINDS = (
     "reach",
 )
 # How a machine ends work that was not at fault.
-MACHINE = frozenset({"infrastructure", "keeper_lost", "lease", "node_lost", "refused"})
+SILENT = "node_lost"  # its agent was not heard of for longer than its lease
+MACHINE = frozenset({"infrastructure", "keeper_lost", "lease", SILENT, "refused"})
 EXITED = "exited"  # by itself
 STOPPED = frozenset({"stopped", "killed"})  # as it was told to
 WALLTIME = "walltime"
@@ -138,12 +139,13 @@ def ended(
     that failed; one that left to save itself leaves the others the time to do the same.
     """
     member = replace(
-        allocation.members[task], phase=Phase.ENDED, exit_code=exit_code, cause=cause or EXITED
+        allocation.members[task],
+        phase=Phase.ENDED,
+        exit_code=exit_code,
+        cause=cause or EXITED,
+        unread=unread or cause == SILENT,
     )
     allocation = with_member(allocation, member)
-    if unread and allocation.parting is not None:
-        # Whether it saved itself shows when its next attempt looks: it did not fail to.
-        allocation = replace(allocation, parting=replace(allocation.parting, failed=False))
     state.put(allocation)
     _note(state, "task_ended", allocation, task=task, exit_code=exit_code, cause=member.cause)
     if member.cause in ("infrastructure", "refused"):
@@ -207,8 +209,9 @@ def _conclude_victim(state: State, request: Request, allocation: Allocation) -> 
     ]
     if by_itself and request.farewell.interruptible:
         endings.finish(state, request, RequestStatus.RELEASED, None)
-    elif any(each.cause in MACHINE for each in allocation.members):
-        endings.stopped(state, request, allocation)  # it could not save itself, or was not heard
+    elif any(each.unread or each.cause in MACHINE for each in allocation.members):
+        # It could not save itself, or nobody knows whether it did: its next attempt looks.
+        endings.stopped(state, request, allocation)
     elif allocation.parting is not None and allocation.parting.failed:
         endings.failed_for(state, request, allocation, farewells.failed_reason(request))
     elif failed_alone and allocation.parting is not None:

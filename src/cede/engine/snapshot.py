@@ -195,6 +195,7 @@ def _member(state: State, member: Member) -> dict[str, Any]:
         cause=member.cause or None,
         ids=list(member.ids) or None,
         looked=member.looked or None,
+        unread=member.unread or None,
     )
 
 

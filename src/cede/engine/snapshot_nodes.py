@@ -46,7 +46,9 @@ NODE = frozenset(
         *("lease", "promised", "folder", "beside_server"),
     }
 )
-MEMBER = frozenset({"node", "devices", "phase", "saved", "exit_code", "cause", "ids", "looked"})
+MEMBER = frozenset(
+    {"node", "devices", "phase", "saved", "exit_code", "cause", "ids", "looked", "unread"}
+)
 
 _UNSTARTED = (AllocationState.GRANTED, AllocationState.STARTING)
 
@@ -194,6 +196,7 @@ def _member(
         cause=text(fields, path, "cause"),
         ids=texts(fields, path, "ids"),
         looked=flag(fields, path, "looked"),
+        unread=flag(fields, path, "unread"),
     )
     return member
 

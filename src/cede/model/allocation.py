@@ -37,6 +37,7 @@ class Member:
     looked: bool = False  # whether its agent has looked for them before the start
     answered: int = 0  # the last hint that it answered with a checkpoint
     reach: tuple[int, int] = (0, 0)  # a hint, and the first step at which it can save for it
+    unread: bool = False  # it ended, and nobody has read what it left in its folder
 
 
 @dataclass(frozen=True, slots=True)

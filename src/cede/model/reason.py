@@ -230,7 +230,7 @@ SENTENCES: dict[Code, tuple[str, str]] = {
         "--lend, --borrow); work that cannot be asked to leave needs a walltime as well",
     ),
     Code.CHECKPOINT_ELSEWHERE: (
-        "its checkpoint {checkpoint} is in the folder of {nodes}, where there is no room now; "
+        "{checkpoint} is in the folder of {nodes}, where there is no room now; "
         "other nodes of pool {pool} have room and not the checkpoint",
         "nothing: {then}",
     ),

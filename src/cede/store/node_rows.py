@@ -221,6 +221,7 @@ def members_text(members: Sequence[Member]) -> str | None:
                 each.looked,
                 each.answered,
                 each.reach,
+                each.unread,
             )
             for each in members
         ]
@@ -245,9 +246,10 @@ def _member_from(
     looked: bool = False,
     answered: int = 0,
     reach: tuple[int, int] = (0, 0),
+    unread: bool = False,
 ) -> Member:
     first = (task, node_id, _devices(devices), Phase(phase), saved, exit_code, cause)
-    return Member(*first, tuple(ids), looked, answered, (reach[0], reach[1]))
+    return Member(*first, tuple(ids), looked, answered, (reach[0], reach[1]), unread)
 
 
 def hints_text(allocation: Allocation) -> str | None:
