@@ -279,7 +279,8 @@ def _resumes(state: State, request: Request, words: list[str]) -> list[str]:
 
 def _starts_from(state: State, request: Request, words: list[str]) -> list[str]:
     told = {each.resume for each in _orders_of(state, request)}
-    _same(f"start of {request.id}", told, {None if words[0] == "look" else words[0]})
+    start = {"look": None, "nothing": ""}.get(words[0], words[0])
+    _same(f"start of {request.id}", told, {start})
     return []
 
 

@@ -23,6 +23,7 @@ from cede.agent.values import (
     Key,
     Kind,
     Launch,
+    Looked,
     Order,
     Orders,
     Stop,
@@ -112,11 +113,15 @@ def will_die(world: World, dice: random.Random) -> None:
     world.crash_in = dice.randrange(5)
 
 
+def assign(world: World, dice: random.Random) -> None:
+    world.assign(dice.choice("ab"), keeps=dice.random() < 0.2, looks=dice.random() < 0.3)
+
+
 Step = Callable[[World, random.Random], None]
 
 STEPS: dict[str, tuple[int, str, Step]] = {
     "exchange": (6, "agent", exchange),
-    "assign": (4, "", lambda w, dice: w.assign(dice.choice("ab"), keeps=dice.random() < 0.2)),
+    "assign": (4, "", assign),
     "keeper moves": (4, "", keeper_moves),
     "heartbeat": (3, "agent", lambda w, dice: w.heartbeat(request_lost=dice.random() < 0.5)),
     "deliver": (3, "agent", deliver),
@@ -137,6 +142,18 @@ STEPS: dict[str, tuple[int, str, Step]] = {
 def test_nothing_starts_twice_and_nothing_is_forgotten() -> None:
     for seed in range(4000):
         history(seed)
+
+
+class DoesNotWaitToBeToldWhereToGoOn(Machine):
+    def _launch_what_can_be(self) -> None:
+        for job in self.jobs.values():
+            job.order = replace(job.order, looks=False)
+        super()._launch_what_can_be()
+
+
+class NeverSaysWhatItFound(Machine):
+    def _on_looked(self, event: Looked) -> None:
+        pass
 
 
 class LaunchesBeforeTheEntryIsOnDisk(Machine):
@@ -222,6 +239,8 @@ class KeepsToItsFirstHint(Machine):
 
 
 BUGS = [
+    DoesNotWaitToBeToldWhereToGoOn,
+    NeverSaysWhatItFound,
     LaunchesBeforeTheEntryIsOnDisk,
     BelievesAnyWriter,
     ForgetsWhatItRefused,

@@ -25,6 +25,8 @@ from cede.agent.values import (
     Kind,
     Launch,
     LaunchFailed,
+    Look,
+    Looked,
     Order,
     Orders,
     Over,
@@ -77,6 +79,7 @@ class World:
         self.count = self.hints = 0
         self.on_the_way: list[Orders] = []
         self.late: list[Report] = []
+        self.undecided: set[Key] = set()  # nobody has said where it goes on
         self.refused: set[Key] = set()  # as the agent said, whether or not it was heard
         # The node
         self.disk: list[Entry] = []
@@ -93,14 +96,18 @@ class World:
 
     # The server
 
-    def assign(self, device: str, *, keeps: bool = False) -> None:
+    def assign(self, device: str, *, keeps: bool = False, looks: bool = False) -> None:
         if any(device in order.devices for order in self.desired.values()):
             return  # as far as the server knows; on the node an older task may still have it
         self.count += 1
         key = Key(f"r{self.count}.1", 0)
         self.desired[key] = Order(
-            key, 1, f"r{self.count}", Do.RUN, frozenset({device}), keeps_in_silence=keeps
+            *(key, 1, f"r{self.count}", Do.RUN, frozenset({device})),
+            keeps_in_silence=keeps,
+            looks=looks,
         )
+        if looks:
+            self.undecided.add(key)
         self.version += 1
 
     def change(self, key: Key, do: Do, *, asks: bool = False) -> None:
@@ -148,6 +155,11 @@ class World:
             assert report.key not in self.keepers, f"{report.key} was refused and has a keeper"
         if report.kind in (Kind.ENDED, Kind.REFUSED) and report.key in self.desired:
             self.drop(report.key)
+        if report.kind is Kind.FOUND and report.key in self.desired:
+            # The server decides the resume point, and says so with the next order.
+            self.desired[report.key] = replace(self.desired[report.key], looks=False)
+            self.undecided.discard(report.key)
+            self.version += 1
 
     # The network
 
@@ -195,6 +207,9 @@ class World:
                     return JournalFailed(entry, "no space")
                 self.disk.append(entry)
                 return Journalled(entry)
+            case Look(order):
+                assert order.looks and order.key not in self.keepers, "looks for what it has"
+                return Looked(order.key, ("c1",))
             case Launch():
                 return self._launch(instruction)
             case Remember(epoch):
@@ -231,6 +246,7 @@ class World:
         assert key not in self.keepers, f"{key} started twice"
         assert key not in self.refused - self.unrecorded, f"{key} was refused"
         assert self.now < self.lease_end, "launched without a lease"
+        assert key not in self.undecided, f"{key} started before anybody said where it goes on"
         for other in self.keepers.values():
             assert not (other.alive and other.order.devices & devices), "one device, two tasks"
         if self.launch_fails:

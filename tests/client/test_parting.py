@@ -109,9 +109,8 @@ def test_a_training_is_preempted_and_comes_out_the_same(red: Held, tmp_path: Pat
     assert f"resumed from {suspended['saved']['id']}" in out
     assert result(out) == result(alone.stdout)
     assert "cede: hint: asked to save itself" in err and "cede: requeued" in err
-    # The committed one and what came after it are kept, and nothing older.
-    kept = sorted(each.name for each in (red.checkpoints / red.id).glob("*.manifest.json"))
-    assert kept and kept[0] >= f"{suspended['saved']['id']}.manifest.json"
+    # Two at least, and those that could not be committed before it was over.
+    assert len(list((red.checkpoints / red.id).glob("*.manifest.json"))) >= 2
 
 
 def test_time_is_asked_for_and_given(red: Held) -> None:

@@ -163,7 +163,11 @@ def conclude_saving(state: State, allocation: Allocation) -> None:
 def _commit(
     state: State, request: Request, allocation: Allocation, checkpoint: str, size: int
 ) -> None:
-    """Make a checkpoint of this attempt the resume point; the one before it is kept as well."""
+    """Make a checkpoint of this attempt the resume point. The one before it is kept as well: its
+    own, or where it started.
+    """
+    last = request.saved
+    is_own = last is not None and last.attempt == allocation.attempt
     saved = Saved(
         id=checkpoint,
         at=state.now,
@@ -171,7 +175,7 @@ def _commit(
         index=state.next_index(),
         attempt=allocation.attempt,
         folders=folders_of(state, allocation),
-        before="" if request.saved is None else request.saved.id,
+        before=last.id if last is not None and is_own else allocation.resume or "",
     )
     state.put(replace(request, saved=saved, left_count=0))
 

@@ -101,7 +101,8 @@ def _again(state: State, known: Node, node: Node, own: bool) -> Node:
         heartbeat=node.heartbeat,
         folder=node.folder,
         protocol=node.protocol,
-        beside_server=node.beside_server,
+        # What runs there was promised that it is kept, and may not have heard of anything else.
+        beside_server=node.beside_server or (known.beside_server and bool(state.on_node(known))),
     )
     became = leased(state, became)
     fixed = (known.amounts, known.devices, known.pool_id)

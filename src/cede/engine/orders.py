@@ -14,7 +14,7 @@ from cede.engine.state import State
 from cede.model.allocation import Allocation, Member, Phase
 from cede.model.amounts import Amounts
 from cede.model.lifecycle import AllocationState
-from cede.model.parting import Farewell
+from cede.model.parting import Farewell, Saved
 from cede.model.request import OnSilence
 from cede.model.work import Work
 
@@ -93,7 +93,7 @@ def _order(state: State, allocation: Allocation, member: Member) -> Order:
         until=until,
         grace=pool.settings.grace,
         cause="" if allocation.reason is None else str(allocation.reason.code),
-        keep="" if request.saved is None else request.saved.before,
+        keep=_keep(request.saved, allocation),
         resume=_resume(state, allocation, member),
         on_silence=OnSilence.KEEP if silent else OnSilence.STOP,
         farewell=request.farewell,
@@ -102,6 +102,15 @@ def _order(state: State, allocation: Allocation, member: Member) -> Order:
         subject=str(request.subject),
         owner=request.owner,
     )
+
+
+def _keep(saved: Saved | None, allocation: Allocation) -> str:
+    """What is older than this may go: nothing, if the attempt started from another checkpoint than
+    the last that is known, and has not saved itself since.
+    """
+    if saved is None or (saved.attempt != allocation.attempt and saved.id != allocation.resume):
+        return ""
+    return saved.before
 
 
 def _resume(state: State, allocation: Allocation, member: Member) -> str | None:

@@ -175,7 +175,8 @@ def _conclude(state: State, allocation: Allocation, text: str) -> None:
     """
     request = state.requests[allocation.request_id]
     members = allocation.members
-    faulty = next((each for each in members if not _clean(each)), None)
+    faulty = next((each for each in members if not _clean(each) and not _left(each)), None)
+    faulty = faulty or next((each for each in members if not _clean(each)), None)
     asked = allocation.parting
     if faulty is None:
         endings.finish(state, request, RequestStatus.RELEASED, None)
@@ -199,9 +200,15 @@ def _is_victim(allocation: Allocation) -> bool:
 def _conclude_victim(state: State, request: Request, allocation: Allocation) -> None:
     """A victim that saved nothing."""
     by_itself = all(each.exit_code == 0 for each in allocation.members)
-    failed_alone = [m for m in allocation.members if m.cause == EXITED and m.exit_code]
+    failed_alone = [
+        each
+        for each in allocation.members
+        if each.cause == EXITED and each.exit_code and not _left(each)
+    ]
     if by_itself and request.farewell.interruptible:
         endings.finish(state, request, RequestStatus.RELEASED, None)
+    elif any(each.cause in MACHINE for each in allocation.members):
+        endings.stopped(state, request, allocation)  # it could not save itself, or was not heard
     elif allocation.parting is not None and allocation.parting.failed:
         endings.failed_for(state, request, allocation, farewells.failed_reason(request))
     elif failed_alone and allocation.parting is not None:

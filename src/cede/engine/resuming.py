@@ -16,7 +16,7 @@ from cede.engine.state import State
 from cede.model import bounds
 from cede.model.allocation import Allocation, Member
 from cede.model.lifecycle import RequestStatus
-from cede.model.parting import Checkpoint, Resume, Saved
+from cede.model.parting import Checkpoint, Resume, Saved, age
 from cede.model.reason import Code, Reason
 from cede.model.request import Request
 
@@ -37,8 +37,10 @@ def first_point(state: State, request: Request, members: Iterable[Member]) -> st
 def found(
     state: State, allocation: Allocation, task: int, ids: Sequence[str], problems: str
 ) -> None:
-    """What the agent of one task has verified, newest first. The last one to say so decides."""
-    if allocation.resume is not None:
+    """What the agent of one task has verified, newest first. The last one to say so decides. One
+    that is stopped before it started looks again the next time.
+    """
+    if allocation.resume is not None or allocation.leaving:
         return
     known = tuple(reversed(ids[: bounds.CHECKPOINTS_KNOWN_MAX]))
     member = replace(allocation.members[task], ids=known, looked=True)
@@ -65,12 +67,12 @@ def _decide(state: State, request: Request, allocation: Allocation, problems: st
         detail = {"checkpoint": saved.id, "why": why}
         endings.finish(state, request, RequestStatus.FAILED, Reason(Code.RESUME_FAILED, detail))
         return
+    if point and (saved is None or age(point) > age(saved.id)):
+        index, folders = state.next_index(), folders_of(state, allocation)
+        found = Saved(id=point, at=state.now, index=index, folders=folders)
+        state.put(replace(request, saved=found))
+    # What is missing here may be elsewhere: until this attempt has saved itself, it stays known.
     if point != ("" if saved is None else saved.id):
-        known = None
-        if point:
-            index, folders = state.next_index(), folders_of(state, allocation)
-            known = Saved(id=point, at=state.now, index=index, folders=folders)
-        state.put(replace(request, saved=known))
         state.emit(
             "resume_point",
             request_id=request.id,
@@ -83,7 +85,7 @@ def _decide(state: State, request: Request, allocation: Allocation, problems: st
 
 def found_by_holder(state: State, request: Request, ids: Sequence[str]) -> None:
     """The same of work that its client holds: it has chosen already, and starts from the first."""
-    point = ids[0] if ids else ""
-    if point != ("" if request.saved is None else request.saved.id):
-        known = Saved(id=point, at=state.now, index=state.next_index()) if point else None
-        state.put(replace(request, saved=known))
+    saved = request.saved
+    if ids and (saved is None or age(ids[0]) > age(saved.id)):
+        found = Saved(id=ids[0], at=state.now, index=state.next_index())
+        state.put(replace(request, saved=found))

@@ -4,6 +4,7 @@ it is asked to save itself although it stays.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -66,6 +67,14 @@ class Saved:
     attempt: int = 0  # that wrote it; 0: it was found in the folder
     folders: tuple[str, ...] = ()  # where it lies, by task; empty when nobody said
     before: str = ""  # the resume point before it; what is older may be deleted
+
+
+def age(checkpoint: str) -> tuple[tuple[int, str], ...]:
+    """What ids of checkpoints are sorted by: numbers as numbers, so that 10-1 comes after 9-1. The
+    library for applications sorts in the same way, and imports nothing of this.
+    """
+    pieces = re.findall(r"\d+|\D+", checkpoint)
+    return tuple((int(each), "") if each.isdigit() else (-1, each) for each in pieces)
 
 
 @dataclass(frozen=True, slots=True)
