@@ -9,6 +9,9 @@ import pytest
 
 from tests.agent.cluster import POOL, Cluster
 from tests.agent.stepping import Work
+from tests.launch.conftest import containment, each_means, make, means_here
+
+__all__ = ["containment", "each_means", "make", "means_here"]
 
 LEASE = 3.0  # seconds for which a node may be silent in tests of that
 

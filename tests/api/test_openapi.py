@@ -80,6 +80,7 @@ EXAMPLES: dict[type[pydantic.BaseModel], Any] = {
     schemas.TokenOut: examples.TOKEN,
     schemas.NewTokenOut: examples.NEW_TOKEN,
     schemas.AuditOut: examples.AUDIT,
+    schemas.VerifiedOut: examples.VERIFIED,
     schemas.WhoamiOut: examples.WHOAMI,
     schemas.ProblemOut: examples.problem(422, "x"),
 }
@@ -99,6 +100,7 @@ ANSWERS = {
     "/events": schemas.EventPage,
     "/tokens": schemas.TokenPage,
     "/audit": schemas.AuditPage,
+    "/audit/verify": schemas.VerifiedOut,
     "/whoami": schemas.WhoamiOut,
 }
 

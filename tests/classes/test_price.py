@@ -17,7 +17,6 @@ from cede.engine.price import (
     Shield,
     ShieldSettings,
     Stopping,
-    is_shielded,
     price_of,
     saving_minutes,
     shield_of,
@@ -196,15 +195,16 @@ SHIELDS: dict[str, tuple[Stopping, int, bool, Shield | None]] = {
 def test_who_is_never_stopped(who: str) -> None:
     stopping, rank, sensitive, shield = SHIELDS[who]
     assert shield_of(stopping, rank, sensitive) is shield
-    assert is_shielded(stopping, rank, sensitive) is (shield is not None)
 
 
 def test_two_of_the_shields_are_settings() -> None:
     off = ShieldSettings(near_completion_threshold=0, protect_unsaved=False)
     for stopping, rank, sensitive, shield in SHIELDS.values():
-        assert is_shielded(stopping, rank, sensitive, off) is (shield is Shield.SENSITIVE)
+        left = shield if shield is Shield.SENSITIVE else None
+        assert shield_of(stopping, rank, sensitive, off) is left
     longer = ShieldSettings(near_completion_threshold=40 * MINUTE)
-    assert is_shielded(holder(30, walltime=WALLTIME), 0, settings=longer)
+    ending = holder(30, walltime=WALLTIME)
+    assert shield_of(ending, 0, settings=longer) is Shield.NEAR_COMPLETION
 
 
 instants = st.integers(0, 2 * NOW)

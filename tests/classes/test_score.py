@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cede.engine import score as factor
-from cede.engine.budget import Budget, Run, penalty, used_of
+from cede.engine.budget import penalty
 from cede.engine.price import saving_minutes
 from cede.engine.score import DEFAULT, PROFILES, Factors, Weights, score
 from cede.model.parting import Checkpoint
@@ -104,35 +104,7 @@ def test_who_was_submitted_in_the_future_has_not_waited() -> None:
     assert factor.wait_time(NOW - 999, NOW) == 0, "whole seconds"
 
 
-RUN = Run(NOW - 10 * HOUR, NOW, nodes=2, gpus=8)
-# Budget, run, and the part that is used.
-BUDGETS: dict[str, tuple[Budget, Run, float]] = {
-    "GPUs": (Budget(gpu_hours=1000), RUN, 0.08),
-    "nodes": (Budget(node_hours=100), RUN, 0.2),
-    "the greater part: nodes": (Budget(10_000, 25), RUN, 0.8),
-    "the greater part: GPUs": (Budget(100, 10_000), RUN, 0.8),
-    "still running": (Budget(node_hours=1000), Run(NOW - 5 * HOUR, None, 1, 4), 0.005),
-    "a node of which nothing is known": (Budget(1000), Run(NOW - 10 * HOUR, NOW, 1, 1), 0.01),
-    "at the window's very beginning": (
-        Budget(1000),
-        Run(NOW - 90 * DAY, NOW - 90 * DAY + 10 * HOUR, 2, 8),
-        0.08,
-    ),
-    "before the window": (Budget(1000), Run(NOW - 100 * DAY, NOW - 99 * DAY, 2, 8), 0.0),
-    "a budget of nothing, used": (Budget(0), RUN, float("inf")),
-}
-
-
-@pytest.mark.parametrize("name", BUDGETS)
-def test_the_part_of_a_budget_that_is_used(name: str) -> None:
-    budget, run, used = BUDGETS[name]
-    assert used_of(budget, [run], NOW) == pytest.approx(used)
-
-
 def test_without_a_budget_nothing_is_used_up() -> None:
-    assert used_of(Budget(), [RUN], NOW) is None
-    assert used_of(Budget(0), [], NOW) == 0
-    assert used_of(Budget(1000), [RUN, RUN], NOW) == pytest.approx(0.16)
     assert penalty(None) == 1
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ def clean_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def write(path: Path, server: str = "http://filed:1", token: str = "from-file") -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(f"server: {server}\ntoken: {token}\n")
+    path.chmod(0o600)
     return path
 
 
@@ -70,8 +72,37 @@ def test_nothing_configured_says_what_to_do() -> None:
 def test_a_broken_file_is_named(clean_home: Path, text: str) -> None:
     path = clean_home / "broken.yaml"
     path.write_text(text)
-    with pytest.raises(NotConfigured, match=r"broken\.yaml"):
+    path.chmod(0o600)
+    with pytest.raises(NotConfigured, match=r"broken\.yaml") as caught:
         resolve(environ={"CEDE_CONFIG": str(path)})
+    assert "chmod" not in caught.value.fix
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o604, 0o620, 0o602, 0o610, 0o666])
+def test_a_file_that_others_may_use_is_refused_with_the_fix(clean_home: Path, mode: int) -> None:
+    path = write(clean_home / "our files" / "client.yaml")
+    path.chmod(mode)
+    environ = {"CEDE_CONFIG": str(path)}
+    with pytest.raises(NotConfigured, match="others than its owner") as caught:
+        resolve(environ=environ)
+    assert "from-file" not in str(caught.value)
+    subprocess.run(["sh", "-c", caught.value.fix], check=True)  # as a person would type it
+    assert resolve(environ=environ).token == "from-file"
+
+
+def test_a_file_of_another_name_is_judged_by_what_it_points_to(clean_home: Path) -> None:
+    path = write(clean_home / "real.yaml")
+    (clean_home / "link.yaml").symlink_to(path)  # whose own mode says nothing
+    environ = {"CEDE_CONFIG": str(clean_home / "link.yaml")}
+    assert resolve(environ=environ).token == "from-file"
+    path.chmod(0o604)
+    with pytest.raises(NotConfigured, match="others than its owner"):
+        resolve(environ=environ)
+
+
+def test_arguments_need_no_file_to_be_private(clean_home: Path) -> None:
+    write(clean_home / ".cede" / "client.yaml").chmod(0o644)
+    assert resolve("http://a:1", "t", environ={}).token == "t"
 
 
 def test_a_missing_named_file_is_an_error_and_not_a_fallback(clean_home: Path) -> None:

@@ -9,16 +9,21 @@ from pathlib import Path
 PACKAGE = Path(__file__).parents[2] / "src" / "cede" / "engine" / "fair"
 
 
-def strangers(source: str) -> list[str]:
+def imports(source: str) -> list[str]:
+    """Every module that a source imports, wherever in it."""
     modules = []
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
             modules += [each.name for each in node.names]
         elif isinstance(node, ast.ImportFrom):
             modules.append(node.module or "")
+    return modules
+
+
+def strangers(source: str) -> list[str]:
     return [
         each
-        for each in modules
+        for each in imports(source)
         if each.split(".")[0] not in sys.stdlib_module_names
         and not each.startswith(("cede.model", "cede.engine.fair"))
     ]

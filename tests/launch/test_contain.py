@@ -12,8 +12,7 @@ import pytest
 
 from cede.launch import contain
 from cede.launch import probe as probing
-from cede.launch.contain import group_names, open_group
-from cede.launch.launcher import sweep_groups
+from cede.launch.contain import open_group
 from cede.launch.probe import Containment, probe
 from cede.launch.spec import Limits
 from cede.model.errors import Invalid
@@ -60,29 +59,6 @@ def test_a_limit_that_does_not_limit_is_not_believed(
 def test_a_root_is_one_component(name: str) -> None:
     with pytest.raises(Invalid, match="name"):
         probe(name)
-
-
-def test_a_group_without_an_attempt_is_found_killed_and_removed(each_means: Containment) -> None:
-    """K6: a cgroup without a journal entry."""
-    if not each_means.at:
-        assert group_names(each_means.means) == []
-        return
-    group = open_group(each_means.means, "orphan.0", list, lambda: True)
-    group.make({"pids": 9} if "pids" in each_means.limits else {})
-    sleeper = subprocess.Popen(["sleep", "1000"])
-    group.enter(sleeper.pid)
-    assert group_names(each_means.means) == ["orphan.0"]
-    assert group.members() == [sleeper.pid]
-    if each_means.kill == "freezer":
-        # As a keeper leaves it that dies in the middle of a kill.
-        Path(group.home, "freezer.state").write_text("FROZEN")
-    assert sweep_groups(each_means, known=["orphan.0"]) == []
-    assert sleeper.poll() is None
-    assert sweep_groups(each_means, known=[]) == ["orphan.0"]
-    assert sleeper.wait() == -signal.SIGKILL
-    assert group_names(each_means.means) == []
-    group.remove()  # again
-    assert group.empty() and group.kill()
 
 
 def test_a_group_inside_the_group_dies_with_it(each_means: Containment) -> None:

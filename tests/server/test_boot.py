@@ -32,7 +32,7 @@ def test_first_start(database_url: str, tmp_path: Path) -> None:
             "policy.attach",
             "pool.create",
         ]
-        assert store.first_break_in_audit() is None
+        assert store.verify_audit().broken is None
 
 
 def test_the_secret_is_in_a_private_file_and_nowhere_else(tmp_path: Path) -> None:

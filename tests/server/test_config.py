@@ -66,7 +66,7 @@ def test_other_machines_are_served_only_on_purpose(host: str, tmp_path: Path) ->
     assert "tokens would travel in the clear" in problems(["--host", host])[0]
     load_config(["--host", host, "--insecure-listen"], {})
     for name in ("cert", "key"):
-        (tmp_path / name).touch()
+        (tmp_path / name).touch(0o600)
     tls = ["--tls-cert", str(tmp_path / "cert"), "--tls-key", str(tmp_path / "key")]
     config = load_config(["--host", host, *tls], {})
     assert config.url(443).startswith("https://")
@@ -82,6 +82,22 @@ def test_a_certificate_needs_its_key_and_both_must_exist() -> None:
         "tls_cert and tls_key come together",
         "tls_cert: /nowhere is not a file",
     ]
+
+
+@pytest.mark.parametrize(("mode", "ok"), [(0o600, True), (0o400, True), (0o644, False)])
+def test_a_key_that_others_may_use_is_refused_with_the_fix(
+    tmp_path: Path, mode: int, ok: bool
+) -> None:
+    cert, key = tmp_path / "cert", tmp_path / "a key"
+    cert.touch(0o644)  # everybody may see it
+    key.touch()
+    key.chmod(mode)
+    flags = ["--tls-cert", str(cert), "--tls-key", str(key)]
+    if ok:
+        assert load_config(flags, {}).tls_key == key
+    else:
+        fix = f"chmod 600 '{key}'"
+        assert problems(flags) == [f"tls_key: others than its owner may use {key}; {fix}"]
 
 
 def test_urls_are_for_this_machine() -> None:

@@ -197,6 +197,7 @@ def the_engine_iterates_in_order(path: str, source: str) -> Iterator[Offence]:
 
 # Shares are fractions of a whole; everything else counts amounts.
 MAY_USE_FLOATS = (
+    "engine/audit_groups.py",
     *("share.py", "price.py", "engine/fairness.py", "engine/books.py", "engine/front.py"),
     # What a victim costs, what comes first, what is worth it.
     *("engine/budget.py", "engine/score.py", "engine/broker.py"),

@@ -12,7 +12,7 @@ import shutil
 from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +62,8 @@ REST_MOST = 2.0
 # What a shell answers when there is no such program, and when it must not be run.
 NO_PROGRAM, NOT_EXECUTED = 127, 126
 SIGNAL_BASE = 128
+# A full disk keeps nothing alive.
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 # The checkpoints that were in the folder before an attempt: never its own.
 KNOWN = "known.json"
 
@@ -78,6 +80,14 @@ class Live:
     started: bool = False
     overdue: float = float("inf")  # when its keeper counts as stuck
     rest_until: float = float("inf")  # when what it left is not waited for any more
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """What a sweep ended, and by name what it could not kill, with the reason."""
+
+    reports: list[Report] = field(default_factory=list)
+    survivors: dict[str, str] = field(default_factory=dict)
 
 
 class Attempts:
@@ -288,34 +298,57 @@ class Attempts:
             return Found.NEVER
         return _ended(order.key, status.exit or launcher.sweep(directory, keeper_too=True))
 
-    def sweep_unexplained(self, known: Collection[Key]) -> list[Report]:
-        """S15: kill what no journal entry explains, before we are ready. What it was is known from
-        its spec: it ended here and now, and is never started again.
+    def sweep_unexplained(self, known: Collection[Key]) -> Swept:
+        """S15: kill what no journal entry explains, before the agent is ready. What it was is known
+        from its spec: it ended here and now, and is never started again.
         """
         names = {key.directory for key in known}
-        strangers = sorted({each.name for each in self._home.iterdir()} - names)
-        found = [each for name in strangers if (each := self._sweep_stranger(name)) is not None]
-        means = self._containment.means
-        for name in set(group_names(means)) - names:
-            group = open_group(means, name, list, lambda: True)
-            if group.kill(timeout=launcher.SWEEP_TIMEOUT):
-                group.remove()
-        return found
+        swept = Swept()
+        for name in sorted({each.name for each in self._home.iterdir()} - names):
+            self._sweep_stranger(name, swept)
+        groups = set(group_names(self._containment.means)) - names
+        for name in sorted(groups - swept.survivors.keys()):
+            self._sweep_group(name, swept)
+        return swept
 
-    def _sweep_stranger(self, name: str) -> Report | None:
+    def _sweep_stranger(self, name: str, swept: Swept) -> None:
         _log.warning("no journal entry explains this", attempt=name)
-        with places.Place(self._home / name) as place:
-            spec = place.read(places.SPEC)
-        record = self._sweep(name)
-        if spec is None or record is None:
-            if record is not None:
-                shutil.rmtree(self._home / name, ignore_errors=True)
-            return None
+        directory = self._home / name
+        try:
+            with places.Place(directory) as place:
+                spec = place.read(places.SPEC)
+            record = launcher.sweep(directory, keeper_too=True)
+        except (OSError, Conflict) as error:
+            if isinstance(error, OSError) and error.errno in NO_SPACE:
+                # It is dead; only the record of that could not be written.
+                _log.error("cannot sweep", attempt=name, why=str(error))
+            else:
+                swept.survivors[name] = str(error)
+            return
+        if spec is None:
+            shutil.rmtree(directory, ignore_errors=True)
+            return
         fence = Fence(**spec["fence"])
         ended = _ended(Key(fence.allocation, fence.task), record)
-        return Report(
-            ended.key, fence.attempt, Kind.ENDED, ended.exit_code, ended.cause, text=ended.text
+        swept.reports.append(
+            Report(
+                ended.key, fence.attempt, Kind.ENDED, ended.exit_code, ended.cause, text=ended.text
+            )
         )
+
+    def _sweep_group(self, name: str, swept: Swept) -> None:
+        group = open_group(self._containment.means, name, list, lambda: True)
+        try:
+            if not group.kill(timeout=launcher.SWEEP_TIMEOUT):
+                swept.survivors[name] = f"{group.members()} do not die"
+                return
+        except OSError as error:
+            swept.survivors[name] = f"cannot kill its group: {error}"
+            return
+        try:
+            group.remove()
+        except OSError as error:  # it is empty: the next start finds it again
+            _log.warning("cannot remove a group", group=name, why=str(error))
 
     def _open_talk(self, order: Order, *, fresh: bool) -> Conversation | None:
         protocol = protocol_of(order)

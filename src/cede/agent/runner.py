@@ -62,6 +62,8 @@ from cede.model.errors import CedeError
 # How often keepers and applications are looked at, while there are any.
 TICK = 0.05
 TICK_IDLE = 0.5
+# How soon, and at most how late, work that did not die is killed again before the agent is ready.
+SWEEP_PAUSE, SWEEP_PAUSE_MAX = 0.5, 30.0
 # A call waits so long for its answer to be seen; then whoever calls next knows less than it could.
 SEEN_TIMEOUT = 30.0
 
@@ -106,7 +108,8 @@ class Runner:
         self._index = known.index
 
     def serve(self) -> None:
-        self._restart()
+        if not self._restart():
+            return
         self._link.start()
         sys.stdout.write(f"cede agent {self._settings.name} serves {self._settings.server}\n")
         sys.stdout.flush()
@@ -123,15 +126,29 @@ class Runner:
 
     # The machine's thread
 
-    def _restart(self) -> None:
+    def _restart(self) -> bool:
+        """Take up what the journal names; False if the agent was told to end before it is ready."""
         entries = self._journal.entries
         over = {key_of(each) for each in entries if not isinstance(each, Taken)}
         taken = [e.order for e in entries if isinstance(e, Taken) and e.order.key not in over]
         found = self._attempts.adopt(taken)
-        for report in self._attempts.sweep_unexplained([key_of(each) for each in entries]):
-            self._journal.append(Over(report))
-            entries = (*entries, Over(report))
+        pause = SWEEP_PAUSE
+        while True:
+            swept = self._attempts.sweep_unexplained([key_of(each) for each in entries])
+            for report in swept.reports:
+                self._journal.append(Over(report))
+                entries = (*entries, Over(report))
+            if not swept.survivors:
+                break
+            # S15: units that a survivor may still use must not be given to anybody else.
+            for name, why in swept.survivors.items():
+                _log.error("not ready: unexplained work does not die", attempt=name, why=why)
+            if self._link.stopping.wait(pause):
+                self._attempts.close()
+                return False
+            pause = min(2 * pause, SWEEP_PAUSE_MAX)
         self._handle(Restarted(entries, found, self._link.known.epoch))
+        return True
 
     def _turn(self) -> None:
         try:

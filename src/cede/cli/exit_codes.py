@@ -12,6 +12,7 @@ UNREACHABLE = 6
 UNAUTHORIZED = 7
 PREEMPTED = 8
 CANCELLED = 9
+BROKEN = 10
 # `cede run` answers with its command's own code, and like a shell with 128 + n for signal n.
 SIGNAL_BASE = 128
 INTERRUPTED = 130

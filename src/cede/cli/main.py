@@ -41,6 +41,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "usage": ("tenants:usage", "What was held, by whom and for how long."),
     "node": ("nodes:node", "Nodes: machines with an agent."),
     "token": ("tokens:token", "Tokens: who may do what."),
+    "audit": ("audit_command:audit", "The audit: who changed what, and whether it holds."),
     "resource-pool": ("pools:resource_pool", "Pools and their policies."),
     "resource-request": ("requests:resource_request", "The same as request."),
     "completion": ("completion:completion", "Print a completion script for a shell."),

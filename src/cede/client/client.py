@@ -34,6 +34,7 @@ class Client:
         self.nodes = Nodes(self.http)
         self.tenants = Tenants(self.http)
         self.tokens = Tokens(self.http)
+        self.audit = Audit(self.http)
 
     @property
     def server(self) -> str:
@@ -372,6 +373,22 @@ class Tokens(_Group):
 
     def revoke(self, token: str) -> None:
         self._http.call("DELETE", f"{API}/tokens/{segment(token)}")
+
+
+class Audit(_Group):
+    def list(self) -> Iterator[Json]:
+        """Who did what to what, newest first."""
+        return self._pages(f"{API}/audit", {})
+
+    def verify(self, noted: str | None = None) -> Json:
+        """Whether the chain of hashes holds; see `cede.client.chain.follow`."""
+        from cede.client.chain import follow
+
+        return follow(self._piece, noted)
+
+    def _piece(self, after: str, limit: int) -> Json:
+        params = {"after": after, "limit": limit}
+        return _object(self._http.call("GET", f"{API}/audit/verify", params=params, timeout=60))
 
 
 def _given(fields: Mapping[str, Any]) -> Json:

@@ -7,12 +7,14 @@ name a server, and must not be able to make somebody's token from the environmen
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from cede.client.errors import NotConfigured
+from cede.model.private import is_private
 
 _KEYS = ("server", "token")
 
@@ -81,13 +83,24 @@ def _read(path: Path) -> Connection:
     import yaml
 
     try:
-        data: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
+        with path.open(encoding="utf-8") as file:
+            _refuse_exposed(path, os.fstat(file.fileno()))
+            data: Any = yaml.safe_load(file.read())
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         first_line = str(error).splitlines()[0]
         raise NotConfigured(f"cannot read {path}: {first_line}") from None
     if not isinstance(data, dict) or not all(isinstance(data.get(key), str) for key in _KEYS):
         raise NotConfigured(f"{path} must be a map with the texts server and token")
     return Connection(_clean(data["server"]), data["token"].strip(), str(path))
+
+
+def _refuse_exposed(path: Path, found: os.stat_result) -> None:
+    """A token that others can read is theirs as well."""
+    if not is_private(found.st_mode, found.st_uid):
+        raise NotConfigured(
+            f"{path} holds a token, and others than its owner may use it",
+            fix=f"chmod 600 {shlex.quote(str(path))}",
+        )
 
 
 def _clean(server: str) -> str:

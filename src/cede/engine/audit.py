@@ -1,29 +1,29 @@
 """Recount everything from scratch and name every broken promise.
 
-This shares no code with the bookkeeping it checks: sums, rights and places are computed again,
-slowly, from the entities alone. The server runs it before it takes writes and every minute; the
-worlds run it on every state.
+This shares no code with what it checks: sums, rights and places are computed again, slowly, from
+the entities alone. The server runs it before it takes writes and every minute; the worlds run it on
+every state.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Container, Iterator, Mapping
+from typing import Any
 
-from cede.engine.books import ROUNDING
-from cede.engine.fair.groups import Group, Held, groups_of, in_order
-from cede.engine.ground import Ground
-from cede.engine.listing import Listing, Room
-from cede.engine.standing import BORROWED, IN_SHARE
+from cede.engine.audit_groups import ROUNDING, Held, safety
 from cede.engine.state import State
 from cede.model.allocation import Allocation
 from cede.model.amounts import UNBOUNDED_WHEN_ABSENT, Amounts, total
+from cede.model.bounds import TREE_DEPTH_MAX
 from cede.model.lifecycle import HOLDING, AllocationState
 from cede.model.node import Node
 from cede.model.policy import Policy
 from cede.model.pool import Pool
 from cede.model.settings import Share
 
+# Rights: covered by the own share, one less for each band and step up the tree, or by no share.
+IN_SHARE, BORROWED = 2 * TREE_DEPTH_MAX, 0
 # What fills a share: (preemptible, less safe, place, id) and the amounts.
 Filled = tuple[tuple[bool, int, int, str], Amounts]
 
@@ -64,13 +64,12 @@ def bands_in(state: State, pool: Pool) -> dict[str, int]:
     """How safe each holding of a pool is inside its family; of those that are at all."""
     if pool.settings.share is Share.RESERVED:
         return {}
-    safety = {Group.NON_PREEMPTIBLE: 2, Group.AGGRESSIVELY_PREEMPTIBLE: 1, Group.PREEMPTIBLE: 0}
     claims = state.books[pool.id].published.claims
     result: dict[str, int] = {}
     for family, members in families_in(state, pool).items():
         if (claim := claims.get(family)) is not None:
-            groups = groups_of(members, claim.due, claim.settings)
-            result |= {one.id: safety[each] for one, each in zip(members, groups, strict=True)}
+            bands = safety(members, claim)
+            result |= {one.id: band for one, band in zip(members, bands, strict=True)}
     return result
 
 
@@ -86,7 +85,9 @@ def families_in(state: State, pool: Pool) -> dict[str, list[Held]]:
         if request.earmark is not None and request.earmark.pool_id == pool.id:
             held = Held(request.id, pool.metered(request.amounts), request.earmark.index)
             found.setdefault(request.part_of or request.id, []).append(held)
-    return {family: in_order(members) for family, members in found.items()}
+    for members in found.values():
+        members.sort(key=lambda each: each.started)
+    return found
 
 
 def _last_start(state: State, allocation: Allocation) -> int:
@@ -414,8 +415,8 @@ def _ground(state: State, pool: Pool, held: dict[str, list[Amounts]]) -> Iterato
             yield f"S21 pool {pool.name}: what is free in its groups is not what its nodes have"
 
 
-def _free_by_group(ground: Ground, listing: Listing) -> dict[str, Room]:
-    found: dict[str, Room] = {}
+def _free_by_group(ground: Any, listing: Any) -> dict[str, tuple[int, ...]]:
+    found: dict[str, tuple[int, ...]] = {}
     for room, node_id in listing.nodes:
         group = ground.spots[node_id].node.group
         before = found.get(group, (0,) * len(room))

@@ -204,15 +204,6 @@ def shield_of(
     return Shield.NEAR_COMPLETION if _is_ending(stopping, settings) else None
 
 
-def is_shielded(
-    stopping: Stopping,
-    preemption_class: int,
-    sensitive: bool = False,
-    settings: ShieldSettings = USUAL_SHIELDS,
-) -> bool:
-    return shield_of(stopping, preemption_class, sensitive, settings) is not None
-
-
 def _is_ending(stopping: Stopping, settings: ShieldSettings) -> bool:
     if not settings.near_completion_threshold:
         return False

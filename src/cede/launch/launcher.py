@@ -13,7 +13,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -22,7 +21,7 @@ from typing import Any, Self
 import cede
 from cede.launch import crash, places, processes
 from cede.launch.clock import boottime
-from cede.launch.contain import Group, group_names, open_group
+from cede.launch.contain import Group, open_group
 from cede.launch.course import NOTHING_WANTED, Control
 from cede.launch.keeper import KEPT_ALREADY, TOOK_OVER
 from cede.launch.places import Place
@@ -234,17 +233,6 @@ def sweep(directory: Path, *, keeper_too: bool = False) -> dict[str, Any]:
             group.remove()
         ending: dict[str, Any] = place.read(places.EXIT)
         return ending
-
-
-def sweep_groups(containment: Containment, known: Collection[str]) -> list[str]:
-    """Kill and remove every group of a name that nobody knows; their names (K6)."""
-    unknown = [name for name in group_names(containment.means) if name not in known]
-    for name in unknown:
-        group = open_group(containment.means, name, list, lambda: True)
-        if not group.kill(timeout=SWEEP_TIMEOUT):
-            raise Conflict("survivors", f"{name}: {group.members()} do not die")
-        group.remove()
-    return unknown
 
 
 def _take_over(place: Place, name: str) -> None:

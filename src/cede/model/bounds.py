@@ -30,6 +30,8 @@ BODY_BYTES_MAX = 8 * 1024 * 1024
 JSON_DEPTH_MAX = 32
 PAGE_MAX = 500
 PAGE_DEFAULT = 100
+# Audit entries verified in one call: tens of milliseconds, so that nobody waits for them.
+AUDIT_PIECE_MAX = 2_000
 # Commands waiting for the writer; beyond it the server answers 503 and Retry-After.
 COMMANDS_MAX = 20_000
 IDEMPOTENCY_KEY_LENGTH_MAX = 128

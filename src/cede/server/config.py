@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import ipaddress
 import re
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ import yaml
 
 from cede.model import bounds
 from cede.model.errors import Invalid
+from cede.model.private import is_private
 from cede.model.settings import parse_duration
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
@@ -230,12 +232,24 @@ def _check_listening(config: Config) -> list[str]:
         path = getattr(config, name)
         if path is not None and not path.is_file():
             problems.append(f"{name}: {path} is not a file")
+    problems += _check_key(config.tls_key)
     if not is_loopback(config.host) and config.tls_cert is None and not config.insecure_listen:
         problems.append(
             f"host: {config.host} can be reached from other machines, and tokens would travel in "
             "the clear; give tls_cert and tls_key, or insecure_listen behind a proxy that has them"
         )
     return problems
+
+
+def _check_key(path: Path | None) -> list[str]:
+    """A key that others can read lets them be this server."""
+    try:
+        found = None if path is None else path.stat()
+    except OSError:
+        return []  # that it is not there was said
+    if found is None or is_private(found.st_mode, found.st_uid):
+        return []
+    return [f"tls_key: others than its owner may use {path}; chmod 600 {shlex.quote(str(path))}"]
 
 
 def is_loopback(host: str) -> bool:

@@ -13,13 +13,13 @@ from pathlib import Path
 
 from sqlalchemy import Connection, Engine, column, func, insert, inspect, select, table
 
-from cede.store import schema
+from cede.store import chain, schema
 from cede.store.connect import APPLICATION_ID, sqlite_path
 from cede.store.errors import WrongDatabase
 
 VERSION_TABLE = "cede_version"
 # The last revision; a test checks that it is.
-HEAD = "0004"
+HEAD = "0005"
 # Any number will do, as long as every server asks for the same one.
 _MIGRATION_LOCK = 0x63656465
 
@@ -104,6 +104,6 @@ def _first_row(connection: Connection) -> None:
         connection.execute(
             insert(schema.meta).values(
                 id=1, epoch=0, holder="", lease_until=0, head=0, instant=0, boot_id="", boottime=0,
-                secret=secrets.token_hex(32),
+                secret=secrets.token_hex(32), audit_number=0, audit_hash=chain.GENESIS,
             )
         )  # fmt: skip

@@ -7,7 +7,8 @@ added meanwhile neither repeats nor hides anything.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, Engine, and_, false, func, or_, select
@@ -273,12 +274,32 @@ class Reads:
             found = [rows.audit_from(row) for row in connection.execute(statement)]
             return self._page(connection, "audit", None, found, limit, lambda entry: entry.number)
 
-    def first_break_in_audit(self) -> int | None:
-        """S24: the number of the first audit entry that does not follow from the one before."""
-        statement = select(schema.audit).order_by(schema.audit.c.number)
-        with self._readers.begin() as connection:
-            found = connection.execution_options(yield_per=1_000).execute(statement)
-            return chain.first_break(rows.audit_from(row) for row in found)
+    def verify_audit(
+        self,
+        after: chain.Link = chain.START,
+        limit: int = bounds.AUDIT_PIECE_MAX,
+        *,
+        headed: bool = True,
+    ) -> chain.Verified:
+        """S24: whether the next entries, at most `limit`, follow from this one and each other.
+
+        `headed` is False for databases of versions that stored no head.
+        """
+        meta, number = schema.meta.c, schema.audit.c.number
+        statement = select(schema.audit).order_by(number).limit(limit)
+        if after != chain.START:  # else also numbers that no entry can have
+            statement = statement.where(number > after.number)
+        head = None
+        with self._readers.begin() as connection, _any_text(connection):
+            if headed:
+                row = connection.execute(select(meta.audit_number, meta.audit_hash)).one()
+                head = chain.Link(row[0] or 0, row[1] or chain.GENESIS)
+            found = connection.execute(statement).all()
+        end, broken = chain.verify(found, after)
+        done = broken is not None or len(found) < limit
+        if done and broken is None and head is not None:
+            broken = chain.verify_head(end, head)
+        return chain.Verified(end, head, done, broken)
 
     def close_reads(self) -> None:
         self._readers.dispose()
@@ -328,3 +349,20 @@ def bounded(limit: int) -> int:
     if not 1 <= limit <= bounds.PAGE_MAX:
         raise Invalid("limit", f"must be from 1 to {bounds.PAGE_MAX}, not {limit}")
     return limit
+
+
+@contextmanager
+def _any_text(connection: Connection) -> Iterator[None]:
+    """Let SQLite give back text that is none, which the driver would fail on: whoever edits a file
+    can write any bytes, and verifying has to name the entry.
+    """
+    if connection.dialect.name != "sqlite":
+        yield
+        return
+    driver: Any = connection.connection.driver_connection
+    usual = driver.text_factory
+    driver.text_factory = lambda data: data.decode("utf-8", "surrogateescape")
+    try:
+        yield
+    finally:
+        driver.text_factory = usual

@@ -78,6 +78,9 @@ meta = Table(
     Column("boot_id", Text, nullable=False),
     Column("boottime", NUMBER, nullable=False),
     Column("secret", Text, nullable=False),
+    # The newest audit entry: its number and its hash.
+    Column("audit_number", NUMBER, nullable=True),
+    Column("audit_hash", Text, nullable=True),
     CheckConstraint("id = 1", "one_row"),
     not_negative("epoch", "lease_until", "head", "instant", "boottime"),
 )

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from threading import Event
 
+import structlog
 from sqlalchemy import Connection, and_, delete, select, text, tuple_, update
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -30,6 +31,7 @@ from cede.store.errors import Deposed, StaleIndex, StoreError, WrongDatabase
 from cede.store.lock import FileLock
 from cede.store.values import Batch, Idempotency, Loaded, Moment, Remembered
 
+_log = structlog.get_logger("cede.store")
 _ACTIVE = text(schema.ACTIVE)
 _ENDED = [status.value for status in TERMINAL]
 # Three variables a key, and SQLite takes 32,766.
@@ -57,7 +59,7 @@ class Store(Accounts):
         self._anchor = Anchor(anchor) if anchor else None
         self._lock = FileLock(Path(f"{parsed.database}.lock")) if self.sqlite else None
         self._writing: Connection | None = None
-        self._audit_head = (0, chain.GENESIS)
+        self._audit_head = chain.START
         self._head = 0
 
     # Becoming the writer ------------------------------------------------------------------------
@@ -96,7 +98,11 @@ class Store(Accounts):
             ).first()
             state = State()
             state.load(_alive(connection), index=meta.head, now=meta.instant)
-        self._audit_head = (last[0], last[1]) if last else (0, chain.GENESIS)
+        newest = chain.Link(last[0], last[1]) if last else chain.START
+        head = chain.Link(meta.audit_number or 0, meta.audit_hash or chain.GENESIS)
+        if newest != head:
+            _log.error("the audit chain was changed", newest=str(newest), head=str(head))
+        self._audit_head = chain.resume(newest, head)
         self._head = meta.head
         moment = Moment(meta.instant, meta.boot_id, meta.boottime)
         return Loaded(state, meta.head, self.epoch, moment)
@@ -135,10 +141,11 @@ class Store(Accounts):
         Whole, under our epoch, from the expected index; or raise and change nothing.
         """
         connection = self._connection()
-        entries = chain.extend(batch.audit, *self._audit_head)
+        entries = chain.extend(batch.audit, self._audit_head)
         self.at_point("before_commit")
         with connection.begin():
-            self._seal(connection, batch)
+            head = chain.Link(entries[-1].number, entries[-1].hash) if entries else None
+            self._seal(connection, batch, head)
             _write_changes(connection, batch.changes)
             statements.AUDIT.insert(connection, [rows.audit_row(entry) for entry in entries])
             statements.ANSWERS.insert(connection, [rows.answer_row(each) for each in batch.answers])
@@ -150,8 +157,7 @@ class Store(Accounts):
             self.at_point("during_commit")
         self.at_point("after_commit")
         self._head = batch.index
-        if entries:
-            self._audit_head = (entries[-1].number, entries[-1].hash)
+        self._audit_head = head or self._audit_head
 
     def witness(self) -> None:
         """Write the anchor: as far as commits are known to have come, never further (K19)."""
@@ -178,13 +184,14 @@ class Store(Accounts):
             raise StoreError("this store is not the writer: take_over comes first")
         return self._writing
 
-    def _seal(self, connection: Connection, batch: Batch) -> None:
+    def _seal(self, connection: Connection, batch: Batch, audit: chain.Link | None) -> None:
         """First of all, because it locks the row.
 
         Whoever takes over waits for us or has already won.
         """
         meta = schema.meta
         moment = batch.moment
+        newest = {} if audit is None else {"audit_number": audit.number, "audit_hash": audit.hash}
         statement = (
             update(meta)
             .where(and_(meta.c.epoch == self.epoch, meta.c.head == batch.expected))
@@ -194,6 +201,7 @@ class Store(Accounts):
                 boot_id=moment.boot_id,
                 boottime=moment.boottime,
                 lease_until=term.lease_end(connection.dialect.name),
+                **newest,
             )
         )
         if connection.execute(statement).rowcount != 1:

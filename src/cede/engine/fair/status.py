@@ -5,7 +5,7 @@ All of it is pure: a time is an argument, in milliseconds, and a state goes in a
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum, auto
 
@@ -88,14 +88,6 @@ def satisfaction(fair: Vector, demand: Vector, usage: Vector) -> float:
     return max((used / share for used, share in free if share > 0), default=0.0)
 
 
-def service_order(ratios: Mapping[str, float], first: Collection[str] = ()) -> list[str]:
-    """Requests in the order in which a regular pass serves them: least satisfied first.
-
-    `first`: those below what guarantees promise them. Ties stay in the order given.
-    """
-    return sorted(ratios, key=lambda each: (each not in first, ratios[each]))
-
-
 @dataclass(frozen=True, slots=True)
 class Starvation:
     """How long an element has been below its share, and what that makes of it."""
@@ -119,8 +111,3 @@ def starve(state: Starvation, is_below: bool, now: int, settings: FairSettings) 
     if state.status is Starving.AGGRESSIVELY_STARVING and not aggressive:
         return replace(state, status=Starving.STARVING)
     return state
-
-
-def lowest(path: Iterable[tuple[str, Starving]], wanted: Starving) -> str | None:
-    """The nearest that starves so, from an element up to below the root."""
-    return next((element_id for element_id, status in path if status is wanted), None)

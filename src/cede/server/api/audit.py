@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+from typing import Annotated
+
+from fastapi import APIRouter, Query
 from starlette.responses import Response
 
+from cede.model import bounds
 from cede.server.api import examples
 from cede.server.api.context import ThisCall, answer
 from cede.server.api.lists import Cursor, Limit
 from cede.server.api.openapi import ok
 from cede.server.api.permissions import API
 from cede.server.api.route import CedeRoute
-from cede.server.api.schemas import AuditPage
+from cede.server.api.schemas import AuditPage, VerifiedOut
 from cede.server.api.views import audit_out
+from cede.store import chain
 
 router = APIRouter(prefix=API, tags=["audit"], route_class=CedeRoute)
+
+After = Annotated[
+    str,
+    Query(pattern=r"^[0-9]{1,18}:[0-9a-f]{64}$", description="`end` of the piece before."),
+]
+Piece = Annotated[int, Query(ge=1, le=bounds.AUDIT_PIECE_MAX)]
 
 
 @router.get("/audit", responses={200: ok(AuditPage, examples.page(examples.AUDIT))})
@@ -23,3 +33,12 @@ async def list_audit(call: ThisCall, limit: Limit, cursor: Cursor = None) -> Res
     store = call.context.store
     page = await call.context.read(store.list_audit, cursor=cursor, limit=limit)
     return answer({"items": [audit_out(entry) for entry in page.items], "next": page.next})
+
+
+@router.get("/audit/verify", responses={200: ok(VerifiedOut, examples.VERIFIED)})
+async def verify_audit(
+    call: ThisCall, after: After = str(chain.START), limit: Piece = bounds.AUDIT_PIECE_MAX
+) -> Response:
+    """Whether the entries after `after` follow one from the other, as far as `limit` entries."""
+    verify = call.context.store.verify_audit
+    return answer(chain.to_json(await call.context.read(verify, chain.Link.parse(after), limit)))

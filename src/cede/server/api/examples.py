@@ -305,6 +305,17 @@ AUDIT: Json = {
     "hash": "a07e…",
 }
 
+VERIFIED: Json = {
+    "end": f"7:{'a07e' * 16}",
+    "head": f"9:{'b2c4' * 16}",
+    "done": True,
+    "broken": {
+        "number": 8,
+        "what": "number",
+        "detail": "there is no entry 8; the next one is 9",
+    },
+}
+
 WHY: Json = {"id": _REQUEST_ID, "status": "queued", "reason": REASON}
 
 PLAN: Json = {"rounds": [], "at_rest": True}

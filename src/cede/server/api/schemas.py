@@ -6,7 +6,7 @@ making it; a test checks that the two agree.
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -350,6 +350,19 @@ class AuditOut(Out):
     detail: dict[str, Any]
     previous: str = Field(description="The hash of the entry before this one.")
     hash: str
+
+
+class BrokenOut(Out):
+    number: int
+    what: Literal["number", "previous", "hash", "head"]
+    detail: str
+
+
+class VerifiedOut(Out):
+    end: str = Field(description="The last entry that follows from the first: NUMBER:HASH.")
+    head: str = Field(description="The newest entry that was stored as such: NUMBER:HASH.")
+    done: bool = Field(description="Whether there is no more to verify; else go on `after` `end`.")
+    broken: BrokenOut | None = Field(description="The first entry that does not follow, if any.")
 
 
 class WhoamiOut(Out):

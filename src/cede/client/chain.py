@@ -1,0 +1,55 @@
+"""Following the audit chain from its first entry to its head, piece by piece.
+
+A piece comes from a server or from a database; this knows neither. An entry is written NUMBER:HASH,
+which vouches for everything before it: whoever keeps such a note elsewhere finds later that the
+chain was written anew, even if all its hashes are right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from cede.model import bounds
+
+Json = dict[str, Any]
+# What was found in at most so many entries after this one: `end`, `head`, `done`, `broken`.
+Piece = Callable[[str, int], Json]
+
+START = "0:" + "0" * 64
+
+
+def follow(piece: Piece, noted: str | None = None) -> Json:
+    """`ok`, how many `entries` hold, the `head`, and the first that is `broken`, if any.
+
+    `noted` is an entry that was the head once: the chain must still have it.
+    """
+    end, found = START, Json()
+    at = None if noted is None else _number(noted)
+    while True:
+        known = _number(end)
+        limit = bounds.AUDIT_PIECE_MAX
+        if at is not None and known < at:
+            limit = min(limit, at - known)  # a piece ends at the noted entry, to compare it
+        found = piece(end, limit)
+        end, broken = found["end"], found["broken"]
+        if broken is None and at is not None:
+            broken = _compare(end, at, noted, done=found["done"])
+        if broken is not None or found["done"]:
+            head = found["head"]
+            return {"ok": broken is None, "entries": _number(end), "head": head, "broken": broken}
+
+
+def _compare(end: str, at: int, noted: str | None, *, done: bool) -> Json | None:
+    """What is wrong if the noted entry is not the one that stands at its number."""
+    if _number(end) == at and end != noted:
+        detail = f"its hash is {end.partition(':')[2]}, and {noted} was noted"
+        return {"number": at, "what": "noted", "detail": detail}
+    if done and _number(end) < at:
+        detail = f"the chain ends with entry {_number(end)}, and {noted} was noted"
+        return {"number": _number(end) + 1, "what": "noted", "detail": detail}
+    return None
+
+
+def _number(entry: str) -> int:
+    return int(entry.partition(":")[0])
