@@ -9,8 +9,9 @@ from typing import Any
 import click
 
 from cede.cli.context import client_of
-from cede.cli.demand import demand_options, farewell_options, pairs, submission_of
+from cede.cli.demand import demand_options, farewell_options, submission_of
 from cede.cli.printing import print_json
+from cede.cli.values import OneOf, pairs
 
 # What goes into the request as it was given.
 PLACEMENT = (
@@ -39,14 +40,14 @@ PLACEMENT = (
 )
 @click.option(
     "--topology",
-    type=click.Choice(["any", "tight", "spread"]),
+    type=OneOf(["any", "tight", "spread"]),
     default=None,
     help="Tasks in few and near groups of nodes, in many, or in any; tight unless given.",
 )
 @farewell_options
 @click.option(
     "--on-silence",
-    type=click.Choice(["stop", "keep"]),
+    type=OneOf(["stop", "keep"]),
     default=None,
     help="What becomes of it when its node is not heard of; beside the only server it is kept, "
     "else stopped, unless given.",
@@ -74,8 +75,9 @@ def submit(
 
     It runs whether or not anybody is watching: see `cede wait`, `cede logs` and `cede cancel`.
     """
+    body = _body(**given)
     client = client_of(ctx)
-    made = client.requests.create(_body(**given))
+    made = client.requests.create(body)
     if made["status"] == "rejected":
         from cede.client.errors import ending
 

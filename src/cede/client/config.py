@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from cede.client.errors import NotConfigured
+from cede.model import written
 
 _KEYS = ("server", "token")
 
@@ -78,11 +79,9 @@ def _files(environ: Mapping[str, str]) -> Iterator[Path]:
 
 
 def _read(path: Path) -> Connection:
-    import yaml
-
     try:
-        data: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        data: Any = written.read(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, written.Unreadable) as error:
         first_line = str(error).splitlines()[0]
         raise NotConfigured(f"cannot read {path}: {first_line}") from None
     if not isinstance(data, dict) or not all(isinstance(data.get(key), str) for key in _KEYS):
