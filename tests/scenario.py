@@ -36,10 +36,10 @@ from cede.engine.snapshot import dump
 from cede.engine.snapshot_reader import load
 from cede.engine.standing import BORROWED, IN_SHARE
 from cede.engine.state import State
+from cede.model.durations import seconds
 from cede.model.errors import CedeError, Conflict, Invalid
 from cede.model.lifecycle import AllocationState, RequestStatus
 from cede.model.request import OnSilence, Preemptions, Request, Retry
-from cede.model.settings import seconds
 from cede.model.subject import Subject
 from tests import scenario_classes, scenario_nodes
 from tests.scenario_nodes import Untrue

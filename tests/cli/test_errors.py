@@ -68,7 +68,7 @@ def test_nobody_listens() -> None:
         ("policy attach gpus red -t team -p 1 -r {gpu:_9}", exit_codes.ERROR, "gpu"),
         ("policy detach gpus nobody", exit_codes.NOT_FOUND, "nobody has no policy"),
         ("request create --component green --gpu 1", exit_codes.REFUSED, "no policy"),
-        ("request create --gpu 1 --memory 16XB", exit_codes.ERROR, "memory"),
+        ("request create --gpu 1 --memory 16XB", exit_codes.USAGE, "--memory"),
         ("plan /nowhere.yaml", exit_codes.ERROR, "No such file"),
     ],
 )

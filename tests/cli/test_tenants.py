@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from cede import Client, Conflict
 from cede.cli.main import cli
-from cede.cli.tenants import Back
+from cede.cli.values import Duration
 from tests.client.serving import Serving
 
 pytestmark = pytest.mark.system
@@ -84,8 +84,8 @@ def test_usage_for_people_and_for_programs(server: Serving, bio: Client) -> None
         (("tenant", "update", "bio"), "nothing to change"),
         (("tenant", "update", "bio", "--max-nodes", "many"), "neither an integer nor none"),
         (("tenant", "create", "bio", "--gpu-hours", "x"), "neither a number nor none"),
-        (("usage", "--since", "soon"), "no time: such as 90m"),
-        (("usage", "--by", "team"), "'pool', 'policy', 'tenant'"),
+        (("usage", "--since", "soon"), "must be a time such as 90, 90m"),
+        (("usage", "--by", "team"), "not one of pool, policy, tenant"),
     ],
 )
 def test_wrong_usage_is_told(arguments: tuple[str, ...], said: str) -> None:
@@ -97,7 +97,7 @@ def test_wrong_usage_is_told(arguments: tuple[str, ...], said: str) -> None:
     ("text", "seconds"), [("90", 90), ("90m", 5400), ("1.5h", 5400), ("7d", 604800), ("1w", 604800)]
 )
 def test_how_far_back(text: str, seconds: float) -> None:
-    assert Back().convert(text, None, None) == seconds
+    assert Duration().convert(text, None, None) == seconds
 
 
 def test_names_of_tenants_are_completed(server: Serving, bio: Client) -> None:

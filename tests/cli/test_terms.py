@@ -8,25 +8,24 @@ from typing import Any
 import click
 import pytest
 
-from cede.cli import demand
-from cede.cli.context import Pairs, merged
 from cede.cli.policies import _home, _settings
+from cede.cli.values import Amounts, merged, settings_of
 from cede.client.demand import submission, terms_body
 from cede.model.errors import Invalid
+from cede.model.policy import OF_POLICY
 from tests.client.serving import Serving
 
 
 def test_amounts_are_typed_as_pairs_or_as_a_map() -> None:
     for text in ("gpu=4,mcpu=0", "gpu = 4, mcpu = 0", "{gpu: 4, mcpu: 0}", '{"gpu": 4, "mcpu": 0}'):
-        assert Pairs().convert(text, None, None) == {"gpu": 4, "mcpu": 0}
+        assert Amounts().convert(text, None, None) == {"gpu": 4, "mcpu": 0}
     assert merged("--limit", [{"gpu": 4}, {"mcpu": 0}]) == {"gpu": 4, "mcpu": 0}
-    assert merged("--limit", []) is None
 
 
 @pytest.mark.parametrize("text", ["gpu", "gpu=", "=4", "gpu=x", "gpu=-1", "gpu=1,gpu=2", "4", ""])
 def test_what_is_no_amount_is_wrong_usage(text: str) -> None:
     with pytest.raises(click.UsageError):
-        Pairs().convert(text, None, None)
+        Amounts().convert(text, None, None)
 
 
 def test_a_key_given_twice_is_wrong_usage() -> None:
@@ -34,19 +33,44 @@ def test_a_key_given_twice_is_wrong_usage() -> None:
         merged("--limit", [{"gpu": 1}, {"gpu": 2}])
 
 
-def test_a_setting_is_what_yaml_makes_of_it() -> None:
-    given = ("a=60", "b=0.5", "c=true", "d={gpu: 1}", "e=")
-    made = demand.settings_of("--set", given)
-    assert made == {"a": 60, "b": 0.5, "c": True, "d": {"gpu": 1}, "e": None}
-    for wrong in ("a", "=5", "a={"):
-        with pytest.raises(click.UsageError):
-            demand.settings_of("--set", (wrong,))
+TIMEOUT, TOLERANCE = "fair_share_starvation_timeout", "fair_share_starvation_tolerance"
+FLAG, THRESHOLD = "enable_aggressive_starvation", "non_preemptible_resource_usage_threshold"
+
+
+def test_a_setting_is_typed_in_the_grammar_of_its_kind() -> None:
+    given = (f"{TIMEOUT}=1m30s", f"{TOLERANCE}=0.5", f"{FLAG}=true", f"{THRESHOLD}=gpu=1,mcpu=2")
+    made = settings_of("--set", given, OF_POLICY, "a policy")
+    amounts = {"gpu": 1, "mcpu": 2}
+    assert made == {TIMEOUT: 90, TOLERANCE: 0.5, FLAG: True, THRESHOLD: amounts}
+    assert settings_of("--set", (f"{THRESHOLD}={{gpu: 1}}",), OF_POLICY, "") == {
+        THRESHOLD: {"gpu": 1}
+    }
+    assert settings_of("--set", (f"{FLAG}=",), OF_POLICY, "") == {FLAG: None}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (("grace",), "NAME=VALUE"),
+        (("=5",), "NAME=VALUE"),
+        ((f"{THRESHOLD}={{",), THRESHOLD),
+        ((f"{THRESHOLD}={{gpu: 1, gpu: 2}}",), "'gpu' is there twice"),
+        ((f"{TIMEOUT}=1", f"{TIMEOUT}=2"), f"{TIMEOUT} is there twice"),
+        ((f"{TIMEOUT[:-1]}=1",), f"did you mean {TIMEOUT}?"),
+        ((f"{TIMEOUT[:-1]}=",), f"did you mean {TIMEOUT}?"),
+        ((f"{TIMEOUT}=soon",), "such as 90, 90m or 1h30m, not 'soon'"),
+    ],
+)
+def test_what_is_no_setting_is_wrong_usage(wrong: tuple[str, ...], said: str) -> None:
+    with pytest.raises(click.UsageError) as caught:
+        settings_of("--set", wrong, OF_POLICY, "a policy")
+    assert "--set" in str(caught.value) and said in str(caught.value)
 
 
 def test_a_setting_stands_beside_those_there_are_until_it_is_taken_back() -> None:
-    assert _settings((), {"a": 1}) is None
-    assert _settings(("b=2",), {"a": 1}) == {"a": 1, "b": 2}
-    assert _settings(("a=",), {"a": 1}) == {}
+    assert _settings((), {TIMEOUT: 1}) is None
+    assert _settings((f"{TOLERANCE}=0.2",), {TIMEOUT: 1}) == {TIMEOUT: 1, TOLERANCE: 0.2}
+    assert _settings((f"{TIMEOUT}=",), {TIMEOUT: 1}) == {}
 
 
 def test_a_home_is_labels_or_names() -> None:

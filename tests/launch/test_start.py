@@ -14,6 +14,7 @@ import pytest
 from cede.launch import places
 from cede.launch.contain import Group
 from cede.launch.spec import Limits, User
+from cede.model import bounds
 from tests.launch.conftest import Make
 
 pytestmark = pytest.mark.system
@@ -126,7 +127,19 @@ def test_the_users_fault_is_called_so(case: str, make: Make) -> None:
     record = attempt.ended()
     assert (record["cause"], record["code"], record["signal"]) == ("start_failed", None, None)
     wrong = directory if directory != "/" else argv[0]
-    assert record["error"] == f"{text}: {wrong}"
+    where = (
+        f" (looked up in PATH {attempt.spec.env['PATH']})" if argv[0] == "no-such-program" else ""
+    )
+    assert record["error"] == f"{text}: {wrong}{where}"
+
+
+def test_a_program_is_told_with_the_path_it_was_looked_up_in(make: Make) -> None:
+    long = ":".join(f"/no/such/folder/{number}" for number in range(4_000))
+    attempt = make("p" * 100_000, env={"PATH": long})
+    attempt.launch().close()
+    error = attempt.ended()["error"]
+    assert "(looked up in PATH /no/such/folder/0:/no/such/folder/1:" in error
+    assert len(error) < bounds.DESCRIPTION_LENGTH_MAX
 
 
 def test_a_script_without_an_interpreter_is_the_users_fault(make: Make, tmp_path: Path) -> None:

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from cede.model import bounds
 from cede.model.amounts import add_to, parse_amounts, plus, show, take_from, total, within
+from cede.model.durations import parse_duration, parse_instant, seconds
 from cede.model.errors import Invalid
-from cede.model.settings import Precedence, Settings, parse_duration, parse_instant, seconds
+from cede.model.settings import Precedence, Settings
 from cede.model.subject import Subject, parse_name
 
 AMOUNTS = st.dictionaries(st.sampled_from(["gpu", "mcpu", "tpu"]), st.integers(1, 9))
@@ -72,7 +73,7 @@ def test_bad_amounts_name_their_key(value: Any, field: str) -> None:
 BAD_DURATIONS: dict[str, Any] = {
     "negative": -1,
     "boolean": True,
-    "text": "5",
+    "text": "five",
     "null": None,
     "nan": float("nan"),
     "infinite": float("inf"),
@@ -110,7 +111,7 @@ BAD_SETTINGS: dict[str, tuple[Any, str]] = {
     "a fraction of a count": ({"bypass_max": 1.5}, "settings.bypass_max"),
     "a boolean count": ({"bypass_max": True}, "settings.bypass_max"),
     "a negative duration": ({"grace": -1}, "settings.grace"),
-    "a duration in words": ({"min_run": "30s"}, "settings.min_run"),
+    "a duration in words": ({"min_run": "half a minute"}, "settings.min_run"),
     "a year and more": ({"withhold_max": 10**9}, "settings.withhold_max"),
 }
 
@@ -150,3 +151,68 @@ def test_subjects_have_a_type_and_a_name() -> None:
 
 def test_bounds_stay_exact_in_every_json_reader() -> None:
     assert int(float(bounds.AMOUNT_MAX)) == bounds.AMOUNT_MAX == 2**53 - 1
+
+
+@pytest.mark.parametrize(
+    ("written", "amounts"),
+    [
+        ("gpu=8", {"gpu": 8}),
+        ("gpu=8,mcpu=4000", {"gpu": 8, "mcpu": 4000}),
+        (" gpu = 8 , mcpu = 0 ", {"gpu": 8, "mcpu": 0}),
+        ("memory_mb=16GiB", {"memory_mb": 17180}),
+        ("memory_mb=16000MB,memory_mb.x=1", {"memory_mb": 16000, "memory_mb.x": 1}),
+        ({"memory_mb": "16000MB", "gpu": 1}, {"memory_mb": 16000, "gpu": 1}),
+        ({"memory_mb": 5}, {"memory_mb": 5}),
+    ],
+)
+def test_amounts_are_pairs_or_a_map(written: Any, amounts: dict[str, int]) -> None:
+    assert parse_amounts(written, "capacity") == amounts
+
+
+BAD_PAIRS = {
+    "nothing": ("", "such as gpu=8,mcpu=4000"),
+    "no amount": ("gpu", "such as gpu=8,mcpu=4000"),
+    "an empty amount": ("gpu=", "such as gpu=8,mcpu=4000"),
+    "no key": ("=8", "such as gpu=8,mcpu=4000"),
+    "a comma too many": ("gpu=8,", "such as gpu=8,mcpu=4000"),
+    "a key twice": ("gpu=1,gpu=2", "gpu is there twice"),
+    "a fraction": ("gpu=1.5", "must be an integer, not '1.5'"),
+    "a word": ("gpu=all", "must be an integer, not 'all'"),
+    "an underscore": ("gpu=1_000", "must be an integer"),
+    "digits of another script": ("gpu=٣", "must be an integer"),
+    "wide digits": ("gpu=８", "must be an integer"),
+    "a size of something else": ("gpu=16GiB", "must be an integer"),
+    "a size without a unit that is known": ("memory_mb=16XB", "must be an integer"),
+    "negative": ("gpu=-1", "must be from 0 to"),
+    "huge": ("gpu=" + "9" * 40, "must be from 0 to"),
+    "enormous": ("gpu=" + "9" * 5000, "must be an integer"),
+    "a huge size": ("memory_mb=999999999999999999PiB", "must be at most"),
+    "no resource key": ("8gpu=1", "is not a resource key"),
+}
+
+
+@pytest.mark.parametrize(("written", "said"), BAD_PAIRS.values(), ids=BAD_PAIRS)
+def test_what_is_no_amount_is_answered_in_one_line(written: str, said: str) -> None:
+    with pytest.raises(Invalid) as caught:
+        parse_amounts(written, "capacity")
+    assert said in str(caught.value)
+    assert len(str(caught.value)) < 250 and "\n" not in str(caught.value)
+
+
+KEYS = st.from_regex(r"\A[A-Za-z][A-Za-z0-9_.\-/]{0,10}\Z")
+
+
+@given(st.dictionaries(KEYS, st.integers(0, bounds.AMOUNT_MAX), min_size=1, max_size=5))
+def test_pairs_and_maps_mean_the_same(amounts: dict[str, int]) -> None:
+    text = ",".join(f"{key}={amount}" for key, amount in amounts.items())
+    assert parse_amounts(text, "limit") == parse_amounts(amounts, "limit") == amounts
+
+
+@given(st.text(max_size=30) | st.text("gpu=0123456789,-{}:", max_size=30))
+def test_any_text_is_amounts_or_is_refused(text: str) -> None:
+    try:
+        found = parse_amounts(text, "limit")
+    except Invalid as error:
+        assert len(str(error)) < 300
+    else:
+        assert found and all(0 <= each <= bounds.AMOUNT_MAX for each in found.values())

@@ -11,17 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cede.model import bounds
+from cede.model.amounts import parse_memory, parse_processors
 from cede.model.errors import Invalid
-from cede.model.resources import ResourceSettings, memory_megabytes, milli_cpus
+from cede.model.resources import ResourceSettings
 
 
 def test_processors_are_computed_in_decimals() -> None:
-    assert milli_cpus(2.007) == 2007
+    assert parse_processors(2.007) == 2007
     assert ceil(2.007 * 1000) == 2008  # why
 
 
 def test_the_first_hundred_thousand_thousandths_are_exact() -> None:
-    wrong = [milli for milli in range(100_001) if milli_cpus(milli / 1000) != milli]
+    wrong = [milli for milli in range(100_001) if parse_processors(milli / 1000) != milli]
     assert wrong == []
 
 
@@ -30,7 +31,7 @@ def test_the_first_hundred_thousand_thousandths_are_exact() -> None:
     [(0, 0), (1, 1000), (0.5, 500), ("0.5", 500), (Decimal("1.5"), 1500), (0.0001, 1), ("1e-9", 1)],
 )
 def test_processors_are_rounded_up(cpus: Any, milli: int) -> None:
-    assert milli_cpus(cpus) == milli
+    assert parse_processors(cpus) == milli
 
 
 @pytest.mark.parametrize(
@@ -55,7 +56,7 @@ def test_processors_are_rounded_up(cpus: Any, milli: int) -> None:
     ],
 )
 def test_memory_is_decimal_megabytes_rounded_up(memory: str, megabytes: int) -> None:
-    assert memory_megabytes(memory) == megabytes
+    assert parse_memory(memory) == megabytes
 
 
 def test_the_primer_of_document_001() -> None:
@@ -147,7 +148,7 @@ def test_unknown_fields_are_refused() -> None:
 
 @given(st.decimals(0, 10**9, allow_nan=False, places=6))
 def test_rounding_up_never_loses_a_processor(cpus: Decimal) -> None:
-    milli = milli_cpus(cpus)
+    milli = parse_processors(cpus)
     assert milli - 1 < cpus * 1000 <= milli
 
 
@@ -155,6 +156,6 @@ def test_rounding_up_never_loses_a_processor(cpus: Decimal) -> None:
 def test_memory_never_shrinks(number: int, unit: str) -> None:
     power = {"K": 1, "M": 2, "G": 3}[unit[0]]
     size = number * (1024 if "i" in unit else 1000) ** power
-    megabytes = memory_megabytes(f"{number}{unit}")
+    megabytes = parse_memory(f"{number}{unit}")
     assert (megabytes - 1) * 10**6 < size <= megabytes * 10**6
     assert megabytes <= bounds.AMOUNT_MAX

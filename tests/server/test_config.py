@@ -37,7 +37,8 @@ def test_every_problem_is_named_at_once(tmp_path: Path) -> None:
     found = problems(["--config", str(file), "--log-level", "loud"], {"CEDE_INSECURE_LISTEN": "ja"})
     assert [each.split(": ")[1 if each.startswith("/") else 0] for each in found] == [
         "port",
-        "unknown key 'prot'; known are agent, allow_root_jobs, allowed_hosts, data, database, "
+        "unknown key 'prot'; did you mean port? known are agent, allow_root_jobs, allowed_hosts, "
+        "data, database, "
         "heartbeat, host, insecure_listen, log_level, port, tls_cert, tls_key, unpooled",
         "unpooled",
         "allowed_hosts",

@@ -164,7 +164,7 @@ SLIPS: dict[str, tuple[Snapshot, str]] = {
     ),
     "nothing of the kind": (
         {"integral": {"multiplier": 3}},
-        "integral.multiplier: unknown; known are guarantee_type, resource_flow",
+        "integral.multiplier: unknown; known are burst_guarantee_resources, can_accept",
     ),
     "no such key to protect": (
         {"settings": {"non_preemptible_resource_usage_threshold": {"tpu": 1}}},

@@ -26,7 +26,6 @@ class Offence:
 Rule = Callable[[str, str], Iterator[Offence]]
 
 CORE = ("src/cede/model/", "src/cede/engine/")
-MODULE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 60
 
 
@@ -254,12 +253,6 @@ def promises_name_their_issue(path: str, source: str) -> Iterator[Offence]:
             yield Offence(
                 path, number, f"{PROMISE.search(line)[0]} without an issue: add #<number>"
             )
-
-
-def modules_stay_small(path: str, source: str) -> Iterator[Offence]:
-    lines = len(source.splitlines())
-    if _is_product_code(path) and lines > MODULE_LINES_MAX:
-        yield Offence(path, 1, f"{lines} lines, more than {MODULE_LINES_MAX}: split it")
 
 
 def functions_stay_small(path: str, source: str) -> Iterator[Offence]:

@@ -50,7 +50,6 @@ FIRES: dict[str, tuple[rules.Rule, str, str]] = {
         rules.statements_are_not_built_from_strings, STORE, "sqlalchemy.text('SELECT ' + a)"),
     "a promise without an issue": (
         rules.promises_name_their_issue, "docs/a.md", f"{LATER}: write this"),
-    "a long module": (rules.modules_stay_small, STORE, "x = 1\n" * 501),
     "a long function": (rules.functions_stay_small, STORE, "def f():\n" + "    x = 1\n" * 60),
     "a long async function": (
         rules.functions_stay_small, STORE, "async def f():\n" + "    x = 1\n" * 60),
@@ -99,7 +98,6 @@ SILENT: dict[str, tuple[rules.Rule, str, str]] = {
     "bound parameters": (
         rules.statements_are_not_built_from_strings, STORE, "text('SELECT :a')"),
     "a promise with an issue": (rules.promises_name_their_issue, "docs/a.md", f"{LATER} #12: x"),
-    "a module of the largest size": (rules.modules_stay_small, STORE, "x = 1\n" * 500),
     "a function of the largest size": (
         rules.functions_stay_small, STORE, "def f():\n" + "    x = 1\n" * 59),
     "the presets themselves": (
@@ -119,7 +117,6 @@ RULES: list[rules.Rule] = [
     rules.amounts_are_integers,
     rules.statements_are_not_built_from_strings,
     rules.promises_name_their_issue,
-    rules.modules_stay_small,
     rules.functions_stay_small,
     rules.no_place_of_origin,
     rules.the_engine_does_not_know_its_preset,

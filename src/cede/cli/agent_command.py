@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cede.cli.demand import pairs
+from cede.cli.values import Duration, amounts_option, pairs
 from cede.model import bounds
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ _DAY = 24 * bounds.HOUR
     help="Where work saves itself; on a file system that the nodes share, if there are several.",
 )
 @click.option("--name", help="The node's name; the host's unless given.")
-@click.option("--amount", multiple=True, metavar="KEY=N", help="Instead of what is detected.")
+@amounts_option("--amount", help="Instead of what is detected, such as gpu=8.")
 @click.option("--device", multiple=True, metavar="KEY=NAME,…", help="Names of devices.")
 @click.option("--label", multiple=True, metavar="NAME=VALUE", help="May be given often.")
 @click.option(
@@ -60,11 +60,10 @@ _DAY = 24 * bounds.HOUR
 )
 @click.option(
     "--keep-checkpoints",
-    type=click.FloatRange(min=0),
-    metavar="DAYS",
-    default=bounds.CHECKPOINT_KEEP_DEFAULT / _DAY,
+    type=Duration(plain="d"),
+    default=f"{bounds.CHECKPOINT_KEEP_DEFAULT // _DAY}d",
     show_default=True,
-    help="How long checkpoints of requests that have ended stay.",
+    help="How long checkpoints of requests that have ended stay; a number is days.",
 )
 @click.option("--log-bytes", type=click.IntRange(min=4096), help="Of one log, before it rotates.")
 @click.option("--pids", type=click.IntRange(min=1), help="The most processes of one task.")
@@ -94,7 +93,7 @@ def settings_of(
     data: Path | None,
     checkpoints: Path | None,
     name: str | None,
-    amount: tuple[str, ...],
+    amount: dict[str, int] | None,
     device: tuple[str, ...],
     label: tuple[str, ...],
     group: str,
@@ -113,7 +112,8 @@ def settings_of(
     from cede.model.node import parse_devices, parse_group, parse_labels, parse_node_amounts
 
     gpus = detect.gpus()
-    amounts = _amounts(detect.amounts(gpus), amount)
+    wanted = {**detect.amounts(gpus), **(amount or {})}
+    amounts = {key: each for key, each in wanted.items() if each}
     where = (data or _default_data()).expanduser().absolute()
     devices = {key: tuple(each.split(",")) for key, each in pairs("--device", device)}
     for key, names in devices.items():
@@ -140,18 +140,10 @@ def settings_of(
         users=users,
         allow_root_jobs=allow_root_jobs,
         retained=keep,
-        keep_checkpoints=keep_checkpoints * _DAY / bounds.SECOND,
+        keep_checkpoints=keep_checkpoints,
         log_bytes=log_bytes or LOG_BYTES_DEFAULT,
         pids_max=pids,
     )
-
-
-def _amounts(detected: dict[str, int], given: tuple[str, ...]) -> dict[str, int]:
-    for key, text in pairs("--amount", given):
-        if not text.isdecimal():
-            raise click.UsageError(f"--amount {key} wants a number, not {text!r}")
-        detected[key] = int(text)
-    return {key: amount for key, amount in detected.items() if amount}
 
 
 def _default_data() -> Path:

@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import click
 
+from cede.cli.values import OneOf
+
 SHELLS = ("bash", "zsh", "fish")
 
 
 @click.command("completion")
-@click.argument("shell", type=click.Choice(SHELLS))
+@click.argument("shell", type=OneOf(SHELLS))
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
     """Print a completion script: `cede completion bash > …/completions/cede`."""

@@ -1,12 +1,14 @@
-"""What every command needs: a client for the options given, and values people type."""
+"""What every command needs: a client for the options given, and names that complete."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+
+from cede.cli.values import OneOf
 
 if TYPE_CHECKING:
     from cede.client.client import Client
@@ -38,7 +40,7 @@ def output_option(function: F) -> F:
     return click.option(
         "-o",
         "--output",
-        type=click.Choice(OUTPUTS),
+        type=OneOf(OUTPUTS),
         default="table",
         show_default=True,
         help="How to print.",
@@ -56,82 +58,6 @@ def remove(calls: Any, what: str, name: str, yes: bool, *, also: str = "", **mor
         click.confirm(f"delete {what} {found['name']}{also}?", abort=True, err=True)
     calls.delete(found["id"], **more)
     click.echo(f"deleted {what} {found['name']}")
-
-
-class Map(click.ParamType[dict[str, Any]]):
-    """A map as JSON or YAML: '{"gpu": 8}' or 'gpu: 8'."""
-
-    name = "JSON|YAML"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> dict[str, Any]:
-        if isinstance(value, dict):
-            return value
-        import yaml
-
-        try:
-            data = yaml.safe_load(value)
-        except yaml.YAMLError as error:
-            self.fail(f"{value!r} is neither JSON nor YAML: {str(error).splitlines()[0]}")
-        if not isinstance(data, dict):
-            self.fail(f"{value!r} is not a map, such as '{{\"gpu\": 8}}' or 'gpu: 8'")
-        return data
-
-
-class Amounts(Map):
-    """A map from resource key to integer, checked before anything is sent."""
-
-    def __init__(self, least: int = 0) -> None:
-        self._least = least
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> dict[str, Any]:
-        from cede.model.amounts import parse_amounts
-        from cede.model.errors import Invalid
-
-        given = super().convert(value, param, ctx)
-        field = (param.name if param is not None else None) or "amounts"
-        try:
-            return dict(parse_amounts(given, field, least=self._least))
-        except Invalid as error:
-            self.fail(str(error))
-
-
-class Pairs(Amounts):
-    """Amounts as KEY=N, several with commas between them; a map does as well."""
-
-    name = "KEY=N"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> dict[str, Any]:
-        if not isinstance(value, str) or "=" not in value or "{" in value:
-            return super().convert(value, param, ctx)
-        found: dict[str, Any] = {}
-        for each in value.split(","):
-            key, equals, amount = (part.strip() for part in each.partition("="))
-            if not equals or not key:
-                self.fail(f"wants KEY=N, not {each!r}")
-            if key in found:
-                self.fail(f"{key} is there twice")
-            try:
-                found[key] = int(amount)
-            except ValueError:
-                self.fail(f"{key} must be an integer, not {amount!r}")
-        return super().convert(found, param, ctx)
-
-
-def merged(option: str, given: Iterable[dict[str, int]]) -> dict[str, int] | None:
-    """Amounts that were given in several parts; None if there are none."""
-    whole: dict[str, int] = {}
-    for each in given:
-        for key in each:
-            if key in whole:
-                raise click.UsageError(f"{option}: {key} is there twice")
-        whole |= each
-    return whole or None
 
 
 class _Named(click.ParamType[str]):
@@ -189,7 +115,7 @@ def component_type_option(default: str | None = None) -> Callable[[F], F]:
         return click.option(
             "-t",
             "--component-type",
-            type=click.Choice(SUBJECT_TYPES),
+            type=OneOf(SUBJECT_TYPES),
             default=default,
             show_default=default is not None,
             help="What the component is.",

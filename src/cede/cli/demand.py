@@ -3,21 +3,34 @@ them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import click
 
-from cede.cli.context import Amounts, Pairs, PoolName, component_type_option, merged
-from cede.model.terms import CLASS_DEFAULT, CLASS_MAX, CLASS_MIN
+from cede.cli.context import PoolName, component_type_option
+from cede.cli.values import (
+    NONE,
+    Count,
+    Duration,
+    OneOf,
+    Written,
+    amounts_option,
+    pairs,
+    settings_of,
+)
+from cede.model import bounds
+from cede.model.amounts import parse_memory, parse_processors
+from cede.model.terms import CLASS_DEFAULT, CLASS_MAX, CLASS_MIN, OF_REQUEST
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+_PROCESSORS, _SIZE = Written("N", parse_processors), Written("SIZE", parse_memory)
 _OPTIONS: list[Callable[[Any], Any]] = [
-    click.option("--gpu", type=click.IntRange(min=0), help="How many GPUs."),
-    click.option("--cpu", help="How many processors, such as 4 or 0.5."),
-    click.option("--memory", help="How much memory, such as 16GiB."),
-    click.option("--resources", type=Amounts(), help="Other keys, such as '{\"tpu\": 1}'."),
+    click.option("--gpu", type=Count(), help="How many GPUs."),
+    click.option("--cpu", type=_PROCESSORS, help="How many processors, such as 4 or 0.5."),
+    click.option("--memory", type=_SIZE, help="How much memory, such as 16GiB."),
+    amounts_option("--resources", help="Other keys, such as tpu=1."),
     click.option("--pool", type=PoolName(), help="Only this pool."),
     click.option("--component", help="Who asks; the token's first subject unless given."),
     component_type_option(),
@@ -29,12 +42,16 @@ _OPTIONS: list[Callable[[Any], Any]] = [
     ),
     click.option(
         "--preemptions",
-        type=click.Choice(["free", "count"]),
+        type=OneOf(["free", "count"]),
         default=None,
         help="Whether being preempted uses up a retry; free unless given.",
     ),
-    click.option("--walltime", type=float, help="Seconds after which it surely ends."),
-    click.option("--lease", help="Seconds of silence after which it is given up, or none."),
+    click.option("--walltime", type=Duration(), help="After which it surely ends, such as 1h30m."),
+    click.option(
+        "--lease",
+        type=Duration(word=NONE, most=bounds.LEASE_MAX),
+        help="Silence after which it is given up, such as 10m, or none.",
+    ),
     click.option("--label", multiple=True, metavar="NAME=VALUE", help="May be given often."),
 ]
 
@@ -47,12 +64,7 @@ _TERMS: list[Callable[[Any], Any]] = [
     ),
     click.option("--sensitive", is_flag=True, help="Never stopped for anybody, if it may."),
     click.option("--tenant", help="Whose it is, for quotas and accounts."),
-    click.option(
-        "--limit",
-        multiple=True,
-        type=Pairs(),
-        help="The most that all its tasks may hold together.",
-    ),
+    amounts_option("--limit", help="The most that all its tasks may hold together."),
     click.option(
         "--weight", type=float, help="Its part of what its policy shares; 1 unless given."
     ),
@@ -72,25 +84,26 @@ _TERMS: list[Callable[[Any], Any]] = [
     ),
 ]
 
+_PARTING = Duration(most=bounds.CHECKPOINT_TIMEOUT_MAX)
 _FAREWELL: list[Callable[[Any], Any]] = [
     click.option(
         "--checkpoint",
-        type=click.Choice(["auto", "manual", "none"]),
+        type=OneOf(["auto", "manual", "none"]),
         default=None,
         help="Whether it is asked to save itself before it is stopped.",
     ),
     click.option(
-        "--checkpoint-timeout", type=float, help="Seconds that saving may take; 600 unless given."
+        "--checkpoint-timeout", type=_PARTING, help="How long saving may take; 10m unless given."
     ),
     click.option(
         "--max-deferral",
-        type=float,
-        help="Seconds that saving may be put off in all; 300 unless given.",
+        type=_PARTING,
+        help="How long saving may be put off in all; 5m unless given.",
     ),
     click.option(
         "--protocol",
         "checkpoint_protocol",
-        type=click.Choice(["signal", "shm", "grpc"]),
+        type=OneOf(["signal", "shm", "grpc"]),
         default=None,
         help="How it is asked; signal unless given.",
     ),
@@ -99,14 +112,14 @@ _FAREWELL: list[Callable[[Any], Any]] = [
     ),
     click.option(
         "--resume",
-        type=click.Choice(["preferred", "required"]),
+        type=OneOf(["preferred", "required"]),
         default=None,
         help="Whether it may start anew if its checkpoint cannot be read; preferred unless given.",
     ),
     click.option(
         "--resume-wait",
-        type=float,
-        help="Seconds to wait for nodes that have its checkpoint; 600 unless given.",
+        type=_PARTING,
+        help="How long to wait for nodes that have its checkpoint; 10m unless given.",
     ),
 ]
 
@@ -129,8 +142,6 @@ def _with(options: list[Callable[[Any], Any]], function: F) -> F:
 def submission_of(
     *,
     label: tuple[str, ...] = (),
-    lease: str | None = None,
-    limit: tuple[dict[str, int], ...] = (),
     own_settings: tuple[str, ...] = (),
     **given: Any,
 ) -> dict[str, Any]:
@@ -139,41 +150,6 @@ def submission_of(
 
     return submission(
         labels=dict(pairs("--label", label)),
-        lease=_lease(lease),
-        limit=merged("--limit", limit),
-        settings=settings_of("--set", own_settings),
+        settings=settings_of("--set", own_settings, OF_REQUEST, "a request"),
         **given,
     )
-
-
-def settings_of(option: str, given: Iterable[str]) -> dict[str, Any]:
-    """NAME=VALUE, a value being what YAML makes of it: a number, a word, true, a map."""
-    import yaml
-
-    found = {}
-    for name, text in pairs(option, given):
-        try:
-            found[name] = yaml.safe_load(text)
-        except yaml.YAMLError:
-            raise click.UsageError(f"{option}: the value of {name} cannot be read") from None
-    return found
-
-
-def pairs(option: str, given: Iterable[str]) -> list[tuple[str, str]]:
-    """NAME=VALUE, as often as it was given."""
-    found = []
-    for each in given:
-        name, equals, value = each.partition("=")
-        if not equals or not name:
-            raise click.UsageError(f"{option} wants NAME=VALUE, not {each!r}")
-        found.append((name, value))
-    return found
-
-
-def _lease(text: str | None) -> float | str | None:
-    if text is None or text == "none":
-        return text
-    try:
-        return float(text)
-    except ValueError:
-        raise click.UsageError(f"--lease wants seconds or none, not {text!r}") from None

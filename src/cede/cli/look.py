@@ -9,11 +9,12 @@ import click
 
 from cede.cli.context import client_of, output_option
 from cede.cli.printing import cell, print_json, print_one, print_yaml
+from cede.cli.values import OneOf
 
 
 @click.command("why")
 @click.argument("request_id", metavar="ID")
-@click.option("-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table")
+@click.option("-o", "--output", type=OneOf(["table", "json", "yaml"]), default="table")
 @click.pass_context
 def why(ctx: click.Context, request_id: str, output: str) -> None:
     """Why a request waits, what would change it, or how it ended."""
@@ -153,7 +154,7 @@ def _change(change: dict[str, Any]) -> str:
 
 
 @click.command("snapshot")
-@click.option("-o", "--output", type=click.Choice(["json", "yaml"]), default="json")
+@click.option("-o", "--output", type=OneOf(["json", "yaml"]), default="json")
 @click.pass_context
 def snapshot(ctx: click.Context, output: str) -> None:
     """Print the whole living state, as `cede plan` reads it."""
@@ -176,7 +177,7 @@ def whoami(ctx: click.Context, output: str) -> None:
 @click.command("events")
 @click.option("-f", "--follow", is_flag=True, help="Go on for ever.")
 @click.option("--after", type=click.IntRange(min=0), default=None, help="Only after this index.")
-@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table")
+@click.option("-o", "--output", type=OneOf(["table", "json"]), default="table")
 @click.pass_context
 def events(ctx: click.Context, follow: bool, after: int | None, output: str) -> None:
     """Print what happened, in order: one line per event."""

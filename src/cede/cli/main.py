@@ -126,7 +126,11 @@ def _explain(error: BaseException) -> int:
 
         traceback.print_exception(error)
     if isinstance(error, click.ClickException):
-        error.show()
+        is_help = isinstance(error, click.exceptions.NoArgsIsHelpError)
+        if isinstance(error, click.UsageError) and not is_help:
+            click.echo(f"error: {_wrong_usage(error)}", err=True)
+        else:
+            error.show()
         return error.exit_code
     if not isinstance(error, _expected()) and not _state["debug"]:
         click.echo(f"error: {type(error).__name__}: {error} (see --debug)", err=True)
@@ -135,6 +139,13 @@ def _explain(error: BaseException) -> int:
 
     print_error(error)
     return exit_codes.of_error(error)
+
+
+def _wrong_usage(error: click.UsageError) -> str:
+    """What was typed wrong and where help is, on one line."""
+    problem = " ".join(error.format_message().split())
+    where = error.ctx.command_path if error.ctx is not None else "cede"
+    return f"{problem} (see {where} --help)"
 
 
 def _expected() -> tuple[type[BaseException], ...]:

@@ -13,6 +13,7 @@ import click
 from cede.cli import exit_codes
 from cede.cli.printing import cell, print_json, print_rows
 from cede.cli.snapshot_file import SnapshotFile
+from cede.cli.values import Duration
 from cede.model.reason import Reason
 
 
@@ -22,9 +23,7 @@ from cede.model.reason import Reason
 @click.option("--until-rest", is_flag=True, help="Go on until nothing changes any more.")
 @click.option(
     "--horizon",
-    type=float,
-    default=None,
-    metavar="SECONDS",
+    type=Duration(),
     help="Go on, and let so much time pass at most.",
 )
 def plan(file: str, as_json: bool, until_rest: bool, horizon: float | None) -> None:

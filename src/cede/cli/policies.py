@@ -8,30 +8,35 @@ from typing import Any, TypeVar
 import click
 
 from cede.cli.context import (
-    Amounts,
-    Map,
     NodeName,
     PoolName,
     client_of,
     component_type_option,
     output_option,
 )
-from cede.cli.demand import pairs, settings_of
 from cede.cli.printing import print_json, print_rows
-from cede.model.policy import Kind, Mode
+from cede.cli.values import Duration, OneOf, amounts_option, chosen, map_option, pairs, settings_of
+from cede.model.policy import OF_POLICY, Kind, Mode
+from cede.model.policy_fields import parse_integral
 from cede.model.terms import CLASS_MAX, CLASS_MIN
 
 COLUMNS = ("id", "component", "pool", "priority", "reserved", "limit", "created")
+# Everything else that a list of policies can show.
+FIELDS = (
+    *("name", "pool_id", "component_type", "parent_id", "weight", "mode", "settings", "integral"),
+    *("type", "max_class", "allow_sensitive", "home", "allow_lending", "allow_borrowing"),
+    *("max_borrow_pct", "return_grace", "occupied", "borrowed"),
+)
 F = TypeVar("F", bound=Callable[..., Any])
 
 # What may be said when a policy is attached and changed afterwards.
 _FIELDS: list[Callable[[Any], Any]] = [
-    click.option("-r", "--reserved", type=Amounts(), help="Its share, such as '{\"gpu\": 2}'."),
-    click.option("-l", "--limit", type=Amounts(), help="The most it may hold."),
+    amounts_option("-r", "--reserved", help="Its share, such as gpu=2."),
+    amounts_option("-l", "--limit", help="The most it may hold."),
     click.option("--weight", type=float, help="Its part of what is shared by weight; usually 1."),
     click.option(
         "--mode",
-        type=click.Choice([str(each) for each in Mode]),
+        type=OneOf([str(each) for each in Mode]),
         help="How those below it share: by weight, or one after the other.",
     ),
     click.option(
@@ -41,10 +46,8 @@ _FIELDS: list[Callable[[Any], Any]] = [
         metavar="NAME=VALUE",
         help="Its own setting, and of those below it; NAME= takes it back.",
     ),
-    click.option("--integral", type=Map(), help="A guarantee over time."),
-    click.option(
-        "--type", type=click.Choice([str(each) for each in Kind]), help="What its work is like."
-    ),
+    map_option("--integral", check=parse_integral, help="A guarantee over time."),
+    click.option("--type", type=OneOf([str(each) for each in Kind]), help="What its work is like."),
     click.option(
         "--max-class",
         type=click.IntRange(CLASS_MIN, CLASS_MAX),
@@ -82,8 +85,8 @@ _FIELDS: list[Callable[[Any], Any]] = [
     ),
     click.option(
         "--return-grace",
-        type=float,
-        help="Seconds that a borrower has before a node is taken back.",
+        type=Duration(),
+        help="How long a borrower has before a node is taken back, such as 5m.",
     ),
 ]
 
@@ -150,10 +153,10 @@ def list_policies(
     output: str,
 ) -> None:
     """List policies: of a pool, of a component, or all."""
+    shown = chosen(columns, COLUMNS, FIELDS)
     found = client_of(ctx).policies.list(
         pool=pool_name, component=component, component_type=component_type
     )
-    shown = tuple(each.strip() for each in columns.split(",")) if columns else COLUMNS
     print_rows(found, shown, output, empty="no policies")
 
 
@@ -198,7 +201,7 @@ def _settings(given: tuple[str, ...], already: dict[str, Any]) -> dict[str, Any]
     """Its own settings with these changed; one without a value is its own no more."""
     if not given:
         return None
-    whole = {**already, **settings_of("--set", given)}
+    whole = {**already, **settings_of("--set", given, OF_POLICY, "a policy")}
     return {name: value for name, value in whole.items() if value is not None}
 
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import click
 
-from cede.cli.context import Amounts, Map, PoolName, client_of, output_option, remove, yes_option
-from cede.cli.demand import pairs
+from cede.cli.context import PoolName, client_of, output_option, remove, yes_option
 from cede.cli.printing import print_one, print_rows
+from cede.cli.values import OneOf, amounts_option, chosen, map_option, pairs
 
 POOL_COLUMNS = ("id", "name", "capacity", "occupied_resources")
 POOL_FIELDS = (
@@ -27,6 +27,15 @@ POOL_FIELDS = (
     "created",
 )
 REQUEST_COLUMNS = ("id", "state", "status", "component", "step_run", "created", "reason")
+# Everything else that a list of requests can show.
+REQUEST_FIELDS = (
+    *("component_type", "tracked", "pool", "resources", "preemptible", "attempt", "tasks"),
+    *("preempted_count", "lost_count", "retry", "walltime", "lease", "on_silence", "labels"),
+    *("owner", "submitted_at", "earmark", "allocation", "allocation_state", "index", "part_of"),
+    *("parts", "shape", "command", "work", "checkpoint", "checkpoint_protocol", "class"),
+    *("checkpoint_timeout", "max_deferral", "interruptible", "resume", "resume_wait", "saved"),
+    *("sensitive", "tenant", "limit", "weight", "settings"),
+)
 VIEWS = ("queued", "active", "all")
 
 
@@ -37,7 +46,7 @@ def pool() -> None:
 
 @pool.command("create")
 @click.argument("name")
-@click.option("-c", "--capacity", type=Amounts(least=1), help="Such as '{\"gpu\": 8}'.")
+@amounts_option("-c", "--capacity", least=1, help="Such as gpu=8,memory_mb=64GiB.")
 @click.option(
     "--nodes",
     multiple=True,
@@ -46,7 +55,7 @@ def pool() -> None:
 )
 @click.option("-d", "--description", default=None, help="What it is for.")
 @click.option("--preset", default=None, help="How it decides; quota unless given.")
-@click.option("--settings", type=Map(), default=None, help="Settings that differ from the preset.")
+@map_option("--settings", help="Settings that differ from the preset, such as 'grace: 2m'.")
 @click.pass_context
 def create(
     ctx: click.Context,
@@ -91,7 +100,7 @@ def describe(ctx: click.Context, pool_name: str, output: str) -> None:
 
 @pool.command("update")
 @click.argument("pool_name", metavar="POOL", type=PoolName())
-@click.option("-c", "--capacity", type=Amounts(), help="Merged key by key; 0 removes a key.")
+@amounts_option("-c", "--capacity", help="Merged key by key; 0 removes a key.")
 @click.option(
     "--nodes",
     multiple=True,
@@ -99,7 +108,7 @@ def describe(ctx: click.Context, pool_name: str, output: str) -> None:
     help="Of a pool of nodes: all its labels from now on. Nodes without them leave it.",
 )
 @click.option("-d", "--description", default=None)
-@click.option("--settings", type=Map(), default=None)
+@map_option("--settings", help="Settings that change, such as 'grace: 2m'.")
 @click.pass_context
 def update(ctx: click.Context, /, pool_name: str, nodes: tuple[str, ...], **given: Any) -> None:
     """Change a pool's capacity or nodes, description or settings. Running work stays when it
@@ -124,7 +133,7 @@ def delete(ctx: click.Context, pool_name: str, yes: bool) -> None:
 
 @pool.command("requests")
 @click.argument("pool_name", metavar="POOL", type=PoolName())
-@click.option("--view", type=click.Choice(VIEWS), default="all", show_default=True)
+@click.option("--view", type=OneOf(VIEWS), default="all", show_default=True)
 @click.option("-c", "--columns", default=None, help="Which columns, separated by commas.")
 @output_option
 @click.pass_context
@@ -132,9 +141,10 @@ def requests(
     ctx: click.Context, pool_name: str, view: str, columns: str | None, output: str
 ) -> None:
     """List the requests of a pool: queued, active, or both."""
+    shown = chosen(columns, REQUEST_COLUMNS, REQUEST_FIELDS)
     found = client_of(ctx).pools.requests(pool_name, view=view, explain=True)
     rows = (request_row(each) for each in found)
-    print_rows(rows, chosen(columns, REQUEST_COLUMNS), output, empty="no such requests")
+    print_rows(rows, shown, output, empty="no such requests")
 
 
 def request_row(request: dict[str, Any]) -> dict[str, Any]:
@@ -152,10 +162,6 @@ def request_row(request: dict[str, Any]) -> dict[str, Any]:
 
 
 _WAITING = ("queued", "suspended")
-
-
-def chosen(columns: str | None, usual: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(each.strip() for each in columns.split(",")) if columns else usual
 
 
 def _with_old_name(found: dict[str, Any]) -> dict[str, Any]:

@@ -10,17 +10,16 @@ import click
 
 from cede.cli import exit_codes
 from cede.cli.context import (
-    Pairs,
     PoolName,
     RequestId,
     client_of,
     component_type_option,
-    merged,
     output_option,
 )
 from cede.cli.demand import demand_options, submission_of
-from cede.cli.pools import REQUEST_COLUMNS, chosen, request_row
+from cede.cli.pools import REQUEST_COLUMNS, REQUEST_FIELDS, request_row
 from cede.cli.printing import print_json, print_one, print_rows
+from cede.cli.values import Amounts, OneOf, chosen, merged
 from cede.cli.work_commands import cancel
 from cede.model.lifecycle import RequestStatus
 
@@ -67,7 +66,7 @@ def request() -> None:
 
 
 @request.command("list")
-@click.option("--status", type=click.Choice([str(each) for each in RequestStatus]))
+@click.option("--status", type=OneOf([str(each) for each in RequestStatus]))
 @click.option("--pool", "pool_name", type=PoolName(), help="Only this pool's.")
 @click.option("--component", help="Only this component's.")
 @component_type_option()
@@ -82,7 +81,8 @@ def list_requests(ctx: click.Context, /, output: str, limit: int | None, **given
     """List the requests that this token may see, newest first."""
     from itertools import islice
 
-    columns, labels = given.pop("columns"), given.pop("label")
+    labels = given.pop("label")
+    shown = chosen(given.pop("columns"), REQUEST_COLUMNS, REQUEST_FIELDS)
     preemptible = given.pop("preemptible")
     pool = given.pop("pool_name")
     filters = {"pool": pool, "explain": "true", **given, **_label_filters(labels)}
@@ -90,7 +90,7 @@ def list_requests(ctx: click.Context, /, output: str, limit: int | None, **given
         filters["preemptible"] = "true" if preemptible else "false"
     found = islice(client_of(ctx).requests.list(**filters), limit)
     rows = (request_row(each) for each in found)
-    print_rows(rows, chosen(columns, REQUEST_COLUMNS), output, empty="no such requests")
+    print_rows(rows, shown, output, empty="no such requests")
 
 
 @request.command("describe")
@@ -109,7 +109,8 @@ def describe(ctx: click.Context, request_id: str, output: str) -> None:
 @click.pass_context
 def create(ctx: click.Context, /, output: str, retries: int, **given: Any) -> None:
     """Ask for units without running anything: somebody else renews and releases."""
-    made = client_of(ctx).requests.create(submission_of(retries=retries, **given))
+    body = submission_of(retries=retries, **given)
+    made = client_of(ctx).requests.create(body)
     print_one(_described(made) if output == "table" else made, FIELDS, output)
     if made["status"] == RequestStatus.REJECTED:
         sys.exit(exit_codes.REFUSED)
@@ -117,7 +118,7 @@ def create(ctx: click.Context, /, output: str, retries: int, **given: Any) -> No
 
 @request.command("limit")
 @click.argument("request_id", metavar="ID", type=RequestId())
-@click.argument("limits", metavar="KEY=N…", nargs=-1, type=Pairs())
+@click.argument("limits", metavar="KEY=N…", nargs=-1, type=Amounts())
 @click.option("--none", "no_limit", is_flag=True, help="Take its limit away.")
 @click.option("--json", "as_json", is_flag=True, help="Print the whole request.")
 @click.pass_context
@@ -133,9 +134,9 @@ def limit(
     What is given replaces its whole limit. Independent tasks have one together.
     """
     wanted = merged("limit", limits)
-    if (wanted is None) != no_limit:
+    if bool(wanted) == no_limit:
         raise click.UsageError("give either KEY=N, such as gpu=4, or --none")
-    found = client_of(ctx).requests.set_limit(request_id, wanted or {})
+    found = client_of(ctx).requests.set_limit(request_id, wanted)
     if as_json:
         print_json(found)
         return

@@ -16,6 +16,7 @@ import click
 from cede.cli import exit_codes
 from cede.cli.context import client_of
 from cede.cli.demand import demand_options, farewell_options, submission_of
+from cede.cli.values import Duration
 from cede.cli.waiting_line import WaitingLine
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ SIGNALS_MAX = 3
     type=click.Path(file_okay=False, path_type=Path),
     help="Where checkpoints go, by request; ~/.local/state/cede/checkpoints unless given.",
 )
-@click.option("--wait-timeout", type=float, default=None, help="Seconds to wait for a grant.")
+@click.option("--wait-timeout", type=Duration(), help="How long to wait for a grant, such as 2h.")
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors.")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, required=True)
 @click.pass_context
@@ -56,10 +57,11 @@ def run(
     from cede.client.child import command as program
     from cede.client.runner import Interrupted, Runner, child_environment
 
+    body = submission_of(**given)  # what is wrong with it needs no server
     with WaitingLine(quiet=quiet) as line:
         runner = Runner(
             client_of(ctx),
-            submission_of(**given),
+            body,
             on_wait=line.waits,
             notify=line.happened,
             wait_timeout=wait_timeout,

@@ -3,7 +3,6 @@ wrong."""
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from dataclasses import dataclass
@@ -14,31 +13,9 @@ import click
 import yaml
 
 from cede.cli import exit_codes
-from cede.model import bounds
+from cede.model import bounds, written
 
 _PART = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
-
-
-class _Duplicate(ValueError):
-    pass
-
-
-class _UniqueKeys(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """YAML keeps the last of two equal keys without a word; here they are an error."""
-
-
-def _unique_map(loader: Any, node: Any) -> dict[Any, Any]:
-    seen: set[str] = set()
-    for key, _ in node.value:
-        if key.value in seen:
-            line = key.start_mark.line + 1
-            raise _Duplicate(f"{line}: the key {key.value!r} is there twice")
-        seen.add(key.value)
-    result: dict[Any, Any] = loader.construct_mapping(node, deep=True)
-    return result
-
-
-_UniqueKeys.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _unique_map)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +28,10 @@ class SnapshotFile:
     def read(cls, file: str) -> SnapshotFile:
         name = "<stdin>" if file == "-" else file
         text = _text(file, name)
-        data = _parse(text, name)
+        try:
+            data = written.read(text)
+        except written.Unreadable as error:
+            raise click.ClickException(f"{name}:{error.line}: {error.problem}") from None
         if not isinstance(data, dict):
             raise click.ClickException(f"{name}:1: a snapshot is a map")
         return cls(name, text, data)
@@ -99,27 +79,3 @@ def _text(file: str, name: str) -> str:
     except UnicodeDecodeError as error:
         line = raw[: error.start].count(b"\n") + 1
         raise click.ClickException(f"{name}:{line}: not UTF-8") from None
-
-
-def _parse(text: str, name: str) -> Any:
-    try:
-        return json.loads(text, object_pairs_hook=_unique_pairs)
-    except (_Duplicate, ValueError, RecursionError):
-        pass  # YAML reads JSON too, and knows the line of what is wrong
-    try:
-        return yaml.load(text, Loader=_UniqueKeys)
-    except _Duplicate as error:
-        raise click.ClickException(f"{name}:{error}") from None
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        line = mark.line + 1 if mark is not None else 1
-        raise click.ClickException(f"{name}:{line}: {error.problem}") from None
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise click.ClickException(f"{name}:1: {str(error).splitlines()[0]}") from None
-
-
-def _unique_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    result = dict(pairs)
-    if len(result) != len(pairs):
-        raise _Duplicate
-    return result

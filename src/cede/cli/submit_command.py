@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import click
 
 from cede.cli.context import client_of
-from cede.cli.demand import demand_options, farewell_options, pairs, submission_of
+from cede.cli.demand import demand_options, farewell_options, submission_of
 from cede.cli.printing import print_json
+from cede.cli.values import OneOf, pairs
 
 # What goes into the request as it was given.
 PLACEMENT = (
@@ -19,6 +22,8 @@ PLACEMENT = (
     "topology",
     "on_silence",
 )
+# What makes a program's name mean the same there. A fixed list: an environment holds secrets.
+CAPTURED = ("PATH", "VIRTUAL_ENV", "CONDA_PREFIX", "LANG")
 
 
 @click.command("submit")
@@ -39,19 +44,25 @@ PLACEMENT = (
 )
 @click.option(
     "--topology",
-    type=click.Choice(["any", "tight", "spread"]),
+    type=OneOf(["any", "tight", "spread"]),
     default=None,
     help="Tasks in few and near groups of nodes, in many, or in any; tight unless given.",
 )
 @farewell_options
 @click.option(
     "--on-silence",
-    type=click.Choice(["stop", "keep"]),
+    type=OneOf(["stop", "keep"]),
     default=None,
     help="What becomes of it when its node is not heard of; beside the only server it is kept, "
     "else stopped, unless given.",
 )
-@click.option("--env", multiple=True, metavar="NAME=VALUE", help="May be given often.")
+@click.option(
+    "--env",
+    multiple=True,
+    metavar="NAME[=VALUE]",
+    help="A variable for it; without a value, the one from here. May be given often.",
+)
+@click.option("--no-env", is_flag=True, help=f"Take none of {', '.join(CAPTURED)} along from here.")
 @click.option(
     "--directory", type=click.Path(path_type=Path), help="Where it runs; here unless given."
 )
@@ -74,8 +85,9 @@ def submit(
 
     It runs whether or not anybody is watching: see `cede wait`, `cede logs` and `cede cancel`.
     """
+    body = _body(**given)
     client = client_of(ctx)
-    made = client.requests.create(_body(**given))
+    made = client.requests.create(body)
     if made["status"] == "rejected":
         from cede.client.errors import ending
 
@@ -94,6 +106,7 @@ def _body(
     *,
     command: tuple[str, ...],
     env: tuple[str, ...],
+    no_env: bool,
     directory: Path | None,
     user: str | None,
     name: str | None,
@@ -102,7 +115,7 @@ def _body(
 ) -> dict[str, Any]:
     work = {
         "argv": list(command),
-        "env": dict(pairs("--env", env)),
+        "env": environment_of(env, os.environ, captured=() if no_env else CAPTURED),
         # As a shell would: beginners and shared file systems expect it.
         "directory": str((directory or Path()).absolute()),
         "user": user,
@@ -111,6 +124,26 @@ def _body(
     labels = (*label, *([f"name={name}"] if name else []))
     body = submission_of(label=labels, **given)
     return body | placement | {"work": {key: value for key, value in work.items() if value}}
+
+
+def environment_of(
+    given: Iterable[str], here: Mapping[str, str], captured: Iterable[str] = CAPTURED
+) -> dict[str, str]:
+    """What goes along from here, and over it what was given: NAME=VALUE, or NAME as it is here."""
+    found = {name: here[name] for name in captured if here.get(name)}
+    for each in given:
+        name, equals, value = each.partition("=")
+        if not name:
+            raise click.UsageError(f"--env wants NAME=VALUE or NAME, not {each!r:.80}")
+        if not equals and name not in here:
+            raise click.UsageError(f"--env {name:.80}: it is not set here; write {name:.80}=VALUE")
+        found[name] = value if equals else here[name]
+    for name, value in found.items():
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise click.UsageError(f"--env {name:.80}: its value here is not UTF-8") from None
+    return found
 
 
 def _placement(given: dict[str, Any]) -> dict[str, Any]:

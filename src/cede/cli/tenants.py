@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -10,6 +9,7 @@ import click
 
 from cede.cli.context import TenantName, client_of, output_option, remove, yes_option
 from cede.cli.printing import print_json, print_one, print_rows
+from cede.cli.values import Duration, OneOf
 
 COLUMNS = ("name", "nodes", "max_nodes", "requests", "max_concurrent", "budget_used", "created")
 FIELDS = (
@@ -29,7 +29,6 @@ FIELDS = (
 USAGE_COLUMNS = ("name", "pool", "requests", "preempted", "node_hours", "gpu_hours", "hours")
 F = TypeVar("F", bound=Callable[..., Any])
 _NONE = "none"
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
 
 class Bound(click.ParamType[Any]):
@@ -47,20 +46,6 @@ class Bound(click.ParamType[Any]):
         except ValueError:
             kind = "an integer" if self._number is int else "a number"
             self.fail(f"{value!r} is neither {kind} nor none")
-
-
-class Back(click.ParamType[float]):
-    """How far back: seconds, or a number with s, m, h, d or w."""
-
-    name = "TIME"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([smhdw]?)", str(value))
-        if found is None:
-            self.fail(f"{value!r} is no time: such as 90m, 24h, 7d or 4w")
-        return float(found[1]) * _UNITS[found[2] or "s"]
 
 
 _BOUNDS: list[Callable[[Any], Any]] = [
@@ -164,12 +149,12 @@ def delete(ctx: click.Context, tenant_name: str, yes: bool) -> None:
 @click.command("usage")
 @click.option(
     "--by",
-    type=click.Choice(["pool", "policy", "tenant"]),
+    type=OneOf(["pool", "policy", "tenant"]),
     default="pool",
     show_default=True,
     help="Whose usage is told apart.",
 )
-@click.option("--since", type=Back(), help="Only the last 24h, 7d, 4w …; all time unless given.")
+@click.option("--since", type=Duration(), help="Only the last 24h, 7d, 4w; all time unless given.")
 @output_option
 @json_option
 @click.pass_context

@@ -6,6 +6,7 @@ import click
 
 from cede.cli.context import client_of, output_option
 from cede.cli.printing import print_json, print_rows, print_yaml
+from cede.cli.values import Duration, OneOf
 
 COLUMNS = ("id", "name", "role", "subjects", "created", "expires_at", "revoked")
 ROLES = ("viewer", "submitter", "operator", "admin", "join")
@@ -18,9 +19,9 @@ def token() -> None:
 
 @token.command("create")
 @click.argument("name")
-@click.option("--role", type=click.Choice(ROLES), required=True)
+@click.option("--role", type=OneOf(ROLES), required=True)
 @click.option("--subject", multiple=True, help="Such as team:red; may be given several times.")
-@click.option("--expires-in", type=click.IntRange(min=1), help="Seconds from now.")
+@click.option("--expires-in", type=Duration(), help="How long it is valid, such as 30d.")
 @click.option("--uses", type=click.IntRange(min=1), help="How many nodes a join token may make.")
 @output_option
 @click.pass_context
@@ -29,11 +30,13 @@ def create(
     name: str,
     role: str,
     subject: tuple[str, ...],
-    expires_in: int | None,
+    expires_in: float | None,
     uses: int | None,
     output: str,
 ) -> None:
     """Create a token. Its secret is printed this one time, alone on stdout."""
+    if expires_in is not None and (expires_in < 1 or isinstance(expires_in, float)):
+        raise click.UsageError("--expires-in wants whole seconds, at least 1, such as 30d")
     made = client_of(ctx).tokens.create(
         name, role, subjects=list(subject), expires_in=expires_in, uses=uses
     )

@@ -15,6 +15,7 @@ from uuid import uuid4
 from cede.client.keeper import keep, parent_ends
 from cede.launch import processes
 from cede.launch.contain import open_group
+from cede.launch.lookup import cannot_run
 from cede.launch.probe import killer
 
 NOT_FOUND = 127
@@ -113,7 +114,8 @@ def command(argv: Sequence[str], environment: Mapping[str, str]) -> Callable[[],
         try:
             os.execvpe(argv[0], list(argv), dict(environment))
         except OSError as error:
-            os.write(2, f"cede: cannot run {argv[0]}: {error.strerror}\n".encode())
+            why = cannot_run(str(error.strerror), argv[0], environment)
+            os.write(2, f"cede: cannot run it: {why}\n".encode(errors="replace"))
             os._exit(NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_EXECUTABLE)
 
     return run

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from cede.client.errors import NotConfigured
+from cede.model import written
 from cede.model.private import is_private
 
 _KEYS = ("server", "token")
@@ -80,13 +81,11 @@ def _files(environ: Mapping[str, str]) -> Iterator[Path]:
 
 
 def _read(path: Path) -> Connection:
-    import yaml
-
     try:
         with path.open(encoding="utf-8") as file:
             _refuse_exposed(path, os.fstat(file.fileno()))
-            data: Any = yaml.safe_load(file.read())
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+            data: Any = written.read(file.read())
+    except (OSError, UnicodeDecodeError, written.Unreadable) as error:
         first_line = str(error).splitlines()[0]
         raise NotConfigured(f"cannot read {path}: {first_line}") from None
     if not isinstance(data, dict) or not all(isinstance(data.get(key), str) for key in _KEYS):

@@ -10,6 +10,7 @@ from typing import Any
 
 from cede.client.http import Json
 from cede.model.amounts import parse_amounts
+from cede.model.durations import parse_duration, seconds
 from cede.model.resources import ResourceSettings
 from cede.model.settings import parse_weight
 from cede.model.terms import parse_class
@@ -28,7 +29,7 @@ def submission(
     retries: int = 0,
     retry_delay: float = 0,
     preemptions: str | None = None,
-    walltime: float | None = None,
+    walltime: float | str | None = None,
     lease: float | str | None = None,
     labels: Mapping[str, str] | None = None,
     settings: Mapping[str, Any] | None = None,
@@ -41,8 +42,8 @@ def submission(
 ) -> Json:
     """A request of kind `work`: units for anything that is not a step; it needs a policy.
 
-    `settings`: its own, where the pool shares fairly; `farewell`: how it parts, by the names of
-    `farewell_body`.
+    Times are seconds, or a text such as `1h30m`. `settings`: its own, where the pool shares
+    fairly; `farewell`: how it parts, by the names of `farewell_body`.
     """
     needs = ResourceSettings(
         gpu_count=gpu,
@@ -59,8 +60,8 @@ def submission(
         component=component,
         component_type=component_type,
         retry=_given(**retry),
-        walltime=walltime,
-        lease=lease,
+        walltime=_time("walltime", walltime),
+        lease=lease if lease == "none" else _time("lease", lease),
         labels=dict(labels or {}) or None,
         **terms_body(class_=class_, sensitive=sensitive, tenant=tenant, limit=limit, weight=weight),
         **farewell_body(**farewell),
@@ -89,21 +90,21 @@ def farewell_body(
     *,
     checkpoint: str | None = None,
     checkpoint_protocol: str | None = None,
-    checkpoint_timeout: float | None = None,
-    max_deferral: float | None = None,
+    checkpoint_timeout: float | str | None = None,
+    max_deferral: float | str | None = None,
     interruptible: bool = False,
     resume: str | None = None,
-    resume_wait: float | None = None,
+    resume_wait: float | str | None = None,
 ) -> Json:
     """How a request parts from its units when somebody else needs them."""
     return _given(
         checkpoint=checkpoint,
         checkpoint_protocol=checkpoint_protocol,
-        checkpoint_timeout=checkpoint_timeout,
-        max_deferral=max_deferral,
+        checkpoint_timeout=_time("checkpoint_timeout", checkpoint_timeout),
+        max_deferral=_time("max_deferral", max_deferral),
         interruptible=interruptible or None,
         resume=resume,
-        resume_wait=resume_wait,
+        resume_wait=_time("resume_wait", resume_wait),
     )
 
 
@@ -117,6 +118,11 @@ def settings_body(settings: ResourceSettings) -> Json:
         if value is not None and value != {}:
             body[each.name] = dict(value) if isinstance(value, Mapping) else value
     return body
+
+
+def _time(field: str, given: float | str | None) -> int | float | None:
+    """Seconds, as programs send them; a text such as `1h30m` is read here."""
+    return None if given is None else seconds(parse_duration(given, field))
 
 
 def _given(**values: Any) -> Json:

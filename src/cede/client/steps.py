@@ -23,7 +23,7 @@ from cede.client.demand import farewell_body, settings_body, terms_body
 from cede.client.http import Json
 from cede.client.runner import MakeWork, Runner
 from cede.client.waiting import reason_text
-from cede.model.errors import Invalid
+from cede.model.errors import Invalid, choices
 from cede.model.resources import ResourceSettings
 
 P = ParamSpec("P")
@@ -49,8 +49,8 @@ class StepRetryConfig:
             return value
         unknown = sorted(set(value) - set(cls.__dataclass_fields__))
         if unknown:
-            known = ", ".join(cls.__dataclass_fields__)
-            raise Invalid(f"retry.{unknown[0]}", f"unknown field; known are {known}")
+            known = choices(unknown[0], cls.__dataclass_fields__)
+            raise Invalid(f"retry.{unknown[0]}", f"unknown field; {known}")
         return cls(**value)
 
     def body(self) -> Json:

@@ -13,7 +13,7 @@ from typing import Any
 
 from cede.engine.audit_groups import ROUNDING, Held, safety
 from cede.engine.state import State
-from cede.model.allocation import Allocation
+from cede.model.allocation import Allocation, Member
 from cede.model.amounts import UNBOUNDED_WHEN_ABSENT, Amounts, total
 from cede.model.bounds import TREE_DEPTH_MAX
 from cede.model.lifecycle import HOLDING, AllocationState
@@ -328,6 +328,18 @@ def _promises(state: State, pool: Pool) -> Iterator[str]:
             yield f"S28 pool {pool.name}: {both[key]} {key} promised of {pool.capacity.get(key, 0)}"
 
 
+def _held_twice(
+    allocation: Allocation, member: Member, devices: dict[tuple[str, str, str], str]
+) -> Iterator[str]:
+    """S3: devices of a task that another one has; `devices` are those that were seen so far."""
+    holder = f"{allocation.id}/{member.task}"
+    for key, names in member.devices.items():
+        for name in names:
+            other = devices.setdefault((member.node_id, key, name), holder)
+            if other != holder or names.count(name) > 1:
+                yield f"S3 device {key} {name} of {member.node_id}: {other} and {holder}"
+
+
 def _nodes(state: State, pool: Pool) -> Iterator[str]:
     """S3, S10 and S28 on every node: tasks sit where there is room, devices are held once. A node
     that came back with less keeps what it held, and gets nothing more.
@@ -352,12 +364,7 @@ def _nodes(state: State, pool: Pool) -> Iterator[str]:
                 staying.setdefault(member.node_id, []).append(one)
                 if each.state is not AllocationState.LOST:  # it was told to leave, or never heard
                     yield from _intruder(state, mine[member.node_id], each.request_id)
-            for key, names in member.devices.items():
-                for name in names:
-                    holder = f"{each.id}/{member.task}"
-                    other = devices.setdefault((member.node_id, key, name), holder)
-                    if other != holder or names.count(name) > 1:
-                        yield f"S3 device {key} {name} of {member.node_id}: {other} and {holder}"
+            yield from _held_twice(each, member, devices)
     for request in state.waiting():
         if request.earmark is not None and request.earmark.pool_id == pool.id:
             for node_id, _ in request.earmark.footprint:
@@ -372,12 +379,16 @@ def _nodes(state: State, pool: Pool) -> Iterator[str]:
                 continue
             if which == "S3" and newest.get(node_id, 0) <= node.edited:
                 continue
-            for key, amount in total(many).items():
-                # What a node does not meter, another one that joined later may.
-                metered = key in node.amounts or key not in UNBOUNDED_WHEN_ABSENT
-                if metered and amount > node.amounts.get(key, 0):
-                    yield f"{which} node {node.name}: {amount} {key} of {node.amounts.get(key, 0)}"
+            yield from _overfull(node, which, total(many))
     yield from _ground(state, pool, held)
+
+
+def _overfull(node: Node, which: str, amounts: Amounts) -> Iterator[str]:
+    for key, amount in amounts.items():
+        # What a node does not meter, another one that joined later may.
+        metered = key in node.amounts or key not in UNBOUNDED_WHEN_ABSENT
+        if metered and amount > node.amounts.get(key, 0):
+            yield f"{which} node {node.name}: {amount} {key} of {node.amounts.get(key, 0)}"
 
 
 def _intruder(state: State, node: Node, request_id: str) -> Iterator[str]:

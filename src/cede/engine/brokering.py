@@ -21,11 +21,12 @@ from cede.engine.standing import IN_SHARE
 from cede.engine.state import State
 from cede.engine.timers import Key
 from cede.model.allocation import Allocation
+from cede.model.durations import seconds
 from cede.model.lifecycle import AllocationState
 from cede.model.parting import Ask
 from cede.model.plan import Plan
 from cede.model.request import Request
-from cede.model.settings import Settings, seconds
+from cede.model.settings import Settings
 from cede.model.usage import GPU
 
 # Answers to whether work should save itself now. The last is for who has not for too long.

@@ -11,11 +11,11 @@ from cede.engine.state import State
 from cede.engine.timers import Key
 from cede.model import bounds
 from cede.model.allocation import Allocation
+from cede.model.durations import seconds
 from cede.model.lifecycle import AllocationState, RequestStatus
 from cede.model.parting import EXIT_SAVED, Checkpoint, Pin, Resume
 from cede.model.reason import Code, Reason
 from cede.model.request import OnSilence, Preemptions, Request
-from cede.model.settings import seconds
 
 
 def end_allocation(state: State, allocation: Allocation) -> None:

@@ -32,11 +32,11 @@ from cede.engine.state import State
 from cede.engine.tenants import quota_reason
 from cede.engine.what_if import changes, claimed_nodes
 from cede.model.amounts import Amounts, plus, show, total
+from cede.model.durations import seconds
 from cede.model.lifecycle import AllocationState
 from cede.model.policy import Policy
 from cede.model.reason import Code, Reason
 from cede.model.request import Request
-from cede.model.settings import seconds
 from cede.model.shape import Footprint, Shape
 
 # Counting a place beyond this would make a reader slow down the writer.

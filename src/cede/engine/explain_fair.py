@@ -31,10 +31,11 @@ from cede.engine.share import Holding
 from cede.engine.standing import BORROWED, IN_SHARE
 from cede.engine.state import State
 from cede.model.amounts import Amounts
+from cede.model.durations import seconds
 from cede.model.policy import Policy
 from cede.model.reason import Code, Reason
 from cede.model.request import Request
-from cede.model.settings import Patience, seconds
+from cede.model.settings import Patience
 
 Names = dict[str, Any]
 

@@ -12,11 +12,12 @@ from cede.engine.state import State
 from cede.engine.victims import find_victims
 from cede.engine.weighing import SHOWN_MAX, STANDING, not_stopped, weighed
 from cede.engine.why_not import WhyNot
+from cede.model.durations import seconds
 from cede.model.plan import Plan
 from cede.model.policy import Policy
 from cede.model.reason import Code, Reason
 from cede.model.request import Request
-from cede.model.settings import Price, seconds
+from cede.model.settings import Price
 
 Names = dict[str, Any]
 

@@ -26,9 +26,10 @@ from cede.engine.share import Holding
 from cede.engine.state import State
 from cede.engine.trial import what_if
 from cede.model.amounts import add_to
+from cede.model.durations import seconds
 from cede.model.policy import Policy
 from cede.model.request import Request
-from cede.model.settings import DURATIONS, seconds
+from cede.model.settings import DURATIONS
 from cede.model.settings import Share as SharedBy
 from cede.model.subject import Subject
 

@@ -16,6 +16,7 @@ from cede.engine.snapshot_tenants import show_tenants
 from cede.engine.state import State
 from cede.model import bounds
 from cede.model.allocation import Allocation, Member
+from cede.model.durations import seconds
 from cede.model.lifecycle import AllocationState, RequestStatus
 from cede.model.node import Node, Out
 from cede.model.parting import Ask, Checkpoint, Parting, Saved
@@ -23,7 +24,7 @@ from cede.model.policy import Policy
 from cede.model.pool import Pool
 from cede.model.reason import Code
 from cede.model.request import PLAIN, Preemptions, Request
-from cede.model.settings import seconds, shown_own
+from cede.model.settings import shown_own
 from cede.model.shape import Footprint, Topology
 from cede.model.subject import Subject
 from cede.model.terms import CLASS_DEFAULT, USUAL, Terms

@@ -13,8 +13,8 @@ from cede.engine.books import Books
 from cede.engine.fair.status import Starvation
 from cede.engine.snapshot_fields import Entry, SnapshotError, at
 from cede.engine.state import State
+from cede.model.durations import parse_instant, seconds
 from cede.model.errors import listed
-from cede.model.settings import parse_instant, seconds
 
 CLOCKS = ("below_since", "over_since")
 

@@ -9,13 +9,14 @@ from typing import Any, TypeVar
 
 from cede.model import bounds
 from cede.model.amounts import parse_amount, parse_amounts
-from cede.model.errors import CedeError, Invalid, listed
+from cede.model.durations import parse_duration, parse_instant
+from cede.model.errors import CedeError, Invalid, choices
 from cede.model.node import parse_labels
 from cede.model.parting import Ask, Checkpoint, Farewell, Parting, Pin, Saved
 from cede.model.reason import Reason
 from cede.model.request import PLAIN, Preemptions, Retry
 from cede.model.resources import ResourceSettings
-from cede.model.settings import parse_duration, parse_instant, parse_own
+from cede.model.settings import parse_own
 from cede.model.shape import Shape, parse_count, parse_topology
 from cede.model.subject import Subject
 from cede.model.terms import OF_REQUEST, Terms, parse_terms
@@ -53,7 +54,7 @@ def entry(value: object, path: str, known: Iterable[str]) -> Entry:
     for name in value:
         if name not in known:
             where = f"{path}.{name}" if path else str(name)
-            raise SnapshotError(where, f"unknown field; known are {listed(name, known)}")
+            raise SnapshotError(where, f"unknown field; {choices(name, known)}")
     return value
 
 

@@ -25,6 +25,7 @@ from cede.engine.snapshot_fields import (
 from cede.engine.state import State
 from cede.model import bounds
 from cede.model.allocation import Allocation, Member, Phase
+from cede.model.durations import parse_duration
 from cede.model.lifecycle import AllocationState
 from cede.model.node import (
     Node,
@@ -35,7 +36,6 @@ from cede.model.node import (
     parse_labels,
     parse_node_amounts,
 )
-from cede.model.settings import parse_duration
 from cede.model.shape import Footprint, parse_count
 from cede.model.subject import parse_name
 

@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 
 from cede.launch import crash, processes
 from cede.launch.contain import Group
+from cede.launch.lookup import cannot_run
 
 UMASK = 0o022
 # What a wrong command line, a missing program or a wrong directory answers. Anything else (no
@@ -71,6 +72,7 @@ def _become(
     spec: dict[str, Any], group: Group, keeper: int, output: list[int], ready: int, failed: int
 ) -> NoReturn:
     users = ""  # what of the user's could be wrong by now
+    program = ""  # set once that is its program
     try:
         _die_with(keeper)
         os.setsid()
@@ -88,12 +90,14 @@ def _become(
         os.chdir(users)
         if not os.read(ready, 1):
             os._exit(1)  # the keeper died before it wrote down that we exist
-        users = spec["argv"][0]
-        os.execvpe(users, spec["argv"], spec["env"])
+        users = program = spec["argv"][0]
+        os.execvpe(program, spec["argv"], spec["env"])
     except Exception as error:
         code: int | None = getattr(error, "errno", None)
         cause = "start_failed" if users and code in USERS_ERRORS else "infrastructure"
         text = f"{os.strerror(code)}: {users}" if users and code else str(error)
+        if program and code:
+            text = cannot_run(os.strerror(code), program, spec["env"])
         os.write(failed, f"{cause} {text}".encode(errors="replace"))
     finally:
         os._exit(127)

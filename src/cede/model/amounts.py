@@ -1,13 +1,15 @@
-"""Integers by key, and the little arithmetic that everything else is counted with.
+"""Integers by key: how they are written, and the arithmetic that everything is counted with.
 
 An `Amounts` is a plain dict that nobody changes after it was made. Keys that are absent mean zero;
 a made value holds no zeros unless it came from a policy's limit, where 0 means "none of this".
+The parsers here are the one grammar of every option and file: a map, or the text `gpu=8,mcpu=4000`.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from decimal import ROUND_CEILING, Decimal, InvalidOperation
 
 from cede.model import bounds
 from cede.model.errors import Invalid, quoted
@@ -18,23 +20,53 @@ Amounts = Mapping[str, int]
 # zero.
 UNBOUNDED_WHEN_ABSENT = frozenset({"mcpu", "memory_mb", "step_run"})
 
+MEMORY = "memory_mb"
+EXAMPLE = "gpu=8,mcpu=4000 or {gpu: 8}"
 _KEY = re.compile(r"[A-Za-z][A-Za-z0-9_.\-/]{0,62}")
+# ASCII only, here and below: Python's own readers take digits of every script, and underscores.
+_INTEGER = re.compile(r"-?[0-9]{1,40}")
+_PROCESSORS = re.compile(r"[0-9.eE+-]{1,40}")
+_SIZE = re.compile(r"([0-9]{1,18})([KMGTP])(i?)B")
+_POWERS = {"K": 1, "M": 2, "G": 3, "T": 4, "P": 5}
+_MEGABYTE = 10**6
 
 
 def parse_amounts(
     value: object, field: str, *, least: int = 0, empty: bool = True
 ) -> dict[str, int]:
     """Turn outside data into amounts, or say which key is wrong and why."""
+    if isinstance(value, str):
+        value = _pairs(value, field)
     if not isinstance(value, Mapping):
-        raise Invalid(field, "must be a map from resource key to integer, such as {gpu: 8}")
+        raise Invalid(field, f"must be integers by resource key, such as {EXAMPLE}")
     if not value and not empty:
         raise Invalid(field, "must name at least one resource key, such as {gpu: 8}")
     if len(value) > bounds.KEYS_MAX:
         raise Invalid(field, f"has {len(value)} keys; at most {bounds.KEYS_MAX}")
     return {
-        parse_key(key, field): parse_amount(amount, f"{field}.{key}", least)
+        parse_key(key, field): parse_amount(_counted(key, amount), f"{field}.{key}", least)
         for key, amount in value.items()
     }
+
+
+def _pairs(text: str, field: str) -> dict[str, object]:
+    """What `KEY=N,KEY=N` says; each key once."""
+    found: dict[str, object] = {}
+    for each in text.split(","):
+        key, equals, amount = (part.strip() for part in each.partition("="))
+        if not equals or not key or not amount:
+            raise Invalid(field, f"must be KEY=N, such as {EXAMPLE}, not {text!r:.80}")
+        if key in found:
+            raise Invalid(field, f"{key:.80} is there twice")
+        found[key] = int(amount) if _INTEGER.fullmatch(amount) else amount
+    return found
+
+
+def _counted(key: object, amount: object) -> object:
+    """Memory may be written with its unit: `memory_mb: 16GiB`."""
+    if key == MEMORY and isinstance(amount, str) and _SIZE.fullmatch(amount):
+        return parse_memory(amount, MEMORY)
+    return amount
 
 
 def parse_key(key: object, field: str) -> str:
@@ -53,6 +85,44 @@ def parse_amount(amount: object, field: str, least: int = 0) -> int:
     if not least <= amount <= bounds.AMOUNT_MAX:
         raise Invalid(field, f"must be from {least} to {bounds.AMOUNT_MAX}, not {quoted(amount)}")
     return amount
+
+
+def parse_memory(memory: object, field: str = "memory") -> int:
+    """Decimal megabytes, rounded up: "16GiB" is 17180."""
+    match = _SIZE.fullmatch(memory) if isinstance(memory, str) else None
+    if match is None:
+        raise Invalid(
+            field,
+            "must be a whole number and a unit from KB, KiB, MB, MiB … PB, PiB, such as 16GiB, "
+            f"not {memory!r:.80}",
+        )
+    number, prefix, binary = match.groups()
+    unit: int = (1024 if binary else 1000) ** _POWERS[prefix]
+    megabytes = -(-int(number) * unit // _MEGABYTE)
+    if megabytes > bounds.AMOUNT_MAX:
+        raise Invalid(field, f"must be at most {bounds.AMOUNT_MAX} megabytes, not {memory}")
+    return megabytes
+
+
+def parse_processors(cpus: object, field: str = "cpu_count") -> int:
+    """Thousandths of a processor, rounded up, from the number as it was written.
+
+    Computed in decimals: binary floats make 2.007 processors 2008 milli-processors.
+    """
+    try:
+        if isinstance(cpus, bool) or not isinstance(cpus, int | float | Decimal | str):
+            raise TypeError
+        if isinstance(cpus, str) and not _PROCESSORS.fullmatch(cpus):
+            raise TypeError
+        written = Decimal(cpus if isinstance(cpus, int) else str(cpus))
+        if not written.is_finite():
+            raise TypeError
+    except (InvalidOperation, TypeError):
+        raise Invalid(field, f"must be a number such as 2 or 0.5, not {cpus!r:.80}") from None
+    # Compared before it is multiplied: an exponent has a bound of its own.
+    if not 0 <= written <= bounds.AMOUNT_MAX or written * 1000 > bounds.AMOUNT_MAX:
+        raise Invalid(field, f"must be from 0 to {bounds.AMOUNT_MAX // 1000}, not {quoted(cpus)}")
+    return int((written * 1000).to_integral_value(ROUND_CEILING))
 
 
 def plus(a: Amounts, b: Amounts) -> dict[str, int]:

@@ -63,8 +63,21 @@ def listed(name: object, known: Iterable[str]) -> str:
     several = sorted(known)
     if len(several) <= _LISTED_MAX:
         return ", ".join(several)
-    close = get_close_matches(str(name), several, n=_LISTED_MAX // 2, cutoff=0)
+    close = get_close_matches(str(name)[:80], several, n=_LISTED_MAX // 2, cutoff=0)
     return f"{', '.join(close)} and others"
+
+
+def nearest(name: object, known: Iterable[str]) -> str:
+    """`did you mean grace?`, or nothing where no known name looks like this one."""
+    # Cut before it is compared: the comparison is quadratic.
+    close = get_close_matches(str(name)[:80], sorted(known), n=1)
+    return f"did you mean {close[0]}?" if close else ""
+
+
+def choices(name: object, known: Iterable[str]) -> str:
+    """The nearest known name, if there is one, and then all that are known."""
+    several = sorted(known)
+    return " ".join(filter(None, (nearest(name, several), f"known are {listed(name, several)}")))
 
 
 class Refused(CedeError):

@@ -8,10 +8,11 @@ from typing import Any
 
 from cede.model import bounds
 from cede.model.amounts import parse_amount, parse_amounts
-from cede.model.errors import Invalid
+from cede.model.durations import parse_duration
+from cede.model.errors import Invalid, choices
 from cede.model.node import parse_labels
 from cede.model.policy import OF_POLICY, Home, Kind, Mode
-from cede.model.settings import parse_duration, parse_flag, parse_own, parse_ratio, parse_weight
+from cede.model.settings import parse_flag, parse_own, parse_ratio, parse_weight
 from cede.model.subject import parse_name
 from cede.model.terms import parse_class
 
@@ -53,13 +54,13 @@ def _settings(value: object) -> dict[str, Any]:
     return parse_own(value, OF_POLICY, "a policy")
 
 
-def _integral(value: object) -> dict[str, Any]:
+def parse_integral(value: object) -> dict[str, Any]:
     """A guarantee over time: how fast it fills, and the most it gives at once."""
     if not isinstance(value, Mapping):
         raise Invalid("integral", f"must be a map of {', '.join(_INTEGRAL)}")
     for name in value:
         if name not in _INTEGRAL:
-            raise Invalid(f"integral.{name}", f"unknown; known are {', '.join(_INTEGRAL)}")
+            raise Invalid(f"integral.{name}", f"unknown; {choices(name, _INTEGRAL)}")
     kind = value.get("guarantee_type", "none")
     if kind not in _INTEGRAL_TYPES:
         known = " or ".join(_INTEGRAL_TYPES)
@@ -101,7 +102,7 @@ _PARSERS: dict[str, Callable[[object], Any]] = {
     "weight": parse_weight,
     "mode": _word(Mode, "mode"),
     "settings": _settings,
-    "integral": _integral,
+    "integral": parse_integral,
     "type": _word(Kind, "type"),
     "max_class": lambda value: parse_class(value, "max_class"),
     "allow_sensitive": lambda value: parse_flag(value, "allow_sensitive"),

@@ -12,7 +12,8 @@ from typing import Any
 
 from cede.model import bounds
 from cede.model.amounts import Amounts, parse_amounts
-from cede.model.errors import Invalid, listed, quoted
+from cede.model.durations import parse_duration, seconds
+from cede.model.errors import Invalid, choices, nearest, quoted
 
 
 class Precedence(StrEnum):
@@ -137,8 +138,7 @@ class Settings:
         for written, value in given.items():
             name = _ALSO.get(written, written)
             if name not in known:
-                names = listed(written, known)
-                raise Invalid(f"{at}.{written}", f"unknown setting; known are {names}")
+                raise Invalid(f"{at}.{written}", f"unknown setting; {choices(written, known)}")
             if name in said:
                 raise Invalid(f"{at}.{written}", f"is the same as {name}; give one of them")
             said[name] = _parse(name, value, at)
@@ -217,8 +217,9 @@ def _parse(name: str, value: object, field: str) -> Any:
         try:
             return _WORDS[name](value)  # type: ignore[arg-type]
         except ValueError:
-            known = " or ".join(_WORDS[name])
-            raise Invalid(at, f"must be {known}, not {value!r:.80}") from None
+            known = list(_WORDS[name])
+            wrong = f"must be {' or '.join(known)}, not {value!r:.80}"
+            raise Invalid(at, f"{wrong}; {nearest(value, known)}".rstrip("; ")) from None
     if name in DURATIONS:
         return parse_duration(value, at)
     if isinstance(_DEFAULTS[name], bool):
@@ -244,7 +245,8 @@ def parse_own(given: object, allowed: tuple[str, ...], whose: str) -> dict[str, 
         raise Invalid("settings", "must be a map of settings")
     for name in given:
         if name not in allowed:
-            raise Invalid(f"settings.{name}", f"{whose} may set {', '.join(allowed)}")
+            may = f"{whose} may set {', '.join(allowed)}"
+            raise Invalid(f"settings.{name}", f"{nearest(name, allowed)} {may}".strip())
     return {name: _parse(name, value, "settings") for name, value in given.items()}
 
 
@@ -264,27 +266,3 @@ def parse_ratio(value: object, field: str, *, least: float = 0.0, most: float) -
 
 def parse_weight(value: object) -> float:
     return parse_ratio(value, "weight", least=bounds.WEIGHT_MIN, most=bounds.WEIGHT_MAX)
-
-
-def parse_duration(value: object, field: str, *, most: int = bounds.DURATION_MAX) -> int:
-    """Milliseconds from a number of seconds, exact to the millisecond."""
-    return parse_instant(value, field, most=most)
-
-
-def parse_instant(value: object, field: str, *, most: int = bounds.AMOUNT_MAX) -> int:
-    """Milliseconds from a number of seconds on the one clock."""
-    if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
-        raise Invalid(field, f"must be a number of seconds, not {value!r:.80}")
-    # Compared before it is multiplied or printed: both have bounds of their own.
-    exact = Decimal(value if isinstance(value, int) else str(value))
-    if not exact.is_finite() or not 0 <= exact <= most or exact * 1000 > most:
-        raise Invalid(field, f"must be from 0 to {most // 1000} seconds, not {quoted(value)}")
-    return int(exact * 1000)
-
-
-def seconds(milliseconds: int | None) -> int | float | None:
-    """What people read: whole seconds as an integer, others as a decimal fraction."""
-    if milliseconds is None:
-        return None
-    whole, rest = divmod(milliseconds, 1000)
-    return milliseconds / 1000 if rest else whole

@@ -9,19 +9,16 @@ from __future__ import annotations
 
 import argparse
 import ipaddress
-import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from cede.model import bounds
-from cede.model.errors import Invalid
+from cede.model import bounds, written
+from cede.model.durations import parse_duration
+from cede.model.errors import Invalid, choices
 from cede.model.private import is_private
-from cede.model.settings import parse_duration
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
 UNPOOLED = ("allow", "refuse")
@@ -67,7 +64,7 @@ def load_config(arguments: Sequence[str], environ: Mapping[str, str]) -> Config:
     given: dict[str, Any] = {}
     for name, value in (_read_file(Path(file), problems) if file else {}).items():
         if name not in _FIELDS:
-            problems.append(f"{file}: unknown key {name!r}; known are {', '.join(sorted(_FIELDS))}")
+            problems.append(f"{file}: unknown key {name!r}; {choices(name, _FIELDS)}")
         else:
             _take(given, name, value, f"{file}: {name}", problems)
     for name in _FIELDS:
@@ -108,7 +105,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--tls-cert", metavar="FILE", help="serve HTTPS with this certificate")
     add("--tls-key", metavar="FILE", help="and this key")
     add("--insecure-listen", action="store_true", help="listen beyond this machine without TLS")
-    add("--heartbeat", metavar="SECONDS", help="how often a node is heard of (10)")
+    add("--heartbeat", metavar="TIME", help="how often a node is heard of (10)")
     add("--agent", action="store_const", const="true", help="make this machine a node too (yes)")
     add(
         "--no-agent",
@@ -125,8 +122,8 @@ def _parser() -> argparse.ArgumentParser:
 
 def _read_file(path: Path, problems: list[str]) -> dict[str, Any]:
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        content = written.read(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, written.Unreadable) as error:
         problems.append(f"cannot read {path}: {' '.join(str(error).split())}")
         return {}
     if content is None:
@@ -150,8 +147,6 @@ def _from_text(name: str, text: object) -> object:
         return text
     if name == "port":
         return int(text) if text.isdecimal() and len(text) < 9 else text
-    if name == "heartbeat":
-        return float(text) if re.fullmatch(r"[0-9]{1,6}(\.[0-9]{1,6})?", text) else text
     if name in ("insecure_listen", "agent", "allow_root_jobs"):
         return {"1": True, "true": True, "0": False, "false": False}.get(text.lower(), text)
     if name == "allowed_hosts":

@@ -24,12 +24,12 @@ from cede.engine.state import State
 from cede.engine.trial import what_if
 from cede.model import bounds
 from cede.model.allocation import Allocation, Phase
+from cede.model.durations import parse_duration, seconds
 from cede.model.errors import Conflict, NotFound
 from cede.model.lifecycle import AllocationState, RequestStatus
 from cede.model.node import NodeState
 from cede.model.plan import Grant, Plan, Preemption, Rejection
 from cede.model.request import Request
-from cede.model.settings import parse_duration, seconds
 
 
 def run(snapshot: object, until_rest: bool = False, horizon: object = None) -> dict[str, Any]:

@@ -10,8 +10,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from uuid import NAMESPACE_URL, UUID, uuid5
 
+from cede.model.amounts import parse_memory
 from cede.model.errors import Invalid
-from cede.model.resources import STEP_RUN, memory_megabytes
+from cede.model.resources import STEP_RUN
 
 Json = dict[str, Any]
 
@@ -93,7 +94,7 @@ def _converted(kind: str, demand: Mapping[str, Any]) -> int:
             return -(-quantity // _MEGABYTE)
         case ("memory", str()):
             try:
-                return memory_megabytes(f"{quantity}{unit}")
+                return parse_memory(f"{quantity}{unit}")
             except Invalid as error:
                 raise Unsupported(f"{error.field}: {error.problem}") from None
     raise Unsupported(f"{quantity} {kind} in the unit {unit}: {_UNITS[kind]}")

@@ -19,9 +19,9 @@ from starlette.responses import Response
 from cede.agent import detect
 from cede.engine import fleet, reports
 from cede.model import bounds
+from cede.model.durations import parse_duration, seconds
 from cede.model.errors import CedeError, Conflict
 from cede.model.node import Node, NodeState, Out
-from cede.model.settings import parse_duration, seconds
 from cede.model.token import Role, Token, node_subject
 from cede.server import tokens
 from cede.server.api import examples

@@ -18,9 +18,9 @@ from pydantic import (
 )
 
 from cede.model import bounds
+from cede.model.amounts import parse_processors
+from cede.model.durations import parse_duration
 from cede.model.errors import Invalid
-from cede.model.resources import milli_cpus
-from cede.model.settings import parse_duration
 from cede.model.terms import CLASS_DEFAULT, CLASS_MAX, CLASS_MIN, parse_class
 
 Name = Annotated[str, StringConstraints(min_length=1, max_length=bounds.NAME_LENGTH_MAX)]
@@ -46,6 +46,8 @@ def _seconds(most: int, *, least: int = 0, word: str | None = None) -> Any:
     def check(value: Any) -> Any:
         if word is not None and value == word:
             return value
+        if isinstance(value, str):  # programs send numbers; options and files have more
+            raise Invalid("value", f"must be a number of seconds, not {value!r:.80}")
         if parse_duration(value, "value", most=most) < least:
             raise Invalid("value", f"must be at least {least / 1000:g} seconds, not {value}")
         return value
@@ -56,7 +58,7 @@ def _seconds(most: int, *, least: int = 0, word: str | None = None) -> Any:
 
 
 def _processors(value: Any) -> Any:
-    milli_cpus(value)
+    parse_processors(value)
     return value
 
 

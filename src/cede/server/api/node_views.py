@@ -9,10 +9,10 @@ import orjson
 from cede.engine.orders import Order
 from cede.engine.state import State
 from cede.model.allocation import Allocation, Member
+from cede.model.durations import seconds
 from cede.model.node import Node
 from cede.model.parting import Ask, Farewell, Parting
 from cede.model.request import Request
-from cede.model.settings import seconds
 from cede.model.work import Work
 from cede.server.api.json_type import Json
 from cede.server.desk import Posted

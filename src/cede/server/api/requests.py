@@ -16,9 +16,9 @@ from cede.engine import explain as engine_explain
 from cede.engine.state import State
 from cede.launch.presence import name_of
 from cede.model import bounds
+from cede.model.durations import parse_duration
 from cede.model.errors import Conflict, Invalid, NotFound
 from cede.model.lifecycle import RequestStatus
-from cede.model.settings import parse_duration
 from cede.server.api import examples, redact
 from cede.server.api.auth import Caller
 from cede.server.api.bodies import (

@@ -9,12 +9,12 @@ from pydantic import ValidationError
 from cede.engine.commands import Submission
 from cede.model import bounds
 from cede.model.amounts import Amounts
+from cede.model.durations import parse_duration
 from cede.model.errors import CedeError, Invalid
 from cede.model.node import parse_labels
 from cede.model.parting import Checkpoint, Farewell, Protocol, Resume
 from cede.model.request import PLAIN, OnSilence, Preemptions, Retry
 from cede.model.resources import STEP_RUN, ResourceSettings, request_amounts
-from cede.model.settings import parse_duration
 from cede.model.shape import Shape, Topology
 from cede.model.terms import OF_REQUEST, Terms, parse_terms
 from cede.model.work import parse_work

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from cede.model import bounds
-from cede.model.settings import parse_duration
+from cede.model.durations import parse_duration
 from cede.server.api.context import Context, ThisCall, answer
 from cede.server.api.json_type import Json
 from cede.server.api.openapi import ok

@@ -11,10 +11,11 @@ from cede.engine.commands import Submission
 from cede.engine.state import State
 from cede.model.allocation import Allocation, allocation_id
 from cede.model.amounts import Amounts
+from cede.model.durations import seconds
 from cede.model.policy import Home, Policy
 from cede.model.reason import Reason
 from cede.model.request import PLAIN, Request, Retry
-from cede.model.settings import Settings, seconds, shown_own
+from cede.model.settings import Settings, shown_own
 from cede.model.terms import USUAL, Terms
 from cede.model.token import Token
 from cede.server.api.json_type import Json

@@ -1,0 +1,23 @@
+"""Where a program is looked up, for the message that it was not found."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+# A message is for people; a search path may have any length.
+_PROGRAM_MAX = 200
+_PATH_MAX = 1000
+
+
+def cannot_run(problem: str, program: str, env: Mapping[str, str]) -> str:
+    """What is wrong with a program; one without a folder in its name is told with its PATH."""
+    told = f"{problem}: {_cut(program, _PROGRAM_MAX)}"
+    if os.path.dirname(program):
+        return told
+    path = os.pathsep.join(os.get_exec_path(env))
+    return f"{told} (looked up in PATH {_cut(path, _PATH_MAX) or 'that is empty'})"
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[:most]}…"
