@@ -68,7 +68,13 @@ def logs(
             for data in read_output(client, request_id, wanted, line.note):
                 _write(data)
             return
-        look = _Watcher(line).look
+
+        def look(request: dict[str, Any]) -> None:
+            if request["status"] in ("queued", "suspended"):
+                line.waits(request)
+            else:
+                line.clear()
+
         for data in follow_output(client, request_id, wanted, on_look=look, on_note=line.note):
             line.clear()
             _write(data)
