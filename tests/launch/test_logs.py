@@ -173,8 +173,9 @@ class Printing:
 
     def __call__(self, stream: str, text: str, at: float, *, noted: bool = True) -> None:
         self.logs[stream].write(text.encode())
+        positions = {each: log.position for each, log in self.logs.items()}
         if noted:
-            self.order.note(stream, self.logs[stream].position, at)
+            self.order.note([(stream, len(text))], positions, at)
 
 
 def test_what_no_record_covers_comes_last(tmp_path: Path) -> None:

@@ -175,13 +175,15 @@ class Keeper:
     def _pump(self, turns: Turns, most: int) -> None:
         """Move what was printed to the logs, and its order."""
         for _ in range(most):
-            empty = True
-            for stream, data in turns.read():
-                empty = False
-                self.logs[stream].write(data)
-                self.order.note(stream, self.logs[stream].position, time_of_day())
-            if empty:
+            pieces = list(turns.read())
+            if not pieces:
                 return
+            for stream, log in self.logs.items():
+                log.write(b"".join(data for each, data in pieces if each == stream))
+            positions = {stream: log.position for stream, log in self.logs.items()}
+            # Afterwards: a record never speaks of what is not there.
+            lengths = [(stream, len(data)) for stream, data in pieces]
+            self.order.note(lengths, positions, time_of_day())
 
     def _reap(self) -> None:
         """Collect every child that ended: the work, and the orphans we adopted."""

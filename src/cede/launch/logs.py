@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Sequence
 from typing import Self
 
 from cede.launch.places import Place
@@ -45,19 +46,26 @@ class Log:
         except OSError:
             return
 
-    def append(self, record: bytes) -> bool:
-        """Write a record whole, in one file, or not at all; whether it was written."""
+    def append(self, records: Sequence[bytes]) -> int:
+        """Write records of one size, each whole and in one file; how many were written."""
+        written = 0
         try:
-            if self._size + len(record) > self._most:
-                self._rotate()
-            if os.pwrite(self._file, record, self._size) < len(record):
-                # The disk is full: no reader may take half a record for a whole one.
-                os.ftruncate(self._file, self._size)
-                return False
+            while written < len(records):
+                size = len(records[written])
+                if self._size + size > self._most:
+                    self._rotate()
+                fit = (self._most - self._size) // size
+                data = b"".join(records[written : written + fit])
+                whole = os.pwrite(self._file, data, self._size) // size
+                self._size += whole * size
+                written += whole
+                if whole * size < len(data):
+                    # The disk is full: no reader may take half a record for a whole one.
+                    os.ftruncate(self._file, self._size)
+                    return written
         except OSError:
-            return False
-        self._size += len(record)
-        return True
+            pass
+        return written
 
     def replace_last(self, record: bytes) -> None:
         """Write a record over the last one, which has the same size."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import NamedTuple, Self
 
@@ -71,26 +71,48 @@ class Order:
         self._last: Piece | None = None
         self._now = 0.0
 
-    def note(self, stream: str, position: int, now: float) -> None:
-        """Record that a stream was written up to a position. What could not be recorded before is
-        covered by the next record of its stream.
+    def note(
+        self, pieces: Sequence[tuple[str, int]], positions: Mapping[str, int], now: float
+    ) -> None:
+        """Record which streams were written in turn, and how much, up to positions. What could not
+        be recorded before is covered by the next record of its stream; what could not be written
+        is in none.
         """
-        number = STREAMS.index(stream)
-        length = position - self._covered[number]
-        if not length:
-            return
         self._now = now = max(self._now, now)  # records are searched by time
+        left = [positions[stream] - self._covered[n] for n, stream in enumerate(STREAMS)]
+        owed = list(left)
+        for stream, length in pieces:
+            owed[STREAMS.index(stream)] -= length
+        new: list[Piece] = []
+        stdout, stderr = self._covered
+        for stream, length in pieces:
+            number = STREAMS.index(stream)
+            length = min(length + max(owed[number], 0), left[number])
+            owed[number] = 0
+            if length <= 0:
+                continue
+            left[number] -= length
+            if not new and self._grow(number, length, now):
+                stdout, stderr = self._covered
+                continue
+            new.append(Piece(stdout, stderr, now, length, 0, number))
+            stdout, stderr = stdout + length * (not number), stderr + length * number
+        written = self._log.append([RECORD.pack(*each) for each in new])
+        if written:
+            self._last = last = new[written - 1]
+            self._covered = [last.stdout, last.stderr]
+            self._covered[last.stream] += last.length
+
+    def _grow(self, stream: int, length: int, now: float) -> bool:
+        """Let the last record cover more, if it may."""
         last = self._last
-        if last is not None and last.stream == number and _may_grow(last, length, now):
-            spent = int((now - last.at) * 1000)
-            self._last = last._replace(length=last.length + length, milliseconds=spent)
-            self._log.replace_last(RECORD.pack(*self._last))
-        else:
-            piece = Piece(self._covered[0], self._covered[1], now, length, 0, number)
-            if not self._log.append(RECORD.pack(*piece)):
-                return
-            self._last = piece
-        self._covered[number] = position
+        if last is None or last.stream != stream or not _may_grow(last, length, now):
+            return False
+        spent = int((now - last.at) * 1000)
+        self._last = last._replace(length=last.length + length, milliseconds=spent)
+        self._log.replace_last(RECORD.pack(*self._last))
+        self._covered[stream] += length
+        return True
 
 
 def _may_grow(last: Piece, length: int, now: float) -> bool:

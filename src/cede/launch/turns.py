@@ -28,8 +28,10 @@ class Turns:
 
     def __init__(self, pipes: Mapping[str, int]) -> None:
         self.open = dict(pipes)
-        self._data = dict.fromkeys(pipes, b"")
+        self._data: dict[str, deque[bytes]] = {stream: deque() for stream in pipes}
+        self._chunks: set[str] = set()  # streams whose data is not yet in lines
         self._runs: deque[str] = deque()
+        self._waiting = dict.fromkeys(pipes, 0)  # how many of the runs are of each stream
         self._last = ""
         self._inotify = _libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
         # Where the machine has no more of these, the streams come one after the other within one
@@ -49,50 +51,73 @@ class Turns:
         is nothing.
         """
         for stream in list(self.open):
-            self._fill(stream)
+            if not self._data[stream]:
+                self._fill(stream)
         # Only now: an event that is there has its bytes, read already or readable.
         self._look()
         for _ in range(EVENTS_MOST):
             if not self._runs:
                 break
-            stream = self._runs.popleft()
-            runs = 1 + self._runs.count(stream)
-            if self._data[stream].count(b"\n") < runs:
+            stream = self._runs[0]
+            if not self._has_line_for_each(stream):
                 self._fill(stream)
-                self._look()
-            if self._is_stale(stream, runs):
+            stale = self._is_stale(stream)
+            self._runs.popleft()
+            self._waiting[stream] -= 1
+            if stale:
                 continue
-            if stream not in self._runs:
+            if not self._waiting[stream]:
                 self._look()  # the rest of many
             if self._data[stream]:
-                yield stream, self._take(stream, all_of_it=stream not in self._runs)
+                yield stream, self._take(stream, all_of_it=not self._waiting[stream])
         for stream, data in self._data.items():
             if data and not self._runs:
                 yield stream, self._take(stream, all_of_it=True)
 
-    def _is_stale(self, stream: str, runs: int) -> bool:
+    def _has_line_for_each(self, stream: str) -> bool:
+        runs = self._waiting[stream]
+        if runs > 1:
+            self._split(stream)
+        return len(self._data[stream]) >= runs
+
+    def _split(self, stream: str) -> None:
+        """Make lines of what was read as chunks."""
+        if stream in self._chunks:
+            self._chunks.remove(stream)
+            data = self._data[stream]
+            lines = b"".join(data).splitlines(keepends=True)
+            data.clear()
+            data.extend(lines)
+
+    def _is_stale(self, stream: str) -> bool:
         """Whether a run's bytes were read before its event was there: it then follows another run
         of its stream, and has no line of its own.
         """
-        return stream == self._last and runs > 1 and self._data[stream].count(b"\n") < runs
+        if stream != self._last or self._waiting[stream] < 2:
+            return False
+        return not self._has_line_for_each(stream)
 
     def _take(self, stream: str, *, all_of_it: bool) -> bytes:
         self._last = stream
         data = self._data[stream]
-        length = len(data) if all_of_it else (data.find(b"\n") + 1) or len(data)
-        self._data[stream] = data[length:]
-        return data[:length]
+        if not all_of_it:
+            self._split(stream)
+            return data.popleft()
+        whole = b"".join(data) if len(data) > 1 else data[0]
+        data.clear()
+        return whole
 
     def _fill(self, stream: str) -> None:
-        """Read a chunk, unless one is left; a stream is open while somebody can print to it."""
-        if stream not in self.open or len(self._data[stream]) >= CHUNK:
+        """Read a chunk; a stream is open while somebody can print to it."""
+        if stream not in self.open:
             return
         try:
             data = os.read(self.open[stream], CHUNK)
         except BlockingIOError:
             return
         if data:
-            self._data[stream] += data
+            self._data[stream].append(data)
+            self._chunks.add(stream)
         else:
             del self.open[stream]
 
@@ -104,5 +129,7 @@ class Turns:
         except BlockingIOError:
             return
         for watch, _, _, _ in EVENT.iter_unpack(data):
-            if watch in self._watches:  # else some were lost
-                self._runs.append(self._watches[watch])
+            stream = self._watches.get(watch)  # None where some were lost
+            if stream is not None:
+                self._runs.append(stream)
+                self._waiting[stream] += 1
