@@ -51,6 +51,9 @@ def test_both_streams_are_shown_in_order_and_each_alone(shared: Cluster) -> None
     assert shown("--stderr", "--tail", 1) == ["err 3"]
     assert shown("--since", "1h") == shown("--since", "2020-01-01") == lines
     assert shown("--since", "2100-01-01") == []
+    followed = shared.server.cede("logs", "-f", "--tail", 2, request)
+    assert followed.stdout.splitlines() == lines[-2:]
+    assert followed.stderr.startswith(f"cede: failed: {request}")
     wrong = shared.server.cede("logs", request, "--since", "soon")
     assert wrong.returncode == 2 and "1h30m" in wrong.stderr
 
