@@ -104,3 +104,68 @@ def test_logs_that_cannot_be_read_say_why(farm: Server, monkeypatch: pytest.Monk
     question = _question(alpha)
     alpha.beat(logs=[{"id": question["id"], "gone": True}])
     assert reader.result().status_code == 409
+
+
+def started(farm: Server, alpha: Machine, **beat: Any) -> tuple[str, dict[str, Any]]:
+    """The path of the log of work that has started, and its order."""
+    asked = run(farm)
+    (order,) = alpha.beat(**beat)["orders"]
+    alpha.tell(order, "started")
+    return f"/requests/{asked['id']}/logs", order
+
+
+def test_where_to_begin_is_asked_once_and_of_both_streams(farm: Server) -> None:
+    alpha = Machine(farm, protocol=2)
+    path, _ = started(farm, alpha)
+    reader = Reader(farm, f"{path}?stream=both&tail=3&since=1700000000.5&age=60")
+    first = _question(alpha)
+    assert [first[each] for each in ("stream", "tail", "since", "age")] == [
+        *("both", 3, 1700000000.5, 60)
+    ]
+    alpha.beat(logs=[{"id": first["id"], "offset": 40, "data": "YWI="}])
+    second = _question(alpha)
+    assert [second[each] for each in ("stream", "offset", "tail", "since", "age")] == [
+        *("both", 42, None, None, None)
+    ]
+    alpha.beat(logs=[{"id": second["id"], "offset": 42, "end": True}])
+    answer = reader.result()
+    assert (answer.content, answer.headers["cede-log-offset"]) == (b"ab", "40")
+
+
+@pytest.mark.parametrize("query", ["stream=both", "tail=1", "stream=stderr&since=1", "age=5"])
+def test_an_agent_that_knows_no_order_is_not_asked_for_one(farm: Server, query: str) -> None:
+    alpha = Machine(farm, protocol=1)
+    path, _ = started(farm, alpha)
+    answer = farm["red"].get(f"{API}{path}?{query}")
+    assert answer.status_code == 409 and answer.json()["type"].endswith("no_order")
+
+
+def test_a_supervisor_that_wrote_no_order_is_said_to_be_older(farm: Server) -> None:
+    alpha = Machine(farm, protocol=2)
+    path, _ = started(farm, alpha)
+    reader = Reader(farm, f"{path}?stream=both")
+    alpha.beat(logs=[{"id": _question(alpha)["id"], "unordered": True}])
+    answer = reader.result()
+    assert answer.status_code == 409 and answer.json()["type"].endswith("no_order")
+
+
+def test_following_ends_with_the_task_where_its_agent_knows_of_no_end(farm: Server) -> None:
+    """An agent that never started it has an empty log without an end."""
+    alpha = Machine(farm, protocol=2)
+    path, order = started(farm, alpha)
+    reader = Reader(farm, f"{path}?follow=true&stream=both")
+    question = _question(alpha)
+    # Ended before the answer, so that one more question is the last.
+    alpha.tell(order, "ended", exit_code=126, cause="start_failed")
+    alpha.beat(logs=[{"id": question["id"]}])
+    alpha.beat(logs=[{"id": _question(alpha)["id"]}])
+    assert reader.result().content == b""
+
+
+def test_a_follower_learns_of_what_was_rotated_away_by_asking_again(farm: Server) -> None:
+    alpha = Machine(farm, protocol=2)
+    path, _ = started(farm, alpha)
+    reader = Reader(farm, f"{path}?follow=true&stream=both")
+    alpha.beat(logs=[{"id": _question(alpha)["id"], "data": "YWI="}])
+    alpha.beat(logs=[{"id": _question(alpha)["id"], "offset": 1000, "data": "eHk="}])
+    assert reader.result().content == b"ab"

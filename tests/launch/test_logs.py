@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import random
+import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from cede.launch.logs import Log, read_log
+from cede.launch.launcher import sweep
+from cede.launch.logs import STREAMS, Log, read_log
+from cede.launch.order import RECORD, NoOrder, Order, read_output
 from cede.launch.places import Place
 from tests.launch.conftest import Make
 from tests.launch.support import until
@@ -106,3 +112,162 @@ def test_a_reader_in_the_middle_of_rotations_never_reads_wrong(make: Make) -> No
             position += len(data)
         kept.kill()
         attempt.ended()
+
+
+def both(directory: Path, stream: str = "both", most: int = 10**6, **which: Any) -> str:
+    """All that a reader gets who asks for the first piece in some way and then for the rest."""
+    whole = b""
+    with Place(directory) as place:
+        found = read_output(place, stream, 0, most, over=True, **which)
+        while True:
+            whole += found.data
+            if found.end:
+                return whole.decode()
+            position = found.start + len(found.data)
+            found = read_output(place, stream, position, most, over=True)
+            assert found.start == position and found.data
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("rounds", [1, 3, 1000])
+def test_both_streams_are_read_in_the_order_in_which_they_were_written(
+    make: Make, rounds: int, tmp_path: Path
+) -> None:
+    """The keeper sees all of it at once, as on a machine that is too busy to wake it between."""
+    ready, go, done = (tmp_path / name for name in ("ready", "go", "done"))
+    script = (
+        f": > {ready}; while ! test -e {go}; do sleep 0.01; done; "
+        f"for i in $(seq {rounds}); do echo out $i; echo err $i >&2; done; : > {done}"
+    )
+    attempt = make("sh", "-c", script)
+    attempt.launch().close()
+    keeper = attempt.running()["keeper"]
+    until(ready.exists, "the start")
+    os.kill(keeper, signal.SIGSTOP)
+    go.touch()
+    until(done.exists, "the last line")
+    os.kill(keeper, signal.SIGCONT)
+    attempt.ended()
+    expected = [f"{word} {n}" for n in range(1, rounds + 1) for word in ("out", "err")]
+    assert both(attempt.directory).splitlines() == expected
+
+
+@pytest.mark.system
+def test_a_killed_keeper_loses_nothing_that_it_had_read(make: Make, tmp_path: Path) -> None:
+    script = "echo first; echo second >&2; echo third; exec sleep 600"
+    attempt = make("sh", "-c", script)
+    attempt.launch().close()
+    until(lambda: "third" in attempt.output(), "the last line")
+    os.kill(attempt.running()["keeper"], signal.SIGKILL)
+    attempt.keeper_gone()
+    sweep(attempt.directory)
+    assert both(attempt.directory) == "first\nsecond\nthird\n"
+
+
+class Printing:
+    """A keeper's logs and their order, by a clock of the test's own."""
+
+    def __init__(self, place: Place, most: int = MOST) -> None:
+        self.order = Order(place, most)
+        self.logs = {stream: Log(place, stream, most) for stream in STREAMS}
+
+    def __call__(self, stream: str, text: str, at: float, *, noted: bool = True) -> None:
+        self.logs[stream].write(text.encode())
+        positions = {each: log.position for each, log in self.logs.items()}
+        if noted:
+            self.order.note([(stream, len(text))], positions, at)
+
+
+def test_what_no_record_covers_comes_last(tmp_path: Path) -> None:
+    with Place(tmp_path) as place:
+        prints = Printing(place)
+        prints("stdout", "a\n", 1)
+        prints("stderr", "b\n", 2)
+        prints("stdout", "c\n", 3, noted=False)
+        assert read_output(place, "both", 0, 100, over=False) == (0, b"a\nb\n", False)
+        assert both(tmp_path) == "a\nb\nc\n"
+        prints("stdout", "d\n", 4)  # its record covers what was left
+        assert both(tmp_path) == "a\nb\nc\nd\n"
+
+
+def test_what_was_printed_since_a_time_is_found(tmp_path: Path) -> None:
+    with Place(tmp_path) as place:
+        prints = Printing(place)
+        for second in range(10, 100):
+            prints(STREAMS[second % 2], f"{second}\n", second)
+        lines = [str(n) for n in range(10, 100)]
+        for since in (0, 10, 11, 42.5, 99, 100):
+            later = [each for each in lines if int(each) >= since]
+            assert both(tmp_path, since=since).split() == later
+            assert both(tmp_path, "stdout", since=since).split() == [
+                each for each in later if not int(each) % 2
+            ]
+        # A clock that was set back does not hide anything.
+        prints("stdout", "late\n", 5)
+        assert both(tmp_path, since=99).split() == ["99", "late"]
+
+
+@pytest.mark.parametrize("stream", ["stdout", "both"])
+def test_the_last_lines_are_found(tmp_path: Path, stream: str) -> None:
+    with Place(tmp_path) as place:
+        prints = Printing(place, 1 << 20)
+        assert both(tmp_path, stream, tail=3) == ""
+        lines = [f"{n} {'x' * (n % 300)}" for n in range(1000)]
+        for number, line in enumerate(lines):
+            to = "stderr" if stream == "both" and number % 3 == 0 else "stdout"
+            prints(to, line + "\n", number)
+        for tail in (0, 1, 2, 999, 1000, 5000):
+            assert both(tmp_path, stream, tail=tail).splitlines() == lines[1000 - min(tail, 1000) :]
+        prints("stdout", "no end", 1001)
+        assert both(tmp_path, stream, tail=2) == lines[-1] + "\nno end"
+        assert both(tmp_path, stream, tail=9, since=1001) == "no end"
+
+
+def test_after_rotations_both_are_read_from_where_both_are_whole(tmp_path: Path) -> None:
+    """Small pieces of each stream and a flood of one."""
+    chance = random.Random(5)
+    with Place(tmp_path) as place:
+        prints, whole = Printing(place), ""
+        for number in range(3000):
+            stream = STREAMS[chance.random() < 0.2]
+            text = f"{stream} {number}\n" * chance.choice((1, 1, 5))
+            prints(stream, text, number)
+            whole += text
+            if not number % 100:
+                kept = both(tmp_path, most=chance.choice((7, 100, 4096)))
+                assert whole.endswith(kept) and len(kept) >= min(len(whole), MOST // 2)
+        sizes = {each.name: each.stat().st_size for each in tmp_path.glob("*.log*")}
+        assert len(sizes) == 6 and max(sizes.values()) <= MOST
+
+
+def test_a_byte_at_a_time_does_not_fill_the_disk_with_records(tmp_path: Path) -> None:
+    with Place(tmp_path) as place:
+        prints = Printing(place)
+        for number in range(4000):
+            prints("stdout", "x", number / 1000)
+        assert (tmp_path / "order.log").stat().st_size == 4 * RECORD.size
+        assert both(tmp_path) == "x" * 4000
+
+
+def test_a_full_disk_leaves_no_half_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Place(tmp_path) as place:
+        prints = Printing(place)
+        prints("stdout", "a\n", 1)
+        whole = os.pwrite
+        monkeypatch.setattr(os, "pwrite", lambda fd, data, at: whole(fd, data[:9], at))
+        prints("stderr", "b\n", 2)
+        monkeypatch.undo()
+        assert (tmp_path / "order.log").stat().st_size == RECORD.size
+        assert both(tmp_path) == "a\nb\n"
+        prints("stderr", "c\n", 3)
+        assert both(tmp_path) == "a\nb\nc\n"
+
+
+def test_logs_of_a_keeper_that_wrote_no_order_say_so(tmp_path: Path) -> None:
+    with Place(tmp_path) as place:
+        assert read_output(place, "both", 0, 9, over=False) == (0, b"", False)  # not begun
+        written(place, b"hello")
+        for which in ({"stream": "both"}, {"stream": "stdout", "since": 1.0}):
+            with pytest.raises(NoOrder):
+                read_output(place, position=0, most=9, over=True, **which)
+        assert both(tmp_path, "stdout", tail=1) == "hello"

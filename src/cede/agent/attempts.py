@@ -45,9 +45,10 @@ from cede.agent.values import (
 from cede.checkpoint import shelf
 from cede.checkpoint.manifest import SUFFIX
 from cede.launch import launcher, places, processes
+from cede.launch.clock import time_of_day
 from cede.launch.contain import group_names, open_group
 from cede.launch.launcher import Kept, State
-from cede.launch.logs import read_log
+from cede.launch.order import NoOrder, read_output
 from cede.launch.probe import Containment
 from cede.launch.spec import Fence
 from cede.model import bounds
@@ -160,6 +161,7 @@ class Attempts:
         directory = self._home / key.directory
         with suppress(OSError):
             directory.mkdir(mode=0o711, exist_ok=True)
+            (directory / "order.log").touch(mode=0o600)
             (directory / "stderr.log").write_text(f"cede: {why}\n", encoding="utf-8")
         return Ended(key, NOT_EXECUTED, "start_failed", why)
 
@@ -385,17 +387,29 @@ class Attempts:
 
     def answer(self, question: wire.LogQuestion) -> wire.Json:
         """Output from where it was asked for, as far as it is still there."""
-        key, most = question.key, question.most
+        key, most, since = question.key, question.most, question.since
+        if question.age is not None:
+            since = max(since or 0.0, time_of_day() - question.age)  # by the clock of the records
         try:
             with places.Place(self._home / key.directory) as place:
-                # In this order: a keeper writes the last output before its exit record.
-                over = place.exists(places.EXIT)
-                start, data = read_log(place, question.stream, question.offset, most)
+                # In this order: a keeper writes the last output before its exit record. Without a
+                # spec there never was a keeper, and what is there is why.
+                over = place.exists(places.EXIT) or not place.exists(places.SPEC)
+                found = read_output(
+                    place,
+                    question.stream,
+                    question.offset,
+                    most,
+                    over=over,
+                    tail=question.tail,
+                    since=since,
+                )
+        except NoOrder:
+            return wire.no_order_json(question)
         except OSError:
             # Not started yet, or removed long ago.
             return wire.log_json(question, question.offset, b"", gone=key not in self._live)
-        end = over and len(data) < most
-        return wire.log_json(question, start, data, end=end)
+        return wire.log_json(question, found.start, found.data, end=found.end)
 
     def close(self) -> None:
         """Let go of everything; all of it goes on."""

@@ -25,6 +25,9 @@ class LogQuestion:
     stream: str
     offset: int
     most: int
+    tail: int | None = None  # the last lines only
+    since: float | None = None  # printed at this time of day or later
+    age: float | None = None  # printed so many seconds ago or later
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +87,11 @@ def log_json(
     }
 
 
+def no_order_json(question: LogQuestion) -> Json:
+    """The answer to a question that needs an order which this attempt's keeper did not write."""
+    return {"id": question.id, "offset": question.offset, "unordered": True}
+
+
 def answer(data: Mapping[str, Any], sent_at: float) -> Answer:
     """The answer to a heartbeat that was sent then."""
     orders = Orders(
@@ -126,4 +134,7 @@ def _question(data: Mapping[str, Any]) -> LogQuestion:
         str(data["stream"]),
         int(data["offset"]),
         min(int(data["most"]), bounds.LOG_CHUNK_BYTES),
+        data.get("tail"),
+        data.get("since"),
+        data.get("age"),
     )

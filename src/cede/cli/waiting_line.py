@@ -52,6 +52,12 @@ class WaitingLine:
         if not self._quiet:
             click.echo(f"cede: {kind}{': ' if text else ''}{cell(text)}", err=True)
 
+    def note(self, text: str) -> None:
+        """Something that cannot be done as wanted, or not now."""
+        self.clear()
+        if not self._quiet:
+            click.echo(f"cede: {cell(text)}", err=True)
+
     def _show(self, text: str) -> None:
         from rich.console import Console
         from rich.text import Text

@@ -10,10 +10,14 @@ import click
 from cede.cli import exit_codes
 from cede.cli.context import RequestId, client_of
 from cede.cli.printing import print_error
+from cede.cli.since import Since, SinceType
 from cede.cli.waiting_line import WaitingLine
 
 if TYPE_CHECKING:
     from cede.client.client import Client
+
+# What is shown of work that failed: a traceback fits, and so does a screen.
+LAST_LINES = 20
 
 # What a request's end means for whoever waited for it, where the work has no exit code to pass on.
 _BY_STATUS = {
@@ -27,26 +31,61 @@ _BY_STATUS = {
 @click.argument("request_id", metavar="ID", type=RequestId())
 @click.option("-f", "--follow", is_flag=True, help="Go on until it has ended.")
 @click.option("--task", type=click.IntRange(min=0), default=0, show_default=True)
-@click.option("--stderr", is_flag=True, help="What it wrote to standard error instead.")
+@click.option("--stdout", is_flag=True, help="Standard output only.")
+@click.option("--stderr", is_flag=True, help="Standard error only.")
+@click.option("--tail", type=click.IntRange(min=0), metavar="N", help="The last N lines only.")
+@click.option(
+    "--since",
+    type=SinceType(),
+    metavar="WHEN",
+    help="Only what was printed since: 10m, 1h30m, 14:30, 2026-11-16T14:30.",
+)
 @click.option("--attempt", type=click.IntRange(min=1), help="The latest unless given.")
 @click.pass_context
 def logs(
-    ctx: click.Context, request_id: str, follow: bool, task: int, stderr: bool, attempt: int | None
+    ctx: click.Context,
+    request_id: str,
+    follow: bool,
+    task: int,
+    stdout: bool,
+    stderr: bool,
+    tail: int | None,
+    since: Since | None,
+    attempt: int | None,
 ) -> None:
-    """Print what submitted work printed."""
-    from cede.client.work import follow_output
+    """Print what submitted work printed: both streams, in the order in which they were written.
+
+    With -f it goes on until the work has ended or can never start, and says why.
+    """
+    from cede.client.work import BOTH, Wanted, follow_output, read_output, wait_for_end
 
     client = client_of(ctx)
-    stream = "stderr" if stderr else "stdout"
-    if follow and attempt is None:
-        for data in follow_output(client, request_id, task=task, stream=stream):
+    age, at = since or Since()
+    stream = BOTH if stdout == stderr else "stdout" if stdout else "stderr"
+    wanted = Wanted(task, stream, attempt, tail, at, age)
+    with WaitingLine() as line:
+        if not follow:
+            for data in read_output(client, request_id, wanted, line.note):
+                _write(data)
+            return
+
+        def look(request: dict[str, Any]) -> None:
+            if request["status"] in ("queued", "suspended"):
+                line.waits(request)
+            else:
+                line.clear()
+
+        for data in follow_output(client, request_id, wanted, on_look=look, on_note=line.note):
+            line.clear()
             _write(data)
-        return
-    pieces = client.requests.logs(
-        request_id, task=task, stream=stream, attempt=attempt, follow=follow
-    )
-    for _, data in pieces:
-        _write(data)
+        if attempt is None:
+            for ended in wait_for_end(client, [request_id], look):
+                if ended["status"] != "released":
+                    line.happened(ended["status"], f"{ended['id']}: {_reason(ended)}")
+
+
+def _reason(ended: dict[str, Any]) -> str:
+    return str((ended.get("reason") or {}).get("text") or ended["status"])
 
 
 def _write(data: bytes) -> None:
@@ -68,14 +107,15 @@ def wait(ctx: click.Context, request_ids: tuple[str, ...], quiet: bool) -> None:
 
 def wait_for(client: Client, request_ids: Any, *, follow: bool = False, quiet: bool = False) -> int:
     """The exit code of all of it together."""
-    from cede.client.work import exit_code, family, follow_output, wait_for_end
+    from cede.client.work import exit_code, failed_task, family, follow_output, wait_for_end
 
     whole = [each["id"] for given in request_ids for each in family(client, given)]
     result = exit_codes.OK
     with WaitingLine(quiet=quiet) as line:
         watcher = _Watcher(line)
         if follow:
-            for data in follow_output(client, whole[0], on_look=watcher.look):
+            pieces = follow_output(client, whole[0], on_look=watcher.look, on_note=line.note)
+            for data in pieces:
                 line.clear()
                 _write(data)
         for ended in wait_for_end(client, whole, watcher.look):
@@ -83,10 +123,26 @@ def wait_for(client: Client, request_ids: Any, *, follow: bool = False, quiet: b
             if code is None:
                 code = _BY_STATUS.get(ended["status"], exit_codes.ERROR)
             if code != exit_codes.OK:
-                text = (ended.get("reason") or {}).get("text") or ended["status"]
-                line.happened(ended["status"], f"{ended['id']}: {text}")
+                line.happened(ended["status"], f"{ended['id']}: {_reason(ended)}")
+                seen = follow and ended["id"] == whole[0] and not failed_task(ended)
+                if not (seen or quiet):
+                    _print_last_lines(client, ended)
             result = result or code
     return result
+
+
+def _print_last_lines(client: Client, ended: dict[str, Any]) -> None:
+    """What the work that failed printed last, on stderr: stdout is for work that is followed."""
+    from cede.client.work import failed_task, last_lines
+
+    data = last_lines(client, ended, LAST_LINES) if ended["status"] == "failed" else b""
+    if not data:
+        return
+    task = failed_task(ended)
+    whole = f"cede logs {ended['id']}" + (f" --task {task}" if task else "")
+    click.echo(f"cede: its last lines (all of them: {whole})", err=True)
+    sys.stderr.buffer.write(data if data.endswith(b"\n") else data + b"\n")
+    sys.stderr.buffer.flush()
 
 
 class _Watcher:

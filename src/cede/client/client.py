@@ -308,14 +308,22 @@ class Requests(_Group):
         attempt: int | None = None,
         offset: int = 0,
         follow: bool = False,
+        tail: int | None = None,
+        since: float | None = None,
+        age: float | None = None,
+        silence: float | None = None,
     ) -> Iterator[tuple[int, bytes]]:
         """What a task printed, in pieces, each with its place; with `follow` until it has ended or
-        the connection is lost.
+        the connection is lost, which `silence` seconds without output count as.
+
+        `stream`: stdout, stderr or both, in the order in which they were written. `tail`: the last
+        lines only; `since` a Unix time, or so many seconds of `age`.
         """
         path = f"{API}/requests/{segment(request)}/logs"
-        params = {"task": task, "stream": stream, "attempt": attempt, "offset": offset}
+        params: Json = {"task": task, "stream": stream, "attempt": attempt, "offset": offset}
+        params |= {"tail": tail, "since": since, "age": age}
         with self._http.stream_bytes(
-            path, _given({**params, "follow": "true" if follow else None})
+            path, _given({**params, "follow": "true" if follow else None}), silence=silence
         ) as (start, pieces):
             for data in pieces:
                 yield start, data

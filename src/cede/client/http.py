@@ -166,12 +166,12 @@ class Http:
 
     @contextmanager
     def stream_bytes(
-        self, path: str, params: Mapping[str, Any]
+        self, path: str, params: Mapping[str, Any], *, silence: float | None = None
     ) -> Iterator[tuple[int, Iterator[bytes]]]:
-        """An endless answer as bytes, and at which place of the whole they begin. It may be silent
-        for as long as it likes: whoever works quietly prints nothing.
+        """An endless answer as bytes, and at which place of the whole they begin. Without a bound
+        it may be silent for as long as it likes: quiet work prints nothing.
         """
-        with self._open(path, params, "text/plain", None) as response:
+        with self._open(path, params, "text/plain", silence) as response:
             yield int(response.headers.get("Cede-Log-Offset", 0)), response.iter_bytes()
 
     @contextmanager

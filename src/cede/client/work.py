@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from cede.client.client import Client
 from cede.client.errors import CedeClientError, Conflict, ServerUnreachable
@@ -16,6 +18,18 @@ GAP_FIRST = 0.1
 GAP_MAX = 3.0
 # What the server answers while there is no output to read: not granted, or its node is away.
 NOT_YET = ("no_logs", "logs_gone", "node_silent")
+BOTH = "both"
+NO_ORDER = "no_order"
+UNORDERED = (
+    "an older version runs this attempt, which keeps no order of its output: stdout comes first, "
+    "then stderr, from the beginning"
+)
+# So long without output, a connection counts as lost and is made again.
+SILENCE = 60.0
+
+
+def _nobody(_: Any) -> None:
+    """For whoever does not listen."""
 
 
 def family(client: Client, request_id: str) -> list[Json]:
@@ -47,52 +61,166 @@ def wait_for_end(
             time.sleep(gap)
 
 
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which output: of a task, a stream or both in order, of one attempt or, with None, the latest.
+
+    `tail`: the last lines only; `since` a Unix time, or so many seconds of `age`.
+    """
+
+    task: int = 0
+    stream: str = BOTH
+    attempt: int | None = None
+    tail: int | None = None
+    since: float | None = None
+    age: float | None = None
+
+    @property
+    def beginning(self) -> Json:
+        return {"tail": self.tail, "since": self.since, "age": self.age}
+
+    @property
+    def one_by_one(self) -> tuple[str, ...]:
+        return ("stdout", "stderr") if self.stream == BOTH else (self.stream,)
+
+
+def read_output(
+    client: Client, request_id: str, wanted: Wanted, on_note: Callable[[str], None] = _nobody
+) -> Iterator[bytes]:
+    """What was printed until now; `on_note` hears what could not be done as wanted."""
+    where: Json = {"task": wanted.task, "attempt": wanted.attempt}
+    try:
+        pieces = client.requests.logs(request_id, stream=wanted.stream, **where, **wanted.beginning)
+        for _, data in pieces:
+            yield data
+    except Conflict as error:
+        if error.code != NO_ORDER:
+            raise
+        on_note(UNORDERED)
+        for stream in wanted.one_by_one:
+            for _, data in client.requests.logs(request_id, stream=stream, **where):
+                yield data
+
+
 def follow_output(
     client: Client,
     request_id: str,
+    wanted: Wanted = Wanted(),  # noqa: B008
     *,
-    task: int = 0,
-    stream: str = "stdout",
-    on_look: Callable[[Json], None] = lambda request: None,
+    on_look: Callable[[Json], None] = _nobody,
+    on_note: Callable[[str], None] = _nobody,
 ) -> Iterator[bytes]:
     """What it prints until it has ended, across attempts, lost connections and restarts.
 
-    `on_look` sees the request before each attempt, and meanwhile.
+    `on_look` sees the request before each attempt, and meanwhile; `on_note` hears what could not be
+    done as wanted, and that the server is away.
     """
-    attempt, offset = 0, 0
+    before = client.requests.get(request_id)  # a server that was never there is an error
+    reading = _Reading(client, request_id, wanted, on_note)
     while True:
-        before = client.requests.get(request_id)
         if before["status"] not in ENDED:
             on_look(before)
         if before["status"] in WAITING:
             time.sleep(GAP_FIRST * 5)
+            before = reading.look()
             continue
-        if before["attempt"] != attempt:
-            attempt, offset = before["attempt"], 0
-        where: Json = {"task": task, "stream": stream, "attempt": attempt}
-        try:
-            for start, data in client.requests.logs(
-                request_id, offset=offset, follow=True, **where
-            ):
-                offset = start + len(data)
-                yield data
-        except (Conflict, ServerUnreachable) as error:
-            if not _may_come(error):
-                raise
-        if client.requests.get(request_id)["status"] in ENDED:
+        reading.take_up(before["attempt"])
+        yield from reading.follow()
+        before = reading.look()
+        if before["status"] in ENDED or wanted.attempt not in (None, before["attempt"]):
             # What was printed between the last piece and the end.
-            yield from _rest(client, request_id, offset, where)
+            yield from reading.rest()
             return
         time.sleep(GAP_FIRST * 2)
 
 
-def _rest(client: Client, request_id: str, offset: int, where: Json) -> Iterator[bytes]:
-    try:
-        for _, data in client.requests.logs(request_id, offset=offset, **where):
+class _Reading:
+    """How far the output of one attempt was read."""
+
+    def __init__(
+        self, client: Client, request_id: str, wanted: Wanted, on_note: Callable[[str], None]
+    ) -> None:
+        self._client, self._request_id, self._on_note = client, request_id, on_note
+        self._wanted = wanted
+        self._begin = wanted.beginning
+        self._attempt = 0
+        self._offset = 0
+        self._streams = [wanted.stream]
+
+    def look(self) -> Json:
+        """The request, however long its server is away."""
+        said = False
+        while True:
+            try:
+                return self._client.requests.get(self._request_id)
+            except ServerUnreachable as error:
+                if not said:
+                    self._on_note(f"{error}; still trying")
+                said = True
+                time.sleep(GAP_FIRST * 5)
+
+    def take_up(self, latest: int) -> None:
+        attempt = self._wanted.attempt or latest
+        if attempt != self._attempt:
+            if self._attempt:
+                self._begin = {}  # of a later attempt everything is new
+            self._attempt, self._offset, self._streams = attempt, 0, [self._wanted.stream]
+
+    def follow(self) -> Iterator[bytes]:
+        """Until the attempt has ended, or the connection."""
+        try:
+            yield from self._read(follow=True, silence=SILENCE)
+        except (Conflict, ServerUnreachable) as error:
+            if error.code == NO_ORDER:
+                self._take_one_by_one()
+            elif not _may_come(error):
+                raise
+
+    def rest(self) -> Iterator[bytes]:
+        while self._streams:
+            try:
+                yield from self._read()
+            except CedeClientError as error:
+                if error.code == NO_ORDER:
+                    self._take_one_by_one()
+                    continue
+                if not _may_come(error):
+                    raise
+            self._streams.pop(0)
+            self._offset = 0
+
+    def _take_one_by_one(self) -> None:
+        self._on_note(UNORDERED)
+        self._streams, self._begin = list(self._wanted.one_by_one), {}
+
+    def _read(self, **how: Any) -> Iterator[bytes]:
+        for start, data in self._client.requests.logs(
+            self._request_id,
+            task=self._wanted.task,
+            stream=self._streams[0],
+            attempt=self._attempt,
+            offset=self._offset,
+            **self._begin,
+            **how,
+        ):
+            self._offset, self._begin = start + len(data), {}
             yield data
-    except CedeClientError as error:
-        if not _may_come(error):
-            raise
+
+
+def last_lines(client: Client, request: Json, lines: int) -> bytes:
+    """The last lines of the task that failed; none where they cannot be read."""
+    wanted = Wanted(failed_task(request), attempt=request["attempt"], tail=lines)
+    try:
+        data = b"".join(read_output(client, request["id"], wanted))
+    except CedeClientError:
+        return b""
+    return b"".join(data.splitlines(keepends=True)[-lines:])
+
+
+def failed_task(request: Json) -> int:
+    """The first task that did not end well, by its number; 0 where none is known."""
+    members = (request.get("allocation") or {}).get("members") or ()
+    return next((number for number, each in enumerate(members) if each.get("exit_code")), 0)
 
 
 def _may_come(error: CedeClientError) -> bool:

@@ -1,5 +1,6 @@
 """The clocks of a node. What is promised goes by seconds since boot, which go on while the machine
-sleeps: a deadline that one process writes is read by another. Files go by the time of day.
+sleeps: a deadline that one process writes is read by another. Files and what was printed go by the
+time of day, which people know.
 """
 
 from __future__ import annotations
@@ -12,5 +13,5 @@ def boottime() -> float:
 
 
 def time_of_day() -> float:
-    """What ages of files are counted from; nothing else is."""
+    """What ages of files are counted from, and when output was printed; no promise is."""
     return time.time()

@@ -16,21 +16,22 @@ from typing import Any
 
 from cede.launch import crash, places, processes
 from cede.launch.child import Child
-from cede.launch.clock import boottime
+from cede.launch.clock import boottime, time_of_day
 from cede.launch.contain import Group, open_group
 from cede.launch.course import ASK, KILL, NOTHING_WANTED, WAIT, Control, Course
 from cede.launch.logs import STREAMS, Log
+from cede.launch.order import Order
 from cede.launch.places import Place
+from cede.launch.turns import CHUNK, Turns
 
 # control.json is read at least so often, whether or not anybody woke us.
 LOOK = 0.2
 # How often we look whether what the work left behind is gone: units wait for it.
 LOOK_AT_LEFTOVERS = 0.02
-CHUNK = 1 << 16
-# What one stream may send in one turn, so that a flood does not hold up a kill.
-CHUNKS_PER_TURN = 16
+# What one stream may send before we look again, so that a flood does not hold up a kill.
+READS_PER_LOOK = 16
 # What may still be in a pipe when everybody who could write to it is dead; more is a stranger's.
-CHUNKS_AT_END = 64
+READS_AT_END = 64
 
 TOOK_OVER, KEPT_ALREADY, FAILED = 0, 2, 1
 
@@ -46,6 +47,7 @@ class Keeper:
             self.means, name, lambda: processes.descendants(os.getpid()), self._childless
         )
         self.child: Child | None = None
+        self.turns = Turns({})
         self.status: int | None = None
         self.failure: tuple[str, str] | None = None
         self.started_at: float | None = None
@@ -54,13 +56,15 @@ class Keeper:
         self.looked_at = 0.0
         self.asking = False
         self.wake = place.open(places.WAKE, os.O_RDWR | os.O_NONBLOCK)
+        # First: logs without it are those of a keeper that knew of no order.
+        self.order = Order(place, self.spec["log_bytes"])
         self.logs = {stream: Log(place, stream, self.spec["log_bytes"]) for stream in STREAMS}
 
     def run(self) -> None:
         try:
             self._start()
             if self.child is not None:
-                self._watch(self.child)
+                self._watch(self.child, self.turns)
         except Exception as error:
             # Our own mistake or the machine's: nothing may stay behind, and somebody must know.
             self.failure = ("infrastructure", f"the keeper failed: {error!r}")
@@ -78,6 +82,7 @@ class Keeper:
             self.failure = ("infrastructure", str(error))
             return
         self.child = child
+        self.turns = Turns(child.output)  # before it can print
         self.started_at = boottime()
         crash.at("started_before")
         self.place.write(
@@ -105,13 +110,12 @@ class Keeper:
             # Told to stop before it began: then it does not begin.
             os.kill(child.pid, signal.SIGKILL)
 
-    def _watch(self, child: Child) -> None:
+    def _watch(self, child: Child, turns: Turns) -> None:
         """Turn after turn until the work has ended and the group is empty."""
         pidfd = os.pidfd_open(child.pid)
         poll = select.poll()
         for each in (self.wake, pidfd, child.failure, *child.output.values()):
             poll.register(each, select.POLLIN)
-        open_streams = dict(child.output)
         while True:
             self._reap()
             if self.status is not None and self.group.empty():
@@ -128,12 +132,12 @@ class Keeper:
                 self.looked_at = 0.0
             if pidfd in ready:
                 poll.unregister(pidfd)
-            for stream, descriptor in list(open_streams.items()):
-                if descriptor in ready and not self._pump(stream, descriptor, CHUNKS_PER_TURN):
+            before = set(turns.open.values())
+            if before & ready.keys():
+                self._pump(turns, READS_PER_LOOK)
+                for descriptor in before - set(turns.open.values()):
                     poll.unregister(descriptor)
-                    del open_streams[stream]
-        for stream, descriptor in open_streams.items():
-            self._pump(stream, descriptor, CHUNKS_AT_END)
+        self._pump(turns, READS_AT_END)
 
     def _pause(self) -> int:
         """Milliseconds until the next decision; rounded up, or the last one would spin."""
@@ -168,17 +172,18 @@ class Keeper:
             self.group.signal(signal.SIGCONT)
         return order
 
-    def _pump(self, stream: str, descriptor: int, chunks: int) -> bool:
-        """Move what was printed to the log; False when nobody can print any more."""
-        for _ in range(chunks):
-            try:
-                data = os.read(descriptor, CHUNK)
-            except BlockingIOError:
-                return True
-            if not data:
-                return False
-            self.logs[stream].write(data)
-        return True
+    def _pump(self, turns: Turns, most: int) -> None:
+        """Move what was printed to the logs, and its order."""
+        for _ in range(most):
+            pieces = list(turns.read())
+            if not pieces:
+                return
+            for stream, log in self.logs.items():
+                log.write(b"".join(data for each, data in pieces if each == stream))
+            positions = {stream: log.position for stream, log in self.logs.items()}
+            # Afterwards: a record never speaks of what is not there.
+            lengths = [(stream, len(data)) for stream, data in pieces]
+            self.order.note(lengths, positions, time_of_day())
 
     def _reap(self) -> None:
         """Collect every child that ended: the work, and the orphans we adopted."""

@@ -10,6 +10,7 @@
         ended.json        how the work's first process ended; what it left behind may still run
         exit.json         how the attempt ended; nothing of it runs any more
         stdout.log …      and stdout.log.1, stdout.base
+        order.log …       the order of the two; likewise
 
 C6: every name is one component, opened beneath its directory without following links.
 """

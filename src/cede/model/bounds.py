@@ -91,6 +91,8 @@ REPORTS_MAX = 1_000
 LOG_REPLIES_MAX = 16
 # The most of a log that one answer brings: a few make a heartbeat that is still parsed quickly.
 LOG_CHUNK_BYTES = 128 * 1024
+# More lines than the last MiB of a log has, which is how far they are looked for.
+LOG_TAIL_MAX = 1_000_000
 # A machine that cannot start so many attempts in a row takes no more for a while.
 NODE_FAILURES_MAX = 5
 # Then it is given work again, as often as document 004's system does: what was wrong may be over,

@@ -113,6 +113,9 @@ class LogIn(Body):
     end: bool = Field(False, description="Nothing will follow: the task has ended.")
     rotated: bool = Field(False, description="What was asked for is gone; this is what is left.")
     gone: bool = Field(False, description="There is no such log here any more.")
+    unordered: bool = Field(
+        False, description="The order of the streams, and when they were written, is not known."
+    )
 
 
 class HeartbeatIn(AgentBody):

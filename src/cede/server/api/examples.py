@@ -259,6 +259,9 @@ HEARTBEAT: Json = {
             "stream": "stdout",
             "offset": 0,
             "most": 131072,
+            "tail": None,
+            "since": None,
+            "age": None,
         }
     ],
     "over": [],

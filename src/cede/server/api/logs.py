@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query
 from starlette.responses import Response, StreamingResponse
 
 from cede.model import bounds
-from cede.model.allocation import Allocation, Member, allocation_id
+from cede.model.allocation import Allocation, Member, Phase, allocation_id
 from cede.model.errors import Conflict, NotFound
 from cede.model.node import SILENT_AFTER
 from cede.server.api.context import Call, Context, ThisCall
 from cede.server.api.errors import Problem, unavailable
 from cede.server.api.events import STREAMS_MAX
 from cede.server.api.permissions import API
-from cede.server.api.relay import About, Piece
+from cede.server.api.relay import About, Piece, no_order
 from cede.server.api.requests import RequestRef, find_request
 from cede.server.api.route import CedeRoute
 
@@ -27,6 +26,8 @@ router = APIRouter(prefix=API, tags=["requests"], route_class=CedeRoute)
 # How often a log that is followed is looked at while nothing is written.
 FOLLOW_SECONDS = 0.5
 OFFSET = "Cede-Log-Offset"
+# The protocol of agents that know the order of the streams.
+KNOWS_ORDER = 2
 
 Task = Annotated[int, Query(ge=0, lt=bounds.TASKS_MAX, description="Which task, from 0.")]
 AttemptNumber = Annotated[
@@ -34,6 +35,18 @@ AttemptNumber = Annotated[
     Query(ge=1, le=bounds.AMOUNT_MAX, description="Absent: the latest that was granted."),
 ]
 Offset = Annotated[int, Query(ge=0, le=bounds.AMOUNT_MAX, description="Bytes to leave out.")]
+Tail = Annotated[
+    int | None,
+    Query(ge=0, le=bounds.LOG_TAIL_MAX, description="The last lines only, within the last MiB."),
+]
+Since = Annotated[
+    float | None,
+    Query(ge=0, le=bounds.AMOUNT_MAX, description="Printed then, in Unix time, or later."),
+]
+Age = Annotated[
+    float | None,
+    Query(ge=0, le=bounds.AMOUNT_MAX, description="Printed so many seconds ago or later."),
+]
 Follow = Annotated[bool, Query(description="Go on until the task has ended.")]
 
 _BYTES = {
@@ -47,12 +60,16 @@ async def logs(
     id: RequestRef,
     call: ThisCall,
     task: Task = 0,
-    stream: Literal["stdout", "stderr"] = "stdout",
+    stream: Literal["stdout", "stderr", "both"] = "stdout",
     attempt: AttemptNumber = None,
     offset: Offset = 0,
     follow: Follow = False,
+    tail: Tail = None,
+    since: Since = None,
+    age: Age = None,
 ) -> Response:
-    """What a task has written, from its node. What was rotated away is left out."""
+    """What a task has written, from its node. What was rotated away is left out. `both` has the
+    streams in the order in which they were written; offsets then count both."""
     context = call.context
     if context.streams >= STREAMS_MAX:
         raise unavailable("too_many_streams", f"{STREAMS_MAX} streams are open already", 5)
@@ -63,8 +80,11 @@ async def logs(
         task,
         stream,
         offset,
+        tail,
+        since,
+        age,
     )
-    _check_node(context, member.node_id)
+    _check_node(context, member.node_id, about)
     # The first piece before the answer begins, so that what is wrong can still be said.
     first = await context.relay.ask(member.node_id, about)
     headers = {OFFSET: str(first.offset), "X-Accel-Buffering": "no"}
@@ -72,7 +92,7 @@ async def logs(
     return StreamingResponse(pieces, 200, headers, "text/plain; charset=utf-8")
 
 
-def _check_node(context: Context, node_id: str) -> None:
+def _check_node(context: Context, node_id: str, about: About) -> None:
     posted = context.writer.desk.posted.get(node_id)
     if posted is None:
         raise Problem(409, "logs_gone", "the node that this ran on was deleted")
@@ -85,6 +105,8 @@ def _check_node(context: Context, node_id: str) -> None:
             "are on it, not here",
             10,
         )
+    if about.needs_order and node.protocol < KNOWS_ORDER:
+        raise no_order()
 
 
 async def _member(
@@ -109,6 +131,7 @@ async def _pieces(
 ) -> AsyncIterator[bytes]:
     context = call.context
     context.streams += 1
+    over = False
     try:
         while True:
             if piece.data:
@@ -116,18 +139,29 @@ async def _pieces(
             if (piece.end and not piece.data) or context.pulse.closed:
                 return
             if not piece.data:
-                if not follow:
+                if over or not follow:
                     return
                 await asyncio.sleep(FOLLOW_SECONDS)
                 if not await _still_allowed(context, call):
                     return
-            about = replace(about, offset=piece.offset + len(piece.data))
+                # Looked at before the last question: what ended was written by then. An agent may
+                # know of no end, where nothing was ever started.
+                over = await _is_over(context, about)
+            about = about.after(piece.offset + len(piece.data))
             try:
                 piece = await context.relay.ask(node_id, about)
             except Problem:
                 return  # the answer has begun: whoever follows asks again from where it ended
+            if follow and piece.offset > about.offset:
+                return  # rotated away meanwhile: whoever follows learns the new place by asking
     finally:
         context.streams -= 1
+
+
+async def _is_over(context: Context, about: About) -> bool:
+    request_id = about.allocation.rpartition(".")[0]
+    found = await context.read(context.store.get_allocation, request_id, about.attempt)
+    return found is None or not found.live or found.members[about.task].phase is Phase.ENDED
 
 
 async def _still_allowed(context: Context, call: Call) -> bool:

@@ -8,7 +8,7 @@ import asyncio
 import base64
 import binascii
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cede.model import bounds
 from cede.server.api.agent_bodies import LogIn
@@ -33,6 +33,18 @@ class About:
     task: int
     stream: str
     offset: int
+    tail: int | None = None
+    since: float | None = None
+    age: float | None = None
+
+    @property
+    def needs_order(self) -> bool:
+        """Whether only an agent that knows the order of the streams can answer."""
+        return self.stream == "both" or (self.tail, self.since, self.age) != (None, None, None)
+
+    def after(self, offset: int) -> About:
+        """The question after an answer: where to begin was the first one's."""
+        return replace(self, offset=offset, tail=None, since=None, age=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +110,9 @@ class Relay:
                     "stream": about.stream,
                     "offset": about.offset,
                     "most": bounds.LOG_CHUNK_BYTES,
+                    "tail": about.tail,
+                    "since": about.since,
+                    "age": about.age,
                 }
             )
         return shown
@@ -112,7 +127,9 @@ class Relay:
         except (ValueError, binascii.Error):
             question.reply.set_exception(_gone("its agent sent something unreadable"))
             return
-        if piece.gone:
+        if piece.unordered:
+            question.reply.set_exception(no_order())
+        elif piece.gone:
             question.reply.set_exception(_gone("they are not kept any more"))
         else:
             question.reply.set_result(Piece(piece.offset, data, piece.end))
@@ -124,3 +141,12 @@ class Relay:
 
 def _gone(why: str) -> Problem:
     return Problem(409, "logs_gone", f"the logs of this attempt cannot be read: {why}")
+
+
+def no_order() -> Problem:
+    return Problem(
+        409,
+        "no_order",
+        "an agent or supervisor of an older version runs this attempt and knows neither the order "
+        "of its two streams nor when they were written; read stdout and stderr one by one",
+    )

@@ -303,6 +303,9 @@ class QuestionOut(Out):
     stream: str
     offset: int
     most: int
+    tail: int | None = Field(description="The last lines only.")
+    since: float | None = Field(description="Printed then, in Unix time, or later.")
+    age: Seconds | None = Field(description="Printed so long ago or later.")
 
 
 class HeartbeatOut(Out):
