@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
 import click
 
-SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_DURATION = re.compile(r"(?:\d+(?:\.\d+)?[smhd])+")
-_PART = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
+from cede.model import bounds
+from cede.model.durations import parse_duration
+from cede.model.errors import Invalid
+
 _CLOCK = re.compile(r"\d{1,2}:\d{2}(?::\d{2})?")
 
 
@@ -42,8 +44,8 @@ class SinceType(click.ParamType[Since]):
 
 def parse_since(text: str, now: datetime) -> Since | None:
     """Times without a zone are local; a time of day is the latest that has been."""
-    if _DURATION.fullmatch(text):
-        return Since(age=sum(float(n) * SECONDS[unit] for n, unit in _PART.findall(text)))
+    with suppress(Invalid):
+        return Since(age=parse_duration(text, "since") / bounds.SECOND)
     try:
         if _CLOCK.fullmatch(text):
             day = now.replace(tzinfo=None).date().isoformat()
