@@ -7,6 +7,7 @@ from all of them together.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from cede.engine import endings, farewells, resuming
@@ -38,6 +39,7 @@ MACHINE = frozenset({"infrastructure", "keeper_lost", "lease", SILENT, "refused"
 EXITED = "exited"  # by itself
 STOPPED = frozenset({"stopped", "killed"})  # as it was told to
 WALLTIME = "walltime"
+NEVER_STARTED = "never_started"  # it was asked to part before
 START_FAILED = "start_failed"  # there is no such program, or this node must not run it
 WHY_MAX = 200
 
@@ -188,10 +190,20 @@ def _conclude(state: State, allocation: Allocation, text: str) -> None:
         endings.stopped(state, request, allocation, saved=True)
     elif any(map(_left, members)) and all(_left(m) or _obeyed(m) or _clean(m) for m in members):
         endings.left(state, request, allocation)
-    elif _is_victim(allocation) and allocation.state is not AllocationState.CHECKPOINTING:
+    elif _is_victim(allocation) and (not _was_asked(allocation) or _is_unstarted(members)):
         _conclude_victim(state, request, allocation)
     else:
         _conclude_faulty(state, request, allocation, _fault(state, faulty, text))
+
+
+def _was_asked(allocation: Allocation) -> bool:
+    """Whether it ended while it had time to save itself."""
+    return allocation.state is AllocationState.CHECKPOINTING
+
+
+def _is_unstarted(members: Sequence[Member]) -> bool:
+    """Whether a task was not started because it was to stop: nobody's fault."""
+    return any(each.cause == NEVER_STARTED for each in members)
 
 
 def _is_victim(allocation: Allocation) -> bool:
