@@ -138,11 +138,13 @@ def _retry(
 
 def _pin(state: State, request: Request, allocation: Allocation) -> Pin | None:
     """Nodes that have the folders of its checkpoint are waited for: for a time, or for ever. What
-    ended unread may have left a newer one than is known.
+    ended unread may have left a newer one than is known; what never started has left nothing.
     """
     saved, asked = request.saved, request.farewell
     if request.work is None or asked.checkpoint is Checkpoint.NONE:
         return None
+    if allocation.started_at is None and request.pin is not None:
+        return request.pin
     folders = () if saved is None else saved.folders
     if any(each.unread for each in allocation.members) and allocation.started_at is not None:
         folders = folders_of(state, allocation)
