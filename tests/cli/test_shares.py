@@ -13,7 +13,7 @@ from cede import Client
 from cede.cli.main import cli
 from cede.cli.shares_table import FANCY, PLAIN, bar, table, unique_starts
 from cede.sim.shares import run
-from tests.client.serving import Serving
+from tests.client.serving import Serving, eventually
 
 STATE = """\
 now: 100
@@ -200,12 +200,15 @@ def fair(client: Client) -> Client:
 
 @pytest.mark.system
 def test_the_shares_of_a_server(server: Serving, fair: Client) -> None:
-    done = server.cede("shares", "fair")
-    assert done.returncode == 0, done.stderr
-    lines = done.stdout.splitlines()
-    assert lines[0] == "pool fair: gpu: 8"
-    assert any(line.startswith("red ") and "2.00  normal" in line for line in lines)
-    assert any(line.startswith("blue ") and "0.00  below" in line for line in lines)
+    def lines() -> list[str]:
+        done = server.cede("shares", "fair")
+        assert done.returncode == 0, done.stderr
+        return done.stdout.splitlines()
+
+    # Shares are published some time after what moved them.
+    eventually(lambda: any(each.startswith("red ") and "2.00  normal" in each for each in lines()))
+    assert lines()[0] == "pool fair: gpu: 8"
+    assert any(each.startswith("blue ") and "0.00  below" in each for each in lines())
     found = json.loads(server.cede("shares", "fair", "--json").stdout)
     assert [each["kind"] for each in found["elements"]] == ["policy", "request"] * 2
     assert found == {**fair.pools.shares("fair"), "now": found["now"]}
