@@ -102,18 +102,26 @@ def test_a_command_goes_on_when_its_server_is_back(
     assert only_request(client)["status"] == "released"
 
 
-def test_an_end_without_the_server_is_reported_when_it_is_back(
-    own_server: Serving, client: Client, tmp_path: Path
-) -> None:
+def ended_without_server(
+    own_server: Serving, client: Client, tmp_path: Path, code: int
+) -> subprocess.Popen[str]:
+    """A `cede run` whose command ended while the server was away, and which waits to say so."""
     two_teams(client)
     go, errors = tmp_path / "go", tmp_path / "errors"
-    script = f"while ! test -e {go}; do sleep 0.05; done; exit 3"
+    script = f"while ! test -e {go}; do sleep 0.05; done; exit {code}"
     with errors.open("w") as stream:
         run = own_server.start_cede("run", *AS_RED, "--", "sh", "-c", script, stderr=stream)
     eventually(lambda: runs(client))
     own_server.kill()
     go.touch()
     eventually(lambda: "the work has ended; waiting" in errors.read_text())
+    return run
+
+
+def test_an_end_without_the_server_is_reported_when_it_is_back(
+    own_server: Serving, client: Client, tmp_path: Path
+) -> None:
+    run = ended_without_server(own_server, client, tmp_path, 3)
     longer_than_the_lease(lambda: run.poll() is None)
     own_server.start()
     assert said(run)[0] == 3
@@ -124,15 +132,7 @@ def test_an_end_without_the_server_is_reported_when_it_is_back(
 def test_ctrl_c_ends_the_wait_to_report(
     own_server: Serving, client: Client, tmp_path: Path
 ) -> None:
-    two_teams(client)
-    go, errors = tmp_path / "go", tmp_path / "errors"
-    script = f"while ! test -e {go}; do sleep 0.05; done"
-    with errors.open("w") as stream:
-        run = own_server.start_cede("run", *AS_RED, "--", "sh", "-c", script, stderr=stream)
-    eventually(lambda: runs(client))
-    own_server.kill()
-    go.touch()
-    eventually(lambda: "the work has ended; waiting" in errors.read_text())
+    run = ended_without_server(own_server, client, tmp_path, 0)
     run.send_signal(signal.SIGINT)
     assert said(run)[0] == 128 + signal.SIGINT
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from tests.agent.cluster import alive, sweep
 from tests.client.serving import BIN
+from tests.soak.process import Process
 
 # The namespace's own shell becomes the agent, so that one pid is both.
 MOUNTED = 'mount --bind "$1" "$2" && shift 2 && exec "$@"'
@@ -24,7 +25,7 @@ def can_unshare() -> bool:
     return subprocess.run(["unshare", "-m", "true"], capture_output=True).returncode == 0
 
 
-class Agent:
+class Agent(Process):
     def __init__(self, home: Path, name: str, folder: Path, *, apart: bool) -> None:
         self.name, self.data, self.log = name, home / name, home / f"{name}.log"
         self.folder, self._apart = folder, apart
@@ -33,7 +34,6 @@ class Agent:
             each.mkdir(parents=True, exist_ok=True)
         self.command: list[str] = []
         self._environ: dict[str, str] = {}
-        self.process: subprocess.Popen[bytes] | None = None
 
     def join(self, url: str, token: str, gpus: int) -> None:
         own = ["--data", self.data, "--name", self.name, "--checkpoints", self.checkpoints]
@@ -51,14 +51,6 @@ class Agent:
             self.process = subprocess.Popen(
                 self.command, env=self._environ, stdout=log, stderr=log, cwd="/"
             )
-
-    def has_ended(self) -> bool:
-        return self.process is None or self.process.poll() is not None
-
-    def signal(self, number: int) -> None:
-        if not self.has_ended():
-            assert self.process is not None
-            os.kill(self.process.pid, number)
 
     def revive(self) -> None:
         """Whatever was done to it, it runs."""

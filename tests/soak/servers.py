@@ -6,7 +6,6 @@ up with their absence, as agents and clients do.
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import threading
@@ -20,12 +19,13 @@ import yaml
 
 from tests.client.serving import BIN, START_SECONDS, eventually
 from tests.soak.front import Front
+from tests.soak.process import Process
 from tests.support import ports
 
 PROBE_SECONDS = 0.5  # between two looks which server answers, and for one answer
 
 
-class Server:
+class Server(Process):
     """One server process, on the same port whenever it is started."""
 
     def __init__(self, data: Path, heartbeat: float, database: str | None) -> None:
@@ -34,7 +34,6 @@ class Server:
         self._held = ports.hold()
         self.port = ports.number_of(self._held)
         self._heartbeat, self._database = heartbeat, database
-        self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         command = [BIN / "cede", "up", "--data", self.data, "--port", self.port, "--no-agent"]
@@ -52,14 +51,6 @@ class Server:
             with urllib.request.urlopen(url, timeout=PROBE_SECONDS) as answer:
                 return bool(answer.status == 200)
         return False
-
-    def has_ended(self) -> bool:
-        return self.process is None or self.process.poll() is not None
-
-    def signal(self, number: int) -> None:
-        if not self.has_ended():
-            assert self.process is not None
-            os.kill(self.process.pid, number)
 
     def stop(self) -> None:
         self.signal(signal.SIGCONT)
