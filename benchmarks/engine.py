@@ -9,9 +9,10 @@ from statistics import quantiles
 from time import perf_counter
 
 from benchmarks.report import Figure, in_a_process
-from cede.engine import commands, edits
+from cede.engine.admin import edits
 from cede.engine.decide import decide
-from cede.engine.state import State
+from cede.engine.lifecycle import commands
+from cede.engine.state.state import State
 from cede.model.plan import Grant, Preemption
 from cede.model.subject import Subject
 

@@ -8,9 +8,10 @@ from statistics import quantiles
 from time import perf_counter
 
 from benchmarks.report import Figure
-from cede.engine import commands, edits, fleet
+from cede.engine.admin import edits, fleet
 from cede.engine.decide import decide
-from cede.engine.state import State
+from cede.engine.lifecycle import commands
+from cede.engine.state.state import State
 from cede.model import bounds
 from cede.model.plan import Grant
 from cede.model.shape import Shape

@@ -11,13 +11,14 @@ from time import process_time
 from typing import Any
 
 from benchmarks.report import Figure, in_a_process
-from cede.engine import commands, edits, fleet
+from cede.engine.admin import edits, fleet
 from cede.engine.decide import decide
-from cede.engine.state import State
+from cede.engine.lifecycle import commands
+from cede.engine.state.state import State
 from cede.model import bounds
-from cede.model.parting import Checkpoint, Farewell
 from cede.model.plan import Grant
 from cede.model.shape import Shape
+from cede.model.stopping import Checkpoint, StopPolicy
 from cede.model.subject import Subject
 from cede.model.terms import parse_terms
 
@@ -70,7 +71,7 @@ def _submit(
             {"gpu": gpus * tasks},
             shape=Shape({"gpu": gpus}, tasks),
             walltime=walltime,
-            farewell=Farewell(Checkpoint.AUTO),
+            stop_policy=StopPolicy(Checkpoint.AUTO),
             terms=parse_terms(preemption_class=rank),
             lease=None,
         ),

@@ -8,10 +8,10 @@ from random import Random
 from time import process_time
 
 from benchmarks.report import Figure, in_a_process
-from cede.engine.candidates import Candidate, Gathering
-from cede.engine.cheapest import VictimSettings, cheapest
-from cede.engine.goals import Goal, Shortage
-from cede.engine.share import Holding
+from cede.engine.rights.cover import Holding
+from cede.engine.victims.candidates import Candidate, Gathering
+from cede.engine.victims.cheapest import VictimSettings, cheapest
+from cede.engine.victims.goals import Goal, Shortage
 
 RUNNING = 10_000
 TIMES = 60

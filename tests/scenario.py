@@ -28,19 +28,21 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from cede.engine import audit, commands, edits
-from cede.engine.changes import Event
+from cede.engine.admin import edits
+from cede.engine.audit import audit
 from cede.engine.decide import decide
-from cede.engine.explain import why
-from cede.engine.snapshot import dump
-from cede.engine.snapshot_reader import load
-from cede.engine.standing import BORROWED, IN_SHARE
-from cede.engine.state import State
+from cede.engine.explain.why import why
+from cede.engine.lifecycle import commands
+from cede.engine.rights.standing import BORROWED, IN_SHARE
+from cede.engine.state.changes import Event
+from cede.engine.state.state import State
 from cede.model.durations import seconds
 from cede.model.errors import CedeError, Conflict, Invalid
 from cede.model.lifecycle import AllocationState, RequestStatus
 from cede.model.request import OnSilence, Preemptions, Request, Retry
 from cede.model.subject import Subject
+from cede.snapshot.reader import load
+from cede.snapshot.writer import dump
 from tests import scenario_classes, scenario_nodes
 from tests.scenario_nodes import Untrue
 from tests.scenario_words import (
@@ -387,8 +389,8 @@ def _rights(expected: int) -> Any:
         for name in names:
             allocation = story.state.allocation_of(name)
             assert allocation is not None, name
-            books = story.state.books[allocation.pool_id]
-            _same(f"rights of {name}", books.rights(allocation.id), expected)
+            ledger = story.state.ledgers[allocation.pool_id]
+            _same(f"rights of {name}", ledger.rights(allocation.id), expected)
         return names
 
     return check
@@ -403,7 +405,7 @@ def _number(of: str) -> Any:
 
 
 def _withheld(story: Story, names: list[str]) -> list[str]:
-    held = [request_id for books in story.state.books.values() for request_id in books.withheld]
+    held = [request_id for ledger in story.state.ledgers.values() for request_id in ledger.withheld]
     _same("withheld for", sorted(set(held)), sorted(name for name in names if name != "nobody"))
     return []
 

@@ -14,13 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from cede.engine import pricing, tenant_edits
-from cede.engine.explain import waiting_reason
-from cede.engine.explain_price import candidates
-from cede.engine.front import Front, streams
-from cede.engine.queue_score import score_queues
-from cede.engine.state import State
-from cede.engine.tenants import publish_budgets
+from cede.engine.admin import tenant_edits
+from cede.engine.explain.price import candidates
+from cede.engine.explain.why import waiting_reason
+from cede.engine.ledger.tenants import publish_budgets
+from cede.engine.queue.cursor import Cursor, streams
+from cede.engine.queue.scoring import score_queues
+from cede.engine.state.state import State
+from cede.engine.victims import pricing
 from cede.model.request import Request
 from tests.scenario_nodes import Untrue
 from tests.scenario_words import options_of
@@ -45,8 +46,8 @@ def tenant(state: State, name: str, words: list[str]) -> None:
 def _price(state: State, request: Request, words: list[str]) -> list[str]:
     allocation = state.allocation_of(request.id)
     assert allocation is not None, f"{request.id} holds nothing"
-    books = state.books[allocation.pool_id]
-    found = pricing.price(state, books, books.holdings[allocation.id]).total
+    ledger = state.ledgers[allocation.pool_id]
+    found = pricing.price(state, ledger, ledger.holdings[allocation.id]).total
     if found != float(words[0]):
         raise Untrue(f"the price of {request.id} is {found:g}, not {words[0]}")
     return []
@@ -68,14 +69,14 @@ def _why_not(state: State, request: Request, words: list[str]) -> list[str]:
 def _first(state: State, request: Request, words: list[str]) -> list[str]:
     """The queue of its pool, in order, from its head on."""
     (policy,) = state.places(request.id)
-    books = state.books[policy.pool_id]
-    state.dirty.setdefault(books.pool.id)
+    ledger = state.ledgers[policy.pool_id]
+    state.dirty.setdefault(ledger.pool.id)
     score_queues(state)
     found: list[str] = []
-    front = Front(books, streams(books), lambda stream: stream.own_room(books), found)
-    while (candidate := front.peek()) is not None:
+    cursor = Cursor(ledger, streams(ledger), lambda stream: stream.own_room(ledger), found)
+    while (candidate := cursor.peek()) is not None:
         found.append(candidate.request_id)
-        front.skip()
+        cursor.skip()
     wanted = [request.id, *words]
     found = list(dict.fromkeys(found))[: len(wanted)]
     if found != wanted:

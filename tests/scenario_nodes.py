@@ -31,15 +31,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from cede.engine import claims, commands, fleet, reports
-from cede.engine.explain import why
-from cede.engine.orders import Order, orders
-from cede.engine.state import State
+from cede.engine.admin import claims, fleet
+from cede.engine.explain.why import why
+from cede.engine.lifecycle import commands, reports
+from cede.engine.lifecycle.orders import Order, orders
+from cede.engine.state.state import State
 from cede.model.allocation import Phase
 from cede.model.errors import NotFound
-from cede.model.parting import Checkpoint, Farewell, Resume
 from cede.model.request import PLAIN, Request
 from cede.model.shape import Shape, Topology
+from cede.model.stopping import Checkpoint, Resume, StopPolicy
 from cede.model.work import Work
 from tests.scenario_words import labels_of, milliseconds, names_in, options_of
 
@@ -59,7 +60,7 @@ def how(amounts: dict[str, int], options: dict[str, str], runs: bool) -> dict[st
         options.get("fingerprint", ""),
         Topology(options.get("topology", "tight")),
     )
-    farewell = Farewell(
+    stop_policy = StopPolicy(
         checkpoint=Checkpoint(options.get("checkpoint", "none")),
         timeout=milliseconds(options["timeout"]) if "timeout" in options else PLAIN.timeout,
         deferral_max=milliseconds(options["deferral"])
@@ -72,7 +73,7 @@ def how(amounts: dict[str, int], options: dict[str, str], runs: bool) -> dict[st
     return {
         "shape": None if shape == Shape(amounts) else shape,
         "work": Work(("train",)) if runs else None,
-        "farewell": farewell,
+        "farewell": stop_policy,
     }
 
 
@@ -188,7 +189,7 @@ def _report(state: State, name: str, verb: str, detail: str, now: int) -> None:
     allocation = state.allocation_of(request_id)
     if allocation is None:
         raise NotFound("holder", request_id)
-    hint = 0 if allocation.parting is None else allocation.parting.hint
+    hint = 0 if allocation.stop_progress is None else allocation.stop_progress.hint
     if state.requests[request_id].work is None:
         said = _said(verb, detail, hint)
         commands.said(state, request_id, said, now, attempt=allocation.attempt)
@@ -319,9 +320,9 @@ def _lost_count(state: State, request: Request, words: list[str]) -> list[str]:
 
 
 def _left(state: State, request: Request, words: list[str]) -> list[str]:
-    """Seconds until its parting's present step is over."""
+    """Seconds until its stop's present step is over."""
     allocation = state.allocation_of(request.id)
-    asked = None if allocation is None else allocation.parting
+    asked = None if allocation is None else allocation.stop_progress
     found = None if asked is None else asked.until - state.now
     _same(f"time of {request.id}", found, milliseconds(words[0]))
     return []

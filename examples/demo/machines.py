@@ -41,7 +41,7 @@ class Machines:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Agents first, then what their keepers still keep, then the server and the files."""
+        """Agents first, then what their supervisors still keep, then the server and the files."""
         # Whoever presses Ctrl-C twice does not get to leave something behind.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -49,7 +49,7 @@ class Machines:
         for process in agents:
             _end(process)
         for spec in self.home.glob("*/attempts/*/spec.json"):
-            launcher.sweep(spec.parent, keeper_too=True)
+            launcher.sweep(spec.parent, supervisor_too=True)
         if server is not None:
             _end(server)
         shutil.rmtree(self.home)

@@ -256,7 +256,7 @@ class Cluster:
         return [each for each in found if each["kind"] == kind]
 
     def stop(self) -> None:
-        """Everything that was started, and what the agents' keepers still keep."""
+        """Everything that was started, and what the agents' supervisors still keep."""
         for agent in self.agents:
             if agent.process is not None and agent.process.poll() is None:
                 agent.signal(signal.SIGCONT)
@@ -272,7 +272,7 @@ def sweep(directory: Path) -> None:
     from cede.model.errors import CedeError
 
     try:
-        launcher.sweep(directory, keeper_too=True)
+        launcher.sweep(directory, supervisor_too=True)
     except (CedeError, OSError) as error:
         raise AssertionError(f"{directory} has survivors") from error
 

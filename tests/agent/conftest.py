@@ -27,7 +27,7 @@ def one_for_all() -> Iterator[Cluster]:
         yield made
     finally:
         made.stop()
-        # A keeper whose agent was killed may still find out that there is nothing to keep.
+        # A supervisor whose agent was killed may still find out that there is nothing to keep.
         shutil.rmtree(home, ignore_errors=True)
 
 

@@ -79,7 +79,7 @@ def test_it_saves_itself_goes_on_and_parts_later(
     assert work.notes("from") == ["0", str(counted[-1])], "what it saved last is where it goes on"
 
 
-def test_what_it_saved_when_it_was_asked_is_not_lost_with_a_farewell_that_fails(
+def test_what_it_saved_when_it_was_asked_is_not_lost_with_a_stop_policy_that_fails(
     often: Cluster, tmp_path: Path
 ) -> None:
     work = Counting(often, tmp_path, checkpoint_timeout=SHORT, retry={"max_retries": 1})

@@ -52,7 +52,7 @@ def home_of(line: str) -> Path:
 
 
 def users_of(folder: Path) -> list[int]:
-    """Who still works on something there: machines and keepers by their command, work by its
+    """Who still works on something there: machines and supervisors by their command, work by its
     environment.
     """
     return [

@@ -1,4 +1,4 @@
-"""kill -9 of agent, keeper and server, at the points where it hurts; and an agent that sleeps past
+"""kill -9 of agent, supervisor and server, at the points where it hurts; and an agent that sleeps past
 its lease. Nothing is lost, nothing runs twice, nothing is left behind.
 """
 
@@ -78,7 +78,7 @@ def test_work_outlives_an_agent_that_is_told_to_end(shared: Cluster, tmp_path: P
     ends_well(shared, request, tmp_path)
 
 
-def test_a_keeper_that_is_killed_takes_its_work_along_and_is_reported(
+def test_a_supervisor_that_is_killed_takes_its_work_along_and_is_reported(
     shared: Cluster, tmp_path: Path
 ) -> None:
     agent = shared.agents[0]
@@ -166,7 +166,7 @@ def test_an_agent_does_not_start_on_a_damaged_journal(shared: Cluster, tmp_path:
 def test_an_agent_that_sleeps_past_its_lease_finds_its_work_gone(
     shared: Cluster, tmp_path: Path
 ) -> None:
-    """The keeper ends it in time; only then does the server start it anew."""
+    """The supervisor ends it in time; only then does the server start it anew."""
     agent = shared.agents[0]
     request = patient(shared, agent, tmp_path, on_silence="stop")
     [pid] = starts(tmp_path)

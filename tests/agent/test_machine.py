@@ -77,7 +77,9 @@ def change(world: World, dice: random.Random) -> None:
 
 def ask(world: World, dice: random.Random) -> None:
     """Work that runs is asked something else, and hears of it: else few would ever be."""
-    running = [key for key in world.desired if key in world.keepers and world.keepers[key].alive]
+    running = [
+        key for key in world.desired if key in world.supervisors and world.supervisors[key].alive
+    ]
     if running:
         do = dice.choice([Do.RUN, Do.HINT])
         world.change(dice.choice(running), do, asks=dice.random() < 0.5)
@@ -89,12 +91,12 @@ def drop(world: World, dice: random.Random) -> None:
         world.drop(dice.choice(list(world.desired)))
 
 
-def keeper_moves(world: World, dice: random.Random) -> None:
-    alive = [key for key, each in world.keepers.items() if each.alive]
+def supervisor_moves(world: World, dice: random.Random) -> None:
+    alive = [key for key, each in world.supervisors.items() if each.alive]
     if alive:
         key = dice.choice(alive)
-        is_new = world.keepers[key].state == "new"
-        (world.keeper_starts if is_new else world.keeper_ends)(key)
+        is_new = world.supervisors[key].state == "new"
+        (world.supervisor_starts if is_new else world.supervisor_ends)(key)
 
 
 def new_writer(world: World, _: random.Random) -> None:
@@ -122,7 +124,7 @@ Step = Callable[[World, random.Random], None]
 STEPS: dict[str, tuple[int, str, Step]] = {
     "exchange": (6, "agent", exchange),
     "assign": (4, "", assign),
-    "keeper moves": (4, "", keeper_moves),
+    "keeper moves": (4, "", supervisor_moves),
     "heartbeat": (3, "agent", lambda w, dice: w.heartbeat(request_lost=dice.random() < 0.5)),
     "deliver": (3, "agent", deliver),
     "late arrives": (1, "", lambda w, _: w.late_arrives()),
@@ -269,7 +271,7 @@ def asked(world: World) -> tuple[Key, list[Instruction]]:
     [key] = world.desired
     world.heartbeat()
     world.deliver(0)
-    world.keeper_starts(key)
+    world.supervisor_starts(key)
     world.change(key, Do.RUN, asks=True)
     return key, hear(world)
 
@@ -296,7 +298,7 @@ def test_it_is_asked_once_and_told_when_nobody_waits_for_the_answer_any_more() -
     assert hear(world) == []
 
 
-def test_a_farewell_takes_the_place_of_an_ask() -> None:
+def test_a_stop_policy_takes_the_place_of_an_ask() -> None:
     world = World()
     key, _ = asked(world)
     world.change(key, Do.HINT)

@@ -1,5 +1,5 @@
 """What work printed is read in the order in which it was written, also after a failure, a killed
-keeper and a restart of the server."""
+supervisor and a restart of the server."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_long_output_is_shown_from_where_both_streams_are_kept(shared: Cluster) 
     assert followed.stdout.encode() == printed, followed.stderr
 
 
-def test_a_killed_keeper_loses_no_output(shared: Cluster) -> None:
+def test_a_killed_supervisor_loses_no_output(shared: Cluster) -> None:
     agent = shared.agents[0]
     request = shared.submit("sh", "-c", "echo one; echo two >&2; echo three; sleep 600")
     home = agent.attempt(request)

@@ -60,7 +60,7 @@ def test_a_group_without_a_journal_entry_is_killed_and_removed(
         group.enter(sleeper.pid)
         assert group_names(each_means.means) == [ORPHAN.directory]
         if each_means.kill == "freezer":
-            # As a keeper leaves it that dies in the middle of a kill.
+            # As a supervisor leaves it that dies in the middle of a kill.
             Path(group.home, "freezer.state").write_text("FROZEN")
         attempts.sweep_unexplained([ORPHAN])
         assert sleeper.poll() is None, "the journal explains it"
@@ -70,7 +70,7 @@ def test_a_group_without_a_journal_entry_is_killed_and_removed(
         assert attempts.sweep_unexplained([]) == agents_attempts.Swept()
 
 
-def test_an_attempt_without_a_journal_entry_is_killed_with_its_keeper_and_reported(
+def test_an_attempt_without_a_journal_entry_is_killed_with_its_supervisor_and_reported(
     each_means: Containment, make: Make, tmp_path: Path
 ) -> None:
     attempt = make(sys.executable, "-c", "import time; time.sleep(1000)", containment=each_means)
@@ -130,11 +130,11 @@ def sweeps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def failing(monkeypatch: pytest.MonkeyPatch, sweeps: list[str], while_: Callable[[], bool]) -> None:
     real = launcher.sweep
 
-    def sweep(directory: Path, *, keeper_too: bool = False) -> dict[str, Any]:
+    def sweep(directory: Path, *, supervisor_too: bool = False) -> dict[str, Any]:
         sweeps.append(directory.name)
         if while_():
             raise Conflict("survivors", "[4711] do not die")
-        return real(directory, keeper_too=keeper_too)
+        return real(directory, supervisor_too=supervisor_too)
 
     monkeypatch.setattr(launcher, "sweep", sweep)
 

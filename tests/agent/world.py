@@ -1,4 +1,4 @@
-"""A small world around the agent's machine: a server, a network, a disk and keepers, all of which
+"""A small world around the agent's machine: a server, a network, a disk and supervisors, all of which
 may fail at any step; and what must be true of it at every step and once it is healed.
 """
 
@@ -48,7 +48,7 @@ RETAINED = 3
 
 
 @dataclass
-class Keeper:
+class Supervisor:
     order: Order
     deadline: float | None
     state: str = "new"  # new, running, ended
@@ -86,7 +86,7 @@ class World:
         self.epoch_on_disk = 0
         self.disk_is_full = False
         self.unrecorded: set[Key] = set()  # what could not be written down
-        self.keepers: dict[Key, Keeper] = {}
+        self.supervisors: dict[Key, Supervisor] = {}
         self.removed: set[Key] = set()
         self.launch_fails = ""
         self.crash_in: int | None = None
@@ -152,7 +152,9 @@ class World:
         heard.add(Kind.REFUSED if report.never_started else report.kind)
         assert not {Kind.REFUSED, Kind.STARTED} <= heard, f"{report.key}: started and refused"
         if report.never_started:
-            assert report.key not in self.keepers, f"{report.key} was refused and has a keeper"
+            assert report.key not in self.supervisors, (
+                f"{report.key} was refused and has a supervisor"
+            )
         if report.kind in (Kind.ENDED, Kind.REFUSED) and report.key in self.desired:
             self.drop(report.key)
         if report.kind is Kind.FOUND and report.key in self.desired:
@@ -208,7 +210,7 @@ class World:
                 self.disk.append(entry)
                 return Journalled(entry)
             case Look(order):
-                assert order.looks and order.key not in self.keepers, "looks for what it has"
+                assert order.looks and order.key not in self.supervisors, "looks for what it has"
                 return Looked(order.key, ("c1",))
             case Launch():
                 return self._launch(instruction)
@@ -216,11 +218,13 @@ class World:
                 self.epoch_on_disk = epoch
             case SetDeadline(key, deadline):
                 assert deadline is None or deadline <= self.lease_end
-                self.keepers[key].deadline = deadline
+                self.supervisors[key].deadline = deadline
             case Stop(key):
-                self.keepers[key].stopping = True
+                self.supervisors[key].stopping = True
             case Forget(key):
-                assert key not in self.keepers or not self.keepers[key].alive, f"{key} forgotten"
+                assert key not in self.supervisors or not self.supervisors[key].alive, (
+                    f"{key} forgotten"
+                )
                 self.removed.add(key)
             case Hint() | GoOn():
                 self._ask(instruction)
@@ -229,30 +233,30 @@ class World:
         return None
 
     def _ask(self, instruction: Hint | GoOn) -> None:
-        keeper = self.keepers[instruction.key]
-        assert keeper.state != "new"
+        supervisor = self.supervisors[instruction.key]
+        assert supervisor.state != "new"
         if isinstance(instruction, GoOn):
-            keeper.withdrawn = True
+            supervisor.withdrawn = True
             return
-        assert instruction.number >= keeper.hint, "asks for what was asked before"
-        if instruction.number > keeper.hint:  # withdrawn is for good
-            keeper.withdrawn = False
-        keeper.hint, keeper.goes_on = instruction.number, instruction.goes_on
+        assert instruction.number >= supervisor.hint, "asks for what was asked before"
+        if instruction.number > supervisor.hint:  # withdrawn is for good
+            supervisor.withdrawn = False
+        supervisor.hint, supervisor.goes_on = instruction.number, instruction.goes_on
 
     def _launch(self, launch: Launch) -> Event | None:
         key, devices = launch.order.key, launch.order.devices
         assert any(isinstance(e, Taken) and e.order.key == key for e in self.disk), "not on disk"
         assert not any(isinstance(e, Over) and e.report.key == key for e in self.disk), "was over"
-        assert key not in self.keepers, f"{key} started twice"
+        assert key not in self.supervisors, f"{key} started twice"
         assert key not in self.refused - self.unrecorded, f"{key} was refused"
         assert self.now < self.lease_end, "launched without a lease"
         assert key not in self.undecided, f"{key} started before anybody said where it goes on"
-        for other in self.keepers.values():
+        for other in self.supervisors.values():
             assert not (other.alive and other.order.devices & devices), "one device, two tasks"
         if self.launch_fails:
             refused, self.launch_fails = self.launch_fails == "refused", ""
             return LaunchFailed(key, "no memory", refused)
-        self.keepers[key] = Keeper(launch.order, launch.deadline)
+        self.supervisors[key] = Supervisor(launch.order, launch.deadline)
         return None
 
     def restart(self) -> None:
@@ -263,15 +267,15 @@ class World:
                 found[entry.order.key] = self._look(entry.order.key)
         self.machine = self.kind(retained=RETAINED)
         self.tell(Restarted(tuple(self.disk), found, self.epoch_on_disk))
-        for key, keeper in list(self.keepers.items()):
-            if keeper.state == "running" and self.machine is not None:
+        for key, supervisor in list(self.supervisors.items()):
+            if supervisor.state == "running" and self.machine is not None:
                 self.tell(Started(key))
 
     def _look(self, key: Key) -> Found | Ended:
-        keeper = self.keepers.get(key)
-        if keeper is None:
+        supervisor = self.supervisors.get(key)
+        if supervisor is None:
             return Found.NEVER
-        return Found.ALIVE if keeper.alive else Ended(key, keeper.exit_code)
+        return Found.ALIVE if supervisor.alive else Ended(key, supervisor.exit_code)
 
     def compact(self) -> None:
         assert self.machine is not None
@@ -279,13 +283,13 @@ class World:
 
     # The node
 
-    def keeper_starts(self, key: Key) -> None:
-        self.keepers[key].state = "running"
+    def supervisor_starts(self, key: Key) -> None:
+        self.supervisors[key].state = "running"
         self.tell_if_alive(Started(key))
 
-    def keeper_ends(self, key: Key) -> None:
-        self.keepers[key].state = "ended"
-        self.tell_if_alive(Ended(key, self.keepers[key].exit_code))
+    def supervisor_ends(self, key: Key) -> None:
+        self.supervisors[key].state = "ended"
+        self.tell_if_alive(Ended(key, self.supervisors[key].exit_code))
 
     def tell_if_alive(self, event: Event) -> None:
         if self.machine is not None:
@@ -293,17 +297,21 @@ class World:
 
     def pass_time(self, seconds: float) -> None:
         self.now += seconds
-        for key, keeper in list(self.keepers.items()):
-            if keeper.alive and keeper.deadline is not None and self.now >= keeper.deadline:
-                self.keeper_ends(key)
+        for key, supervisor in list(self.supervisors.items()):
+            if (
+                supervisor.alive
+                and supervisor.deadline is not None
+                and self.now >= supervisor.deadline
+            ):
+                self.supervisor_ends(key)
         self.tell_if_alive(Tick())
 
     # What must be true
 
     def check(self) -> None:
-        for key, keeper in self.keepers.items():
-            if keeper.alive and not keeper.order.keeps_in_silence:
-                assert keeper.deadline is not None and self.now < self.lease_end, (
+        for key, supervisor in self.supervisors.items():
+            if supervisor.alive and not supervisor.order.keeps_in_silence:
+                assert supervisor.deadline is not None and self.now < self.lease_end, (
                     f"{key} runs on without a lease"
                 )
         if self.machine is not None:
@@ -316,17 +324,17 @@ class World:
         if self.machine is None:
             self.restart()
         for _ in range(8):
-            for key, keeper in list(self.keepers.items()):
-                if keeper.state == "new":
-                    self.keeper_starts(key)
-                elif keeper.alive and keeper.stopping:
-                    self.keeper_ends(key)
+            for key, supervisor in list(self.supervisors.items()):
+                if supervisor.state == "new":
+                    self.supervisor_starts(key)
+                elif supervisor.alive and supervisor.stopping:
+                    self.supervisor_ends(key)
             self.heartbeat()
             self.deliver(0)
             self.pass_time(0.1)
         assert self.machine is not None
         assert not self.machine.outbox, self.machine.outbox
-        running = {key for key, keeper in self.keepers.items() if keeper.alive}
+        running = {key for key, supervisor in self.supervisors.items() if supervisor.alive}
         assert running == set(self.desired), f"runs {running}, wanted {set(self.desired)}"
         assert set(self.machine.jobs) == running, self.machine.jobs
         self._check_hints()
@@ -339,7 +347,11 @@ class World:
     def _check_hints(self) -> None:
         """What is asked of the work is what the server asks."""
         for key, order in self.desired.items():
-            keeper = self.keepers[key]
-            stands = (keeper.hint, keeper.goes_on) if keeper.hint and not keeper.withdrawn else None
+            supervisor = self.supervisors[key]
+            stands = (
+                (supervisor.hint, supervisor.goes_on)
+                if supervisor.hint and not supervisor.withdrawn
+                else None
+            )
             wanted = (order.hint, order.do is Do.RUN) if order.hint else None
             assert stands == wanted, f"{key} is asked {stands}, not {wanted}"

@@ -32,7 +32,7 @@ def test_a_heartbeat_waits_for_news_and_gets_them_at_once(farm: Server) -> None:
 
     caller = threading.Thread(target=wait)
     caller.start()
-    while not farm.writer.desk._waiting:
+    while not farm.writer.order_board._waiting:
         time.sleep(0.01)
     run(farm)
     caller.join(PATIENCE)
@@ -95,7 +95,7 @@ def test_a_server_that_stops_lets_nobody_wait(server: Server) -> None:
     held = PATIENCE - 5
     caller = threading.Thread(target=lambda: codes.append(alpha.call(wait=held).status_code))
     caller.start()
-    while not server.writer.desk._waiting:
+    while not server.writer.order_board._waiting:
         time.sleep(0.01)
     began = time.monotonic()
     close_streams(server.app)
@@ -122,7 +122,7 @@ def test_a_node_that_could_not_start_work_says_what_helps_and_is_tried_again(far
     assert shown["state"] == "degraded" and "the disk is full" in shown["reason"]
     assert "tried again every 5 minutes; now: cede node enable alpha" in shown["reason"]
     assert alpha.beat()["orders"] == []
-    farm.writer.desk.posted[alpha.id].at -= bounds.NODE_RETRY  # so long ago
+    farm.writer.order_board.posted[alpha.id].at -= bounds.NODE_RETRY  # so long ago
     (order,) = alpha.beat()["orders"]
     alpha.tell(order, "started")
     shown = made(farm["viewer"].get(path))

@@ -33,7 +33,7 @@ def test_a_renewal_waits_for_news_and_gets_them_at_once(
 
     caller = threading.Thread(target=wait)
     caller.start()
-    while not server.writer.desk._waiting:
+    while not server.writer.order_board._waiting:
         time.sleep(0.01)
     server.submit("blue", 2)
     caller.join(PATIENCE)
@@ -50,15 +50,15 @@ def test_client_held_work_converses(server: Server) -> None:
     made(server["red"].post(f"{path}/renew", json={"attempt": 1, "running": True}))
     server.submit("blue", 2)
     told = made(server["red"].post(f"{path}/renew", json={"attempt": 1}))
-    parting = told["allocation"]["parting"]
-    assert told["status"] == "preempting" and 500 < parting["seconds_left"] <= 600
+    stop_progress = told["allocation"]["parting"]
+    assert told["status"] == "preempting" and 500 < stop_progress["seconds_left"] <= 600
     later = {"attempt": 1, "kind": "deferral", "seconds": 30}
     longer = made(server["red"].post(f"{path}/said", json=later))["allocation"]["parting"]
     assert longer["deferred"] == 30 and longer["seconds_left"] > 530
     older = {"attempt": 1, "kind": "saved", "checkpoint": "c0", "size": 7}
     saved = made(server["red"].post(f"{path}/said", json=older))
     assert saved["saved"]["id"] == "c0" and saved["allocation"]["state"] == "checkpointing"
-    kept = older | {"checkpoint": "c1", "hint": parting["hint"]}
+    kept = older | {"checkpoint": "c1", "hint": stop_progress["hint"]}
     saved = made(server["red"].post(f"{path}/said", json=kept))
     assert saved["saved"]["id"] == "c1" and saved["allocation"]["parting"]["saved"]
     assert saved["allocation"]["state"] == "stopping"

@@ -17,8 +17,8 @@ def scrape(server: Server) -> dict[tuple[str, tuple[str, ...]], float]:
     assert text.headers["content-type"].startswith("text/plain")
     return {
         (sample.name, tuple(value for _, value in sorted(sample.labels.items()))): sample.value
-        for family in text_string_to_metric_families(text.text)
-        for sample in family.samples
+        for task_group in text_string_to_metric_families(text.text)
+        for sample in task_group.samples
     }
 
 
@@ -47,7 +47,7 @@ def test_pools_grants_preemptions_and_answers(server: Server) -> None:
     assert victim["id"] not in server["viewer"].get("/metrics").text
 
 
-def test_nodes_heartbeats_and_partings(server: Server) -> None:
+def test_nodes_heartbeats_and_stops(server: Server) -> None:
     machines.pool_of_nodes(server)
     server.policy("red", "farm", priority=1)
     server.policy("blue", "farm", priority=9)

@@ -8,7 +8,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from cede.engine.tenants import publish_budgets
+from cede.engine.ledger.tenants import publish_budgets
 from cede.model import bounds
 from cede.server.api.tenant_schemas import TENANT, USAGE, TenantOut, UsageOut
 from tests.api.conftest import PATIENCE, Server, made, running

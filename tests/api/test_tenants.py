@@ -16,12 +16,12 @@ def contested(server: Server) -> dict[str, dict[str, Any]]:
     server.policy("red", reserved={"gpu": 4}, priority=5, name="red-policy")
     server.policy("blue", reserved={"gpu": 4}, priority=10, name="blue-policy")
     victim = server.submit("red", 8, retry={"max_retries": 3}, labels={"job": "reds-own"})
-    taker = server.submit("blue", 4, labels={"job": SECRET_LABEL})
+    preemptor = server.submit("blue", 4, labels={"job": SECRET_LABEL})
     path = f"{API}/requests/{victim['id']}"
     made(server["red"].post(path + "/renew", json={"attempt": 1}))
     stopped = made(server["red"].post(path + "/release", json={"outcome": "stopped"}))
     more = server.submit("blue", 4, labels={"job": SECRET_LABEL}, preemptible=True)
-    return {"victim": stopped, "taker": taker, "more": more}
+    return {"victim": stopped, "taker": preemptor, "more": more}
 
 
 def everything_red_can_read(server: Server, of: dict[str, dict[str, Any]]) -> list[str]:

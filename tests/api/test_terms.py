@@ -184,7 +184,7 @@ def test_a_limit_changes_while_it_waits_and_runs(any_server: Server) -> None:
     assert [each["target"] for each in notes if each["action"] == "request.limit"] == [holder["id"]]
 
 
-def test_one_of_a_family_stands_for_all_also_when_it_has_ended(server: Server) -> None:
+def test_one_of_a_task_group_stands_for_all_also_when_it_has_ended(server: Server) -> None:
     ready(server)
     first, second = server.submit("red", 1, tasks=2, gang=False)["parts"]
     made(limit(server, "red", second, gpu=2))

@@ -47,7 +47,7 @@ def test_one_that_is_only_asked_to_save_itself_goes_on(host: Host) -> None:
     wait_for(lambda: "stopping" in host.said())
 
 
-def test_a_farewell_that_comes_while_it_saves_takes_the_place_of_an_ask(host: Host) -> None:
+def test_a_stop_policy_that_comes_while_it_saves_takes_the_place_of_an_ask(host: Host) -> None:
     host.run_program("loop.py", "slow")
     host.conversation.hint(1, 30, goes_on=True)
     while host.listen(Progress) != Progress(1, 0.25, 3.0):

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from cede.engine.price import LITERAL, PriceSettings, Stopping
-from cede.model.parting import Checkpoint
+from cede.engine.rights.price import LITERAL, PriceSettings, Stopping
+from cede.model.stopping import Checkpoint
 
 CASES: dict[str, Any] = json.loads((Path(__file__).parent / "cases.json").read_text())
 NOW = 1_000_000_000  # milliseconds

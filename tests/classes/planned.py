@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from cede.engine.price import USUAL, price_of
+from cede.engine.rights.price import USUAL, price_of
 from cede.sim.plan import run
 from tests.classes.cases import Case, Holder
 

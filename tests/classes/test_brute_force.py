@@ -13,17 +13,20 @@ from typing import Any
 
 import pytest
 
-from cede.engine import commands, edits, fleet, price, pricing
+from cede.engine.admin import edits, fleet
 from cede.engine.decide import decide
-from cede.engine.preempt import Offer, Taking
-from cede.engine.state import State
-from cede.engine.victims import find_victims
+from cede.engine.lifecycle import commands
+from cede.engine.rights import price
+from cede.engine.state.state import State
+from cede.engine.steps.preempt import Offer, Taking
+from cede.engine.victims import pricing
+from cede.engine.victims.choose import find_victims
 from cede.model.allocation import Allocation
 from cede.model.bounds import MINUTE
-from cede.model.parting import Checkpoint, Farewell
 from cede.model.plan import Plan
 from cede.model.request import Request
 from cede.model.shape import Shape
+from cede.model.stopping import Checkpoint, StopPolicy
 from cede.model.subject import Subject
 from cede.model.terms import parse_terms
 from tests.worlds.checks import rights_then
@@ -110,7 +113,7 @@ def _submit(
             {key: tasks * amount for key, amount in each.items()},
             shape=shape,
             walltime=dice.choice((None, 100 * MINUTE, 200 * MINUTE)),
-            farewell=Farewell(dice.choice((Checkpoint.AUTO, Checkpoint.NONE))),
+            stop_policy=StopPolicy(dice.choice((Checkpoint.AUTO, Checkpoint.NONE))),
             terms=parse_terms(preemption_class=rank, sensitive=dice.random() < 0.04),
             lease=None,
         ),
@@ -124,7 +127,7 @@ def by_brute_force(case: Case, offer: Offer) -> float:
     """
     now = Classes(case.state, case.state.pools[POOL])
     waiter, policy = case.waiter, offer.policy
-    rights = offer.taker.rights
+    rights = offer.preemptor.rights
     mine = now.standing(now.rank(policy, waiter), rights)
     reaches = now.reaches(waiter, policy, rights)
     legal = [each for each in now.live if not now.forbidden(waiter, policy, mine, each)]
@@ -147,14 +150,14 @@ def by_brute_force(case: Case, offer: Offer) -> float:
 
 def chosen(case: Case, offer: Offer) -> float:
     """What the engine's set costs; one that is not legal, or not enough, is not a set."""
-    choice = find_victims(case.state, offer.books, offer.taker, offer.missing)
+    choice = find_victims(case.state, offer.ledger, offer.preemptor, offer.missing)
     if choice.victims is None:
         return inf
     now = Classes(case.state, case.state.pools[POOL])
-    mine = now.standing(now.rank(offer.policy, case.waiter), offer.taker.rights)
+    mine = now.standing(now.rank(offer.policy, case.waiter), offer.preemptor.rights)
     victims = [case.state.allocations[each.holding.id] for each in choice.victims]
     assert not any(now.forbidden(case.waiter, offer.policy, mine, each) for each in victims)
-    reaches = now.reaches(case.waiter, offer.policy, offer.taker.rights)
+    reaches = now.reaches(case.waiter, offer.policy, offer.preemptor.rights)
     gone = {each.id for each in victims}
     assert now.is_enough(case.waiter, offer.policy, gone, mine, reaches), sorted(gone)
     assert choice.exhaustive and choice.cost == pytest.approx(now.cost(victims))

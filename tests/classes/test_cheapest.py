@@ -9,13 +9,13 @@ from random import Random
 
 import pytest
 
-from cede.engine.candidates import Candidate
-from cede.engine.cheapest import Choice, VictimSettings, cheapest
-from cede.engine.goals import Clearing, Shortage
-from cede.engine.ground import Ground
-from cede.engine.placement import View
-from cede.engine.share import Holding
-from cede.engine.why_not import WhyNot, reasons
+from cede.engine.nodes.inventory import NodeInventory
+from cede.engine.nodes.placement import View
+from cede.engine.rights.cover import Holding
+from cede.engine.victims.candidates import Candidate
+from cede.engine.victims.cheapest import Choice, VictimSettings, cheapest
+from cede.engine.victims.goals import Clearing, Shortage
+from cede.engine.victims.why_not import WhyNot, reasons
 from cede.model.node import Node
 from cede.model.shape import Shape
 from tests.classes.victim_cases import (
@@ -172,21 +172,23 @@ def test_one_group_too_many_for_another_price_is_still_one_group() -> None:
 
 def test_large_holders_are_not_overlooked_among_many_small_ones() -> None:
     """Thousands of small holders are cheaper; only one of the large ones makes room on its node."""
-    ground = Ground()
+    inventory = NodeInventory()
     candidates = []
     for number in range(2000):
         node_id = f"n{number}"
-        ground.put(Node(node_id, node_id, {"gpu": 8}))
+        inventory.put(Node(node_id, node_id, {"gpu": 8}))
         gpu = 8 if number % 100 == 99 else 1
         for _ in range(1 if gpu == 8 else 8):
             each = {"gpu": gpu}
             holding = Holding(
                 f"h{len(candidates)}", "a", each, True, 0, footprint=((node_id, 1),), each=each
             )
-            ground.hold(holding)
+            inventory.hold(holding)
             candidates.append(Candidate(holding, gpu * 10 + number / 10, 1, 5))
     form = Shape({"gpu": 8}).form({"gpu": 8})
-    choice = cheapest(candidates, [Clearing(View(ground, ground.promise), form)], VictimSettings())
+    choice = cheapest(
+        candidates, [Clearing(View(inventory, inventory.promise), form)], VictimSettings()
+    )
     assert choice.victims is not None and not choice.exhaustive
     assert [each.holding.footprint for each in choice.victims] == [(("n99", 1),)]
 

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from cede.engine.broker import Running, cost_of, due_at
-from cede.engine.budget import penalty
-from cede.engine.presets import PRESETS
-from cede.engine.price import Shield, Stopping, price_of, value_of
-from cede.engine.score import DEFAULT, PROFILES, Factors
-from cede.model.parting import Checkpoint
+from cede.engine.admin.presets import PRESETS
+from cede.engine.queue.budget import penalty
+from cede.engine.queue.score import DEFAULT, PROFILES, Factors
+from cede.engine.rights.price import Shield, Stopping, price_of, value_of
+from cede.engine.state.saving import Running, cost_of, due_at
 from cede.model.policy import Kind
 from cede.model.settings import Settings
+from cede.model.stopping import Checkpoint
 from tests.classes.cases import NOW
 from tests.docs.names import rows
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from cede.engine.presets import PRESETS
+from cede.engine.admin.presets import PRESETS
 from tests.classes.cases import PREEMPTIONS, Case
 from tests.classes.planned import LITERAL, Outcome, plan, prices
 from tests.docs.names import rows

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from cede.engine.patience import Spared
-from cede.engine.price import Shield
-from cede.engine.snapshot_fields import SnapshotError
-from cede.engine.why_not import WhyNot
+from cede.engine.rights.price import Shield
+from cede.engine.victims.protection import Spared
+from cede.engine.victims.why_not import WhyNot
 from cede.sim.plan import run
+from cede.snapshot.fields import SnapshotError
 from tests.docs.names import rows
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "snapshot.md"
@@ -215,7 +215,7 @@ def test_amounts_are_no_home() -> None:
 def test_sensitive_work_and_the_highest_class_neither_wait_nor_are_measured(
     terms: dict[str, Any],
 ) -> None:
-    """Its holder ends within the parting, and costs more than a minute of the waiter is worth."""
+    """Its holder ends within the stop, and costs more than a minute of the waiter is worth."""
     holder = {**HOLDER, "walltime": 3920}
     first = decisions(running=[holder], requests=[{"walltime": 6, **terms}])[0]
     assert (first["do"], first["victims"]) == ("preempt", ["r"])

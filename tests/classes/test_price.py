@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cede.engine.price import (
+from cede.engine.queue.score import PROFILES
+from cede.engine.rights.price import (
     LITERAL,
     Price,
     PriceSettings,
@@ -22,9 +23,8 @@ from cede.engine.price import (
     shield_of,
     value_of,
 )
-from cede.engine.score import PROFILES
-from cede.model.parting import Checkpoint
 from cede.model.policy import Kind
+from cede.model.stopping import Checkpoint
 from tests.classes.cases import NOW, PREEMPTIONS, Case, Holder
 from tests.classes.literal import cost
 

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cede.engine import score as factor
-from cede.engine.budget import penalty
-from cede.engine.price import saving_minutes
-from cede.engine.score import DEFAULT, PROFILES, Factors, Weights, score
-from cede.model.parting import Checkpoint
+from cede.engine.queue import score as factor
+from cede.engine.queue.budget import penalty
+from cede.engine.queue.score import DEFAULT, PROFILES, Factors, Weights, score
+from cede.engine.rights.price import saving_minutes
 from cede.model.policy import Kind
+from cede.model.stopping import Checkpoint
 from tests.classes.cases import CASES, NOW
 
 HOUR = 3_600_000

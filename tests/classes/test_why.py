@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from cede.engine.decide import decide
-from cede.engine.explain import why
-from cede.engine.snapshot_reader import load
+from cede.engine.explain.why import why
 from cede.sim.plan import run
+from cede.snapshot.reader import load
 
 
 def snapshot(**changes: Any) -> dict[str, Any]:

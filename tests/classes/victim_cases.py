@@ -10,12 +10,12 @@ from math import inf
 from random import Random
 from types import SimpleNamespace
 
-from cede.engine.candidates import Candidate
-from cede.engine.cheapest import Choice, VictimSettings, cheapest
-from cede.engine.goals import Clearing, Goal, Shortage
-from cede.engine.ground import Ground
-from cede.engine.placement import View, place, places_for
-from cede.engine.share import Holding
+from cede.engine.nodes.inventory import NodeInventory
+from cede.engine.nodes.placement import View, place, places_for
+from cede.engine.rights.cover import Holding
+from cede.engine.victims.candidates import Candidate
+from cede.engine.victims.cheapest import Choice, VictimSettings, cheapest
+from cede.engine.victims.goals import Clearing, Goal, Shortage
 from cede.model.node import Node, NodeState
 from cede.model.shape import Form, Shape
 
@@ -31,7 +31,7 @@ class Case:
     goals: Callable[[], list[Goal]]  # as they are at the start
     settings: VictimSettings
     bound: float = inf
-    ground: Ground | None = None
+    inventory: NodeInventory | None = None
     form: Form | None = None
 
     def search(self) -> Choice:
@@ -81,18 +81,18 @@ def counted(dice: Random) -> Case:
 
 def on_nodes(dice: Random) -> Case:
     """A demand finds too few places on nodes; some do not suit it, or are out of service."""
-    ground = Ground()
+    inventory = NodeInventory()
     for number in range(dice.randint(1, 5)):
         gpu = dice.choice((1, 2, 2, 4, 6))
         labels = {"kind": dice.choice("xxxy")}
         state = dice.choice([NodeState.READY] * 9 + [NodeState.DRAINED])
         name = f"n{number}"
-        ground.put(Node(name, name, {"gpu": gpu, "mcpu": 8}, labels=labels, state=state))
+        inventory.put(Node(name, name, {"gpu": gpu, "mcpu": 8}, labels=labels, state=state))
     takeable: list[Holding] = []
     for number in range(40):  # most of them until little is free
-        holding = _fitting(dice, ground, f"h{dice.randrange(10_000)}-{number}")
+        holding = _fitting(dice, inventory, f"h{dice.randrange(10_000)}-{number}")
         if holding is not None:
-            ground.hold(holding)
+            inventory.hold(holding)
             if dice.random() < 0.95 and len(takeable) < 12:  # the others may not be stopped
                 takeable.append(holding)
     amounts = {"gpu": dice.choice((1, 1, 2, 4)), "mcpu": dice.choice((1, 1, 2, 4))}
@@ -102,21 +102,23 @@ def on_nodes(dice: Random) -> Case:
     short = {"gpu": dice.randint(1, 4)} if dice.random() < 0.3 else None
 
     def goals() -> list[Goal]:
-        found: list[Goal] = [Clearing(View(ground, ground.promise), form)]
+        found: list[Goal] = [Clearing(View(inventory, inventory.promise), form)]
         if short:
             found.insert(0, Shortage(dict(short), POLICIES, "top"))  # type: ignore[arg-type]
         return found
 
-    return Case(candidates(dice, takeable), goals, VictimSettings(), ground=ground, form=form)
+    return Case(candidates(dice, takeable), goals, VictimSettings(), inventory=inventory, form=form)
 
 
-def _fitting(dice: Random, ground: Ground, name: str) -> Holding | None:
+def _fitting(dice: Random, inventory: NodeInventory, name: str) -> Holding | None:
     """One that fits on what is free; some sit on two nodes."""
     each = {"gpu": dice.choice((0, 1, 1, 2, 4)), "mcpu": dice.choice((0, 1, 2, 3))}
     each = {key: amount for key, amount in each.items() if amount}
-    nodes = dice.sample(sorted(ground.spots), k=min(len(ground.spots), dice.choice((1, 1, 1, 2))))
+    nodes = dice.sample(
+        sorted(inventory.spots), k=min(len(inventory.spots), dice.choice((1, 1, 1, 2)))
+    )
     footprint = tuple((node_id, dice.choice((1, 1, 2))) for node_id in nodes)
-    if not each or not _has(ground, footprint, each):
+    if not each or not _has(inventory, footprint, each):
         return None
     tasks = sum(count for _, count in footprint)
     amounts = {key: tasks * amount for key, amount in each.items()}
@@ -124,12 +126,14 @@ def _fitting(dice: Random, ground: Ground, name: str) -> Holding | None:
     return Holding(name, policy_id, amounts, True, index, footprint=footprint, each=each)
 
 
-def _has(ground: Ground, footprint: tuple[tuple[str, int], ...], each: dict[str, int]) -> bool:
-    need = ground.room(each)
+def _has(
+    inventory: NodeInventory, footprint: tuple[tuple[str, int], ...], each: dict[str, int]
+) -> bool:
+    need = inventory.room(each)
     return all(
         tasks * amount <= left
         for node_id, tasks in footprint
-        for amount, left in zip(need, ground.spots[node_id].free, strict=True)
+        for amount, left in zip(need, inventory.spots[node_id].free, strict=True)
     )
 
 
@@ -183,15 +187,15 @@ def by_greed(case: Case) -> tuple[Candidate, ...] | None:
 
 def really_fits(case: Case, victims: tuple[Candidate, ...]) -> bool:
     """Whether the demand has a place once the victims have left the ground for good."""
-    if case.ground is None or case.form is None:
+    if case.inventory is None or case.form is None:
         return True
     for each in victims:
-        case.ground.let_go(each.holding)
-    view = View(case.ground, case.ground.promise)
+        case.inventory.let_go(each.holding)
+    view = View(case.inventory, case.inventory.promise)
     found = place(view, case.form) is not None
     assert found == (places_for(view, case.form) >= case.form.tasks)
     for each in victims:
-        case.ground.hold(each.holding)
+        case.inventory.hold(each.holding)
     return found
 
 

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from cede.engine import candidates, cheapest, subsets
-from cede.engine.candidates import Candidate, Gathering
-from cede.engine.subsets import Best, Subsets
+from cede.engine.victims import candidates, cheapest, subsets
+from cede.engine.victims.candidates import Candidate, Gathering
+from cede.engine.victims.subsets import Best, Subsets
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cede.cli import policies, pools
-from cede.cli.demand import demand_options, farewell_options, submission_of
+from cede.cli.demand import demand_options, stop_policy_options, submission_of
 from cede.cli.values import Duration
 from cede.model import bounds
 from cede.server.api.schemas import PolicyOut, RequestOut
@@ -26,7 +26,7 @@ def asked(*arguments: str) -> dict[str, Any]:
 
     @click.command()
     @demand_options
-    @farewell_options
+    @stop_policy_options
     def command(**given: Any) -> None:
         made.update(submission_of(**given))
 

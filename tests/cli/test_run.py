@@ -14,7 +14,7 @@ import pytest
 
 from cede import Client
 from tests.client.serving import WAIT_SECONDS, Serving, eventually, two_teams
-from tests.client.test_keeper import alive, sleeper
+from tests.client.test_supervisor import alive, sleeper
 
 pytestmark = pytest.mark.system
 

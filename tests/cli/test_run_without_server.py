@@ -15,7 +15,7 @@ import pytest
 from cede import Client
 from tests.cli.test_run import only_request, said
 from tests.client.serving import Serving, eventually, two_teams
-from tests.client.test_keeper import alive, sleeper
+from tests.client.test_supervisor import alive, sleeper
 
 pytestmark = [pytest.mark.system, pytest.mark.slow]
 

@@ -10,7 +10,7 @@ import pytest
 from cede import CedeClientError
 from cede.checkpoint import manifest
 from cede.client import resume
-from cede.client.parting import Parting
+from cede.client.stopping import Stopping
 
 REQUEST = {"id": "r1", "attempt": 2, "checkpoint_protocol": "signal"}
 
@@ -103,19 +103,19 @@ def test_the_server_is_told_what_it_did_not_know(
     for id in ("10-1", "20-1"):
         save(tmp_path / "r1", id)
     server: Any = Server(error)
-    parting = Parting(server, {**REQUEST, "saved": {"id": "10-1"}}, tmp_path, Told())
+    stopping = Stopping(server, {**REQUEST, "saved": {"id": "10-1"}}, tmp_path, Told())
     try:
         assert server.says == [{"kind": "found", "attempt": 2, "ids": ["20-1", "10-1"]}]
-        assert parting.environment()["CEDE_RESUME_FROM"] == str(tmp_path / "r1" / "20-1")
+        assert stopping.environment()["CEDE_RESUME_FROM"] == str(tmp_path / "r1" / "20-1")
     finally:
-        parting.close()
+        stopping.close()
 
 
 def test_what_the_server_knows_is_not_said_again(tmp_path: Path) -> None:
     save(tmp_path / "r1", "10-1")
     server: Any = Server()
-    parting = Parting(server, {**REQUEST, "saved": {"id": "10-1"}}, tmp_path, Told())
-    parting.close()
+    stopping = Stopping(server, {**REQUEST, "saved": {"id": "10-1"}}, tmp_path, Told())
+    stopping.close()
     assert server.says == []
 
 
@@ -124,14 +124,14 @@ def test_where_it_started_from_stays_until_it_has_two_of_its_own(tmp_path: Path)
     save(folder, "10-1")
     save(folder, "20-1")
     server: Any = Server()
-    parting = Parting(server, {**REQUEST, "saved": {"id": "20-1"}}, tmp_path, Told())
-    parting._lease = Unlost()  # type: ignore[assignment]
+    stopping = Stopping(server, {**REQUEST, "saved": {"id": "20-1"}}, tmp_path, Told())
+    stopping._lease = Unlost()  # type: ignore[assignment]
     try:
         save(folder, "30-2")
-        parting._tell_saved(None, "30-2", 1)
+        stopping._tell_saved(None, "30-2", 1)
         assert {each.name for each in folder.iterdir() if each.is_dir()} == {"10-1", "20-1", "30-2"}
         save(folder, "40-2")
-        parting._tell_saved(None, "40-2", 1)
+        stopping._tell_saved(None, "40-2", 1)
         assert {each.name for each in folder.iterdir() if each.is_dir()} == {"30-2", "40-2"}
     finally:
-        parting.close()
+        stopping.close()

@@ -15,13 +15,16 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from cede.cli import exit_codes
 from cede.cli.main import COMMANDS, cli
-from cede.engine import snapshot_fields, snapshot_nodes, snapshot_reader, snapshot_tenants
 from cede.model import bounds, lifecycle
 from cede.model.node import NODE_MOVES
 from cede.model.reason import SENTENCES, Code
 from cede.model.settings import Settings
 from cede.server import config
 from cede.server.api.permissions import API, PERMISSIONS
+from cede.snapshot import fields as snapshot_fields
+from cede.snapshot import nodes as snapshot_nodes
+from cede.snapshot import reader as snapshot_reader
+from cede.snapshot import tenants as snapshot_tenants
 from tests.client.serving import Serving
 from tests.docs.names import rows
 
@@ -105,14 +108,14 @@ def test_every_metric_is_on_its_page_with_its_labels(server: Serving) -> None:
     text = _scrape(server)
     shown = {row[0].strip("`"): row for row in rows(page("metrics.md"), r"`cede_\w+`")}
     found = {}
-    for family in text_string_to_metric_families(text):
-        name = family.name + ("_total" if family.type == "counter" else "")
+    for task_group in text_string_to_metric_families(text):
+        name = task_group.name + ("_total" if task_group.type == "counter" else "")
         if not name.endswith("_created"):
-            found[name] = family
+            found[name] = task_group
     assert set(found) == set(shown)
-    for name, family in found.items():
-        assert shown[name][1] == family.type, name
-        labels = {label for sample in family.samples for label in sample.labels} - {"le"}
+    for name, task_group in found.items():
+        assert shown[name][1] == task_group.type, name
+        labels = {label for sample in task_group.samples for label in sample.labels} - {"le"}
         assert labels <= codes_of(shown[name][2]), name
 
 
@@ -201,7 +204,7 @@ def test_every_field_of_a_snapshot_is_on_its_page() -> None:
     shown = codes_of(page("snapshot.md"))
     parts = ("_TOP", "_POOL", "_POLICY", "_RUNNING", "_WAITING", "_STATES")
     known = {part: set(getattr(snapshot_reader, part)) for part in parts}
-    known |= {"parting": {*snapshot_fields.PARTING}, "asked": {*snapshot_fields.ASKED}}
+    known |= {"parting": {*snapshot_fields.STOP_PROGRESS}, "asked": {*snapshot_fields.ASKED}}
     known |= {"tenant": {*snapshot_tenants.TENANT}}
     known |= {"node": {*snapshot_nodes.NODE}, "member": {*snapshot_nodes.MEMBER}}
     for part, names in known.items():

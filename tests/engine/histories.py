@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 
 from hypothesis import strategies as st
 
-from cede.engine import commands, edits
+from cede.engine.admin import edits
 from cede.engine.decide import decide
-from cede.engine.state import State
+from cede.engine.lifecycle import commands
+from cede.engine.state.state import State
 from cede.model.errors import CedeError
 from cede.model.request import OnSilence, Preemptions, Retry
 from cede.model.subject import Subject

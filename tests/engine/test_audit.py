@@ -13,9 +13,9 @@ from dataclasses import replace
 
 import pytest
 
-from cede.engine import audit
-from cede.engine.standing import IN_SHARE
-from cede.engine.state import State
+from cede.engine.audit import audit
+from cede.engine.rights.standing import IN_SHARE
+from cede.engine.state.state import State
 from cede.model.lifecycle import AllocationState, RequestStatus
 from cede.model.request import Earmark
 from cede.model.tenant import Tenant
@@ -87,38 +87,38 @@ def _negative_reserve(state: State) -> None:
 
 def _sum(which: str) -> Callable[[State], None]:
     def act(state: State) -> None:
-        getattr(state.books["gpus"], which)["gpu"] += 1
+        getattr(state.ledgers["gpus"], which)["gpu"] += 1
 
     return act
 
 
 def _takeable(state: State) -> None:
-    for amounts in state.books["gpus"].tiers.values():
+    for amounts in state.ledgers["gpus"].tiers.values():
         amounts["gpu"] = amounts.get("gpu", 0) + 1
 
 
 def _rights(state: State) -> None:
-    rights = state.books["gpus"]._rights
+    rights = state.ledgers["gpus"]._rights
     rights["f.1"] = IN_SHARE - rights["f.1"]
 
 
 def _forgotten_holding(state: State) -> None:
-    del state.books["gpus"].holdings["f.1"]
+    del state.ledgers["gpus"].holdings["f.1"]
 
 
-def _left_its_lane(state: State) -> None:
+def _left_its_queue(state: State) -> None:
     request = state.requests["w"]
-    books = state.books["gpus"]
-    books.lanes[books.lane_of("gpus/red", request)].remove(
+    ledger = state.ledgers["gpus"]
+    ledger.queues[ledger.queue_of("gpus/red", request)].remove(
         (request.submitted_at, request.index, request.id)
     )
 
 
-def _in_a_lane_twice(state: State) -> None:
+def _in_a_queue_twice(state: State) -> None:
     request = state.requests["b"]
     age = (request.submitted_at, request.index, request.id)
-    books = state.books["gpus"]
-    books.wait(books.lane_of("gpus/blue", request), age, {"gpu": 2})
+    ledger = state.ledgers["gpus"]
+    ledger.wait(ledger.queue_of("gpus/blue", request), age, {"gpu": 2})
 
 
 # What is done to the state, and what the audit must say.
@@ -152,8 +152,8 @@ FIRES: dict[str, tuple[Callable[[State], None], str]] = {
     "a wrong sum of what may be taken": (_takeable, "S21 pool gpus: takeable is"),
     "wrong rights": (_rights, "S21 pool gpus: rights of f.1 are not"),
     "a holding the books forgot": (_forgotten_holding, "S21 pool gpus: rights of f.1"),
-    "a waiter outside its lane": (_left_its_lane, "S21 pool gpus: request w is not in its lane"),
-    "an owner that queues as well": (_in_a_lane_twice, "S21 pool gpus: request b is not in its"),
+    "a waiter outside its lane": (_left_its_queue, "S21 pool gpus: request w is not in its lane"),
+    "an owner that queues as well": (_in_a_queue_twice, "S21 pool gpus: request b is not in its"),
 }  # fmt: skip
 
 
@@ -188,7 +188,7 @@ def _sits(task: int, **changes: object) -> Callable[[State], None]:
 
 
 def _smaller_node(state: State) -> None:
-    spot = state.grounds["gpus"].spots["n1"]
+    spot = state.inventories["gpus"].spots["n1"]
     state.nodes["n1"] = spot.node = replace(spot.node, amounts={"gpu": 1, "mcpu": 4000})
 
 
@@ -197,7 +197,7 @@ def _other_capacity(state: State) -> None:
 
 
 def _wrong_room(state: State) -> None:
-    spot = state.grounds["gpus"].spots["n1"]
+    spot = state.inventories["gpus"].spots["n1"]
     spot.free = tuple(each + 1 for each in spot.free)
 
 
@@ -209,12 +209,12 @@ def _claimed(name: str) -> Callable[[State], None]:
 
 
 def _unlisted(state: State) -> None:
-    ground = state.grounds["gpus"]
-    ground.now.remove(ground.spots["n1"])
+    inventory = state.inventories["gpus"]
+    inventory.now.remove(inventory.spots["n1"])
 
 
 def _ungrouped(state: State) -> None:
-    listing = state.grounds["gpus"].now
+    listing = state.inventories["gpus"].now
     listing.by_group().remove(listing.nodes[0], state.nodes[listing.nodes[0][1]].group)
 
 

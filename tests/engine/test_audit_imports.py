@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cede.engine import audit_groups
+from cede.engine.audit import groups as audit_groups
 from cede.engine.fair.groups import Due, Group, Held, groups_of
 from cede.engine.fair.settings import FairSettings
-from cede.engine.families import Claim
+from cede.engine.ledger.task_groups import Claim
 from tests.fair.test_imports import imports
 
 ENGINE = Path(__file__).parents[2] / "src" / "cede" / "engine"
 # The tables that are audited, and what the audit itself is made of.
-ALLOWED = ("cede.model.", "cede.engine.state", "cede.engine.audit_groups")
+ALLOWED = ("cede.model.", "cede.engine.state.state.state", "cede.engine.audit.audit.groups")
 
 
 @pytest.mark.parametrize("module", ["audit", "audit_groups"])

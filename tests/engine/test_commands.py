@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from cede.engine import commands, edits
+from cede.engine.admin import edits
 from cede.engine.decide import decide
-from cede.engine.state import State
+from cede.engine.lifecycle import commands
+from cede.engine.state.state import State
 from cede.model.errors import Conflict, NotFound, Refused
 from cede.model.lifecycle import AllocationState
 from cede.model.reason import Code

@@ -11,8 +11,8 @@ import sys
 from pathlib import Path
 
 from cede.engine.decide import decide
-from cede.engine.explain import why
-from cede.engine.snapshot import dump
+from cede.engine.explain.why import why
+from cede.snapshot.writer import dump
 from tests.engine.histories import History, world
 
 ROOT = Path(__file__).parents[2]

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from cede.engine import audit, edits, fleet
-from cede.engine.state import State
+from cede.engine.admin import edits, fleet
+from cede.engine.audit import audit
+from cede.engine.state.state import State
 from cede.model.errors import CedeError, Conflict, Invalid, NotFound
 from cede.model.subject import Subject
 

@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from cede.engine import commands, fleet
-from cede.engine.state import State
+from cede.engine.admin import fleet
+from cede.engine.lifecycle import commands
+from cede.engine.state.state import State
 from tests.scenario import tell
 
 TWO_TEAMS = """

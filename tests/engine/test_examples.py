@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from cede.engine import audit, commands, edits
+from cede.engine.admin import edits
+from cede.engine.audit import audit
 from cede.engine.decide import decide
-from cede.engine.explain import why
-from cede.engine.state import State
+from cede.engine.explain.why import why
+from cede.engine.lifecycle import commands
+from cede.engine.state.state import State
 from cede.model.reason import Code
 from cede.model.request import Request
 from cede.model.resources import ResourceSettings
@@ -78,7 +80,7 @@ def test_the_example_comes_out_as_documented(example: Example) -> None:
     assert told.pool_of(request.id) == expected.pool
     if expected.in_share is not None:
         assert expected.pool is not None
-        rights = told.state.books[expected.pool].rights(f"{request.id}.1")
+        rights = told.state.ledgers[expected.pool].rights(f"{request.id}.1")
         assert bool(rights) == expected.in_share
     if expected.reason is not None:
         waiting = request.waiting and why(told.state, request.id, 0)["reason"]

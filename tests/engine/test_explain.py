@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cede.engine.explain import why
+from cede.engine.explain.why import why
 from tests.scenario import tell
 
 FULL = """

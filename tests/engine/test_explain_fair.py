@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from cede.engine.explain import why
+from cede.engine.explain.why import why
 from cede.engine.fair.groups import Group
-from cede.engine.fairness import refresh
-from cede.engine.prefix import in_policy, in_request
-from cede.engine.snapshot_reader import load
-from cede.engine.state import State
+from cede.engine.shares.prefix import in_policy, in_request
+from cede.engine.shares.publish import refresh
+from cede.engine.state.state import State
+from cede.snapshot.reader import load
 from tests.scenario import tell
 
 POOL = """
@@ -207,7 +207,7 @@ def test_who_came_after_the_last_look_is_not_told_that_it_has_enough() -> None:
 
 
 def tree() -> State:
-    """Two levels, uneven sizes, families: whatever the cuts do, every case is there."""
+    """Two levels, uneven sizes, task groups: whatever the cuts do, every case is there."""
     sizes = {"a": [3, 1, 2, 4, 1], "b": [2, 2, 2], "c": [5, 1, 3]}
     running = [
         {
@@ -246,9 +246,9 @@ def tree() -> State:
 def test_what_covers_a_holding_is_what_its_prefix_says() -> None:
     state = tree()
     refresh(state, [])
-    books, seen = state.books["gpus"], set()
-    for holding in books.holdings.values():
-        prefix = in_policy(books, holding)
+    ledger, seen = state.ledgers["gpus"], set()
+    for holding in ledger.holdings.values():
+        prefix = in_policy(ledger, holding)
         seen.add((prefix.group, prefix.above))
         inside = all(prefix.through[key] <= most + 0.01 for key, most in prefix.bound.items())
         assert inside == (prefix.above is not None), (holding.id, prefix)
@@ -260,11 +260,11 @@ def test_what_covers_a_holding_is_what_its_prefix_says() -> None:
 def test_the_group_in_a_request_is_what_its_prefix_says() -> None:
     state = tree()
     refresh(state, [])
-    books = state.books["gpus"]
+    ledger = state.ledgers["gpus"]
     groups = []
-    for family in books.families:
-        for holding in books.families.of(family):
-            prefix = in_request(books, holding)
+    for task_group in ledger.task_groups:
+        for holding in ledger.task_groups.of(task_group):
+            prefix = in_request(ledger, holding)
             behind = any(
                 prefix.before.get(key, 0) >= most - 0.01 for key, most in prefix.bound.items()
             )

@@ -11,11 +11,13 @@ from itertools import product
 
 import pytest
 
-from cede.engine import audit, commands, edits, fleet
+from cede.engine.admin import edits, fleet
+from cede.engine.audit import audit
 from cede.engine.decide import decide
-from cede.engine.due import gone_at
-from cede.engine.explain import why
-from cede.engine.state import State
+from cede.engine.explain.why import why
+from cede.engine.lifecycle import commands
+from cede.engine.state.due import gone_at
+from cede.engine.state.state import State
 from cede.model.errors import CedeError, Conflict, Invalid
 from cede.model.lifecycle import RequestStatus
 from cede.model.node import NODE_MOVES, NodeState

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from cede.engine import grants
-from cede.engine.books import Books
-from cede.engine.forecast import Start, earliest_start, end_bound
-from cede.engine.homes import Homes, Use
-from cede.engine.site import locate
-from cede.engine.standing import BORROWED, LOWEST
-from cede.engine.state import State
+from cede.engine.ledger.ledger import PoolLedger
+from cede.engine.nodes.homes import Homes, Use
+from cede.engine.queue.forecast import Start, earliest_start, end_bound
+from cede.engine.queue.view import locate
+from cede.engine.rights.standing import BORROWED, LOWEST
+from cede.engine.state.state import State
+from cede.engine.steps import grant as grants
 from cede.model.request import Request
 from tests.worlds.draw import KINDS, draw
 from tests.worlds.steps import events, happen, settle
@@ -38,15 +38,17 @@ def walk(kind: str, number: int) -> Iterator[State]:
         yield state
 
 
-def start_by_trying(state: State, books: Books, request: Request) -> Start | None:
+def start_by_trying(state: State, ledger: PoolLedger, request: Request) -> Start | None:
     """One more end after the other, until there is a place."""
-    policy = next(each for each in state.places(request.id) if each.pool_id == books.pool.id)
-    key, own = books.lane_of(policy.id, request), (request.id,)
-    held = {a.id: end_bound(state, a) for a in state.allocations.values() if a.id in books.holdings}
+    policy = next(each for each in state.places(request.id) if each.pool_id == ledger.pool.id)
+    key, own = ledger.queue_of(policy.id, request), (request.id,)
+    held = {
+        a.id: end_bound(state, a) for a in state.allocations.values() if a.id in ledger.holdings
+    }
     ends = sorted((end, each) for each, end in held.items() if end is not None)
     for count in range(len(ends) + 1):
         gone = [each for _, each in ends[:count]]
-        place = locate(state, books, key, BORROWED, LOWEST, promise=False, own=own, gone=gone)
+        place = locate(state, ledger, key, BORROWED, LOWEST, promise=False, own=own, gone=gone)
         if place is not None:
             return Start(max(state.now, *(end for end, _ in ends[:count]), 0), place)
     return None
@@ -59,9 +61,9 @@ def test_the_earliest_start_is_after_the_fewest_ends_that_make_a_place(kind: str
         for state in walk(kind, number):
             for request in state.waiting():
                 for policy in state.places(request.id):
-                    books = state.books[policy.pool_id]
-                    start = earliest_start(state, books, request)
-                    assert start == start_by_trying(state, books, request)
+                    ledger = state.ledgers[policy.pool_id]
+                    start = earliest_start(state, ledger, request)
+                    assert start == start_by_trying(state, ledger, request)
                     later += start is not None and start.at > state.now
     assert later > 20  # it was no idle question
 
@@ -75,7 +77,7 @@ def test_what_is_kept_while_a_pool_is_filled_is_what_would_be_answered_anew(
     def judged_start(pool: Any, waiter: Request) -> Start | None:
         kept = waiter.id in pool._starts
         found = start(pool, waiter)
-        assert found == earliest_start(pool.state, pool.books, waiter)
+        assert found == earliest_start(pool.state, pool.ledger, waiter)
         again["start"] += kept
         return found
 

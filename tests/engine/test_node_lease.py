@@ -8,10 +8,11 @@ from dataclasses import replace
 
 import pytest
 
-from cede.engine import commands, edits, fleet
+from cede.engine.admin import edits, fleet
 from cede.engine.decide import decide
-from cede.engine.due import gone_at
-from cede.engine.state import State
+from cede.engine.lifecycle import commands
+from cede.engine.state.due import gone_at
+from cede.engine.state.state import State
 from cede.model import bounds
 from cede.model.bounds import MINUTE, SECOND
 from cede.model.errors import Invalid

@@ -1,4 +1,4 @@
-"""Where tasks sit, against brute force on small random grounds."""
+"""Where tasks sit, against brute force on small random inventories."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from operator import add
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cede.engine.goals import Clearing
-from cede.engine.ground import Ground
-from cede.engine.placement import View, place, places_for, possible
-from cede.engine.reach import Reach
-from cede.engine.share import Holding
-from cede.engine.victims import choose
+from cede.engine.nodes.eligible import EligibleNodes
+from cede.engine.nodes.inventory import NodeInventory
+from cede.engine.nodes.placement import View, place, places_for, possible
+from cede.engine.rights.cover import Holding
+from cede.engine.victims.choose import choose
+from cede.engine.victims.goals import Clearing
 from cede.model.node import Node, NodeState
 from cede.model.shape import Footprint, Form, Shape, Topology
 
@@ -48,30 +48,30 @@ FORM = st.builds(
 HELD = st.lists(st.tuples(st.integers(0, 3), st.integers(1, 2), st.booleans()), max_size=5)
 
 
-def made(nodes: list[tuple[int, int, str, str, str, NodeState]]) -> Ground:
-    ground = Ground()
+def made(nodes: list[tuple[int, int, str, str, str, NodeState]]) -> NodeInventory:
+    inventory = NodeInventory()
     for number, (gpu, mcpu, group, label, print_, state) in enumerate(nodes):
         amounts = {"gpu": gpu, **({"mcpu": mcpu} if mcpu else {})}
         labels = {"kind": label} if label else {}
         devices = {"gpu": tuple(map(str, range(gpu)))}
-        ground.put(
+        inventory.put(
             Node(f"n{number}", f"n{number}", amounts, devices, labels, group, print_, "p", state)
         )
-    return ground
+    return inventory
 
 
-def hold(ground: Ground, held: list[tuple[int, int, bool]]) -> list[Holding]:
+def hold(inventory: NodeInventory, held: list[tuple[int, int, bool]]) -> list[Holding]:
     """What of these fits, one after another; the flags are who may be stopped."""
     found = []
     for number, (at, gpu, takeable) in enumerate(held):
-        node_id = f"n{at % len(ground.spots)}"
-        if ground.spots[node_id].free[ground.keys.index("gpu")] >= gpu:
+        node_id = f"n{at % len(inventory.spots)}"
+        if inventory.spots[node_id].free[inventory.keys.index("gpu")] >= gpu:
             amounts = {"gpu": gpu}
             holding = Holding(
                 f"h{number}", "p", amounts, takeable, number,
                 takeable=takeable, footprint=((node_id, 1),), each=amounts,
             )  # fmt: skip
-            ground.hold(holding)
+            inventory.hold(holding)
             found.append(holding)
     return found
 
@@ -80,10 +80,10 @@ def form_of(shape: Shape) -> Form:
     return shape.form(shape.amounts)
 
 
-def room_on(ground: Ground, shape: Shape, gone: set[str] = frozenset()) -> dict[str, int]:  # type: ignore[assignment]
+def room_on(inventory: NodeInventory, shape: Shape, gone: set[str] = frozenset()) -> dict[str, int]:  # type: ignore[assignment]
     """How many tasks each node could take, counted the slow way."""
     found = {}
-    for node_id, spot in ground.spots.items():
+    for node_id, spot in inventory.spots.items():
         node = spot.node
         left = dict(node.amounts)
         for holding, tasks in spot.holdings.values():
@@ -110,15 +110,15 @@ def all_footprints(room: dict[str, int], tasks: int) -> list[dict[str, int]]:
     ]
 
 
-def groups_of(ground: Ground, footprint: dict[str, int]) -> int:
-    return len({ground.spots[n].node.group for n, tasks in footprint.items() if tasks})
+def groups_of(inventory: NodeInventory, footprint: dict[str, int]) -> int:
+    return len({inventory.spots[n].node.group for n, tasks in footprint.items() if tasks})
 
 
-def smallest(ground: Ground, room: dict[str, int], tasks: int) -> set[str]:
+def smallest(inventory: NodeInventory, room: dict[str, int], tasks: int) -> set[str]:
     """Of the groups that hold so many alone, those with the least free."""
     places: dict[str, int] = {}
     free: dict[str, list[int]] = {}
-    for node_id, spot in ground.spots.items():
+    for node_id, spot in inventory.spots.items():
         group = spot.node.group
         places[group] = places.get(group, 0) + room[node_id]
         if spot.node.usable:
@@ -139,24 +139,26 @@ def test_a_demand_is_placed_exactly_when_it_can_be(
     held: list[tuple[int, int, bool]],
     shape: Shape,
 ) -> None:
-    ground = made(nodes)
-    hold(ground, held)
-    room, form = room_on(ground, shape), form_of(shape)
-    view = View(ground, ground.now)
+    inventory = made(nodes)
+    hold(inventory, held)
+    room, form = room_on(inventory, shape), form_of(shape)
+    view = View(inventory, inventory.now)
     placed = found(place(view, form))
     assert (placed is not None) == (sum(room.values()) >= shape.tasks)
     assert places_for(view, form) == min(sum(room.values()), shape.tasks)
     if placed is not None:
         assert sum(placed.values()) == shape.tasks
         assert all(0 < tasks <= room[node_id] for node_id, tasks in placed.items())
-        assert ground.has(tuple(placed.items()), shape.amounts)
-        several = [groups_of(ground, each) for each in all_footprints(room, shape.tasks)]
+        assert inventory.has(tuple(placed.items()), shape.amounts)
+        several = [groups_of(inventory, each) for each in all_footprints(room, shape.tasks)]
         if shape.topology is Topology.TIGHT:
-            assert groups_of(ground, placed) == min(several)
+            assert groups_of(inventory, placed) == min(several)
             if min(several) == 1 and shape.tasks > 1:
-                assert ground.spots[min(placed)].node.group in smallest(ground, room, shape.tasks)
+                assert inventory.spots[min(placed)].node.group in smallest(
+                    inventory, room, shape.tasks
+                )
         if shape.topology is Topology.SPREAD:
-            assert groups_of(ground, placed) == max(several)
+            assert groups_of(inventory, placed) == max(several)
 
 
 @given(st.lists(NODE, min_size=1, max_size=5), HELD, HELD, FORM)
@@ -184,11 +186,11 @@ def test_what_could_ever_be_placed_does_not_depend_on_who_holds_it(
     held: list[tuple[int, int, bool]],
     shape: Shape,
 ) -> None:
-    ground = made(nodes)
+    inventory = made(nodes)
     ready = made([(*each[:5], NodeState.READY) for each in nodes])
     wanted = sum(room_on(ready, shape).values()) >= shape.tasks
-    hold(ground, held)
-    assert possible(ground, form_of(shape)) == wanted
+    hold(inventory, held)
+    assert possible(inventory, form_of(shape)) == wanted
 
 
 @given(st.lists(NODE, min_size=1, max_size=4), HELD, st.integers(1, 3))
@@ -198,15 +200,15 @@ def test_the_best_fit_leaves_the_most_whole(
     gpu: int,
 ) -> None:
     """One task goes where least of the scarce key is left, so no emptier node is broken up."""
-    ground = made(nodes)
-    hold(ground, held)
+    inventory = made(nodes)
+    hold(inventory, held)
     shape = Shape({"gpu": gpu})
-    room = room_on(ground, shape)
-    placed = found(place(View(ground, ground.now), form_of(shape)))
+    room = room_on(inventory, shape)
+    placed = found(place(View(inventory, inventory.now), form_of(shape)))
     if placed is not None:
         (chosen,) = placed
-        at = ground.keys.index("gpu")
-        left = {node_id: ground.spots[node_id].free[at] for node_id, n in room.items() if n}
+        at = inventory.keys.index("gpu")
+        left = {node_id: inventory.spots[node_id].free[at] for node_id, n in room.items() if n}
         assert left[chosen] == min(left.values())
 
 
@@ -218,18 +220,18 @@ def test_victims_are_found_when_there_are_any_and_no_more_than_needed(
     shape: Shape,
 ) -> None:
     """S8: releasing all makes room, releasing all but any one does not."""
-    ground = made(nodes)
-    legal = [each for each in hold(ground, held) if each.takeable]
+    inventory = made(nodes)
+    legal = [each for each in hold(inventory, held) if each.takeable]
     form = form_of(shape)
-    if not all(key in ground.keys for key in shape.amounts):
+    if not all(key in inventory.keys for key in shape.amounts):
         return  # what can never be placed does not wait
 
     def enough(gone: set[str]) -> bool:
-        return sum(room_on(ground, shape, gone).values()) >= shape.tasks
+        return sum(room_on(inventory, shape, gone).values()) >= shape.tasks
 
     if enough(set()):
         return
-    victims = choose([Clearing(View(ground, ground.promise), form)], legal)
+    victims = choose([Clearing(View(inventory, inventory.promise), form)], legal)
     everybody = {each.id for each in legal}
     assert (victims is not None) == enough(everybody)
     if victims is not None:
@@ -238,25 +240,30 @@ def test_victims_are_found_when_there_are_any_and_no_more_than_needed(
         assert not any(enough(chosen - {each}) for each in chosen)
 
 
-def test_what_is_held_and_let_go_leaves_the_ground_as_it_was() -> None:
-    ground = made([(4, 2, "a", "x", "f", NodeState.READY), (2, 0, "", "", "", NodeState.READY)])
+def test_what_is_held_and_let_go_leaves_the_inventory_as_it_was() -> None:
+    inventory = made([(4, 2, "a", "x", "f", NodeState.READY), (2, 0, "", "", "", NodeState.READY)])
 
     def listed() -> list[object]:
-        lists = (ground.now, ground.promise)
+        lists = (inventory.now, inventory.promise)
         by_group = [each.by_group() for each in lists]
         return [
             *([list(each.nodes) for each in lists], [list(each.order) for each in by_group]),
             *({name: list(nodes) for name, nodes in each.nodes.items()} for each in by_group),
             *({part: list(nodes) for part, nodes in each.by_part().items()} for each in lists),
-            *(dict(ground.free), dict(ground.unheld), dict(ground.served), dict(ground.idle)),
+            *(
+                dict(inventory.free),
+                dict(inventory.unheld),
+                dict(inventory.served),
+                dict(inventory.idle),
+            ),
         ]
 
-    ground.divide({"n0": "p", "n1": "q"})
+    inventory.divide({"n0": "p", "n1": "q"})
     before = listed()
-    holdings = hold(ground, [(0, 2, True), (1, 1, False), (0, 2, True)])
-    assert len(holdings) == 3 and ground.free["gpu"] == 1
+    holdings = hold(inventory, [(0, 2, True), (1, 1, False), (0, 2, True)])
+    assert len(holdings) == 3 and inventory.free["gpu"] == 1
     for each in holdings:
-        ground.let_go(each)
+        inventory.let_go(each)
     assert listed() == before
 
 
@@ -278,30 +285,30 @@ def test_a_reach_shows_the_nodes_that_reading_past_all_others_would(
     shape: Shape,
 ) -> None:
     """Whether whose each node is was known before it moved, or is looked up now."""
-    ground, later = made(nodes), made(nodes)
+    inventory, later = made(nodes), made(nodes)
     whose = {f"n{at}": owner for at, owner in enumerate(owners) if owner and at < len(nodes)}
-    ground.divide(whose)
-    assert list(ground.now.by_part()) == list(ground.promise.by_part())
-    for one in (ground, later):
+    inventory.divide(whose)
+    assert list(inventory.now.by_part()) == list(inventory.promise.by_part())
+    for one in (inventory, later):
         hold(one, held)
         for spot, claimant in zip(one.spots.values(), claims, strict=False):
             one.put(replace(spot.node, claimed_by=claimant))
     later.divide(whose)
-    need = ground.room(shape.amounts)
-    for one in (ground, later):
-        reach = Reach(one.spots, parts)
+    need = inventory.room(shape.amounts)
+    for one in (inventory, later):
+        reach = EligibleNodes(one.spots, parts)
         for listing in (one.now, one.promise):
             mine = [each for each in View(one, listing).nodes(need) if each[1] in reach]
             assert list(View(one, listing, only=reach).nodes(need)) == mine
             for spot in one.spots.values():
                 assert (spot.node.id in reach) == (_part(spot.node, whose, one) in parts)
-    usable = [spot for spot in ground.spots.values() if spot.node.usable]
-    assert ground.served == Counter(spot.node.group for spot in usable)
+    usable = [spot for spot in inventory.spots.values() if spot.node.usable]
+    assert inventory.served == Counter(spot.node.group for spot in usable)
     idle = [spot.node.fingerprint for spot in usable if not spot.holdings]
-    assert ground.idle == Counter(idle)
+    assert inventory.idle == Counter(idle)
 
 
-def _part(node: Node, whose: dict[str, str], ground: Ground) -> tuple[str, str, bool]:
+def _part(node: Node, whose: dict[str, str], inventory: NodeInventory) -> tuple[str, str, bool]:
     """What `hold` puts on a node is of policy p."""
     owner = whose.get(node.id, "")
-    return owner, node.claimed_by, owner == "q" and bool(ground.spots[node.id].holdings)
+    return owner, node.claimed_by, owner == "q" and bool(inventory.spots[node.id].holdings)

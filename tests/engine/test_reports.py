@@ -10,11 +10,12 @@ from itertools import product
 
 import pytest
 
-from cede.engine import audit, reports
+from cede.engine.audit import audit
 from cede.engine.decide import decide
-from cede.engine.reports import Report
-from cede.engine.state import State
-from cede.engine.trial import what_if
+from cede.engine.lifecycle import reports
+from cede.engine.lifecycle.reports import Report
+from cede.engine.state.state import State
+from cede.engine.state.trial import what_if
 from cede.model.allocation import Phase
 from cede.model.lifecycle import AllocationState
 from tests.scenario import tell
@@ -40,7 +41,7 @@ WORDS = ("started", "answered", "saved", "exit 0", "exit 1", "stopped", "lost", 
 
 def said(state: State, word: str, task: int, attempt: int = 1) -> Report:
     allocation = state.allocations.get(f"g.{attempt}")
-    asked = None if allocation is None else allocation.parting
+    asked = None if allocation is None else allocation.stop_progress
     code, cause = {
         "exit 0": (0, "exited"),
         "exit 1": (1, "exited"),

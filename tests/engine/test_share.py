@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cede.engine.books import Books
-from cede.engine.share import Holding
-from cede.engine.standing import BORROWED, IN_SHARE
+from cede.engine.ledger.ledger import PoolLedger
+from cede.engine.rights.cover import Holding
+from cede.engine.rights.standing import BORROWED, IN_SHARE
 from cede.model.amounts import total
 from cede.model.policy import Policy
 from cede.model.pool import Pool
@@ -27,7 +27,7 @@ STEP = st.tuples(
 )
 
 
-def books_of(shares: list[dict[str, int]], parents: list[int | None]) -> Books:
+def ledger_of(shares: list[dict[str, int]], parents: list[int | None]) -> PoolLedger:
     policies = {
         f"p{at}": Policy(
             id=f"p{at}",
@@ -41,46 +41,46 @@ def books_of(shares: list[dict[str, int]], parents: list[int | None]) -> Books:
         for at, (share, parent) in enumerate(zip(shares, parents, strict=True))
     }
     capacity = dict.fromkeys(KEYS, 1000)
-    return Books(Pool("pool", "pool", capacity, "quota", Settings()), policies)
+    return PoolLedger(Pool("pool", "pool", capacity, "quota", Settings()), policies)
 
 
-def definition(books: Books, held: list[Holding]) -> dict[str, int]:
+def definition(ledger: PoolLedger, held: list[Holding]) -> dict[str, int]:
     """From the lowest policies up: what is covered below first, then in order while it fits."""
     rights = {each.id: BORROWED for each in held}
-    depth = max(map(len, books.chains.values()), default=1)
-    lowest_first = sorted(books.policies, key=lambda each: -len(books.chains[each]))
+    depth = max(map(len, ledger.chains.values()), default=1)
+    lowest_first = sorted(ledger.policies, key=lambda each: -len(ledger.chains[each]))
     assert depth <= IN_SHARE
     for policy_id in lowest_first:
-        below = [each for each in held if policy_id in books.chains[each.policy_id]]
+        below = [each for each in held if policy_id in ledger.chains[each.policy_id]]
         covered = [each for each in below if rights[each.id] != BORROWED]
         running = total(each.amounts for each in covered)
-        share = books.policies[policy_id].reserved
+        share = ledger.policies[policy_id].reserved
         for each in sorted((e for e in below if e not in covered), key=lambda e: e.place):
             running = total([running, each.amounts])
-            if any(running.get(key, 0) > share.get(key, 0) for key in books.counting):
+            if any(running.get(key, 0) > share.get(key, 0) for key in ledger.counting):
                 break
-            rights[each.id] = IN_SHARE - books.chains[each.policy_id].index(policy_id)
+            rights[each.id] = IN_SHARE - ledger.chains[each.policy_id].index(policy_id)
     return rights
 
 
-def play(books: Books, steps: list[tuple[int, bool, int, int, int, bool]]) -> None:
+def play(ledger: PoolLedger, steps: list[tuple[int, bool, int, int, int, bool]]) -> None:
     held: list[Holding] = []
     for number, (who, preemptible, index, gpu, mcpu, goes) in enumerate(steps):
         if goes and held:
-            books.let_go(held.pop(index % len(held)).id)
+            ledger.let_go(held.pop(index % len(held)).id)
         else:
             amounts = {key: n for key, n in zip(KEYS, (gpu, mcpu), strict=True) if n}
-            policy = f"p{who % len(books.policies)}"
+            policy = f"p{who % len(ledger.policies)}"
             held.append(Holding(f"h{number}", policy, amounts, preemptible, index))
-            books.hold(held[-1])
-        assert {each.id: books.rights(each.id) for each in held} == definition(books, held)
+            ledger.hold(held[-1])
+        assert {each.id: ledger.rights(each.id) for each in held} == definition(ledger, held)
 
 
 @given(SHARE, st.lists(STEP, max_size=40))
 def test_the_cut_is_where_the_definition_puts_it(
     share: dict[str, int], steps: list[tuple[int, bool, int, int, int, bool]]
 ) -> None:
-    play(books_of([share], [None]), steps)
+    play(ledger_of([share], [None]), steps)
 
 
 @given(
@@ -93,23 +93,23 @@ def test_on_a_tree_what_is_not_covered_is_offered_upwards(
     parents: list[int | None],
     steps: list[tuple[int, bool, int, int, int, bool]],
 ) -> None:
-    play(books_of(shares, parents), steps)
+    play(ledger_of(shares, parents), steps)
 
 
 @given(st.lists(STEP, max_size=20))
 def test_whoever_is_in_share_sums_to_at_most_the_share(
     steps: list[tuple[int, bool, int, int, int, bool]],
 ) -> None:
-    books = books_of([{"gpu": 6, "mcpu": 3}], [None])
+    ledger = ledger_of([{"gpu": 6, "mcpu": 3}], [None])
     for number, (_, preemptible, index, gpu, mcpu, _) in enumerate(steps):
         amounts = {"gpu": gpu, "mcpu": mcpu}
-        books.hold(Holding(f"h{number}", "p0", amounts, preemptible, index))
-    inside = [each for each in books.holdings.values() if books.rights(each.id) == IN_SHARE]
+        ledger.hold(Holding(f"h{number}", "p0", amounts, preemptible, index))
+    inside = [each for each in ledger.holdings.values() if ledger.rights(each.id) == IN_SHARE]
     assert sum(each.amounts["gpu"] for each in inside) <= 6
     assert sum(each.amounts["mcpu"] for each in inside) <= 3
 
 
 def test_where_no_key_counts_everything_is_in_share() -> None:
-    books = books_of([{}], [None])
-    books.hold(Holding("h", "p0", {"gpu": 100}, True, 1))
-    assert books.rights("h") == IN_SHARE
+    ledger = ledger_of([{}], [None])
+    ledger.hold(Holding("h", "p0", {"gpu": 100}, True, 1))
+    assert ledger.rights("h") == IN_SHARE

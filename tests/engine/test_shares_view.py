@@ -9,22 +9,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cede.engine import audit
-from cede.engine.explain import why
+from cede.engine.audit import audit
+from cede.engine.explain.shares import Row, shares_of, show, view_of
+from cede.engine.explain.why import why
 from cede.engine.fair.groups import Group
 from cede.engine.fair.status import SATISFIED
-from cede.engine.fairness import refresh
-from cede.engine.shares_view import Row, shares_of, show, view_of
-from cede.engine.snapshot import dump
-from cede.engine.snapshot_reader import load
-from cede.model.parting import Saved
+from cede.engine.shares.publish import refresh
+from cede.model.stopping import Saved
+from cede.snapshot.reader import load
+from cede.snapshot.writer import dump
 from tests.scenario import Story, tell
 
 TEAM = {"pool": "gpus", "component_type": "team"}
 
 
 def rows_of(story: Story, pool: str = "gpus") -> dict[str, Row]:
-    found = shares_of(story.state, story.state.books[pool], story.now)
+    found = shares_of(story.state, story.state.ledgers[pool], story.now)
     return {each.name: each for each in found}
 
 
@@ -96,7 +96,7 @@ def test_a_tree_shows_parents_first_and_sums() -> None:
     assert set(held) == {"v1.1", "s1.1"}
 
 
-FAMILY = {
+TASK_GROUP = {
     "now": 100,
     "pools": [{"name": "gpus", "capacity": {"gpu": 8}, "preset": "fair_share"}],
     "policies": [{**TEAM, "component": "red"}, {**TEAM, "component": "blue"}],
@@ -117,20 +117,20 @@ FAMILY = {
 }
 
 
-def family(**settings: Any) -> dict[str, Row]:
+def task_group(**settings: Any) -> dict[str, Row]:
     """Red's eight tasks are one request, and half of them is what it is due."""
-    pool = {**FAMILY["pools"][0], "settings": settings}  # type: ignore[index]
-    return rows_in({**FAMILY, "pools": [pool]})
+    pool = {**TASK_GROUP["pools"][0], "settings": settings}  # type: ignore[index]
+    return rows_in({**TASK_GROUP, "pools": [pool]})
 
 
 def rows_in(snapshot: dict[str, Any]) -> dict[str, Row]:
     state = load(snapshot)
     refresh(state, [])
-    return {each.name: each for each in shares_of(state, state.books["gpus"], state.now)}
+    return {each.name: each for each in shares_of(state, state.ledgers["gpus"], state.now)}
 
 
 def test_independent_tasks_are_one_element_with_three_groups() -> None:
-    rows = family()
+    rows = task_group()
     assert list(rows) == ["blue", "b1", "red", "r1"]
     near(rows["r1"].fair_share, gpu=0.5)
     groups = rows["r1"].groups
@@ -141,7 +141,7 @@ def test_independent_tasks_are_one_element_with_three_groups() -> None:
 
 
 def test_thresholds_of_the_pool_move_the_groups() -> None:
-    groups = family(
+    groups = task_group(
         aggressive_preemption_satisfaction_threshold=0.25, preemption_satisfaction_threshold=0.5
     )["red"].groups
     sizes = [len(groups[each]) for each in Group]
@@ -149,13 +149,13 @@ def test_thresholds_of_the_pool_move_the_groups() -> None:
 
 
 def test_saved_progress_and_leaving_change_the_order() -> None:
-    running = [dict(each) for each in FAMILY["running"]]  # type: ignore[attr-defined]
+    running = [dict(each) for each in TASK_GROUP["running"]]  # type: ignore[attr-defined]
     running[1] |= {"state": "preempting", "for": "b1"}
-    state = load({**FAMILY, "running": running})
+    state = load({**TASK_GROUP, "running": running})
     state.put(replace(state.requests["r1"], saved=Saved("c1", 50_000, index=99)))
     state.put(replace(state.allocations["r1.1"], started_at=2_000))
     refresh(state, [])
-    rows = {each.name: each for each in shares_of(state, state.books["gpus"], state.now)}
+    rows = {each.name: each for each in shares_of(state, state.ledgers["gpus"], state.now)}
     groups = rows["red"].groups
     assert groups[Group.PREEMPTIBLE][-1] == "r1.1"
     assert "r2.1" not in {each for ids in groups.values() for each in ids}
@@ -191,7 +191,7 @@ def test_who_wants_nothing_is_satisfied() -> None:
 def test_a_pool_without_policies_or_capacity_is_empty() -> None:
     assert rows_of(tell("pool gpus 8 preset fair_share")) == {}
     state = load({"pools": [{"name": "farm", "nodes": {"rack": "7"}, "preset": "fair_share"}]})
-    assert shares_of(state, state.books["farm"], 0) == []
+    assert shares_of(state, state.ledgers["farm"], 0) == []
 
 
 @pytest.mark.parametrize("preset", ["fair_share", "quota"])
@@ -200,15 +200,15 @@ def test_looking_changes_nothing(preset: str) -> None:
     story = tell(text.replace("(patience)", ""))
     state = story.state
     before = (dump(state, story.now), state.timers.next(), dict(state.starving), dict(state.dirty))
-    published = state.books["gpus"].published
+    published = state.ledgers["gpus"].published
     for later in (0, 10_000, 100_000):
-        shares_of(state, state.books["gpus"], story.now + later)
+        shares_of(state, state.ledgers["gpus"], story.now + later)
         assert state.now == story.now
         assert (
             *(dump(state, story.now), state.timers.next()),
             *(dict(state.starving), dict(state.dirty)),
         ) == before
-        assert state.books["gpus"].published is published
+        assert state.ledgers["gpus"].published is published
         assert audit.check(state) == []
 
 
@@ -231,11 +231,11 @@ def test_who_came_after_the_last_computation_is_due_nothing_yet() -> None:
 
 
 def test_settings_of_a_policy_are_shown_where_they_hold() -> None:
-    state = load(FAMILY)
+    state = load(TASK_GROUP)
     red = next(each for each in state.policies.values() if each.subject.name == "red")
     state.put(replace(red, settings={"fair_share_starvation_timeout": 60_000}))
     refresh(state, [])
-    rows = {each.name: each for each in shares_of(state, state.books["gpus"], state.now)}
+    rows = {each.name: each for each in shares_of(state, state.ledgers["gpus"], state.now)}
     found = {name: row.settings.fair_share_starvation_timeout for name, row in rows.items()}
     assert found == {"red": 60_000, "r1": 60_000, "blue": 30_000, "b1": 30_000}
 
@@ -267,7 +267,7 @@ def test_requests_of_a_policy_share_it_by_their_weights(weights: list[float], mo
         }
     )
     refresh(state, [("pool", "gpus")])
-    rows = {each.name: each for each in shares_of(state, state.books["gpus"], state.now)}
+    rows = {each.name: each for each in shares_of(state, state.ledgers["gpus"], state.now)}
     due = [rows[f"r{at}"].fair_share["gpu"] * 40 for at in range(len(weights))]
     assert sum(due) == pytest.approx(min(40, most * len(weights)))
     paid = [amount / weight for amount, weight in zip(due, weights, strict=True)]

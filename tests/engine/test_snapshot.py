@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cede.engine import audit
+from cede.engine.audit import audit
 from cede.engine.decide import decide
-from cede.engine.snapshot import dump
-from cede.engine.snapshot_reader import load
-from cede.engine.state import State
+from cede.engine.state.state import State
 from cede.model.plan import Grant, Plan
+from cede.snapshot.reader import load
+from cede.snapshot.writer import dump
 from tests.engine.histories import HISTORY, Command, History, world
 from tests.scenario import ranked, tell
 
@@ -120,5 +120,5 @@ def test_what_was_saved_keeps_its_place() -> None:
 
 
 def _order(state: State) -> list[str]:
-    held = sorted(state.books["gpus"].holdings.values(), key=lambda each: each.index)
+    held = sorted(state.ledgers["gpus"].holdings.values(), key=lambda each: each.index)
     return [state.allocations[each.id].request_id for each in held]

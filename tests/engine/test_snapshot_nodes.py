@@ -7,19 +7,21 @@ import json
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from cede.engine import audit, claims, commands, edits, fleet, reports
+from cede.engine.admin import claims, edits, fleet
+from cede.engine.audit import audit
 from cede.engine.decide import decide
-from cede.engine.snapshot import dump
-from cede.engine.snapshot_reader import load
-from cede.engine.state import State
+from cede.engine.lifecycle import commands, reports
+from cede.engine.state.state import State
 from cede.model.errors import CedeError
-from cede.model.parting import Checkpoint, Farewell
 from cede.model.request import OnSilence, Preemptions, Retry
 from cede.model.shape import Shape, Topology
+from cede.model.stopping import Checkpoint, StopPolicy
 from cede.model.subject import Subject
 from cede.model.terms import Terms
 from cede.model.work import Work
 from cede.sim.plan import run
+from cede.snapshot.reader import load
+from cede.snapshot.writer import dump
 from tests.scenario import ranked, tell
 
 TEAMS = ("red", "blue")
@@ -72,7 +74,7 @@ def happen(state: State, now: int, number: int, command: tuple[int, int, int]) -
             amounts={"gpu": (1 + a % 2) * tasks},
             shape=shape,
             work=None if b == 9 else Work(("secret", "words")),
-            farewell=Farewell((Checkpoint.AUTO, Checkpoint.NONE)[b % 2], timeout=20_000),
+            stop_policy=StopPolicy((Checkpoint.AUTO, Checkpoint.NONE)[b % 2], timeout=20_000),
             retry=Retry(b % 2, preemptions=list(Preemptions)[a % 2]),
             walltime=(None, 15_000)[a % 2],
             lease=None,
@@ -86,7 +88,7 @@ def happen(state: State, now: int, number: int, command: tuple[int, int, int]) -
     elif kind <= 8 and live:
         allocation = live[a % len(live)]
         task = b % len(allocation.members)
-        hint = 0 if allocation.parting is None else allocation.parting.hint
+        hint = 0 if allocation.stop_progress is None else allocation.stop_progress.hint
         word = ("started", "saved", "ended", "deferral")[kind - 5]
         code, cause = ((0, "exited"), (1, "exited"), (143, "stopped"), (None, "lease"))[b % 4]
         report = reports.Report(

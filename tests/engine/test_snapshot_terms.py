@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from cede.engine import audit
-from cede.engine.snapshot import dump
-from cede.engine.snapshot_reader import SnapshotError, load
-from cede.engine.state import State
-from cede.model.parting import Saved
+from cede.engine.audit import audit
+from cede.engine.state.state import State
 from cede.model.policy import Home, Kind, Mode
+from cede.model.stopping import Saved
 from cede.model.subject import Subject
 from cede.model.terms import Terms
 from cede.sim import plan
+from cede.snapshot.reader import SnapshotError, load
+from cede.snapshot.writer import dump
 
 SAID: dict[str, Any] = {
     "settings": {"fair_share_starvation_timeout": 60, "enable_aggressive_starvation": True},
@@ -135,7 +135,7 @@ def test_a_request_names_its_policy_instead_of_a_component() -> None:
 # Requests of several tasks ----------------------------------------------------------------------
 
 
-def test_tasks_that_are_wanted_and_held_are_one_family() -> None:
+def test_tasks_that_are_wanted_and_held_are_one_task_group() -> None:
     state = read(
         running=[holder("a1", request="op"), holder("a2", request="op", started_at=50)],
         requests=[
@@ -150,14 +150,14 @@ def test_tasks_that_are_wanted_and_held_are_one_family() -> None:
             }
         ],
     )
-    family = {each.id: each for each in state.requests.values()}
-    assert list(family) == ["a1", "a2", "op", "op#2", "op#3"]
-    assert {each.part_of for each in family.values()} == {"op"}
-    assert {each.subject.name for each in family.values()} == {"red"}
-    assert {each.terms.preemption_class for each in family.values()} == {7}
-    assert {each.submitted_at for each in family.values()} == {40_000}
-    assert [each.amounts["gpu"] for each in family.values()] == [1, 1, 2, 2, 2]
-    assert {each.shape for each in family.values()} == {None}
+    task_group = {each.id: each for each in state.requests.values()}
+    assert list(task_group) == ["a1", "a2", "op", "op#2", "op#3"]
+    assert {each.part_of for each in task_group.values()} == {"op"}
+    assert {each.subject.name for each in task_group.values()} == {"red"}
+    assert {each.terms.preemption_class for each in task_group.values()} == {7}
+    assert {each.submitted_at for each in task_group.values()} == {40_000}
+    assert [each.amounts["gpu"] for each in task_group.values()] == [1, 1, 2, 2, 2]
+    assert {each.shape for each in task_group.values()} == {None}
     held = state.allocations["a2.1"]
     assert (held.started_at, held.allocated_at) == (50_000, 50_000)
     shown = dump(state, state.now)
@@ -170,10 +170,10 @@ def test_what_is_held_needs_only_its_place() -> None:
         requests=[{"id": "op", "policy": "red", "tasks": 2, "resources": {"gpu": 2}}],
     )
     assert list(state.requests) == ["op#2", "op#3", "op", "op#4"]
-    assert state.books["p"].live == {"gpu": 4}
+    assert state.ledgers["p"].live == {"gpu": 4}
 
 
-def test_holders_of_one_request_are_a_family_without_anything_wanted() -> None:
+def test_holders_of_one_request_are_a_task_group_without_anything_wanted() -> None:
     first = holder(request="op", policy="red", **{"class": 6})
     state = read(running=[first, holder(request="op"), holder("own", request="op")])
     assert {each.id: each.part_of for each in state.requests.values()} == dict.fromkeys(

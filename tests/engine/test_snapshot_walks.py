@@ -15,13 +15,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cede.engine import audit
-from cede.engine.snapshot import dump
-from cede.engine.snapshot_reader import load
-from cede.engine.state import State
+from cede.engine.audit import audit
+from cede.engine.state.state import State
 from cede.model.allocation import Allocation
 from cede.model.reason import Code
 from cede.model.request import Request
+from cede.snapshot.reader import load
+from cede.snapshot.writer import dump
 from tests.scenario import ranked, tell
 from tests.worlds.classes import EXCHANGE
 from tests.worlds.draw import KINDS
@@ -41,7 +41,7 @@ def said(entity: Request | Allocation) -> dict[str, Any]:
         if entity.waiting:
             found["reason"] = None  # why it was last stopped
     else:
-        found["parting"] = entity.parting and replace(entity.parting, hint=0)
+        found["parting"] = entity.stop_progress and replace(entity.stop_progress, hint=0)
     return {name: value for name, value in found.items() if name not in _UNSAID}
 
 
@@ -58,8 +58,8 @@ def alive(state: State) -> dict[str, dict[str, Any]]:
 
 def rights(state: State) -> dict[str, int]:
     """Of who holds or was promised something. Fair shares are computed anew by who reads it."""
-    unfair = [each for each in state.books.values() if not each.fair]
-    return {each: books.rights(each) for books in unfair for each in books.holdings}
+    unfair = [each for each in state.ledgers.values() if not each.fair]
+    return {each: ledger.rights(each) for ledger in unfair for each in ledger.holdings}
 
 
 def check(state: State) -> None:
@@ -141,14 +141,14 @@ def test_who_is_cancelled_in_an_exchange_has_left_its_place_all_the_same() -> No
     assert again.requests["r3"].cancelled
     held = again.allocation_of("r3")
     assert held is not None and held.yields
-    assert again.books["gpus"].rights("r4") == state.books["gpus"].rights("r4")
+    assert again.ledger["gpus"].rights("r4") == state.ledgers["gpus"].rights("r4")
 
 
 def test_without_its_rule_the_promise_would_be_borrowed() -> None:
     """The check sees what was wrong once."""
     state = tell(CANCELLED).state
     with (
-        patch("cede.engine.snapshot._rule", lambda request, held: None),
+        patch("cede.snapshot.writer._rule", lambda request, held: None),
         pytest.raises(AssertionError),
     ):
         check(state)

@@ -8,13 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cede.engine import audit, commands, edits, explain, fleet, tenant_edits
+from cede.engine.admin import edits, fleet, tenant_edits
+from cede.engine.audit import audit
 from cede.engine.decide import decide
-from cede.engine.snapshot import dump
-from cede.engine.snapshot_reader import SnapshotError, load
-from cede.engine.state import State
-from cede.engine.tenants import publish_budgets, tenant_room
-from cede.engine.trial import what_if
+from cede.engine.explain import why as explain
+from cede.engine.ledger.tenants import publish_budgets, tenant_room
+from cede.engine.lifecycle import commands
+from cede.engine.state.state import State
+from cede.engine.state.trial import what_if
 from cede.model import usage
 from cede.model.bounds import HOUR
 from cede.model.errors import CedeError, Conflict, Invalid, NotFound, Refused
@@ -26,6 +27,8 @@ from cede.model.subject import Subject
 from cede.model.tenant import Tenant, parse_fields
 from cede.model.terms import Terms
 from cede.model.usage import Spell, budget_fraction, used
+from cede.snapshot.reader import SnapshotError, load
+from cede.snapshot.writer import dump
 
 RED, BLUE = Subject("team", "red"), Subject("team", "blue")
 
@@ -346,7 +349,7 @@ def test_no_history_breaks_a_count_or_a_quota(many: list[tuple[int, int, int]]) 
         assert audit.check(state) == []
         decide(state, state.now)
         assert audit.check(state) == []
-        state.dirty |= dict.fromkeys(state.books)
+        state.dirty |= dict.fromkeys(state.ledgers)
         assert not decide(state, state.now).changed  # nobody was forgotten
         if number % 3 == 0:
             state.drain()

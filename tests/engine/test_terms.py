@@ -6,10 +6,13 @@ from typing import Any
 
 import pytest
 
-from cede.engine import audit, commands, edits, explain
-from cede.engine.admit import terms_broken
+from cede.engine.admin import edits
+from cede.engine.audit import audit
 from cede.engine.decide import decide
-from cede.engine.state import State
+from cede.engine.explain import why as explain
+from cede.engine.ledger.admit import terms_broken
+from cede.engine.lifecycle import commands
+from cede.engine.state.state import State
 from cede.model.errors import Conflict, Invalid, Malformed, NotFound
 from cede.model.lifecycle import RequestStatus
 from cede.model.policy import Home, Kind
@@ -218,7 +221,7 @@ def test_independent_tasks_have_one_limit_together(state: State) -> None:
         assert [state.requests[each].terms.limit for each in ("a", "b")] == [limit] * 2
     commands.release(state, "a", 0)
     state.drain()
-    commands.set_limit(state, "a", {"gpu": 1}, 0)  # the first is gone, the family is not
+    commands.set_limit(state, "a", {"gpu": 1}, 0)  # the first is gone, the task group is not
     assert state.requests["b"].terms.limit == {"gpu": 1}
     assert state.requests["other"].terms.limit == {}
 

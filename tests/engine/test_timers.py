@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cede.engine.timers import Key, Timers
+from cede.engine.state.timers import Key, Timers
 
 STEPS = st.lists(
     st.tuples(st.integers(0, 4), st.one_of(st.none(), st.integers(0, 50)), st.booleans()),

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cede.engine.topology import nearest
+from cede.engine.nodes.topology import nearest
 
 NAMES = ["", "a", "b", "a/x", "a/y", "a/z", "b/x", "b/y", "a/x/1", "a/x/2", "a/y/1", "c/x/1"]
 SIZES = st.dictionaries(st.sampled_from(NAMES), st.integers(1, 5), min_size=1, max_size=6)

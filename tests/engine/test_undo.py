@@ -10,17 +10,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cede.engine import audit, commands, edits
 from cede.engine import decide as deciding
+from cede.engine.admin import edits
+from cede.engine.audit import audit
 from cede.engine.decide import decide
-from cede.engine.explain import why
+from cede.engine.explain.why import why
 from cede.engine.fair.status import Starving
-from cede.engine.fairness import hunger
-from cede.engine.notes import Noted
-from cede.engine.snapshot import dump
-from cede.engine.state import State
-from cede.engine.trial import what_if, whole
+from cede.engine.lifecycle import commands
+from cede.engine.shares.publish import hunger
+from cede.engine.state.journal import Noted
+from cede.engine.state.state import State
+from cede.engine.state.trial import what_if, whole
 from cede.model.subject import Subject
+from cede.snapshot.writer import dump
 from tests.engine.histories import HISTORY, Command, History, world
 from tests.engine.traces import TO_LOOK_AT, trace, untimed
 from tests.scenario import tell
@@ -228,10 +230,10 @@ def test_whoever_starves_starves_as_much_after_something_was_tried() -> None:
         decide(state, 1_000)
     decide(state, 2_000)
     decide(state, 13_000)
-    books, waiter = state.books["p"], state.requests["b3"]
-    before = hunger(state, books, waiter, "b")
+    ledger, waiter = state.ledgers["p"], state.requests["b3"]
+    before = hunger(state, ledger, waiter, "b")
     assert before is Starving.STARVING
     with what_if(state):
         commands.cancel(state, "b3", 13_000, actor="somebody")
         decide(state, 14_000)
-    assert hunger(state, books, waiter, "b") is before
+    assert hunger(state, ledger, waiter, "b") is before

@@ -12,8 +12,8 @@ from typing import Any
 
 from sortedcontainers import SortedList
 
-from cede.engine.lane import Lane
-from cede.engine.state import State
+from cede.engine.ledger.queue import Queue
+from cede.engine.state.state import State
 
 # Numbers that only ever move on, so that an answer is known to be old.
 MOVES_ON = {"version", "order_versions", "moves"}
@@ -77,7 +77,7 @@ class _Taking:
         if isinstance(value, Mapping):
             parts = {_name(key): self.apart(each) for key, each in value.items()}
             return {key: parts[key] for key in sorted(parts) if not _empty(parts[key])}
-        if isinstance(value, Lane):  # what it knows of their least demands are bounds
+        if isinstance(value, Queue):  # what it knows of their least demands are bounds
             return [(each, dict(value.demand(each))) for each in value]
         if isinstance(value, SortedList):
             return [self.apart(each) for each in value]

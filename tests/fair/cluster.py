@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from cede.engine import audit, commands, edits, fleet
+from cede.engine.admin import edits, fleet
+from cede.engine.audit import audit
 from cede.engine.decide import decide
-from cede.engine.state import State
+from cede.engine.lifecycle import commands
+from cede.engine.state.state import State
 from cede.model.allocation import Allocation
 from cede.model.amounts import Amounts
 from cede.model.lifecycle import RequestStatus
@@ -33,9 +35,9 @@ class Cluster:
         self.state = State()
         self.now = 0
         self.period = period
-        self.seconds: dict[str, int] = {}  # how long a job takes, by family
-        self.granted = Counter[str]()  # how often jobs of a family began
-        self.preempted: dict[str, list[int]] = {}  # how long each had run, by family
+        self.seconds: dict[str, int] = {}  # how long a job takes, by task group
+        self.granted = Counter[str]()  # how often jobs of a task group began
+        self.preempted: dict[str, list[int]] = {}  # how long each had run, by task group
         self.events: list[Any] = []
         edits.create_pool(
             self.state,
@@ -158,12 +160,12 @@ class Cluster:
         changes = self.state.drain()
         self.events += changes.events
         self.granted.update(
-            _family(each.request_id) for each in changes.events if each.kind == "granted"
+            _task_group(each.request_id) for each in changes.events if each.kind == "granted"
         )
 
     def _stop(self, job: Request) -> None:
         allocation = self._allocation(job.id)
-        self.preempted[_family(job.id)].append(self.now - allocation.allocated_at)
+        self.preempted[_task_group(job.id)].append(self.now - allocation.allocated_at)
         commands.release(self.state, job.id, self.now, outcome="stopped")
 
     def _over(self) -> list[Request]:
@@ -174,10 +176,10 @@ class Cluster:
         ]
 
     def _end(self, allocation: Allocation) -> int:
-        return allocation.allocated_at + self.seconds[_family(allocation.request_id)]
+        return allocation.allocated_at + self.seconds[_task_group(allocation.request_id)]
 
     def _mine(self, name: str) -> list[Request]:
-        return [each for each in self.state.requests.values() if _family(each.id) == name]
+        return [each for each in self.state.requests.values() if _task_group(each.id) == name]
 
     def _stays(self, job: str) -> bool:
         allocation = self.state.allocation_of(job)
@@ -193,5 +195,5 @@ def _told(request: Request) -> bool:
     return request.status is RequestStatus.PREEMPTING
 
 
-def _family(job: str | None) -> str:
+def _task_group(job: str | None) -> str:
     return str(job).partition(".")[0]

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from cede.engine import commands, edits
+from cede.engine.admin import edits
+from cede.engine.lifecycle import commands
 from tests.fair.cluster import POOL, Cluster
 
 CPU = 1_000

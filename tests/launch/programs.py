@@ -173,7 +173,7 @@ def threads() -> None:
 
 
 def forgets_its_environment() -> None:
-    """Its processes have no marker; only a group or its keeper knows them."""
+    """Its processes have no marker; only a group or its supervisor knows them."""
     if "CEDE_ALLOCATION" in os.environ:
         os.execve(sys.executable, [sys.executable, "-S", *sys.argv], {})
     if os.fork() == 0:

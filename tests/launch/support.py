@@ -84,9 +84,9 @@ class Attempt:
         until(lambda: self.status().state is State.RUNNING, "the start")
         return self.status().started or {}
 
-    def keeper_gone(self) -> None:
+    def supervisor_gone(self) -> None:
         kept = (State.STARTING, State.RUNNING)
-        until(lambda: self.status().state not in kept, "the keeper's end")
+        until(lambda: self.status().state not in kept, "the supervisor's end")
 
     def output(self, stream: str = "stdout") -> str:
         return (self.directory / f"{stream}.log").read_text()
@@ -96,7 +96,7 @@ class Attempt:
         found: list[int] = []
         home = Path(self.containment.at or "/nowhere", self.spec.name)
         for directory, _, _ in os.walk(home):
-            # The keeper removes it when it is empty, perhaps while we look.
+            # The supervisor removes it when it is empty, perhaps while we look.
             with contextlib.suppress(OSError):
                 found += map(int, Path(directory, "cgroup.procs").read_text().split())
         return found
@@ -107,7 +107,7 @@ class Attempt:
 
     def clean_up(self) -> None:
         """Whatever the test did, nothing stays."""
-        sweep(self.directory, keeper_too=True)
+        sweep(self.directory, supervisor_too=True)
         for pid in survivors(self.mark):
             with contextlib.suppress(ProcessLookupError):  # it was faster
                 os.kill(pid, signal.SIGKILL)

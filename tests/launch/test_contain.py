@@ -155,14 +155,14 @@ def test_a_reused_pid_is_not_signalled() -> None:
     assert stranger.wait() == -signal.SIGKILL
 
 
-def test_the_keeper_is_small_and_belongs_to_nobody(make: Make) -> None:
+def test_the_supervisor_is_small_and_belongs_to_nobody(make: Make) -> None:
     attempt = make("sleep", "1000")
     with attempt.launch() as kept:
-        keeper = attempt.running()["keeper"]
-        assert os.getsid(keeper) not in (os.getsid(0), 0)
+        supervisor = attempt.running()["keeper"]
+        assert os.getsid(supervisor) not in (os.getsid(0), 0)
         # A process with dataclasses or pathlib in it takes twice as long to start.
         loaded = subprocess.run(
-            [sys.executable, "-c", "import cede.launch.keeper, sys; print(*sys.modules)"],
+            [sys.executable, "-c", "import cede.launch.supervisor, sys; print(*sys.modules)"],
             capture_output=True,
             text=True,
             check=True,

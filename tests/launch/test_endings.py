@@ -202,7 +202,7 @@ def test_the_lease_is_enforced_whatever_happens_to_the_agent(
 
 
 def test_another_process_adopts(make: Make) -> None:
-    """What one process launched another stops, and learns of by the keeper's end."""
+    """What one process launched another stops, and learns of by the supervisor's end."""
     attempt = make("sleep", "1000")
     agent = start_agent(attempt)
     agent.kill()
@@ -210,7 +210,7 @@ def test_another_process_adopts(make: Make) -> None:
     attempt.running()
     with Kept.adopt(attempt.directory) as kept:
         kept.stop(grace=WAIT)
-        assert until(lambda: _readable(kept), "the keeper's end")
+        assert until(lambda: _readable(kept), "the supervisor's end")
         ending = kept.status()
     assert ending.state is State.ENDED
     assert ending.exit is not None and ending.exit["cause"] == "stopped"
@@ -220,12 +220,12 @@ def _readable(kept: Kept) -> bool:
     return bool(select.select([kept], [], [], 0)[0])
 
 
-def test_polite_signals_do_not_end_a_keeper(make: Make) -> None:
+def test_polite_signals_do_not_end_a_supervisor(make: Make) -> None:
     attempt = make("sleep", "1000")
     with attempt.launch() as kept:
-        keeper = attempt.running()["keeper"]
+        supervisor = attempt.running()["keeper"]
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
-            os.kill(keeper, number)
+            os.kill(supervisor, number)
         kept.stop(grace=WAIT)
         assert attempt.ended()["cause"] == "stopped"
 

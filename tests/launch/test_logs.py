@@ -133,7 +133,7 @@ def both(directory: Path, stream: str = "both", most: int = 10**6, **which: Any)
 def test_both_streams_are_read_in_the_order_in_which_they_were_written(
     make: Make, rounds: int, tmp_path: Path
 ) -> None:
-    """The keeper sees all of it at once, as on a machine that is too busy to wake it between."""
+    """The supervisor sees all of it at once, as on a machine that is too busy to wake it between."""
     ready, go, done = (tmp_path / name for name in ("ready", "go", "done"))
     script = (
         f": > {ready}; while ! test -e {go}; do sleep 0.01; done; "
@@ -141,31 +141,31 @@ def test_both_streams_are_read_in_the_order_in_which_they_were_written(
     )
     attempt = make("sh", "-c", script)
     attempt.launch().close()
-    keeper = attempt.running()["keeper"]
+    supervisor = attempt.running()["keeper"]
     until(ready.exists, "the start")
-    os.kill(keeper, signal.SIGSTOP)
+    os.kill(supervisor, signal.SIGSTOP)
     go.touch()
     until(done.exists, "the last line")
-    os.kill(keeper, signal.SIGCONT)
+    os.kill(supervisor, signal.SIGCONT)
     attempt.ended()
     expected = [f"{word} {n}" for n in range(1, rounds + 1) for word in ("out", "err")]
     assert both(attempt.directory).splitlines() == expected
 
 
 @pytest.mark.system
-def test_a_killed_keeper_loses_nothing_that_it_had_read(make: Make, tmp_path: Path) -> None:
+def test_a_killed_supervisor_loses_nothing_that_it_had_read(make: Make, tmp_path: Path) -> None:
     script = "echo first; echo second >&2; echo third; exec sleep 600"
     attempt = make("sh", "-c", script)
     attempt.launch().close()
     until(lambda: "third" in attempt.output(), "the last line")
     os.kill(attempt.running()["keeper"], signal.SIGKILL)
-    attempt.keeper_gone()
+    attempt.supervisor_gone()
     sweep(attempt.directory)
     assert both(attempt.directory) == "first\nsecond\nthird\n"
 
 
 class Printing:
-    """A keeper's logs and their order, by a clock of the test's own."""
+    """A supervisor's logs and their order, by a clock of the test's own."""
 
     def __init__(self, place: Place, most: int = MOST) -> None:
         self.order = Order(place, most)
@@ -263,7 +263,7 @@ def test_a_full_disk_leaves_no_half_record(tmp_path: Path, monkeypatch: pytest.M
         assert both(tmp_path) == "a\nb\nc\n"
 
 
-def test_logs_of_a_keeper_that_wrote_no_order_say_so(tmp_path: Path) -> None:
+def test_logs_of_a_supervisor_that_wrote_no_order_say_so(tmp_path: Path) -> None:
     with Place(tmp_path) as place:
         assert read_output(place, "both", 0, 9, over=False) == (0, b"", False)  # not begun
         written(place, b"hello")

@@ -1,7 +1,7 @@
 """No shape of work survives being killed, by whichever means this machine contains it.
 
 What each means promises: *cgroup2* and *freezer* hold whatever their members start. *subreaper*
-holds it as long as the keeper lives; after that only what still has its environment is found.
+holds it as long as the supervisor lives; after that only what still has its environment is found.
 """
 
 from __future__ import annotations
@@ -60,13 +60,13 @@ def test_a_daemon_that_keeps_the_log_open_ends_with_the_work(
 
 
 @pytest.mark.parametrize("shape", ["double_fork", "reparents_and_ignores", "forks_when_told"])
-def test_no_shape_survives_its_keepers_death(
+def test_no_shape_survives_its_supervisors_death(
     shape: str, each_means: Containment, tmp_path: Path
 ) -> None:
     attempt, ready = shape_of(tmp_path, each_means, shape)
     with cleaned(attempt), attempt.launch():
         until(ready.exists)
         os.kill(attempt.running()["keeper"], signal.SIGKILL)
-        attempt.keeper_gone()
+        attempt.supervisor_gone()
         assert sweep(attempt.directory)["cause"] == "keeper_lost"
         attempt.assert_nothing_survives()

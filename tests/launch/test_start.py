@@ -90,7 +90,7 @@ def test_the_works_own_output_may_be_opened_again(make: Make) -> None:
 
 
 def test_a_fork_that_fails_is_the_machines_fault(make: Make) -> None:
-    """The keeper is in a group of one."""
+    """The supervisor is in a group of one."""
     attempt = make("true")
     if "pids" not in attempt.containment.limits:
         pytest.skip("NOT TESTED: nothing limits processes here")
@@ -98,12 +98,12 @@ def test_a_fork_that_fails_is_the_machines_fault(make: Make) -> None:
     crowded = Group({"kill": "", "at": "", "limits": limits}, "crowded")
     crowded.make({"pids": 1})
     code = (
-        "import sys; from cede.launch.keeper import Keeper; from cede.launch.places import Place\n"
+        "import sys; from cede.launch.supervisor import Keeper; from cede.launch.places import Place\n"
         "sys.stdin.read(1); place = Place(sys.argv[1]); place.lock(); Keeper(place).run()"
     )
-    keeper = subprocess.Popen([sys.executable, "-c", code, attempt.directory], stdin=-1)
-    crowded.enter(keeper.pid)
-    keeper.communicate(b"1")
+    supervisor = subprocess.Popen([sys.executable, "-c", code, attempt.directory], stdin=-1)
+    crowded.enter(supervisor.pid)
+    supervisor.communicate(b"1")
     crowded.remove()
     record = attempt.ended()
     assert (record["cause"], record["started_at"]) == ("infrastructure", None)

@@ -11,14 +11,14 @@ from typing import Any
 import httpx2
 import pytest
 
-from cede.engine.snapshot import dump
-from cede.engine.state import State
+from cede.engine.state.state import State
 from cede.model.token import Role, Token
 from cede.server import clock, tokens
 from cede.server.api.app import create_app
 from cede.server.config import Config
 from cede.server.ids import new_id
 from cede.server.writer import Writer
+from cede.snapshot.writer import dump
 from cede.store import Store
 
 PATIENCE = 60

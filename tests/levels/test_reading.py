@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cede.engine import commands
+from cede.engine.lifecycle import commands
 from tests.levels.inside import Inside
 
 

@@ -23,7 +23,7 @@ from hypothesis.stateful import (
 )
 from sqlalchemy.engine import make_url
 
-from cede.engine import audit
+from cede.engine.audit import audit
 from tests.levels.inside import Inside, stop_the_clock
 from tests.support import postgres
 from tests.support.properties import Properties

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cede.checkpoint import shelf
-from cede.model.parting import age
+from cede.model.stopping import age
 
 IDS = st.from_regex(r"[0-9][0-9A-Za-z_-]{0,20}", fullmatch=True)
 

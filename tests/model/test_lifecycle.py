@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from cede.engine.moves import check_move
+from cede.engine.state.moves import check_move
 from cede.model import lifecycle
 from cede.model.allocation import Allocation
 from cede.model.lifecycle import ALLOCATION_MOVES, REQUEST_MOVES, AllocationState, RequestStatus

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from cede.engine.commands import Submission, release, submit
-from cede.engine.edits import attach_policy, create_pool
+from cede.engine.admin.edits import attach_policy, create_pool
+from cede.engine.lifecycle.commands import Submission, release, submit
 from cede.model.request import Request
 from cede.model.subject import Subject
 from cede.server.ids import new_id

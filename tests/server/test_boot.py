@@ -84,7 +84,7 @@ def test_a_crash_before_the_commit_leaves_no_administrator_without_a_secret(
 
 
 def test_work_of_the_first_user_runs_at_once(database_url: str, tmp_path: Path) -> None:
-    from cede.engine.commands import Submission, submit
+    from cede.engine.lifecycle.commands import Submission, submit
 
     with running(database_url) as (store, writer):
         made = boot.first_start(store, writer, tmp_path, URL)

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from cede.engine import audit
-from cede.engine.edits import update_policy, update_pool
-from cede.engine.state import State
+from cede.engine.admin.edits import update_policy, update_pool
+from cede.engine.audit import audit
+from cede.engine.state.state import State
 from cede.model.errors import Conflict
 from cede.server.tx import Tx
 from cede.server.writer import Overloaded, Stopping, Unsound, Writer
@@ -231,7 +231,9 @@ def test_a_storage_error_ends_the_process(database_url: str) -> None:
 
 def test_an_unsound_database_takes_no_writes(database_url: str, monkeypatch: Any) -> None:
     store, loaded = started(database_url)
-    monkeypatch.setattr("cede.engine.audit.check", lambda state: ["S1: 9 of 8 gpu are held"])
+    monkeypatch.setattr(
+        "cede.engine.audit.audit.audit.check", lambda state: ["S1: 9 of 8 gpu are held"]
+    )
     with pytest.raises(Unsound, match="S1: 9 of 8"):
         Writer(store, loaded)
     store.close()

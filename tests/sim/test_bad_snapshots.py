@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from cede.engine.snapshot_reader import SnapshotError
 from cede.sim.plan import run
+from cede.snapshot.reader import SnapshotError
 
 HUGE = 10**5000  # more digits than Python prints
 

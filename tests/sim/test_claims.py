@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from cede.engine.snapshot_reader import SnapshotError
 from cede.sim.plan import run
+from cede.snapshot.reader import SnapshotError
 
 NODES = [{"name": name, "amounts": {"gpu": 4}, "labels": {"pool": "gpus"}} for name in ("n1", "n2")]
 

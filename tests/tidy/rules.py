@@ -196,10 +196,16 @@ def the_engine_iterates_in_order(path: str, source: str) -> Iterator[Offence]:
 
 # Shares are fractions of a whole; everything else counts amounts.
 MAY_USE_FLOATS = (
-    "engine/audit_groups.py",
-    *("share.py", "price.py", "engine/fairness.py", "engine/books.py", "engine/front.py"),
+    "engine/audit/groups.py",
+    *(
+        "share.py",
+        "price.py",
+        "engine/shares/publish.py",
+        "engine/ledger/ledger.py",
+        "engine/queue/cursor.py",
+    ),
     # What a victim costs, what comes first, what is worth it.
-    *("engine/budget.py", "engine/score.py", "engine/broker.py"),
+    *("engine/queue/budget.py", "engine/queue/score.py", "engine/state/saving.py"),
     # Weights, thresholds and tolerances.
     *("model/settings.py", "model/policy.py", "model/bounds.py"),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cede.engine.presets import PRESETS
+from cede.engine.admin.presets import PRESETS
 from tests.tidy import rules
 from tests.tidy.tree import text_of, tracked_files
 
@@ -93,15 +93,15 @@ SILENT: dict[str, tuple[rules.Rule, str, str]] = {
     "no shell": (rules.no_shell, STORE, "subprocess.run(['ls'], shell=False)"),
     "a sorted set": (
         rules.the_engine_iterates_in_order, ENGINE, "for x in sorted(set(a)):\n    pass"),
-    "a share": (rules.amounts_are_integers, "src/cede/engine/share.py", "x = 0.5"),
-    "a price": (rules.amounts_are_integers, "src/cede/engine/price.py", "x = float(y)"),
+    "a share": (rules.amounts_are_integers, "src/cede/engine/rights/cover.py", "x = 0.5"),
+    "a price": (rules.amounts_are_integers, "src/cede/engine/rights/price.py", "x = float(y)"),
     "bound parameters": (
         rules.statements_are_not_built_from_strings, STORE, "text('SELECT :a')"),
     "a promise with an issue": (rules.promises_name_their_issue, "docs/a.md", f"{LATER} #12: x"),
     "a function of the largest size": (
         rules.functions_stay_small, STORE, "def f():\n" + "    x = 1\n" * 59),
     "the presets themselves": (
-        rules.the_engine_does_not_know_its_preset, "src/cede/engine/presets.py", "a = 'quota'"),
+        rules.the_engine_does_not_know_its_preset, "src/cede/engine/admin/presets.py", "a = 'quota'"),
     "a word in a sentence": (
         rules.the_engine_does_not_know_its_preset, ENGINE, "a = 'over its quota'"),
 }  # fmt: skip

@@ -76,7 +76,7 @@ def replace_server(cluster: Cluster) -> None:
     cluster.server.start()
 
 
-def keepers_of(crew: Crew, source: Source) -> int:
+def supervisors_of(crew: Crew, source: Source) -> int:
     """The number of the agent's supervisors that run the code of this tree."""
     found = 0
     wanted = f"PYTHONPATH={source.folder}".encode()
@@ -97,7 +97,7 @@ def test_an_upgrade_in_the_middle_of_stops(cluster: Cluster, old: Source, tmp_pa
     holders.start(old)
     for crew in made:
         crew.ask()
-        assert keepers_of(crew, old) == sum(SHARES[crew.agent.name])
+        assert supervisors_of(crew, old) == sum(SHARES[crew.agent.name])
 
     # A new server, on the old one's database, with old agents.
     replace_server(cluster)
@@ -115,7 +115,7 @@ def test_an_upgrade_in_the_middle_of_stops(cluster: Cluster, old: Source, tmp_pa
         restart(cluster, crew.agent, HERE)
         crew.takes_work()
         crew.check(victims)
-        assert keepers_of(crew, old) >= len(crew.stayers), "supervisors go on as they are"
+        assert supervisors_of(crew, old) >= len(crew.stayers), "supervisors go on as they are"
     second.save()
     # The victims of the third save and leave between its old agent and its new one.
     assert third.agent.end() == 0
@@ -135,7 +135,7 @@ def test_an_upgrade_in_the_middle_of_stops(cluster: Cluster, old: Source, tmp_pa
         fresh.started()
         fresh.ask()
         fresh.check()
-        assert keepers_of(crew, HERE) == 1 + victims
+        assert supervisors_of(crew, HERE) == 1 + victims
         fresh.save()
         fresh.suspended()
         fresh.resume()

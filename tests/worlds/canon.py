@@ -1,6 +1,6 @@
 """A state without its counters: orders and relations only. Two states with one form behave alike.
 
-Tasks of a family are alike, so their names do not matter: in a form they stand in the order of
+Tasks of a task group are alike, so their names do not matter: in a form they stand in the order of
 their places.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cede.engine.state import State
+from cede.engine.state.state import State
 from cede.model.allocation import Allocation
 from cede.model.request import Request
 
@@ -33,7 +33,7 @@ def canon(state: State, arrived: int, lost: bool) -> Canon:
 
 
 def _names(state: State, places: list[Allocation | Request]) -> dict[str, str]:
-    """Those in families by their place among those who hold; their waiters have one name."""
+    """Those in task groups by their place among those who hold; their waiters have one name."""
     names: dict[str, str] = {}
     counts: dict[str, int] = {}
     for each in places:
@@ -59,7 +59,7 @@ def _form(state: State, each: Allocation | Request, names: dict[str, str]) -> Ca
         each.told,
         names.get(each.taken_for or "", each.taken_for or ""),
         each.footprint,
-        each.parting is not None and each.parting.saved,
+        each.stop_progress is not None and each.stop_progress.saved,
         left,
         age_of(state, each),
     )

@@ -6,11 +6,11 @@ from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from math import inf
 
-from cede.engine import audit
-from cede.engine.explain import waiting_reason
+from cede.engine.audit import audit
+from cede.engine.explain.why import waiting_reason
 from cede.engine.fair.groups import Group, Held, groups_of
-from cede.engine.standing import BORROWED, IN_SHARE
-from cede.engine.state import State
+from cede.engine.rights.standing import BORROWED, IN_SHARE
+from cede.engine.state.state import State
 from cede.model.allocation import Allocation
 from cede.model.amounts import UNBOUNDED_WHEN_ABSENT, Amounts, total
 from cede.model.lifecycle import AllocationState
@@ -101,15 +101,15 @@ def rights_then(state: State, request: Request, policy: Policy, gone: Iterable[s
 
 
 def band_then(state: State, request: Request, policy: Policy) -> int:
-    """How safe a waiter would be inside its family once granted: less safe ones of its own policy
+    """How safe a waiter would be inside its task group once granted: less safe ones of its own policy
     come behind it.
     """
     pool = state.pools[policy.pool_id]
-    family = request.part_of or request.id
-    claim = state.books[pool.id].published.claims.get(family)
+    task_group = request.part_of or request.id
+    claim = state.ledgers[pool.id].published.claims.get(task_group)
     if claim is None or pool.settings.share is Share.RESERVED:
         return 0
-    held = [h for h in audit.families_in(state, pool).get(family, []) if h.id != request.id]
+    held = [h for h in audit.task_groups_in(state, pool).get(task_group, []) if h.id != request.id]
     group = groups_of([*held, Held("", pool.metered(request.amounts))], claim.due, claim.settings)
     return {Group.NON_PREEMPTIBLE: 2, Group.AGGRESSIVELY_PREEMPTIBLE: 1}.get(group[-1], 0)
 
@@ -137,8 +137,8 @@ def own_room_ok(state: State, request: Request, policy: Policy) -> bool:
             return False
         if not request.preemptible and confined.get(key, 0) + amount > policy.reserved.get(key, 0):
             return False
-    family = request.part_of or request.id
-    members = [r for r in state.requests.values() if (r.part_of or r.id) == family]
+    task_group = request.part_of or request.id
+    members = [r for r in state.requests.values() if (r.part_of or r.id) == task_group]
     holding = [
         r.amounts
         for r in members

@@ -7,9 +7,9 @@ it, or gets it back, does not wait beside it follows from whose a node is (`lend
 
 from __future__ import annotations
 
-from cede.engine import claims
-from cede.engine.standing import IN_SHARE
-from cede.engine.state import State
+from cede.engine.admin import claims
+from cede.engine.rights.standing import IN_SHARE
+from cede.engine.state.state import State
 from cede.model.allocation import Allocation
 from cede.model.errors import Conflict
 from cede.model.lifecycle import AllocationState

@@ -8,20 +8,20 @@ from collections.abc import Container, Iterable, Iterator
 from functools import cached_property
 from math import inf
 
-from cede.engine import audit
-from cede.engine.explain import waiting_reason
+from cede.engine.audit import audit
+from cede.engine.explain.why import waiting_reason
 from cede.engine.fair.status import Starving
-from cede.engine.fairness import hunger
-from cede.engine.standing import BORROWED, IN_SHARE
-from cede.engine.state import State
+from cede.engine.rights.standing import BORROWED, IN_SHARE
+from cede.engine.shares.publish import hunger
+from cede.engine.state.state import State
 from cede.model.allocation import Allocation
 from cede.model.amounts import total
 from cede.model.lifecycle import AllocationState
-from cede.model.parting import Checkpoint
 from cede.model.policy import Kind, Policy
 from cede.model.pool import Pool
 from cede.model.request import Request
 from cede.model.settings import Patience, Precedence, Price, Rank, Share
+from cede.model.stopping import Checkpoint
 
 from .checks import (
     Broken,
@@ -141,7 +141,7 @@ class Classes(Lending):
         kind = self.state.policies[each.policy_id].kind
         began = self.state.now if each.started_at is None else each.started_at
         ran = (self.state.now - began) // MINUTE
-        if request.farewell.checkpoint is Checkpoint.AUTO:
+        if request.stop_policy.checkpoint is Checkpoint.AUTO:
             price = 5.0 * (3 if kind is Kind.ML_TRAINING else 1)
         else:  # what it computed is lost, on all of its GPUs
             price = float(ran * max(request.amounts.get("gpu", 0), 1))
@@ -275,8 +275,8 @@ class Judged:
             raise Broken(f"S8 {self.waiter.id} is over its own bound and still takes")
         self._check_needed()
         if now.pool.settings.patience is Patience.STARVATION:
-            books = now.state.books[now.pool.id]
-            if hunger(now.state, books, self.waiter, self.policy.id) is Starving.NON_STARVING:
+            ledger = now.state.ledgers[now.pool.id]
+            if hunger(now.state, ledger, self.waiter, self.policy.id) is Starving.NON_STARVING:
                 raise Broken(f"S7 {self.waiter.id} does not starve and takes {self.victims}")
 
     def _check_needed(self) -> None:

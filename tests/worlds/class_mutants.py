@@ -7,16 +7,21 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from unittest.mock import patch
 
-from cede.engine import audit, books, claims, patience, preempt, pricing, subsets
-from cede.engine.books import Books
-from cede.engine.cheapest import VictimSettings
-from cede.engine.exchange import Part
-from cede.engine.goals import Goal
-from cede.engine.homes import Homes
-from cede.engine.price import ShieldSettings
-from cede.engine.share import Holding
-from cede.engine.standing import Standing, standing
-from cede.engine.state import State
+from cede.engine.admin import claims
+from cede.engine.audit import audit
+from cede.engine.ledger import ledger
+from cede.engine.ledger.exchange import Part
+from cede.engine.ledger.ledger import PoolLedger
+from cede.engine.nodes.homes import Homes
+from cede.engine.rights.cover import Holding
+from cede.engine.rights.price import ShieldSettings
+from cede.engine.rights.standing import Standing, standing
+from cede.engine.state.state import State
+from cede.engine.steps import preempt
+from cede.engine.victims import pricing, subsets
+from cede.engine.victims import protection as patience
+from cede.engine.victims.cheapest import VictimSettings
+from cede.engine.victims.goals import Goal
 from cede.model.allocation import Allocation
 from cede.model.policy import Policy
 from cede.model.pool import Pool
@@ -34,24 +39,24 @@ Mutant = Callable[[], AbstractContextManager[None]]
 def sensitive_ignored() -> Iterator[None]:
     """Sensitive work is stopped like any other of its class."""
 
-    def shield(state: State, pool: Books, holding: Holding) -> pricing.Shield | None:
+    def shield(state: State, pool: PoolLedger, holding: Holding) -> pricing.Shield | None:
         found = real(state, pool, holding)
         return None if found is pricing.Shield.SENSITIVE else found
 
-    def rank(mine: Books, policy_id: str, request: Request) -> int:
+    def rank(mine: PoolLedger, policy_id: str, request: Request) -> int:
         return request.terms.preemption_class
 
     real = pricing.shield
-    with patch.object(patience, "shield", shield), patch.object(Books, "rank", rank):
+    with patch.object(patience, "shield", shield), patch.object(PoolLedger, "rank", rank):
         yield
 
 
 @contextmanager
 def max_victims_ignored() -> Iterator[None]:
-    def search(mine: Books, count: int) -> VictimSettings:
+    def search(mine: PoolLedger, count: int) -> VictimSettings:
         return replace(pricing.search(mine, count), max_victims=count)
 
-    with patch("cede.engine.victims.search", search):
+    with patch("cede.engine.victims.choose.choose.search", search):
         yield
 
 
@@ -63,13 +68,13 @@ def equals_take() -> Iterator[None]:
         first, second = standing(rights, rank, precedence)
         return (first, second - 1)
 
-    def below(mine: Books, bound: Standing, within: str | None = None) -> dict[str, int]:
+    def below(mine: PoolLedger, bound: Standing, within: str | None = None) -> dict[str, int]:
         return real(mine, (bound[0], bound[1] + 1), within)
 
-    real = Books.takeable_below
+    real = PoolLedger.takeable_below
     with (
-        patch("cede.engine.victims.standing", lower),
-        patch.object(Books, "takeable_below", below),
+        patch("cede.engine.victims.choose.choose.standing", lower),
+        patch.object(PoolLedger, "takeable_below", below),
     ):
         yield
 
@@ -90,8 +95,8 @@ def home_before_class() -> Iterator[None]:
         return standing(rights, rank, precedence)
 
     with (
-        patch.object(books, "standing", home_first),
-        patch("cede.engine.victims.standing", home_first),
+        patch.object(ledger, "standing", home_first),
+        patch("cede.engine.victims.choose.choose.standing", home_first),
     ):
         yield
 
@@ -104,7 +109,7 @@ def at_home_with_one_node() -> Iterator[None]:
         return any(homes.owner.get(node_id) == policy_id for node_id, _ in footprint)
 
     def rights(state: State, pool: Pool) -> dict[str, int]:
-        mine = state.books[pool.id]
+        mine = state.ledgers[pool.id]
         return {each: mine.rights(each) for each in mine.holdings}
 
     # The recount is told to agree, so that only what this leads to can be seen.
@@ -116,9 +121,9 @@ def at_home_with_one_node() -> Iterator[None]:
 def lending_without_limit() -> Iterator[None]:
     real = Homes.__init__
 
-    def lends_all(homes: Homes, policies: dict[str, Policy], *ground: object) -> None:
+    def lends_all(homes: Homes, policies: dict[str, Policy], *inventory: object) -> None:
         lenders = {pid: replace(each, max_borrow_pct=1.0) for pid, each in policies.items()}
-        real(homes, lenders, *ground)  # type: ignore[arg-type]
+        real(homes, lenders, *inventory)  # type: ignore[arg-type]
 
     with patch.object(Homes, "__init__", lends_all):
         yield

@@ -7,14 +7,14 @@ from __future__ import annotations
 from itertools import combinations
 from math import inf
 
-from cede.engine.state import State
+from cede.engine.state.state import State
 from cede.model.allocation import Allocation
 from cede.model.lifecycle import AllocationState
-from cede.model.parting import Checkpoint
 from cede.model.policy import Policy
 from cede.model.pool import Pool
 from cede.model.request import Request
 from cede.model.settings import Patience
+from cede.model.stopping import Checkpoint
 
 from .checks import Broken, both, claims, held_now, limits_ok, own_room_ok, promised, staying, usage
 from .class_checks import MINUTE, Classes
@@ -63,7 +63,7 @@ def _legal_set(now: Classes, waiter: Request, policy: Policy) -> list[str]:
         for some in combinations(holders, count):
             if not now.cost(some) < now.value(waiter):
                 continue
-            if soon <= state.now + max(_parting(now, each) for each in holders):
+            if soon <= state.now + max(_stop_progress(now, each) for each in holders):
                 continue
             gone = {each.id for each in some}
             for rights, reaches in now.levels(waiter, policy, gone):
@@ -75,8 +75,8 @@ def _legal_set(now: Classes, waiter: Request, policy: Policy) -> list[str]:
     return []
 
 
-def _parting(now: Classes, each: Allocation) -> int:
-    saves = now.state.requests[each.request_id].farewell.checkpoint is Checkpoint.AUTO
+def _stop_progress(now: Classes, each: Allocation) -> int:
+    saves = now.state.requests[each.request_id].stop_policy.checkpoint is Checkpoint.AUTO
     return (5 * MINUTE if saves else 0) + now.pool.settings.grace
 
 

@@ -170,7 +170,7 @@ def _asks(rng: Random, capacity: dict[str, int], teams: list[str]) -> list[Ask]:
 
 
 def _ask(rng: Random, number: int, team: str, capacity: dict[str, int], left: int) -> Ask:
-    """One task, or a family of two to four that are alike."""
+    """One task, or a task group of two to four that are alike."""
     parts = min(left, rng.choice([1, 1, 1, 1, 2, 2, 3, 4]))
     sizes = [1, 1, 2, 2, 3] if parts == 1 else [1, 1, 1, 2]
     amounts = {

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 
-from cede.engine import preempt
-from cede.engine.share import Holding
-from cede.engine.state import State
-from cede.engine.trial import what_if
+from cede.engine.rights.cover import Holding
+from cede.engine.state.state import State
+from cede.engine.state.trial import what_if
+from cede.engine.steps import preempt
 from cede.model.pool import Pool
 from cede.model.request import Request
 
@@ -168,7 +168,7 @@ class checked_takings:
             cost: float,
         ) -> bool:
             ids = [each.id for each in victims]
-            if is_classed(offer.books.pool):
+            if is_classed(offer.ledger.pool):
                 one = Judged(taking.state, waiter, offer.policy, ids)
                 if not real(taking, waiter, offer, victims, cost):
                     return False

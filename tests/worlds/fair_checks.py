@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from cede.engine import audit
+from cede.engine.audit import audit
 from cede.engine.fair.settings import FairSettings
 from cede.engine.fair.status import Situation, Starving, Status, status_of
-from cede.engine.standing import IN_SHARE
-from cede.engine.state import State
+from cede.engine.rights.standing import IN_SHARE
+from cede.engine.state.state import State
 from cede.model.allocation import Allocation
 from cede.model.amounts import Amounts, total
 from cede.model.lifecycle import AllocationState
@@ -58,9 +58,9 @@ class Fairness:
         """The most of what it, its policy and those above it starve; nobody who has enough now."""
         known = self.state.starving.get(self.pool.id, {})
         found = [Starving.NON_STARVING]
-        family = waiter.part_of or waiter.id
-        if family in known and self._is_below(family, policy, [policy.id], family):
-            found.append(known[family].status)
+        task_group = waiter.part_of or waiter.id
+        if task_group in known and self._is_below(task_group, policy, [policy.id], task_group):
+            found.append(known[task_group].status)
         for each in above(self.state, policy):
             ids = [every.id for every in below(self.state, each)]
             if each.id in known and self._is_below(each.id, each, ids):
@@ -68,14 +68,14 @@ class Fairness:
         return max(found, key=list(Starving).index)
 
     def _is_below(
-        self, element: str, policy: Policy, policies: list[str], family: str = ""
+        self, element: str, policy: Policy, policies: list[str], task_group: str = ""
     ) -> bool:
         keys = list(self.pool.capacity)
-        held, wanted = self.held(policies, family), self._waiting(policies, family)
-        leaving = self.held(policies, family, leaving=True)
-        published = self.state.books[self.pool.id].published
-        if family:
-            due = published.claims[family].due
+        held, wanted = self.held(policies, task_group), self._waiting(policies, task_group)
+        leaving = self.held(policies, task_group, leaving=True)
+        published = self.state.ledgers[self.pool.id].published
+        if task_group:
+            due = published.claims[task_group].due
             fair = dict(zip(due.totals, due.fair, strict=True))
         else:
             fair = {key: published.shares[element][key] / self.pool.capacity[key] for key in keys}
@@ -83,25 +83,25 @@ class Fairness:
             tuple(fair[key] for key in keys),
             self._parts(total([held, leaving, wanted])),
             self._parts(held),
-            is_request=bool(family),
+            is_request=bool(task_group),
         )
         name = "fair_share_starvation_tolerance"
         tolerance = said(self.state, policy, name)
-        if family:
-            mine = [r for r in self.state.requests.values() if (r.part_of or r.id) == family]
+        if task_group:
+            mine = [r for r in self.state.requests.values() if (r.part_of or r.id) == task_group]
             tolerance = min([tolerance, *(r.terms.settings.get(name, 1) for r in mine)])
         settings = FairSettings(fair_share_starvation_tolerance=tolerance)
         return status_of(situation, settings) is Status.BELOW_FAIR_SHARE
 
-    def held(self, policies: list[str], family: str = "", leaving: bool = False) -> Amounts:
-        """What these policies, or one family of them, hold or were promised; or what leaves."""
+    def held(self, policies: list[str], task_group: str = "", leaving: bool = False) -> Amounts:
+        """What these policies, or one task group of them, hold or were promised; or what leaves."""
         found = [
             each.amounts
             for each in self.state.allocations.values()
             if each.live
             and each.policy_id in policies
             and each.leaving is leaving
-            and family in ("", _family(self.state.requests[each.request_id]))
+            and task_group in ("", _task_group(self.state.requests[each.request_id]))
         ]
         if not leaving:
             found += [
@@ -109,17 +109,17 @@ class Fairness:
                 for each in self.state.waiting()
                 if each.earmark is not None
                 and each.earmark.policy_id in policies
-                and family in ("", _family(each))
+                and task_group in ("", _task_group(each))
             ]
         return self.pool.metered(total(found))
 
-    def _waiting(self, policies: list[str], family: str) -> Amounts:
+    def _waiting(self, policies: list[str], task_group: str) -> Amounts:
         found = [
             each.amounts
             for each in self.state.waiting()
             if each.earmark is None
             and any(place.id in policies for place in self.state.places(each.id))
-            and family in ("", _family(each))
+            and task_group in ("", _task_group(each))
         ]
         return self.pool.metered(total(found))
 
@@ -230,14 +230,14 @@ def fair_pools(state: State) -> Iterator[Pool]:
     return (each for each in state.pools.values() if each.settings.share is Share.FAIR_SHARE)
 
 
-def _family(request: Request) -> str:
+def _task_group(request: Request) -> str:
     return request.part_of or request.id
 
 
 def _safe(state: State, pool: Pool) -> Iterator[str]:
     """Allocations within what their owner may use without fear, whatever its share is."""
-    for family, members in audit.families_in(state, pool).items():
-        mine = [each for each in state.requests.values() if _family(each) == family]
+    for task_group, members in audit.task_groups_in(state, pool).items():
+        mine = [each for each in state.requests.values() if _task_group(each) == task_group]
         held = [a.policy_id for r in mine if (a := state.allocation_of(r.id)) is not None]
         if not held:
             continue
@@ -289,16 +289,16 @@ def check_fair_state(state: State, took: Took) -> None:
 
 
 def _check_limits(now: Fairness) -> None:
-    """S2 for families: all tasks together hold and were promised at most what they may."""
+    """S2 for task groups: all tasks together hold and were promised at most what they may."""
     for request in now.state.requests.values():
         limit = request.terms.limit
-        if limit and request.id == _family(request):
+        if limit and request.id == _task_group(request):
             everywhere = [each.id for each in now.state.policies.values()]
-            family = _family(request)
-            held = total(now.held(everywhere, family, leaving=each) for each in (False, True))
+            task_group = _task_group(request)
+            held = total(now.held(everywhere, task_group, leaving=each) for each in (False, True))
             for key, most in limit.items():
                 if held.get(key, 0) > most:
-                    raise Broken(f"S2 {family} holds {held[key]} {key} of its {most}")
+                    raise Broken(f"S2 {task_group} holds {held[key]} {key} of its {most}")
 
 
 def _check_rests(now: Fairness, waiter: Request, policy: Policy) -> None:
@@ -326,7 +326,7 @@ def _beyond(now: Fairness, waiter: Request, policy: Policy) -> Iterator[list[str
     """
     state, pool = now.state, now.pool
     part = pool.settings.preemption_satisfaction_threshold
-    shares = state.books[pool.id].published.shares
+    shares = state.ledgers[pool.id].published.shares
     demand = pool.metered(waiter.amounts)
 
     def over(other: Policy, more: Amounts) -> list[float]:

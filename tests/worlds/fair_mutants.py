@@ -7,14 +7,18 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from cede.engine import fairness, families, patience, preempt, victims
-from cede.engine.books import Books
-from cede.engine.fairness import fair_settings
-from cede.engine.lane import LaneKey
-from cede.engine.patience import Taker
-from cede.engine.share import Holding
-from cede.engine.standing import Standing
-from cede.engine.state import State
+from cede.engine.ledger import task_groups
+from cede.engine.ledger.ledger import PoolLedger
+from cede.engine.ledger.queue import QueueKey
+from cede.engine.rights.cover import Holding
+from cede.engine.rights.standing import Standing
+from cede.engine.shares import publish as fairness
+from cede.engine.shares.publish import fair_settings
+from cede.engine.state.state import State
+from cede.engine.steps import preempt
+from cede.engine.victims import choose as victims
+from cede.engine.victims import protection as patience
+from cede.engine.victims.protection import Preemptor
 from cede.model.amounts import add_to
 from cede.model.request import Request
 from cede.model.settings import Patience
@@ -56,8 +60,8 @@ def spares_nobody() -> Iterator[None]:
 def holder_is_not_asked() -> Iterator[None]:
     """Whether what is within a share may be taken is for the pool to say, not for a policy."""
 
-    def settings(books: Books, policy_id: str, request: Request | None = None) -> Any:
-        return fair_settings(books.pool.settings)
+    def settings(ledger: PoolLedger, policy_id: str, request: Request | None = None) -> Any:
+        return fair_settings(ledger.pool.settings)
 
     with patch.object(patience, "settings_for", settings):
         yield
@@ -67,15 +71,15 @@ def holder_is_not_asked() -> Iterator[None]:
 def takes_from_equals() -> Iterator[None]:
     """Inside one policy nobody looks at how safe a holding is."""
 
-    def inside(books: Books, policy_id: str, band: int, bound: Standing) -> dict[str, int]:
+    def inside(ledger: PoolLedger, policy_id: str, band: int, bound: Standing) -> dict[str, int]:
         result: dict[str, int] = {}
-        for (_, _, other, _), amounts in books.tiers.items():
+        for (_, _, other, _), amounts in ledger.tiers.items():
             if other == policy_id:
                 add_to(result, amounts)
         return result
 
     with (
-        patch.object(Books, "takeable_inside", inside),
+        patch.object(PoolLedger, "takeable_inside", inside),
         patch.object(victims, "may_take_own", lambda *_: True),
     ):
         yield
@@ -95,30 +99,30 @@ def groups_alone() -> Iterator[None]:
     """
 
     def legal(
-        state: State, books: Books, taker: Taker, keys: Iterable[str]
+        state: State, ledger: PoolLedger, preemptor: Preemptor, keys: Iterable[str]
     ) -> Iterator[tuple[int, Holding]]:
-        places = {each for key in keys for each in books.takeable.get(key, ())}
-        found = [books.holdings[place[3]] for place in places]
+        places = {each for key in keys for each in ledger.takeable.get(key, ())}
+        found = [ledger.holdings[place[3]] for place in places]
         for holding in sorted(found, key=lambda each: (each.band, -each.index)):
-            mine = (taker.request.part_of or taker.request.id) == holding.family
-            if mine or not patience.is_open(state, books, holding):
+            mine = (preemptor.request.part_of or preemptor.request.id) == holding.task_group
+            if mine or not patience.is_open(state, ledger, holding):
                 continue
             if holding.band == 0 or (
-                holding.band == 1 and patience._aggressive(state, books, taker, holding)
+                holding.band == 1 and patience._aggressive(state, ledger, preemptor, holding)
             ):
-                yield books.rights(holding.id), holding
+                yield ledger.rights(holding.id), holding
 
-    def below(books: Books, bound: Standing, within: str | None = None) -> dict[str, int]:
+    def below(ledger: PoolLedger, bound: Standing, within: str | None = None) -> dict[str, int]:
         result: dict[str, int] = {}
-        for (_, _, policy_id, _), amounts in books.tiers.items():
-            if within is None or within in books.chains[policy_id]:
+        for (_, _, policy_id, _), amounts in ledger.tiers.items():
+            if within is None or within in ledger.chains[policy_id]:
                 add_to(result, amounts)
         return result
 
     with (
         patch.object(victims, "legal_for", legal),
-        patch.object(Books, "takeable_below", below),
-        patch.object(Books, "takeable_inside", lambda *_: {}),
+        patch.object(PoolLedger, "takeable_below", below),
+        patch.object(PoolLedger, "takeable_inside", lambda *_: {}),
     ):
         yield
 
@@ -126,19 +130,19 @@ def groups_alone() -> Iterator[None]:
 @contextmanager
 def nobody_is_safe() -> Iterator[None]:
     """What an owner may use without fear is taken like the rest."""
-    with patch.object(families, "_protected", lambda held, settings: [False] * len(held)):
+    with patch.object(task_groups, "_protected", lambda held, settings: [False] * len(held)):
         yield
 
 
 @contextmanager
-def family_limit_ignored() -> Iterator[None]:
-    """A family holds more than it may."""
-    real = Books.lane_of
+def task_group_limit_ignored() -> Iterator[None]:
+    """A task group holds more than it may."""
+    real = PoolLedger.queue_of
 
-    def lane_of(books: Books, policy_id: str, request: Request) -> LaneKey:
-        return real(books, policy_id, request)._replace(limit=())
+    def queue_of(ledger: PoolLedger, policy_id: str, request: Request) -> QueueKey:
+        return real(ledger, policy_id, request)._replace(limit=())
 
-    with patch.object(Books, "lane_of", lane_of):
+    with patch.object(PoolLedger, "lane_of", queue_of):
         yield
 
 
@@ -165,8 +169,8 @@ def no_pause() -> Iterator[None]:
 def takes_unheard() -> Iterator[None]:
     """A node takes again after its back-off, whether it was heard of or not."""
 
-    def is_open(state: State, books: Books, holding: Holding) -> bool:
-        backoff = books.pool.settings.preemptive_scheduling_backoff
+    def is_open(state: State, ledger: PoolLedger, holding: Holding) -> bool:
+        backoff = ledger.pool.settings.preemptive_scheduling_backoff
         lasts = [state.staged.get(node_id) for node_id, _ in holding.footprint]
         return all(last is None or state.now >= last + backoff for last in lasts)
 
@@ -178,8 +182,8 @@ def takes_unheard() -> Iterator[None]:
 def takes_too_soon() -> Iterator[None]:
     """A node takes again at its next heartbeat, without a pause."""
 
-    def is_open(state: State, books: Books, holding: Holding) -> bool:
-        if books.pool.settings.patience is Patience.NONE:
+    def is_open(state: State, ledger: PoolLedger, holding: Holding) -> bool:
+        if ledger.pool.settings.patience is Patience.NONE:
             return True
         lasts = [(each, state.staged.get(each)) for each, _ in holding.footprint]
         return all(last is None or state.beats[each] > last for each, last in lasts)
@@ -192,7 +196,7 @@ def takes_too_soon() -> Iterator[None]:
 def takes_once() -> Iterator[None]:
     """A node that took once never takes again."""
 
-    def is_open(state: State, books: Books, holding: Holding) -> bool:
+    def is_open(state: State, ledger: PoolLedger, holding: Holding) -> bool:
         return not any(node_id in state.staged for node_id, _ in holding.footprint)
 
     with patch.object(patience, "is_open", is_open):
@@ -213,7 +217,7 @@ FAIRLY: dict[str, tuple[Mutant, str | int]] = {
     "gives nothing inside": (gives_nothing_inside, "inside"),
     "groups alone": (groups_alone, "turns"),
     "nobody is safe": (nobody_is_safe, "without fear"),
-    "family limit ignored": (family_limit_ignored, "a bounded family"),
+    "family limit ignored": (task_group_limit_ignored, "a bounded family"),
     "no pause": (no_pause, "one node"),
     "takes unheard": (takes_unheard, "one node without back-off"),
     "takes too soon": (takes_too_soon, "one node with a long back-off"),

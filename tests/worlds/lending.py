@@ -10,16 +10,16 @@ from functools import cached_property
 from itertools import combinations
 from math import floor
 
-from cede.engine.standing import BORROWED, IN_SHARE
-from cede.engine.state import State
+from cede.engine.rights.standing import BORROWED, IN_SHARE
+from cede.engine.state.state import State
 from cede.model.allocation import Allocation
 from cede.model.node import Node
-from cede.model.parting import Checkpoint
 from cede.model.policy import Kind, Policy
 from cede.model.pool import Pool
 from cede.model.reason import Code
 from cede.model.request import Request
 from cede.model.settings import Rank
+from cede.model.stopping import Checkpoint
 
 from .checks import Broken
 
@@ -140,7 +140,7 @@ class Lending:
         if self.pool.settings.rank is not Rank.CLASS:
             return False
         mine = request.terms.preemption_class
-        unsaved = request.farewell.checkpoint is Checkpoint.NONE and mine >= UNSAVED
+        unsaved = request.stop_policy.checkpoint is Checkpoint.NONE and mine >= UNSAVED
         return mine >= HIGHEST or (unsaved and self.pool.settings.protect_unsaved)
 
     def place(self, policy: Policy, nodes: set[str]) -> int:

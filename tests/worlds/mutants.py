@@ -7,13 +7,14 @@ from contextlib import contextmanager
 from dataclasses import replace
 from unittest.mock import patch
 
-from cede.engine import preempt, victims
-from cede.engine.books import Books
-from cede.engine.ground import Ground
-from cede.engine.patience import Taker
-from cede.engine.share import Holding
-from cede.engine.standing import BORROWED, IN_SHARE, Standing
-from cede.engine.state import State
+from cede.engine.ledger.ledger import PoolLedger
+from cede.engine.nodes.inventory import NodeInventory
+from cede.engine.rights.cover import Holding
+from cede.engine.rights.standing import BORROWED, IN_SHARE, Standing
+from cede.engine.state.state import State
+from cede.engine.steps import preempt
+from cede.engine.victims import choose as victims
+from cede.engine.victims.protection import Preemptor
 from cede.model.amounts import Amounts, add_to
 from cede.model.request import Request
 
@@ -22,7 +23,7 @@ from cede.model.request import Request
 def no_earmark() -> Iterator[None]:
     """Victims are stopped, and what they free is promised to nobody."""
 
-    def forget(taking: preempt.Taking, books: Books, waiter: Request, *_: object) -> None:
+    def forget(taking: preempt.Taking, ledger: PoolLedger, waiter: Request, *_: object) -> None:
         taking.sure.add(waiter.id)
 
     with patch.object(preempt.Taking, "_earmark", forget):
@@ -37,23 +38,26 @@ def two_orders() -> Iterator[None]:
         return rank < mine or (rights == IN_SHARE and level == BORROWED)
 
     def legal(
-        state: State, books: Books, taker: Taker, short: Amounts
+        state: State, ledger: PoolLedger, preemptor: Preemptor, short: Amounts
     ) -> Iterator[tuple[int, Holding]]:
-        for place in sorted({each for key in short for each in books.takeable.get(key, ())}):
-            holding = books.holdings[place[3]]
-            other = holding.policy_id != taker.policy_id
-            if other and literal(place[1], place[0], taker.rank, taker.rights):
+        for place in sorted({each for key in short for each in ledger.takeable.get(key, ())}):
+            holding = ledger.holdings[place[3]]
+            other = holding.policy_id != preemptor.policy_id
+            if other and literal(place[1], place[0], preemptor.rank, preemptor.rights):
                 yield place[0], holding
 
-    def below(books: Books, bound: Standing, within: str | None = None) -> dict[str, int]:
+    def below(ledger: PoolLedger, bound: Standing, within: str | None = None) -> dict[str, int]:
         rights, mine = bound
         result: dict[str, int] = {}
-        for (level, rank, _, _), amounts in books.tiers.items():
+        for (level, rank, _, _), amounts in ledger.tiers.items():
             if literal(rank, level, mine, rights):
                 add_to(result, amounts)
         return result
 
-    with patch.object(victims, "legal_for", legal), patch.object(Books, "takeable_below", below):
+    with (
+        patch.object(victims, "legal_for", legal),
+        patch.object(PoolLedger, "takeable_below", below),
+    ):
         yield
 
 
@@ -71,10 +75,10 @@ def capacity_forgets_leaving() -> Iterator[None]:
 
     def hold(state: State, allocation: object) -> None:
         real(state, allocation)  # type: ignore[arg-type]
-        books = state.books[allocation.pool_id]  # type: ignore[attr-defined]
+        ledger = state.ledgers[allocation.pool_id]  # type: ignore[attr-defined]
         if allocation.leaving:  # type: ignore[attr-defined]
             for key, amount in allocation.amounts.items():  # type: ignore[attr-defined]
-                books.live[key] -= amount
+                ledger.live[key] -= amount
 
     with patch.object(State, "_hold", hold):
         yield
@@ -83,19 +87,19 @@ def capacity_forgets_leaving() -> Iterator[None]:
 @contextmanager
 def promises_without_nodes() -> Iterator[None]:
     """An earmark on nodes is counted for its pool, but keeps nobody off its nodes."""
-    real = Ground.hold
+    real = NodeInventory.hold
 
-    def hold(ground: Ground, holding: Holding) -> None:
-        real(ground, replace(holding, each={}) if holding.earmark else holding)
+    def hold(inventory: NodeInventory, holding: Holding) -> None:
+        real(inventory, replace(holding, each={}) if holding.earmark else holding)
 
-    with patch.object(Ground, "hold", hold):
+    with patch.object(NodeInventory, "hold", hold):
         yield
 
 
 @contextmanager
 def out_of_service_forgotten() -> Iterator[None]:
     """A promise outlives the node that it is on."""
-    with patch.object(Ground, "_is_broken", lambda ground, spot, promise: False):
+    with patch.object(NodeInventory, "_is_broken", lambda inventory, spot, promise: False):
         yield
 
 

@@ -26,7 +26,7 @@ def _policy(team: str, **more: Any) -> dict[str, Any]:
     return {"pool": POOL, "team": team, **more}
 
 
-def _family(id: str, team: str, parts: int, **amounts: int) -> Ask:
+def _task_group(id: str, team: str, parts: int, **amounts: int) -> Ask:
     return Ask(id, team, amounts, True, shape=Shape(amounts), parts=parts)
 
 
@@ -66,7 +66,7 @@ def in_pieces(**of_holder: Any) -> World:
         -1,
         [{"gpu": 3}] * 4,
         [_policy("wide", weight=2, settings=of_holder), _policy("large")],
-        [_family("r0", "wide", 4, gpu=2), _family("r1", "large", 2, gpu=2)],
+        [_task_group("r0", "wide", 4, gpu=2), _task_group("r1", "large", 2, gpu=2)],
     )
 
 
@@ -76,7 +76,7 @@ def one_node(backoff: int) -> World:
         -2,
         [{"gpu": 4}],
         [_policy("first"), _policy("second")],
-        [_family("r0", "first", 4, gpu=1), _family("r1", "second", 2, gpu=1)],
+        [_task_group("r0", "first", 4, gpu=1), _task_group("r1", "second", 2, gpu=1)],
         preemptive_scheduling_backoff=backoff,
     )
 
@@ -90,7 +90,7 @@ def half_is_enough() -> World:
             _policy("first"),
             _policy("second", settings={"fair_share_starvation_tolerance": 0.5}),
         ],
-        [_family("r0", "first", 4, gpu=1), _family("r1", "second", 3, gpu=1)],
+        [_task_group("r0", "first", 4, gpu=1), _task_group("r1", "second", 3, gpu=1)],
     )
 
 
@@ -113,7 +113,7 @@ def inside() -> World:
         -5,
         3,
         [_policy("both")],
-        [_family("r0", "both", 3, gpu=1), _family("r1", "both", 2, gpu=1)],
+        [_task_group("r0", "both", 3, gpu=1), _task_group("r1", "both", 2, gpu=1)],
     )
 
 
@@ -124,18 +124,18 @@ def without_fear() -> World:
         -6,
         2,
         [_policy("first", settings=threshold), _policy("second", weight=3)],
-        [_family("r0", "first", 2, gpu=1), _family("r1", "second", 2, gpu=1)],
+        [_task_group("r0", "first", 2, gpu=1), _task_group("r1", "second", 2, gpu=1)],
     )
 
 
-def bounded_family() -> World:
-    """A family may hold less than there is, and less than it is due."""
+def bounded_task_group() -> World:
+    """A task group may hold less than there is, and less than it is due."""
     few = Ask("r1", "second", {"gpu": 1}, True, parts=3, limit={"gpu": 1})
     return _counted(
         -7,
         4,
         [_policy("first"), _policy("second")],
-        [_family("r0", "first", 2, gpu=1), few],
+        [_task_group("r0", "first", 2, gpu=1), few],
     )
 
 
@@ -149,5 +149,5 @@ SCENES = {
     "turns": turns(),
     "inside": inside(),
     "without fear": without_fear(),
-    "a bounded family": bounded_family(),
+    "a bounded family": bounded_task_group(),
 }

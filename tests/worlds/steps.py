@@ -6,17 +6,18 @@ from collections.abc import Iterator
 from math import inf
 from typing import Any
 
-from cede.engine import commands, endings, farewells, fleet
+from cede.engine.admin import fleet
 from cede.engine.decide import decide
 from cede.engine.fair.status import Starvation, Starving
-from cede.engine.fairness import settings_for
-from cede.engine.state import State
+from cede.engine.lifecycle import commands, endings, stopping
+from cede.engine.shares.publish import settings_for
+from cede.engine.state.state import State
 from cede.model.allocation import Allocation
 from cede.model.lifecycle import AllocationState
 from cede.model.node import NodeState, Out
-from cede.model.parting import Checkpoint, Farewell
 from cede.model.request import PLAIN, Preemptions, Retry
 from cede.model.settings import Price
+from cede.model.stopping import Checkpoint, StopPolicy
 from cede.model.subject import Subject
 from cede.model.terms import parse_terms
 
@@ -155,7 +156,7 @@ def _arrive(state: State, ask: Ask) -> None:
             preemptible=ask.preemptible,
             walltime=ask.walltime,
             shape=ask.shape,
-            farewell=Farewell(Checkpoint.AUTO) if ask.saves else PLAIN,
+            stop_policy=StopPolicy(Checkpoint.AUTO) if ask.saves else PLAIN,
             retry=Retry(preemptions=Preemptions.FREE),
             lease=None,
             terms=parse_terms(limit=ask.limit or None, settings=ask.settings or None, **ask.terms),
@@ -172,8 +173,8 @@ def _save(state: State, who: str) -> None:
     for task in range(max(len(held.members), 1)):
         current = state.allocation_of(who)
         assert current is not None
-        hint = 0 if current.parting is None else current.parting.hint
-        farewells.save(state, current, task, saved.checkpoint, 0, hint=hint)
+        hint = 0 if current.stop_progress is None else current.stop_progress.hint
+        stopping.save(state, current, task, saved.checkpoint, 0, hint=hint)
 
 
 # Time ------------------------------------------------------------------------------------------
@@ -190,12 +191,12 @@ def clocks(state: State) -> Iterator[tuple[str, str, int | None]]:
 
 
 def _is_worst(state: State, pool_id: str, element_id: str, each: Starvation) -> bool:
-    books = state.books[pool_id]
+    ledger = state.ledgers[pool_id]
     policy_id, request = element_id, state.requests.get(element_id)
     if request is not None:
         policies = state.policies_of(request.subject)
         policy_id = next(each.id for each in policies if each.pool_id == pool_id)
-    settings = settings_for(books, policy_id, request)
+    settings = settings_for(ledger, policy_id, request)
     if settings.enable_aggressive_starvation:
         return each.status is Starving.AGGRESSIVELY_STARVING
     return each.status is not Starving.NON_STARVING

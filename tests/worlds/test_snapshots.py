@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from cede.engine import audit
+from cede.engine.audit import audit
 from cede.engine.decide import decide
-from cede.engine.snapshot import dump
-from cede.engine.snapshot_reader import load
 from cede.sim import plan
+from cede.snapshot.reader import load
+from cede.snapshot.writer import dump
 
 from .explore import checked_takings
 from .snapshots import draw_snapshot

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from cede.engine.state import State
+from cede.engine.state.state import State
 
 from .draw import KINDS, draw
 from .steps import events, happen, settle

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from cede.engine import edits, fleet
-from cede.engine.state import State
+from cede.engine.admin import edits, fleet
+from cede.engine.state.state import State
 from cede.model.shape import Shape
 from cede.model.subject import Subject
 

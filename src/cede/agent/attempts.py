@@ -1,6 +1,6 @@
-"""What runs on this node: each attempt with its keeper and its conversation.
+"""What runs on this node: each attempt with its supervisor and its conversation.
 
-Carries out what the machine asks for, and says what the keepers and the applications say.
+Carries out what the machine asks for, and says what the supervisors and the applications say.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ from cede.model.errors import CedeError, Conflict, Invalid
 from cede.talk import heard, signals
 from cede.talk.conversation import Conversation
 
-# A keeper that has not ended its work so long after the grace is stuck itself.
+# A supervisor that has not ended its work so long after the grace is stuck itself.
 STUCK = 2.0
 # What was told to stop is heard out for so long: its last checkpoint may still be verified.
 REST_MOST = 2.0
@@ -73,13 +73,13 @@ _log = structlog.get_logger("cede.agent")
 
 @dataclass(slots=True)
 class Live:
-    """An attempt that has a keeper."""
+    """An attempt that has a supervisor."""
 
     order: Order
     kept: Kept
     talk: Conversation | None = None
     started: bool = False
-    overdue: float = float("inf")  # when its keeper counts as stuck
+    overdue: float = float("inf")  # when its supervisor counts as stuck
     rest_until: float = float("inf")  # when what it left is not waited for any more
 
 
@@ -131,7 +131,7 @@ class Attempts:
             found = surroundings(order, self._settings, self._containment.limits)
             directory = self._home / key.directory
             if not (directory / places.SPEC).exists():
-                # Else our predecessor came so far: its keeper, should it come, finds the lock.
+                # Else our predecessor came so far: its supervisor, should it come, finds the lock.
                 launcher.prepare(self._home, found.spec, self._containment, deadline)
             make_directories(found)
             if found.protocol:
@@ -170,7 +170,7 @@ class Attempts:
         directory = self._home / key.directory
         if directory.is_dir():
             with suppress(OSError, CedeError):
-                launcher.sweep(directory, keeper_too=True)
+                launcher.sweep(directory, supervisor_too=True)
         return LaunchFailed(key, f"cannot start work: {error}")
 
     def set_deadline(self, key: Key, deadline: float | None) -> None:
@@ -214,14 +214,14 @@ class Attempts:
         shutil.rmtree(self._home / key.directory, ignore_errors=True)
 
     def fence(self, key: Key) -> Ended | None:
-        """Make certain that no keeper of it can come any more; what came nevertheless is killed."""
+        """Make certain that no supervisor of it can come any more; what came nevertheless is killed."""
         directory = self._home / key.directory
         if not directory.is_dir():
             return None
         record = self._sweep(directory.name)
         return None if record is None or record["started_at"] is None else _ended(key, record)
 
-    # What keepers and applications say
+    # What supervisors and applications say
 
     def poll(self, now: float) -> Iterator[Event]:
         while not self._looked.empty():
@@ -236,7 +236,7 @@ class Attempts:
         status = live.kept.status()
         if status.state in (State.RUNNING, State.STARTING) and now >= live.overdue:
             live.overdue = now + STUCK
-            _log.warning("keeper is stuck", attempt=key.directory)
+            _log.warning("supervisor is stuck", attempt=key.directory)
             record = self._sweep(key.directory)
         elif status.state in (State.LOST, State.UNSTARTED):
             record = self._sweep(key.directory)
@@ -273,7 +273,7 @@ class Attempts:
     def _sweep(self, name: str) -> dict[str, Any] | None:
         """The exit record once nothing of it runs; None if it could not be killed this time."""
         try:
-            return launcher.sweep(self._home / name, keeper_too=True)
+            return launcher.sweep(self._home / name, supervisor_too=True)
         except (OSError, Conflict) as error:
             _log.error("cannot sweep", attempt=name, why=str(error))
             return None
@@ -298,7 +298,7 @@ class Attempts:
         kept.close()
         if status.state is State.UNSTARTED:
             return Found.NEVER
-        return _ended(order.key, status.exit or launcher.sweep(directory, keeper_too=True))
+        return _ended(order.key, status.exit or launcher.sweep(directory, supervisor_too=True))
 
     def sweep_unexplained(self, known: Collection[Key]) -> Swept:
         """S15: kill what no journal entry explains, before the agent is ready. What it was is known
@@ -319,7 +319,7 @@ class Attempts:
         try:
             with places.Place(directory) as place:
                 spec = place.read(places.SPEC)
-            record = launcher.sweep(directory, keeper_too=True)
+            record = launcher.sweep(directory, supervisor_too=True)
         except (OSError, Conflict) as error:
             if isinstance(error, OSError) and error.errno in NO_SPACE:
                 # It is dead; only the record of that could not be written.
@@ -362,7 +362,7 @@ class Attempts:
         def send(number: int) -> bool:
             with Kept(home) as kept:
                 started = kept.status().started
-            # Until its keeper has reaped it, its process group is its own.
+            # Until its supervisor has reaped it, its process group is its own.
             if started is None or processes.start_time(started["pid"]) != started["pid_start"]:
                 return False
             return signals.send(signals.group(started["pid"]), number)
@@ -392,8 +392,8 @@ class Attempts:
             since = max(since or 0.0, time_of_day() - question.age)  # by the clock of the records
         try:
             with places.Place(self._home / key.directory) as place:
-                # In this order: a keeper writes the last output before its exit record. Without a
-                # spec there never was a keeper, and what is there is why.
+                # In this order: a supervisor writes the last output before its exit record. Without a
+                # spec there never was a supervisor, and what is there is why.
                 over = place.exists(places.EXIT) or not place.exists(places.SPEC)
                 found = read_output(
                     place,
@@ -424,13 +424,13 @@ class Attempts:
 
 @contextmanager
 def _logged(key: Key) -> Iterator[None]:
-    """A full disk keeps us from telling a keeper something; then the lease decides, or the sweep
+    """A full disk keeps us from telling a supervisor something; then the lease decides, or the sweep
     that follows a stop.
     """
     try:
         yield
     except OSError as error:
-        _log.error("cannot tell a keeper", attempt=key.directory, why=str(error))
+        _log.error("cannot tell a supervisor", attempt=key.directory, why=str(error))
 
 
 def _is_over(kept: Kept) -> bool:
@@ -438,7 +438,7 @@ def _is_over(kept: Kept) -> bool:
     try:
         poll.register(kept, select.POLLIN)
     except Conflict:
-        return True  # it had no keeper when it was adopted
+        return True  # it had no supervisor when it was adopted
     return bool(poll.poll(0))
 
 

@@ -58,7 +58,7 @@ from cede.agent.values import (
 
 # Ended tasks whose output is still there to be read, and which are known not to be started again.
 RETAINED = 200
-# A keeper that has not ended its work so long after its deadline is stuck itself.
+# A supervisor that has not ended its work so long after its deadline is stuck itself.
 WATCHDOG = 2.0
 
 # An application is told of another deadline; what an answer takes to arrive is not one.
@@ -68,7 +68,7 @@ HINT_MOVED = 2.0
 class Phase(StrEnum):
     TAKEN = "taken"  # its entry is on its way to the disk
     NOTED = "noted"  # on disk; nothing was started
-    LAUNCHED = "launched"  # a keeper exists, or will
+    LAUNCHED = "launched"  # a supervisor exists, or will
     RUNNING = "running"
     REFUSING = "refusing"  # its refusal is on its way to the disk
     ENDED = "ended"  # reported, or about to be
@@ -304,7 +304,7 @@ class Machine:
         over = self._final(job, Kind.ENDED, cause=NEVER_STARTED, text=job.why)
         self._out.append(Journal(Over(over)))
 
-    # Keepers
+    # Supervisors
 
     def _launch_what_can_be(self) -> None:
         if self._now >= self.lease_until:
@@ -339,7 +339,7 @@ class Machine:
 
     def _on_ended(self, event: Ended) -> None:
         job = self.jobs.get(event.key)
-        # Not alive, and yet: a keeper that our predecessor asked for came too late, and was killed.
+        # Not alive, and yet: a supervisor that our predecessor asked for came too late, and was killed.
         late = (Phase.NOTED, Phase.REFUSING)
         if job is not None and (job.phase in ALIVE or job.phase in late):
             self._ended(job, _ending(event, job.order.attempt))
@@ -361,8 +361,8 @@ class Machine:
             self._report(event.report)
 
     def _on_tick(self) -> None:
-        """The keepers watch the lease; this watches the keepers."""
-        # Before the first answer the lease is what the keepers were told by our predecessor.
+        """The supervisors watch the lease; this watches the supervisors."""
+        # Before the first answer the lease is what the supervisors were told by our predecessor.
         late = 0 < self.lease_until <= self._now - WATCHDOG
         for key, job in list(self.jobs.items()):
             if job.phase in ALIVE and late and not job.order.keeps_in_silence:
@@ -429,12 +429,12 @@ class Machine:
     def _adopt(self, key: Key, order: Order, found: Found | Ended) -> None:
         job = self.jobs[key] = Job(order, Phase.NOTED)
         if found is Found.ALIVE:
-            # It may be running or about to: its keeper says `started` once more.
+            # It may be running or about to: its supervisor says `started` once more.
             job.phase, job.hint, job.is_named = Phase.LAUNCHED, None, False
         elif isinstance(found, Ended):
             self._ended(job, _ending(found, order.attempt))
         else:
-            # No keeper, and no order either until the server has named it again.
+            # No supervisor, and no order either until the server has named it again.
             job.wanted = False
 
     def entries(self) -> list[Entry]:

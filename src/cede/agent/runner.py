@@ -1,7 +1,7 @@
 """The agent's process: hands events to the machine and carries out what it says.
 
 One thread does both, one after the other, so that nothing happens between an entry on disk and
-what depends on it. When it is told to end, it ends and its work goes on: every attempt has a keeper
+what depends on it. When it is told to end, it ends and its work goes on: every attempt has a supervisor
 of its own, and the next agent adopts it.
 """
 
@@ -59,7 +59,7 @@ from cede.launch.probe import probe
 from cede.model import bounds
 from cede.model.errors import CedeError
 
-# How often keepers and applications are looked at, while there are any.
+# How often supervisors and applications are looked at, while there are any.
 TICK = 0.05
 TICK_IDLE = 0.5
 # How soon, and at most how late, work that did not die is killed again before the agent is ready.
@@ -120,7 +120,7 @@ class Runner:
             raise self._link.fatal
 
     def end(self) -> None:
-        """Safe in a signal handler: what runs goes on under its keepers."""
+        """Safe in a signal handler: what runs goes on under its supervisors."""
         self._link.stop()
         self._inbox.put(None)
 
@@ -208,7 +208,7 @@ class Runner:
 
     def _write(self, entry: Entry) -> Event:
         if isinstance(entry, Over) and entry.report.never_started:
-            # That is for good: no keeper that was asked for may come after it.
+            # That is for good: no supervisor that was asked for may come after it.
             came = self._attempts.fence(entry.report.key)
             if came is not None:
                 return came

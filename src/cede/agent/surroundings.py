@@ -1,4 +1,4 @@
-"""From an order to what a keeper runs: account, environment, directories, bounds.
+"""From an order to what a supervisor runs: account, environment, directories, bounds.
 
 A job gets a cleaned environment: nothing of the agent's own but the path to programs and the
 language, what its request asked for, and what cede tells it.

@@ -161,7 +161,7 @@ class JournalFailed:
 
 @dataclass(frozen=True, slots=True)
 class LaunchFailed:
-    """No keeper exists, and none will come of this launch. `refused`: this node will not run it,
+    """No supervisor exists, and none will come of this launch. `refused`: this node will not run it,
     for a reason that trying again does not change; else the machine lacked something.
     """
 
@@ -208,9 +208,9 @@ class Tick:
 
 
 class Found(StrEnum):
-    """What a keeper's directory says after a restart."""
+    """What a supervisor's directory says after a restart."""
 
-    NEVER = "never"  # no keeper existed, and none can come any more
+    NEVER = "never"  # no supervisor existed, and none can come any more
     ALIVE = "alive"
 
 

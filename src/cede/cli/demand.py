@@ -84,8 +84,8 @@ _TERMS: list[Callable[[Any], Any]] = [
     ),
 ]
 
-_PARTING = Duration(most=bounds.CHECKPOINT_TIMEOUT_MAX)
-_FAREWELL: list[Callable[[Any], Any]] = [
+_STOP_PROGRESS = Duration(most=bounds.CHECKPOINT_TIMEOUT_MAX)
+_STOP_POLICY: list[Callable[[Any], Any]] = [
     click.option(
         "--checkpoint",
         type=OneOf(["auto", "manual", "none"]),
@@ -93,11 +93,13 @@ _FAREWELL: list[Callable[[Any], Any]] = [
         help="Whether it is asked to save itself before it is stopped.",
     ),
     click.option(
-        "--checkpoint-timeout", type=_PARTING, help="How long saving may take; 10m unless given."
+        "--checkpoint-timeout",
+        type=_STOP_PROGRESS,
+        help="How long saving may take; 10m unless given.",
     ),
     click.option(
         "--max-deferral",
-        type=_PARTING,
+        type=_STOP_PROGRESS,
         help="How long saving may be put off in all; 5m unless given.",
     ),
     click.option(
@@ -118,7 +120,7 @@ _FAREWELL: list[Callable[[Any], Any]] = [
     ),
     click.option(
         "--resume-wait",
-        type=_PARTING,
+        type=_STOP_PROGRESS,
         help="How long to wait for nodes that have its checkpoint; 10m unless given.",
     ),
 ]
@@ -128,9 +130,9 @@ def demand_options(function: F) -> F:
     return _with(_OPTIONS + _TERMS, function)
 
 
-def farewell_options(function: F) -> F:
+def stop_policy_options(function: F) -> F:
     """How it parts from its units."""
-    return _with(_FAREWELL, function)
+    return _with(_STOP_POLICY, function)
 
 
 def _with(options: list[Callable[[Any], Any]], function: F) -> F:

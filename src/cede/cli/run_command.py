@@ -15,7 +15,7 @@ import click
 
 from cede.cli import exit_codes
 from cede.cli.context import client_of
-from cede.cli.demand import demand_options, farewell_options, submission_of
+from cede.cli.demand import demand_options, stop_policy_options, submission_of
 from cede.cli.values import Duration
 from cede.cli.waiting_line import WaitingLine
 
@@ -29,7 +29,7 @@ SIGNALS_MAX = 3
 
 @click.command("run", context_settings={"ignore_unknown_options": False})
 @demand_options
-@farewell_options
+@stop_policy_options
 @click.option(
     "--checkpoint-dir",
     type=click.Path(file_okay=False, path_type=Path),

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from cede.cli.context import client_of
-from cede.cli.demand import demand_options, farewell_options, submission_of
+from cede.cli.demand import demand_options, stop_policy_options, submission_of
 from cede.cli.printing import print_json
 from cede.cli.values import OneOf, pairs
 
@@ -48,7 +48,7 @@ CAPTURED = ("PATH", "VIRTUAL_ENV", "CONDA_PREFIX", "LANG")
     default=None,
     help="Tasks in few and near groups of nodes, in many, or in any; tight unless given.",
 )
-@farewell_options
+@stop_policy_options
 @click.option(
     "--on-silence",
     type=OneOf(["stop", "keep"]),

@@ -107,9 +107,9 @@ def wait(ctx: click.Context, request_ids: tuple[str, ...], quiet: bool) -> None:
 
 def wait_for(client: Client, request_ids: Any, *, follow: bool = False, quiet: bool = False) -> int:
     """The exit code of all of it together."""
-    from cede.client.work import exit_code, failed_task, family, follow_output, wait_for_end
+    from cede.client.work import exit_code, failed_task, follow_output, task_group, wait_for_end
 
-    whole = [each["id"] for given in request_ids for each in family(client, given)]
+    whole = [each["id"] for given in request_ids for each in task_group(client, given)]
     result = exit_codes.OK
     with WaitingLine(quiet=quiet) as line:
         watcher = _Watcher(line)

@@ -20,7 +20,7 @@ from cede.client.client import Client
 from cede.client.errors import CedeClientError, Conflict, LeaseLost, NotFound, ending
 from cede.client.http import Json
 from cede.client.lease import Lease
-from cede.client.parting import Parting, checkpoints
+from cede.client.stopping import Stopping, checkpoints
 from cede.client.waiting import HOLDING, WAITING, give_up, wait_for_grant
 
 
@@ -45,7 +45,7 @@ class Allocation:
         self._on_preempting = on_preempting
         self._checkpoint_dir = checkpoint_dir
         self._lease: Lease | None = None
-        self._parting: Parting | None = None
+        self._stop_progress: Stopping | None = None
         self._finished = False
         self._sent_at = 0.0
 
@@ -107,15 +107,15 @@ class Allocation:
 
     def _talk(self, lease: Lease) -> None:
         try:
-            parting = Parting(
+            stopping = Stopping(
                 self._client, self.request, self._checkpoint_dir, lambda kind, text: None
             )
         except BaseException:
             give_up(self._client, self.request)
             raise
-        self._parting = parting
-        checkpoint.begin(parting.environment())
-        parting.start(lease, list)  # nobody must be woken: the block looks by itself
+        self._stop_progress = stopping
+        checkpoint.begin(stopping.environment())
+        stopping.start(lease, list)  # nobody must be woken: the block looks by itself
 
     def __exit__(
         self,
@@ -145,16 +145,16 @@ class Allocation:
 
     def _end_talk(self, lease: Lease, error: BaseException | None) -> bool:
         """Whether the server has the checkpoint that it asked for."""
-        parting, self._parting = self._parting, None
-        if parting is None:
+        stopping, self._stop_progress = self._stop_progress, None
+        if stopping is None:
             return False
         try:
             if lease.hint is not None or error is not None:
-                parting.hear_the_rest(threading.Event())
+                stopping.hear_the_rest(threading.Event())
         finally:
-            parting.close()
+            stopping.close()
             checkpoint.begin(os.environ)
-        return parting.saved
+        return stopping.saved
 
     def _outcome(self, error: BaseException | None, saved: bool) -> str:
         if self._finished:

@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 import cede.checkpoint as checkpoint
 from cede.checkpoint.line import conversation_of, survive_signal
 from cede.client.errors import Failed
-from cede.client.keeper import parent_ends
+from cede.client.supervisor import parent_ends
 
 # A code that no function returns by accident, for results that cannot travel.
 UNPICKLABLE = 113

@@ -1,4 +1,4 @@
-"""Our side of a keeper: start work, pass signals on, read how it ended."""
+"""Our side of a supervisor: start work, pass signals on, read how it ended."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NoReturn
 from uuid import uuid4
 
-from cede.client.keeper import keep, parent_ends
+from cede.client.supervisor import keep, parent_ends
 from cede.launch import processes
 from cede.launch.contain import open_group
 from cede.launch.lookup import cannot_run
@@ -26,7 +26,7 @@ CLEAR_UP_TIMEOUT = 5.0
 
 
 class Child:
-    """Work that runs below a keeper. `wait` returns only when the whole tree of it is gone."""
+    """Work that runs below a supervisor. `wait` returns only when the whole tree of it is gone."""
 
     def __init__(self, work: Callable[[], NoReturn], lease_until: float | None = None) -> None:
         control_read, self._control = os.pipe()
@@ -65,17 +65,17 @@ class Child:
         text = os.read(self._status, 64).strip()
         if not text:
             self._clear_up()
-        # Without a report the keeper itself was killed; the work died with it.
+        # Without a report the supervisor itself was killed; the work died with it.
         self.exit_code = int(text) if text else -signal.SIGKILL
         self.close()
         return self.exit_code
 
     def processes(self) -> list[int]:
-        """Everything below the keeper that has not ended."""
+        """Everything below the supervisor that has not ended."""
         return processes.descendants(self.pid)
 
     def _clear_up(self) -> None:
-        """Its keeper is gone: kill what is left in the group, which only a cgroup tells."""
+        """Its supervisor is gone: kill what is left in the group, which only a cgroup tells."""
         if self._means["at"]:
             group = open_group(self._means, self._name, list, lambda: True)
             with contextlib.suppress(OSError):  # what cannot be killed or removed now never can
@@ -83,7 +83,7 @@ class Child:
                 group.remove()
 
     def close(self) -> None:
-        """Let go; a keeper without anybody to report to kills what it keeps."""
+        """Let go; a supervisor without anybody to report to kills what it keeps."""
         for each in (self._control, self._status):
             if each in parent_ends:
                 parent_ends.discard(each)
@@ -124,7 +124,7 @@ def command(argv: Sequence[str], environment: Mapping[str, str]) -> Callable[[],
 def _fork() -> int:
     """Fork with nothing waiting in our buffers, or the child would write it a second time.
 
-    Python warns of forks beside other threads. The keeper takes none of their locks; a function
+    Python warns of forks beside other threads. The supervisor takes none of their locks; a function
     that runs as a step sees what any fork sees, which the reference says.
     """
     for stream in (sys.stdout, sys.stderr):

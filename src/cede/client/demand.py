@@ -38,12 +38,12 @@ def submission(
     tenant: str | None = None,
     limit: Mapping[str, int] | None = None,
     weight: float | None = None,
-    **farewell: Any,
+    **stop_policy: Any,
 ) -> Json:
     """A request of kind `work`: units for anything that is not a step; it needs a policy.
 
     Times are seconds, or a text such as `1h30m`. `settings`: its own, where the pool shares
-    fairly; `farewell`: how it parts, by the names of `farewell_body`.
+    fairly; `stop`: how it parts, by the names of `farewell_body`.
     """
     needs = ResourceSettings(
         gpu_count=gpu,
@@ -64,7 +64,7 @@ def submission(
         lease=lease if lease == "none" else _time("lease", lease),
         labels=dict(labels or {}) or None,
         **terms_body(class_=class_, sensitive=sensitive, tenant=tenant, limit=limit, weight=weight),
-        **farewell_body(**farewell),
+        **stop_policy_body(**stop_policy),
     )
 
 
@@ -86,7 +86,7 @@ def terms_body(
     )
 
 
-def farewell_body(
+def stop_policy_body(
     *,
     checkpoint: str | None = None,
     checkpoint_protocol: str | None = None,

@@ -214,7 +214,7 @@ class Lease:
 
 
 def hint_of(request: Json) -> Json | None:
-    """A farewell's, or that of an ask to save itself and go on."""
+    """A stop's, or that of an ask to save itself and go on."""
     held = request.get("allocation") or {}
     return held["parting"] if held.get("state") == "checkpointing" else held.get("asked")
 

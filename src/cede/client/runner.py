@@ -3,7 +3,7 @@
 One attempt: wait for the grant, start the work, renew, and end it in one of four ways: it ends by
 itself, it is told to stop (SIGTERM, grace, SIGKILL), its lease is lost (dead before the lease's
 end), or whoever started us sends a signal. Work that can save itself is asked to before it is told
-to stop (`parting`), and its next attempt goes on from there. Only when the whole tree of the work
+to stop (`stop`), and its next attempt goes on from there. Only when the whole tree of the work
 is gone are the units given back.
 """
 
@@ -32,7 +32,7 @@ from cede.client.errors import (
 )
 from cede.client.http import Json
 from cede.client.lease import Lease
-from cede.client.parting import Parting, checkpoints
+from cede.client.stopping import Stopping, checkpoints
 from cede.client.waiting import HOLDING, WAITING, Waited, give_up, wait_for_grant
 from cede.client.watch import Notify, Watch, reason_of
 
@@ -152,9 +152,9 @@ class Runner:
         return Ended(exit_code, {**request, "status": "released"})
 
     def _attempt(self, request: Json, sent_at: float, make_work: MakeWork) -> Ended:
-        parting, sent_at = self._parting(request, sent_at)
+        stopping, sent_at = self._stop_progress(request, sent_at)
         # Forked before any thread starts: a fork copies one thread and every lock.
-        told = {} if parting is None else parting.environment()
+        told = {} if stopping is None else stopping.environment()
         child = Child(make_work(self._environment(request) | told))
         lease = Lease(
             self._client,
@@ -168,27 +168,27 @@ class Runner:
         lease.start()
         watch = Watch(child, lease, self._signals, self._notify, self._client)
         try:
-            if parting is not None:
-                parting.start(lease, child.processes)
+            if stopping is not None:
+                stopping.start(lease, child.processes)
             exit_code = watch.guarded()
-            if parting is not None and exit_code != 0 and not (watch.lost or self._signals):
-                parting.hear_the_rest(self._interrupted)
+            if stopping is not None and exit_code != 0 and not (watch.lost or self._signals):
+                stopping.hear_the_rest(self._interrupted)
         except BaseException:
             give_up(self._client, lease.request)
             raise
         finally:
-            if parting is not None:
-                parting.close()
+            if stopping is not None:
+                stopping.close()
             lease.stop()
         if self._signals:
             give_up(self._client, lease.request)
             raise Interrupted(self._signals[0])
-        saved = parting is not None and parting.saved
+        saved = stopping is not None and stopping.saved
         outcome = _outcome(lease.request, exit_code, told=watch.told)
         after = self._give_back(lease, watch, exit_code, outcome)
         return Ended(exit_code, after.request, outcome == "stopped" or saved, after.sent_at)
 
-    def _parting(self, request: Json, sent_at: float) -> tuple[Parting | None, float]:
+    def _stop_progress(self, request: Json, sent_at: float) -> tuple[Stopping | None, float]:
         """The conversation with the work, and when the lease was last renewed: verifying where to
         start may take longer than a lease.
         """
@@ -196,10 +196,10 @@ class Runner:
             return None, sent_at
         verifying = _Verifying(self._client, request, sent_at, self._signals)
         try:
-            parting = Parting(
+            stopping = Stopping(
                 self._client, request, self._checkpoint_dir, self._notify, verifying.go_on
             )
-            return parting, verifying.sent_at
+            return stopping, verifying.sent_at
         except (OSError, ImportError) as error:
             give_up(self._client, request)
             raise CedeClientError(f"no checkpoints can be made: {error}") from error

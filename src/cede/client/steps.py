@@ -19,7 +19,7 @@ from uuid import uuid4
 
 from cede.client.calls import Call
 from cede.client.client import Client
-from cede.client.demand import farewell_body, settings_body, terms_body
+from cede.client.demand import settings_body, stop_policy_body, terms_body
 from cede.client.http import Json
 from cede.client.runner import MakeWork, Runner
 from cede.client.waiting import reason_text
@@ -106,7 +106,7 @@ class Step(Generic[P, R]):
         tenant: str | None = None,
         limit: Mapping[str, int] | None = None,
         weight: float | None = None,
-        **farewell: Any,
+        **stop_policy: Any,
     ) -> None:
         functools.update_wrapper(self, function)
         self.name = name or function.__name__
@@ -119,7 +119,7 @@ class Step(Generic[P, R]):
         self.terms = terms_body(
             class_=class_, sensitive=sensitive, tenant=tenant, limit=limit, weight=weight
         )
-        self.farewell = farewell_body(**farewell)
+        self.stop_policy = stop_policy_body(**stop_policy)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         run = _current.get()
@@ -169,7 +169,7 @@ class Step(Generic[P, R]):
             "retry": self.retry.body(),
             "labels": {"pipeline": run.pipeline, "run": run.name, "step": self.name},
             **self.terms,
-            **self.farewell,
+            **self.stop_policy,
         }
         if self.lease is not None:
             body["lease"] = self.lease

@@ -18,7 +18,7 @@ Notify = Callable[[str, str], None]
 TICK = 0.2
 # What the Ctrl-C of a library's caller gives the work; `cede run` passes signals on and waits.
 INTERRUPT_GRACE = 5.0
-# Asking for the pool's grace must not use it up: well below the server's margin for partings.
+# Asking for the pool's grace must not use it up: well below the server's margin for stops.
 GRACE_TIMEOUT = 2.0
 
 
@@ -83,7 +83,7 @@ class Watch:
             self.told = True
             self._child.signal(signal.SIGTERM)
             self._notify(_word(lease.request), reason_of(lease.request))
-            # From now on this is the bound, and the keeper holds it without us.
+            # From now on this is the bound, and the supervisor holds it without us.
             told_at = clock.now()
             self._child.lease(told_at + self._grace(lease.request))
         elif self._nearly_over(lease) and not self.lost:
@@ -103,7 +103,7 @@ class Watch:
             self._notify("server away", f"the work goes on while its lease lasts: {left:.0f} s")
 
     def _nearly_over(self, lease: Lease) -> bool:
-        """Whether to ask the work to stop; the keeper kills it at the end of the lease whatever we
+        """Whether to ask the work to stop; the supervisor kills it at the end of the lease whatever we
         do."""
         if lease.ends_at is None or lease.seconds is None:
             return False

@@ -32,7 +32,7 @@ def _nobody(_: Any) -> None:
     """For whoever does not listen."""
 
 
-def family(client: Client, request_id: str) -> list[Json]:
+def task_group(client: Client, request_id: str) -> list[Json]:
     """A request, or all independent tasks that were submitted with it."""
     first = client.requests.get(request_id)
     if not first.get("part_of"):

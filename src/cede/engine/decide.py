@@ -7,16 +7,16 @@ pass ends at rest. It looks only at pools in which something changed since the l
 
 from __future__ import annotations
 
-from cede.engine.brokering import ask_to_save
-from cede.engine.earmarks import drop_dead, let_victims_go
-from cede.engine.endings import expire
-from cede.engine.fairness import refresh, stop_clocks
-from cede.engine.fleet import settle_drains, silence
-from cede.engine.grants import grant_all
-from cede.engine.overrun import stop_overruns
-from cede.engine.preempt import preempt_all
-from cede.engine.queue_score import score_queues
-from cede.engine.state import State
+from cede.engine.admin.fleet import settle_drains, silence
+from cede.engine.lifecycle.endings import expire
+from cede.engine.queue.scoring import score_queues
+from cede.engine.shares.publish import refresh, stop_clocks
+from cede.engine.state.state import State
+from cede.engine.steps.checkpoint import ask_to_save
+from cede.engine.steps.earmarks import drop_dead, let_victims_go
+from cede.engine.steps.grant import grant_all
+from cede.engine.steps.over_limit import stop_overruns
+from cede.engine.steps.preempt import preempt_all
 from cede.model import bounds
 from cede.model.plan import Plan
 
@@ -40,7 +40,7 @@ def decide(state: State, now: int, *, weigh: bool = False) -> Plan:
         plan.changed |= plan.again or bool(plan.decisions)
         if not plan.again:
             for pool_id in state.dirty:
-                state.books[pool_id].forget_empty_lanes()
+                state.ledgers[pool_id].forget_empty_queues()
             state.dirty.clear()
             break
     stop_clocks(state, plan)
@@ -52,7 +52,7 @@ def decide(state: State, now: int, *, weigh: bool = False) -> Plan:
 
 def _round(state: State, plan: Plan) -> None:
     for pool_id in _dirty(state):  # 3. promises that no longer hold
-        plan.changed |= drop_dead(state, state.books[pool_id])
+        plan.changed |= drop_dead(state, state.ledgers[pool_id])
     pools = _dirty(state)
     stop_overruns(state, plan, pools)  # 4. what is above a limit, where it may not stay
     grant_all(state, plan, pools)  # 5. grants, in standing order
@@ -72,8 +72,8 @@ def _dirty(state: State) -> list[str]:
     pools = dict(state.dirty)
     if state.several:
         for pool_id in state.dirty:
-            books = state.books[pool_id]
-            for key in books.lanes:
-                subject = books.policies[key.policy_id].subject
+            ledger = state.ledgers[pool_id]
+            for key in ledger.queues:
+                subject = ledger.policies[key.policy_id].subject
                 pools.update((each.pool_id, None) for each in state.policies_of(subject))
     return sorted(pools, key=lambda pool_id: state.pools[pool_id].name)

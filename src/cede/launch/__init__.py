@@ -1,9 +1,9 @@
 """Starts one attempt's processes on this machine, and stops them for certain.
 
-    launcher ── spec.json, control.json, wake ──▶ keeper ── fork ──▶ work, in a group of its own
+    launcher ── spec.json, control.json, wake ──▶ supervisor ── fork ──▶ work, in a group of its own
              ◀── started.json, exit.json, logs ──
 
-Nothing here knows of servers, agents or HTTP. What the keeper imports (`keeper`, `child`, `course`,
+Nothing here knows of servers, agents or HTTP. What the supervisor imports (`supervisor`, `child`, `course`,
 `contain`, `processes`, `places`, `logs`, `crash`, `clock`) has no dataclasses: they would double
 the time that it takes to start one.
 """

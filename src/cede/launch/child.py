@@ -1,6 +1,6 @@
-"""From the keeper's fork to the work's first instruction.
+"""From the supervisor's fork to the work's first instruction.
 
-The forked child gets ready, waits until the keeper has written down that it exists, and becomes the
+The forked child gets ready, waits until the supervisor has written down that it exists, and becomes the
 work. So work without a started.json has never run, and starting it again is safe.
 """
 
@@ -26,7 +26,7 @@ USERS_ERRORS = {
 
 
 class Child:
-    """The work as its keeper sees it. `go` lets it run."""
+    """The work as its supervisor sees it. `go` lets it run."""
 
     def __init__(self, spec: dict[str, Any], group: Group) -> None:
         self.output: dict[str, int] = {}
@@ -38,12 +38,12 @@ class Child:
         self.failure, failed = os.pipe()
         os.set_blocking(self.failure, False)
         ready, self._go = os.pipe()
-        keeper = os.getpid()
+        supervisor = os.getpid()
         crash.at("fork_before")
         self.pid = os.fork()
         if self.pid == 0:
             os.close(self._go)
-            _become(spec, group, keeper, theirs, ready, failed)
+            _become(spec, group, supervisor, theirs, ready, failed)
         crash.at("fork_after")
         for each in (*theirs, ready, failed):
             os.close(each)
@@ -69,12 +69,12 @@ class Child:
 
 
 def _become(
-    spec: dict[str, Any], group: Group, keeper: int, output: list[int], ready: int, failed: int
+    spec: dict[str, Any], group: Group, supervisor: int, output: list[int], ready: int, failed: int
 ) -> NoReturn:
     users = ""  # what of the user's could be wrong by now
     program = ""  # set once that is its program
     try:
-        _die_with(keeper)
+        _die_with(supervisor)
         os.setsid()
         group.enter(os.getpid())
         _plain_signals()
@@ -85,11 +85,11 @@ def _become(
             os.dup2(descriptor, number)
         _drop(spec["user"])
         processes.prctl(processes.PR_SET_NO_NEW_PRIVS, 1)
-        _die_with(keeper)  # again: a change of user forgets it
+        _die_with(supervisor)  # again: a change of user forgets it
         users = spec["directory"]
         os.chdir(users)
         if not os.read(ready, 1):
-            os._exit(1)  # the keeper died before it wrote down that we exist
+            os._exit(1)  # the supervisor died before it wrote down that we exist
         users = program = spec["argv"][0]
         os.execvpe(program, spec["argv"], spec["env"])
     except Exception as error:
@@ -103,10 +103,10 @@ def _become(
         os._exit(127)
 
 
-def _die_with(keeper: int) -> None:
-    """Without its keeper nobody holds the lease's end, so the work goes too."""
+def _die_with(supervisor: int) -> None:
+    """Without its supervisor nobody holds the lease's end, so the work goes too."""
     processes.prctl(processes.PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != keeper:
+    if os.getppid() != supervisor:
         os._exit(1)
 
 

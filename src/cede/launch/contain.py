@@ -2,7 +2,7 @@
 
 Three means, best first. *cgroup2*: the kernel kills the group at once (`cgroup.kill`). *freezer*:
 the group of the first hierarchy is frozen, each member killed, and thawed. *subreaper*: whatever
-is orphaned below the keeper becomes its child; each is stopped, then killed, until none is left.
+is orphaned below the supervisor becomes its child; each is stopped, then killed, until none is left.
 Limits may be kept by other hierarchies than the one that kills, of either version.
 
 Which of these a machine has is found out by `cede.launch.probe`; here they are used.
@@ -53,9 +53,9 @@ class Group:
         self.limiting = {each: self.limiting[each] for each in limits}
         for directory in self.directories():
             os.makedirs(directory, exist_ok=True)
-        # A keeper that died here before us may have left something in it.
+        # A supervisor that died here before us may have left something in it.
         if not self.kill(timeout=LEFT_BEHIND_TIMEOUT):
-            raise OSError(errno.EBUSY, "what an earlier keeper left in the group does not die")
+            raise OSError(errno.EBUSY, "what an earlier supervisor left in the group does not die")
         for limit, value in limits.items():
             _set_limit(limit, value, *self.limiting[limit])
 

@@ -1,4 +1,4 @@
-"""The keeper dies on purpose at a named point, so that tests can look at what is left (K6, K10,
+"""The supervisor dies on purpose at a named point, so that tests can look at what is left (K6, K10,
 K11).
 
 `CEDE_KEEPER_CRASH=fork_after` and the like. Without the variable nothing here ever happens.

@@ -1,7 +1,7 @@
-"""The agent's side of a keeper: prepare, launch, adopt, order, ask, and sweep up after one.
+"""The agent's side of a supervisor: prepare, launch, adopt, order, ask, and sweep up after one.
 
 Everything goes through the attempt's directory, so an agent that was restarted knows as much as the
-one that launched. Whether a keeper lives is told by its lock on that directory, which the kernel
+one that launched. Whether a supervisor lives is told by its lock on that directory, which the kernel
 gives back whatever it died of; its pid cannot be mistaken for somebody else's.
 """
 
@@ -23,19 +23,19 @@ from cede.launch import crash, places, processes
 from cede.launch.clock import boottime
 from cede.launch.contain import Group, open_group
 from cede.launch.course import NOTHING_WANTED, Control
-from cede.launch.keeper import KEPT_ALREADY, TOOK_OVER
 from cede.launch.places import Place
 from cede.launch.probe import Containment
 from cede.launch.spec import Spec
+from cede.launch.supervisor import KEPT_ALREADY, TOOK_OVER
 from cede.model.errors import CedeError, Conflict, Invalid
 
-# A keeper that has not taken over by now is not going to.
+# A supervisor that has not taken over by now is not going to.
 LAUNCH_TIMEOUT = 20.0
 SWEEP_TIMEOUT = 10.0
 
 
 class LaunchFailed(CedeError):
-    """No keeper took over. The machine's fault, not the work's."""
+    """No supervisor took over. The machine's fault, not the work's."""
 
 
 class State(StrEnum):
@@ -43,7 +43,7 @@ class State(StrEnum):
     STARTING = "starting"
     RUNNING = "running"
     ENDED = "ended"
-    LOST = "lost"  # its keeper is gone and left no exit record: sweep
+    LOST = "lost"  # its supervisor is gone and left no exit record: sweep
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ def prepare(
 
 
 def launch(directory: Path) -> None:
-    """Start the keeper of a prepared attempt, and return when it has taken over.
+    """Start the supervisor of a prepared attempt, and return when it has taken over.
 
     Work that was started before is not started again, whoever did it.
     """
@@ -90,49 +90,49 @@ def launch(directory: Path) -> None:
         raise LaunchFailed(f"work is kept on Linux only, and this is {sys.platform}")
     with Place(directory) as place:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-        with open(place.open(places.KEEPER_LOG, flags), "ab") as log:
-            keeper = subprocess.Popen(
+        with open(place.open(places.SUPERVISOR_LOG, flags), "ab") as log:
+            supervisor = subprocess.Popen(
                 # -S: it needs us and the standard library, and starts sooner without the rest.
-                [sys.executable, "-S", "-m", "cede.launch.keeper", str(directory.absolute())],
+                [sys.executable, "-S", "-m", "cede.launch.supervisor", str(directory.absolute())],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=log,
                 cwd="/",
-                env=_keeper_environment(),
+                env=_supervisor_environment(),
                 start_new_session=True,
             )
         # Popen's own timeout looks every 50 ms; this wakes when it has happened.
-        pidfd = os.pidfd_open(keeper.pid)
+        pidfd = os.pidfd_open(supervisor.pid)
         poll = select.poll()  # select itself knows no descriptor above 1023
         poll.register(pidfd, select.POLLIN)
         if not poll.poll(LAUNCH_TIMEOUT * 1000):
-            keeper.kill()
+            supervisor.kill()
         os.close(pidfd)
-        code = keeper.wait()
+        code = supervisor.wait()
         if code not in (TOOK_OVER, KEPT_ALREADY):
-            raise LaunchFailed(f"the keeper ended with code {code}: {_last_words(place)}")
+            raise LaunchFailed(f"the supervisor ended with code {code}: {_last_words(place)}")
 
 
-def _keeper_environment() -> dict[str, str]:
-    """Ours is not for the keeper: tokens have no business there, nor have markers of attempts."""
+def _supervisor_environment() -> dict[str, str]:
+    """Ours is not for the supervisor: tokens have no business there, nor have markers of attempts."""
     passed_on = ("LANG", "LC_ALL", "PATH", crash.VARIABLE)
     kept = {name: os.environ[name] for name in passed_on if name in os.environ}
     return {**kept, "PYTHONPATH": str(Path(cede.__file__).parents[1]), "PYTHONSAFEPATH": "1"}
 
 
 def _last_words(place: Place) -> str:
-    with open(place.open(places.KEEPER_LOG, os.O_RDONLY), errors="replace") as file:
+    with open(place.open(places.SUPERVISOR_LOG, os.O_RDONLY), errors="replace") as file:
         lines = file.read()[-4096:].strip().splitlines()
     return lines[-1] if lines else "it said nothing"
 
 
 class Kept:
-    """An attempt with its keeper, whoever launched it. Close it, or use it in a `with`."""
+    """An attempt with its supervisor, whoever launched it. Close it, or use it in a `with`."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self._place = Place(directory)
-        self._pidfd = _hold_keeper(self._place)
+        self._pidfd = _hold_supervisor(self._place)
 
     @classmethod
     def adopt(cls, directory: Path) -> Self:
@@ -151,13 +151,13 @@ class Kept:
         self._place.close()
 
     def fileno(self) -> int:
-        """Becomes readable when the keeper has ended, whatever of."""
+        """Becomes readable when the supervisor has ended, whatever of."""
         if self._pidfd is None:
             raise Conflict("not_kept", f"{self.directory.name} has no keeper")
         return self._pidfd
 
     def status(self) -> Status:
-        # In this order: a keeper writes before it lets go.
+        # In this order: a supervisor writes before it lets go.
         holder = self._place.holder()
         started = self._place.read(places.STARTED)
         ending = self._place.read(places.EXIT)
@@ -172,7 +172,7 @@ class Kept:
         return self._control()["stop"] is not None
 
     def set_deadline(self, deadline: float | None) -> None:
-        """Until when the work may run, in seconds since boot. The keeper kills it then."""
+        """Until when the work may run, in seconds since boot. The supervisor kills it then."""
         self._want({**self._control(), "deadline": deadline})
 
     def stop(self, grace: float) -> None:
@@ -201,7 +201,7 @@ class Kept:
             os.close(wake)
 
 
-def _hold_keeper(place: Place) -> int | None:
+def _hold_supervisor(place: Place) -> int | None:
     """A descriptor of the process that has the lock; the second look makes sure that it is it."""
     while (pid := place.holder()) is not None:
         held = processes.hold(pid)
@@ -212,15 +212,15 @@ def _hold_keeper(place: Place) -> int | None:
     return None
 
 
-def sweep(directory: Path, *, keeper_too: bool = False) -> dict[str, Any]:
-    """Kill what a dead keeper left, and write the exit record that it did not. Returns the record.
+def sweep(directory: Path, *, supervisor_too: bool = False) -> dict[str, Any]:
+    """Kill what a dead supervisor left, and write the exit record that it did not. Returns the record.
 
-    Safe to repeat, and after a crash of its own at any point. A keeper that lives is refused, or,
+    Safe to repeat, and after a crash of its own at any point. A supervisor that lives is refused, or,
     with `keeper_too`, killed first: that is for one which hangs.
     """
     with Place(directory) as place:
-        if keeper_too:
-            _kill_keeper(place)
+        if supervisor_too:
+            _kill_supervisor(place)
         _take_over(place, directory.name)
         spec, means = place.read(places.SPEC), place.read(places.CONTAINMENT)
         group = _left_group(Spec.from_json(spec), means) if spec and means else None
@@ -236,16 +236,16 @@ def sweep(directory: Path, *, keeper_too: bool = False) -> dict[str, Any]:
 
 
 def _take_over(place: Place, name: str) -> None:
-    """Take the lock, if need be when a keeper that has written its record has tidied up."""
+    """Take the lock, if need be when a supervisor that has written its record has tidied up."""
     over = boottime() + SWEEP_TIMEOUT
     while not place.lock():
         if not place.exists(places.EXIT) or boottime() >= over:
-            raise Conflict("kept", f"{name} has a keeper that lives")
+            raise Conflict("kept", f"{name} has a supervisor that lives")
         time.sleep(0.005)
 
 
-def _kill_keeper(place: Place) -> None:
-    held = _hold_keeper(place)
+def _kill_supervisor(place: Place) -> None:
+    held = _hold_supervisor(place)
     if held is None:
         return
     try:
@@ -277,7 +277,7 @@ def _lost_record(place: Place, oom: bool) -> dict[str, Any]:
         "code": None,
         "signal": None,
         "oom": oom,
-        "error": "the keeper died and left no exit record",
+        "error": "the supervisor died and left no exit record",
         "started_at": started["started_at"] if started else None,
         "ended_at": boottime(),
     }

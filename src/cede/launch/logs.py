@@ -20,7 +20,7 @@ LOOKS = 100
 
 
 class Log:
-    """The keeper's end. A full or broken disk loses lines, never the work."""
+    """The supervisor's end. A full or broken disk loses lines, never the work."""
 
     def __init__(self, place: Place, stream: str, most: int) -> None:
         self._place = place

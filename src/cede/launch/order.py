@@ -2,7 +2,7 @@
 
 A record says how far each stream was, which of them was then written, how much and when. The
 position in both streams together is the sum of the positions in each, so a position names one byte
-in any view. The two logs stay what they are; a byte that no record covers, because the keeper was
+in any view. The two logs stay what they are; a byte that no record covers, because the supervisor was
 killed before it wrote one, comes after all others.
 """
 
@@ -63,7 +63,7 @@ class Piece(NamedTuple):
 
 
 class Order:
-    """The keeper's end."""
+    """The supervisor's end."""
 
     def __init__(self, place: Place, most: int) -> None:
         self._log = Log(place, ORDER, most - most % RECORD.size)
@@ -120,7 +120,7 @@ def _may_grow(last: Piece, length: int, now: float) -> bool:
 
 
 class NoOrder(Exception):
-    """The keeper of this attempt wrote no order: it is of a version before that."""
+    """The supervisor of this attempt wrote no order: it is of a version before that."""
 
 
 class Both:
@@ -247,7 +247,7 @@ def read_output(
     """Up to `most` bytes of a stream or of both, from a position on or, if that is later, from the
     oldest kept byte, the last `tail` lines or what was printed `since` a time of day.
 
-    Raises `NoOrder` where the keeper wrote none and the question needs one.
+    Raises `NoOrder` where the supervisor wrote none and the question needs one.
     """
     with ExitStack() as stack:
         both = None

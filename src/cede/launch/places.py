@@ -1,12 +1,12 @@
 """Where an attempt's files are, and how they are opened.
 
     ATTEMPTS/ALLOCATION.TASK/
-        spec.json         what to run; written before the keeper starts
+        spec.json         what to run; written before the supervisor starts
         containment.json  by what means this machine contains it
-        lock              held by the keeper as long as it lives
+        lock              held by the supervisor as long as it lives
         control.json      what the agent wants now
-        wake              FIFO; a byte in it makes the keeper look at control.json at once
-        started.json      keeper and work, written before the work's first instruction
+        wake              FIFO; a byte in it makes the supervisor look at control.json at once
+        started.json      supervisor and work, written before the work's first instruction
         ended.json        how the work's first process ended; what it left behind may still run
         exit.json         how the attempt ended; nothing of it runs any more
         stdout.log …      and stdout.log.1, stdout.base
@@ -36,7 +36,7 @@ WAKE = "wake"
 STARTED = "started.json"
 ENDED = "ended.json"
 EXIT = "exit.json"
-KEEPER_LOG = "keeper.log"
+SUPERVISOR_LOG = "keeper.log"
 
 NAME_MAX = 128
 ALLOWED = frozenset(string.ascii_letters + string.digits + "._-")

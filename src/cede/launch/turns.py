@@ -1,4 +1,4 @@
-"""The keeper's end of the work's two pipes: what was printed, in the order in which it was.
+"""The supervisor's end of the work's two pipes: what was printed, in the order in which it was.
 
 A pipe does not say when its bytes came. Whoever reads both as they become readable gets the order
 right while it is woken between two writes, and a work that prints to both in a loop is faster than

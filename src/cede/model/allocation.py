@@ -9,9 +9,9 @@ from enum import StrEnum
 
 from cede.model.amounts import Amounts
 from cede.model.lifecycle import LEAVING, AllocationState
-from cede.model.parting import Ask, Parting
 from cede.model.reason import Code, Reason
 from cede.model.shape import Footprint
+from cede.model.stopping import Ask, StopProgress
 
 
 class Phase(StrEnum):
@@ -57,13 +57,13 @@ class Allocation:
     started_at: int | None = None
     walltime: int | None = None
     lease_until: int | None = None
-    deadline: int | None = None  # when its parting is over, whatever it says
+    deadline: int | None = None  # when its stop is over, whatever it says
     told: bool = False  # whether its holder has learned that it must stop
     taken_for: str | None = None  # the beneficiary
     reason: Reason | None = None  # the rule under which it was taken
     ended_at: int | None = None
     members: tuple[Member, ...] = ()  # one per task, in a pool of nodes
-    parting: Parting | None = None  # where its farewell has come to
+    stop_progress: StopProgress | None = None  # where its stop has come to
     asked: Ask | None = None  # to save itself and go on
     announced: bool = False  # whether this attempt was ever told that it must stop
     resume: str | None = ""  # the checkpoint it starts from; None until its agents have looked

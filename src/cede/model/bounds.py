@@ -124,7 +124,7 @@ BROKER_PERIOD = 30 * SECOND
 # Document 004's grace between SIGTERM and SIGKILL.
 GRACE_DEFAULT = 30 * SECOND
 # After the grace a holder still has to report; then its units return without it.
-PARTING_MARGIN = 5 * SECOND
+STOP_PROGRESS_MARGIN = 5 * SECOND
 
 # Document 004 lets finish what has used more than this part of its walltime; a part of the whole is
 # from 0 to 1.

@@ -9,9 +9,9 @@ from enum import StrEnum
 from cede.model import bounds
 from cede.model.amounts import Amounts
 from cede.model.lifecycle import TERMINAL, WAITING, RequestStatus
-from cede.model.parting import Farewell, Pin, Saved
 from cede.model.reason import Code, Reason
 from cede.model.shape import Footprint, Shape
+from cede.model.stopping import Pin, Saved, StopPolicy
 from cede.model.subject import Subject
 from cede.model.terms import USUAL, Terms
 from cede.model.work import Work
@@ -72,7 +72,7 @@ class Withhold:
 
 
 # Shared by all who ask for nothing: most requests.
-PLAIN = Farewell()
+PLAIN = StopPolicy()
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ class Request:
     on_silence: OnSilence | None = None
     shape: Shape | None = None  # None: one task, on any node
     work: Work | None = None  # what agents run; without it a client holds the units
-    farewell: Farewell = PLAIN
+    stop_policy: StopPolicy = PLAIN
     saved: Saved | None = None  # where its next attempt goes on
     pin: Pin | None = None  # where its next attempt may start
     left_count: int = 0  # attempts in a row that left with exit code 75 and saved nothing

@@ -17,8 +17,8 @@ from pathlib import Path
 import yaml
 
 from cede.agent import detect
-from cede.engine import fleet
-from cede.engine.edits import attach_policy, create_pool
+from cede.engine.admin import fleet
+from cede.engine.admin.edits import attach_policy, create_pool
 from cede.model.errors import Invalid
 from cede.model.node import Node
 from cede.model.subject import Subject

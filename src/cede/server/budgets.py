@@ -13,8 +13,8 @@ from collections.abc import Callable
 
 import structlog
 
-from cede.engine.state import State
-from cede.engine.tenants import publish_budgets
+from cede.engine.ledger.tenants import publish_budgets
+from cede.engine.state.state import State
 from cede.model import bounds
 from cede.server.queue import Overloaded, Stopping
 from cede.store.store import Store

@@ -1,6 +1,6 @@
 """The agent that `cede up` starts for this machine: a process of its own, on the server's data.
 
-It ends when the server is told to end; what it started goes on under its keepers, and the next one
+It ends when the server is told to end; what it started goes on under its supervisors, and the next one
 adopts it. It is started again when it dies by itself.
 """
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from cede.engine.state import State
+from cede.engine.state.state import State
 from cede.model.errors import CedeError, Conflict
 from cede.model.token import Token
 from cede.store import Store

@@ -18,17 +18,17 @@ from typing import Any, TypeVar
 
 import structlog
 
-from cede.engine import audit
+from cede.engine.audit import audit
 from cede.engine.decide import decide
-from cede.engine.state import State
-from cede.engine.trial import whole
+from cede.engine.state.state import State
+from cede.engine.state.trial import whole
 from cede.model import bounds
 from cede.model.errors import CedeError, Conflict
 from cede.server import clock
 from cede.server.budgets import Budgets
 from cede.server.clock import Clock
 from cede.server.crash import crash_hook
-from cede.server.desk import Desk
+from cede.server.order_board import OrderBoard
 from cede.server.queue import Job, Overloaded, Queue, Stopping, resolve
 from cede.server.tx import Tx, Undecided
 from cede.store.json_text import decode, encode
@@ -94,9 +94,9 @@ class Writer:
         self._store = store
         self._state = loaded.state
         self._clock = Clock(loaded.moment)
-        # Leases and partings of clients count from here: they may have been out of reach.
+        # Leases and stops of clients count from here: they may have been out of reach.
         self._state.since = self._clock.now()
-        self.desk = Desk(loaded.state, self._clock.now())
+        self.order_board = OrderBoard(loaded.state, self._clock.now())
         self._on_fatal = on_fatal
         self._queue = Queue(waiting_max)
         self._thread = threading.Thread(target=self._main, name="cede-writer", daemon=True)
@@ -229,7 +229,7 @@ class Writer:
         tx = Tx(self._state, now, clock.wall())
         expected = self._state.index
         self._state.now = now
-        self.desk.collect(self._state)
+        self.order_board.collect(self._state)
         done, repeated, left = self._apply(commands, tx)
         began = perf_counter()
         self._pass(now)
@@ -254,7 +254,7 @@ class Writer:
             self._store.commit(batch)
             self._renewed = now
             self.index = batch.index
-            self.desk.publish(self._state, changes)
+            self.order_board.publish(self._state, changes)
             self.on_turn(decided - began, perf_counter() - writing)
         for job, first in repeated:
             job.result, job.error = first.result, first.error

@@ -12,16 +12,15 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from cede.engine import claims, endings, farewells, reports
-from cede.engine.admit import rejection
-from cede.engine.books import Books
+from cede.engine.admin import claims
 from cede.engine.decide import decide
-from cede.engine.explain import waiting_reason
-from cede.engine.explain_price import by_price, candidates
-from cede.engine.snapshot_claims import Asked, read_claims
-from cede.engine.snapshot_reader import load
-from cede.engine.state import State
-from cede.engine.trial import what_if
+from cede.engine.explain.price import by_price, candidates
+from cede.engine.explain.why import waiting_reason
+from cede.engine.ledger.admit import rejection
+from cede.engine.ledger.ledger import PoolLedger
+from cede.engine.lifecycle import endings, reports, stopping
+from cede.engine.state.state import State
+from cede.engine.state.trial import what_if
 from cede.model import bounds
 from cede.model.allocation import Allocation, Phase
 from cede.model.durations import parse_duration, seconds
@@ -30,6 +29,8 @@ from cede.model.lifecycle import AllocationState, RequestStatus
 from cede.model.node import NodeState
 from cede.model.plan import Grant, Plan, Preemption, Rejection
 from cede.model.request import Request
+from cede.snapshot.claims import Asked, read_claims
+from cede.snapshot.reader import load
 
 
 def run(snapshot: object, until_rest: bool = False, horizon: object = None) -> dict[str, Any]:
@@ -179,7 +180,7 @@ def _decision(
             "victims": [_called(state, each, names) for each in decision.victims],
             "pool": state.pools[decision.pool_id].name,
             "cost": decision.cost,
-            **_candidates(state, state.books[decision.pool_id], decision.weighed, names),
+            **_candidates(state, state.ledgers[decision.pool_id], decision.weighed, names),
             "reason": decision.reason.to_dict(),
         }
     return {"do": "reject", "request": decision.request_id, "reason": decision.reason.to_dict()}
@@ -190,19 +191,19 @@ def _wait(state: State, request: Request, names: Names) -> dict[str, Any]:
     reason = waiting_reason(state, request)
     shown: dict[str, Any] = {"do": "wait", "request": request.id, "reason": reason.to_dict()}
     for policy in state.places(request.id):
-        if by_price(books := state.books[policy.pool_id]):
+        if by_price(ledger := state.ledgers[policy.pool_id]):
             weighed = candidates(state, request, policy, reason)
-            return shown | _candidates(state, books, weighed, names)
+            return shown | _candidates(state, ledger, weighed, names)
     return shown
 
 
 def _candidates(
-    state: State, books: Books, weighed: Iterable[dict[str, Any]], names: Names
+    state: State, ledger: PoolLedger, weighed: Iterable[dict[str, Any]], names: Names
 ) -> dict[str, Any]:
     """Whom a waiter could have stopped, by the names of the snapshot; nothing where price does not
     decide.
     """
-    if not by_price(books):
+    if not by_price(ledger):
         return {}
     return {"candidates": [{**each, "id": _called(state, each["id"], names)} for each in weighed]}
 
@@ -220,12 +221,12 @@ def _stop(state: State, allocation: Allocation) -> None:
     if allocation.state is AllocationState.CHECKPOINTING:
         for task in range(max(len(allocation.members), 1)):
             current = state.allocations[allocation.id]
-            hint = 0 if current.parting is None else current.parting.hint
-            farewells.save(state, current, task, f"plan.{allocation.id}", 0, hint=hint)
+            hint = 0 if current.stop_progress is None else current.stop_progress.hint
+            stopping.save(state, current, task, f"plan.{allocation.id}", 0, hint=hint)
     request = state.requests[allocation.request_id]
     if request.work is None:
         allocation = state.allocations[allocation.id]
-        saved = allocation.parting is not None and allocation.parting.saved
+        saved = allocation.stop_progress is not None and allocation.stop_progress.saved
         endings.stopped(state, request, allocation, saved=saved)
         return
     for member in allocation.members:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from cede.engine.fairness import refresh
-from cede.engine.shares_view import show, view_of
-from cede.engine.snapshot_reader import load
-from cede.engine.state import State
+from cede.engine.explain.shares import show, view_of
+from cede.engine.shares.publish import refresh
+from cede.engine.state.state import State
+from cede.snapshot.reader import load
 
 
 def run(snapshot: object) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Rows of what a pool of machines brings: nodes, tasks, members, partings.
+"""Rows of what a pool of machines brings: nodes, tasks, members, stops.
 
 Most requests have none of it, and theirs is NULL: one byte. The rest are arrays in the order of the
 fields, without their names.
@@ -11,18 +11,18 @@ from typing import Any
 
 from cede.model.allocation import Allocation, Member, Phase
 from cede.model.node import Node, NodeState, Out
-from cede.model.parting import (
+from cede.model.request import PLAIN, Request
+from cede.model.shape import Footprint, Shape, Topology
+from cede.model.stopping import (
     Ask,
     Checkpoint,
-    Farewell,
-    Parting,
     Pin,
     Protocol,
     Resume,
     Saved,
+    StopPolicy,
+    StopProgress,
 )
-from cede.model.request import PLAIN, Request
-from cede.model.shape import Footprint, Shape, Topology
 from cede.model.work import Work
 from cede.store.json_text import decode, encode
 
@@ -91,19 +91,19 @@ def held_rows(allocation: Allocation) -> Iterator[Row]:
 
 def task_text(request: Request) -> str | None:
     """How a request sits and how it parts."""
-    shape, farewell = request.shape, request.farewell
-    if shape is None and farewell == PLAIN:
+    shape, stop_policy = request.shape, request.stop_policy
+    if shape is None and stop_policy == PLAIN:
         return None
-    return encode((_shape(shape), _farewell(farewell)))
+    return encode((_shape(shape), _stop_policy(stop_policy)))
 
 
-def task_from(text: str | None) -> tuple[Shape | None, Farewell]:
+def task_from(text: str | None) -> tuple[Shape | None, StopPolicy]:
     if text is None:
         return None, PLAIN
-    shape, farewell = decode(text)
+    shape, stop_policy = decode(text)
     return (
         None if shape is None else _shape_from(*shape),
-        PLAIN if farewell is None else _farewell_from(*farewell),
+        PLAIN if stop_policy is None else _stop_policy_from(*stop_policy),
     )
 
 
@@ -135,21 +135,21 @@ def work_from(text: str | None) -> Work | None:
     return Work(tuple(argv), *rest)
 
 
-def _farewell(farewell: Farewell) -> Row | None:
-    if farewell == PLAIN:
+def _stop_policy(stop_policy: StopPolicy) -> Row | None:
+    if stop_policy == PLAIN:
         return None
     return (
-        farewell.checkpoint.value,
-        farewell.protocol.value,
-        farewell.timeout,
-        farewell.deferral_max,
-        farewell.interruptible,
-        farewell.resume.value,
-        farewell.resume_wait,
+        stop_policy.checkpoint.value,
+        stop_policy.protocol.value,
+        stop_policy.timeout,
+        stop_policy.deferral_max,
+        stop_policy.interruptible,
+        stop_policy.resume.value,
+        stop_policy.resume_wait,
     )
 
 
-def _farewell_from(
+def _stop_policy_from(
     checkpoint: str,
     protocol: str,
     timeout: int,
@@ -157,9 +157,9 @@ def _farewell_from(
     interruptible: bool,
     resume: str = Resume.PREFERRED,
     *rest: int,
-) -> Farewell:
+) -> StopPolicy:
     asked = (Checkpoint(checkpoint), Protocol(protocol), timeout, deferral_max, interruptible)
-    return Farewell(*asked, Resume(resume), *rest)
+    return StopPolicy(*asked, Resume(resume), *rest)
 
 
 def kept_text(request: Request) -> str | None:
@@ -254,10 +254,10 @@ def _member_from(
 
 def hints_text(allocation: Allocation) -> str | None:
     """What a holder was asked and told; of a later attempt also where it started."""
-    asked, parting = allocation.asked, allocation.parting
+    asked, stop_progress = allocation.asked, allocation.stop_progress
     told: dict[str, Any] = {
         "asked": asked and _values(asked),
-        "parting": parting and _values(parting),
+        "parting": stop_progress and _values(stop_progress),
         "announced": allocation.announced,
     }
     told = {name: value for name, value in told.items() if value}
@@ -271,18 +271,18 @@ def hints_from(text: str | None, attempt: int) -> dict[str, Any]:
     resume point is not decided: also where it was written before these were written down.
     """
     found: Any = {} if text is None else decode(text)
-    if isinstance(found, list):  # as it was first written: a farewell and nothing else
+    if isinstance(found, list):  # as it was first written: a stop and nothing else
         found = {"parting": found}
-    parting, asked = found.get("parting"), found.get("asked")
+    stop_progress, asked = found.get("parting"), found.get("asked")
     return {
-        "parting": Parting(*parting) if parting else None,
+        "parting": StopProgress(*stop_progress) if stop_progress else None,
         "asked": Ask(*asked) if asked else None,
         "announced": found.get("announced", False),
         "resume": found.get("resume", "" if attempt == 1 else None),
     }
 
 
-def _values(value: Parting | Ask | Saved | Pin) -> list[Any]:
+def _values(value: StopProgress | Ask | Saved | Pin) -> list[Any]:
     return [getattr(value, name) for name in value.__dataclass_fields__]
 
 

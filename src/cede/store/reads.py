@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, Engine, and_, false, func, or_, select
 
-from cede.engine.changes import Event
+from cede.engine.state.changes import Event
 from cede.model import bounds
 from cede.model.allocation import Allocation
 from cede.model.errors import Invalid

@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from cede.engine.changes import Event
-from cede.engine.tenants import nodes_of
+from cede.engine.ledger.tenants import nodes_of
+from cede.engine.state.changes import Event
 from cede.model.allocation import Allocation, allocation_id
 from cede.model.lifecycle import AllocationState, RequestStatus
 from cede.model.policy import Mode, Policy
@@ -176,7 +176,7 @@ def request_from(row: Sequence[Any]) -> Request:
         withhold, earmark, walltime, lease, lease_until, on_silence, labels, owner, task, work,
         part_of, kept, class_, tenant, terms,
     ) = row  # fmt: skip
-    shape, farewell = node_rows.task_from(task)
+    shape, stop_policy = node_rows.task_from(task)
     return Request(
         id=id_,
         subject=Subject(subject_type, subject_name),
@@ -201,7 +201,7 @@ def request_from(row: Sequence[Any]) -> Request:
         on_silence=OnSilence(on_silence) if on_silence else None,
         shape=shape,
         work=node_rows.work_from(work),
-        farewell=farewell,
+        stop_policy=stop_policy,
         **node_rows.kept_from(kept),
         terms=term_rows.terms_from(class_, tenant, terms),
         part_of=part_of,

@@ -18,9 +18,9 @@ import structlog
 from sqlalchemy import Connection, and_, delete, select, text, tuple_, update
 from sqlalchemy.exc import SQLAlchemyError
 
-from cede.engine.changes import Changes
-from cede.engine.entities import Entity
-from cede.engine.state import State
+from cede.engine.state.changes import Changes
+from cede.engine.state.entities import Entity
+from cede.engine.state.state import State
 from cede.model.allocation import Allocation
 from cede.model.lifecycle import TERMINAL
 from cede.model.token import Token
@@ -308,7 +308,7 @@ def _delete_requests(connection: Connection, ids: Sequence[str]) -> None:
     connection.execute(
         update(allocations)
         .where(allocations.c.request_id.in_(of_ended))
-        .values(reason=None, members=None, parting=None)
+        .values(reason=None, members=None, stop_progress=None)
     )
     ended = and_(requests.c.id.in_(ids), requests.c.status.in_(_ENDED))
     connection.execute(delete(requests).where(ended))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from cede.engine.changes import Changes
-from cede.engine.state import State
+from cede.engine.state.changes import Changes
+from cede.engine.state.state import State
 from cede.model.allocation import Allocation
 from cede.model.amounts import Amounts
 from cede.model.policy import Policy

@@ -1,6 +1,6 @@
 """One conversation with one application: hints go out, what is heard comes back.
 
-Used by an agent for what it keeps and by `cede run` for its child. It keeps no clock of the parting
+Used by an agent for what it keeps and by `cede run` for its child. It keeps no clock of the stop
 and stops nobody. Its state is in the talk directory: a host that was restarted opens the same two
 directories, hears again what still matters, and reports nothing that it did not verify itself.
 """

@@ -17,7 +17,8 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from cede.agent import detect
-from cede.engine import fleet, reports
+from cede.engine.admin import fleet
+from cede.engine.lifecycle import reports
 from cede.model import bounds
 from cede.model.durations import parse_duration, seconds
 from cede.model.errors import CedeError, Conflict
@@ -34,8 +35,8 @@ from cede.server.api.openapi import ok
 from cede.server.api.permissions import API
 from cede.server.api.route import CedeRoute
 from cede.server.api.schemas import HeartbeatOut, RegisteredOut
-from cede.server.desk import Posted
 from cede.server.ids import new_id
+from cede.server.order_board import Posted
 from cede.server.writer import Tx
 from cede.store import Store
 
@@ -86,7 +87,7 @@ async def register(body: RegisterIn, call: ThisCall) -> Response:
 
     node, notes = await context.execute(lambda tx: _noted(tx, command(tx)))
     context.auth.forget()
-    context.writer.desk.beat(node.id, context.writer.now())
+    context.writer.order_board.beat(node.id, context.writer.now())
     made = {"node": node.id, "epoch": context.store.epoch, "notes": notes} | _periods(node)
     return answer(made | ({"token": secret} if joins else {}))
 
@@ -146,13 +147,13 @@ async def heartbeat(body: HeartbeatIn, call: ThisCall) -> Response:
     late to change anything. With `wait` the answer may take that long when nothing is new."""
     began = perf_counter()
     context, node_id = call.context, call.caller.node_id
-    desk, relay = context.writer.desk, context.relay
+    order_board, relay = context.writer.order_board, context.relay
     posted = _posted(context, node_id)
     _check_witness(context, posted.node, body)
     if body.boot != posted.node.boot:
         detail = f"node {posted.node.name} has registered on another boot since; register again"
         raise Problem(409, "node_conflict", detail, field="boot")
-    desk.beat(node_id, context.writer.now())
+    order_board.beat(node_id, context.writer.now())
     for piece in body.logs:
         relay.take(node_id, piece)
     retry = _may_retry(posted, context.writer.now())
@@ -164,7 +165,7 @@ async def heartbeat(body: HeartbeatIn, call: ThisCall) -> Response:
     spent = perf_counter() - began
     if nothing_new and not body.reports and body.wait and not relay.has_questions(node_id):
         most = min(parse_duration(body.wait, "wait"), posted.node.heartbeat)
-        await desk.wait(posted, most / bounds.SECOND)
+        await order_board.wait(posted, most / bounds.SECOND)
         posted = _posted(context, node_id)
     began = perf_counter()
     text = _heartbeat_text(context, posted, body, await _over(context, body.saved))
@@ -203,7 +204,7 @@ def _periods(node: Node) -> Json:
 
 
 def _posted(context: Context, node_id: str) -> Posted:
-    posted = context.writer.desk.posted.get(node_id)
+    posted = context.writer.order_board.posted.get(node_id)
     if posted is None:
         raise Problem(409, "unknown_node", "this node was deleted; register it again")
     return posted

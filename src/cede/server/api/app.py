@@ -51,7 +51,7 @@ def create_app(store: Store, writer: Writer, config: Config) -> FastAPI:
         limiter=Limiter(),
         metrics=Metrics(store, writer.index),
         pulse=Pulse(),
-        relay=Relay(writer.desk.wake, clock.monotonic),
+        relay=Relay(writer.order_board.wake, clock.monotonic),
         monotonic=clock.monotonic,
     )
     writer.listeners.append(lambda index: context.pulse.beat())
@@ -88,7 +88,7 @@ def close_streams(app: FastAPI) -> None:
     """End the open event streams, from any thread: a server that stops need not wait for them."""
     context: Context = app.state.cede
     context.pulse.close()
-    context.writer.desk.close()
+    context.writer.order_board.close()
 
 
 async def _answer_error(request: Request, error: Exception) -> Response:

@@ -15,7 +15,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
-from cede.engine.state import State
+from cede.engine.state.state import State
 from cede.model import bounds
 from cede.server.api.auth import Authenticator, Caller
 from cede.server.api.errors import Problem
@@ -71,7 +71,7 @@ class Context:
         return await self.writer.ask(read)
 
     def node_name(self, node_id: str) -> str:
-        posted = self.writer.desk.posted.get(node_id)
+        posted = self.writer.order_board.posted.get(node_id)
         return node_id if posted is None else posted.node.name
 
     async def pool_names(self, ids: Iterable[str | None]) -> dict[str, str]:

@@ -15,9 +15,9 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from cede.engine.snapshot_reader import SnapshotError
 from cede.model.errors import CedeError, Conflict, Invalid, Malformed, NotFound, Refused
 from cede.server.queue import Overloaded, Stopping
+from cede.snapshot.reader import SnapshotError
 from cede.store.errors import StoreError
 
 TYPE_PREFIX = "urn:cede:problem:"

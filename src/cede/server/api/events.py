@@ -10,7 +10,7 @@ from fastapi import APIRouter, Query
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from cede.engine.changes import Event
+from cede.engine.state.changes import Event
 from cede.model import bounds
 from cede.server.api import examples, redact
 from cede.server.api.context import Call, ThisCall, answer

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 from fastapi import Path, Query
 
-from cede.engine.admit import hopeless
-from cede.engine.explain import waiting_reason
-from cede.engine.state import State
+from cede.engine.explain.why import waiting_reason
+from cede.engine.ledger.admit import hopeless
+from cede.engine.state.state import State
 from cede.model import bounds
 from cede.server.api import redact
 from cede.server.api.context import Call

@@ -93,10 +93,10 @@ async def logs(
 
 
 def _check_node(context: Context, node_id: str, about: About) -> None:
-    posted = context.writer.desk.posted.get(node_id)
+    posted = context.writer.order_board.posted.get(node_id)
     if posted is None:
         raise Problem(409, "logs_gone", "the node that this ran on was deleted")
-    node, heard = posted.node, context.writer.desk.heard_at(node_id)
+    node, heard = posted.node, context.writer.order_board.heard_at(node_id)
     silent = context.writer.now() - heard
     if silent > SILENT_AFTER * node.heartbeat:
         raise unavailable(

@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, generate_la
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from cede.engine.changes import Event
+from cede.engine.state.changes import Event
 from cede.model import bounds
 from cede.model.lifecycle import TERMINAL
 from cede.model.reason import TAKINGS, Code
@@ -31,7 +31,7 @@ _SUBMITTED_MAX = 100_000
 # As document 004 calls it.
 _RULES = {Code.SENSITIVE_CLAIM: "sensitive"}
 # A victim is one until then.
-_AFTER_PARTING = frozenset(
+_AFTER_STOP_PROGRESS = frozenset(
     {"requeued", "suspended", "goes_on", *(str(status) for status in TERMINAL)}
 )
 # Seconds: from a hint to a checkpoint.
@@ -187,9 +187,9 @@ class Metrics:
         elif event.kind == "stale_report":
             self.stale_reports.inc()
         elif event.request_id is not None:
-            self._count_parting(event, pool, event.request_id)
+            self._count_stop_progress(event, pool, event.request_id)
 
-    def _count_parting(self, event: Event, pool: str, request_id: str) -> None:
+    def _count_stop_progress(self, event: Event, pool: str, request_id: str) -> None:
         """From the order to part to what became of it."""
         if event.kind == "preempting":
             reason = event.data.get("reason", {})
@@ -212,7 +212,7 @@ class Metrics:
             self.unanswered.labels(pool).inc()
         elif event.kind == "checkpoint_failed":
             self.failed_checkpoints.labels(pool).inc()
-        if event.kind in _AFTER_PARTING:
+        if event.kind in _AFTER_STOP_PROGRESS:
             self._victims.discard(request_id)
 
 

@@ -6,16 +6,16 @@ from collections.abc import Callable
 
 import orjson
 
-from cede.engine.orders import Order
-from cede.engine.state import State
+from cede.engine.lifecycle.orders import Order
+from cede.engine.state.state import State
 from cede.model.allocation import Allocation, Member
 from cede.model.durations import seconds
 from cede.model.node import Node
-from cede.model.parting import Ask, Farewell, Parting
 from cede.model.request import Request
+from cede.model.stopping import Ask, StopPolicy, StopProgress
 from cede.model.work import Work
 from cede.server.api.json_type import Json
-from cede.server.desk import Posted
+from cede.server.order_board import Posted
 
 # From a node's id to its name. A node that is gone is shown by its id.
 Naming = Callable[[str], str]
@@ -32,7 +32,7 @@ def orders_text(posted: Posted, now: int) -> bytes:
 
 
 def order_out(order: Order, now: int) -> Json:
-    return farewell_out(order.farewell) | {
+    return stop_policy_out(order.stop_policy) | {
         "allocation": order.allocation_id,
         "request": order.request_id,
         "attempt": order.attempt,
@@ -67,15 +67,15 @@ def work_out(work: Work) -> Json:
     }
 
 
-def farewell_out(farewell: Farewell) -> Json:
+def stop_policy_out(stop_policy: StopPolicy) -> Json:
     return {
-        "checkpoint": farewell.checkpoint.value,
-        "checkpoint_protocol": farewell.protocol.value,
-        "checkpoint_timeout": seconds(farewell.timeout),
-        "max_deferral": seconds(farewell.deferral_max),
-        "interruptible": farewell.interruptible,
-        "resume": farewell.resume.value,
-        "resume_wait": seconds(farewell.resume_wait),
+        "checkpoint": stop_policy.checkpoint.value,
+        "checkpoint_protocol": stop_policy.protocol.value,
+        "checkpoint_timeout": seconds(stop_policy.timeout),
+        "max_deferral": seconds(stop_policy.deferral_max),
+        "interruptible": stop_policy.interruptible,
+        "resume": stop_policy.resume.value,
+        "resume_wait": seconds(stop_policy.resume_wait),
     }
 
 
@@ -104,16 +104,16 @@ def member_out(member: Member, name: Naming) -> Json:
     }
 
 
-def parting_out(parting: Parting, now: int) -> Json:
+def stop_progress_out(stop_progress: StopProgress, now: int) -> Json:
     return {
-        "hint": parting.hint,
-        "hinted_at": seconds(parting.hinted_at),
-        "seconds_left": seconds(max(0, parting.until - now)),
-        "answered": parting.answered,
-        "extended": parting.extended,
-        "deferred": seconds(parting.deferred),
-        "saved": parting.saved,
-        "failed": parting.failed,
+        "hint": stop_progress.hint,
+        "hinted_at": seconds(stop_progress.hinted_at),
+        "seconds_left": seconds(max(0, stop_progress.until - now)),
+        "answered": stop_progress.answered,
+        "extended": stop_progress.extended,
+        "deferred": seconds(stop_progress.deferred),
+        "saved": stop_progress.saved,
+        "failed": stop_progress.failed,
     }
 
 
@@ -165,7 +165,7 @@ def checkpoints_of(state: State, node: Node) -> str | None:
     """
     if not node.folder or node.pool_id is None:
         return None
-    return "shared" if len(state.grounds[node.pool_id].folders) == 1 else "own"
+    return "shared" if len(state.inventories[node.pool_id].folders) == 1 else "own"
 
 
 def _on_node(state: State, allocation: Allocation, node: Node) -> Json:

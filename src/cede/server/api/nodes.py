@@ -9,8 +9,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Query
 from starlette.responses import Response
 
-from cede.engine import claims, fleet
-from cede.engine.state import State
+from cede.engine.admin import claims, fleet
+from cede.engine.state.state import State
 from cede.model.errors import Conflict, NotFound, Refused
 from cede.model.node import Node
 from cede.model.reason import Code, Reason
@@ -211,11 +211,11 @@ async def _one(call: Call, node: Node) -> Json:
 async def _show(call: Call, ids: list[str]) -> list[Json]:
     """As of the latest commit; work of others is counted and not named (C4)."""
     context, caller = call.context, call.caller
-    desk = context.writer.desk
+    order_board = context.writer.order_board
 
     def read(state: State, now: int) -> list[Json]:
         nodes = [state.nodes[each] for each in ids if each in state.nodes]
-        return [node_out(state, node, desk.heard_at(node.id), now) for node in nodes]
+        return [node_out(state, node, order_board.heard_at(node.id), now) for node in nodes]
 
     shown = await context.query(read)
     if caller.bound is not None:

@@ -12,7 +12,6 @@ from fastapi import APIRouter, Body, Query
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from cede.engine import snapshot
 from cede.model import bounds
 from cede.model.errors import Invalid
 from cede.server.api import examples, plan_process
@@ -22,6 +21,7 @@ from cede.server.api.openapi import ok
 from cede.server.api.permissions import API
 from cede.server.api.route import CedeRoute
 from cede.server.api.schemas import Anything
+from cede.snapshot import writer as snapshot
 
 router = APIRouter(prefix=API, tags=["plan"], route_class=CedeRoute)
 

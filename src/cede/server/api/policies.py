@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Path
 from starlette.responses import Response
 
-from cede.engine import edits
+from cede.engine.admin import edits
 from cede.model.errors import NotFound
 from cede.model.subject import Subject
 from cede.server.api import examples

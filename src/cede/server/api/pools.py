@@ -7,7 +7,7 @@ from typing import Literal
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from cede.engine import edits
+from cede.engine.admin import edits
 from cede.server.api import examples
 from cede.server.api.bodies import PoolIn, PoolPatch
 from cede.server.api.context import ThisCall, answer, nothing

@@ -11,9 +11,9 @@ from fastapi import APIRouter, Path, Query
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
-from cede.engine import commands
-from cede.engine import explain as engine_explain
-from cede.engine.state import State
+from cede.engine.explain import why as engine_explain
+from cede.engine.lifecycle import commands
+from cede.engine.state.state import State
 from cede.launch.presence import name_of
 from cede.model import bounds
 from cede.model.durations import parse_duration
@@ -241,7 +241,7 @@ def _for_holder(call: Call, shown: Json) -> Json:
 async def said(id: RequestRef, body: SaidIn, call: ThisCall) -> Response:
     """What work that its client holds says after it was asked to save itself: that it is at it,
     that it needs longer, or that a verified checkpoint is there. The answer shows what was made of
-    it under `allocation.parting`."""
+    it under `allocation.stop`."""
     told = commands.Said(
         body.kind,
         seconds=parse_duration(body.seconds, "seconds"),
@@ -397,10 +397,14 @@ async def _wait_for_news(
     call: Call, id: str, given: RenewIn, renew: Callable[[], Awaitable[Json | RequestView]]
 ) -> Json | RequestView:
     """Renew; if the holder knows everything already, again when there is news, or not at all."""
-    desk = call.context.writer.desk
-    with desk.standing(id) as news:  # from before the renewal, so that nothing is missed
+    order_board = call.context.writer.order_board
+    with order_board.standing(id) as news:  # from before the renewal, so that nothing is missed
         found = await renew()
-        if isinstance(found, RequestView) or _standing_hint(found) != given.hint or desk.closed:
+        if (
+            isinstance(found, RequestView)
+            or _standing_hint(found) != given.hint
+            or order_board.closed
+        ):
             return found
         most = min(parse_duration(given.wait, "wait"), bounds.RENEW_WAIT_MAX)
         await asyncio.wait([news], timeout=most / bounds.SECOND)

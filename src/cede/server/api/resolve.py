@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypeVar
 
-from cede.engine.state import State
+from cede.engine.state.state import State
 from cede.model.errors import Conflict, NotFound
 from cede.model.policy import Policy
 from cede.model.pool import Pool

@@ -88,8 +88,8 @@ class MemberOut(Out):
     cause: str
 
 
-class PartingOut(Out):
-    """Where the farewell of a victim that was asked to save itself has come to."""
+class StopProgressOut(Out):
+    """Where the stop of a victim that was asked to save itself has come to."""
 
     hint: int
     hinted_at: Seconds
@@ -119,7 +119,7 @@ class AllocationOut(Out):
     ended_at: Seconds | None
     deadline: Seconds | None
     members: list[MemberOut]
-    parting: PartingOut | None
+    stop_progress: StopProgressOut | None
     asked: AskOut | None
 
 

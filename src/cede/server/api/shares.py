@@ -6,8 +6,8 @@ from fastapi import APIRouter
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from cede.engine.shares_view import View, show, view_of
-from cede.engine.state import State
+from cede.engine.explain.shares import View, show, view_of
+from cede.engine.state.state import State
 from cede.model.subject import Subject
 from cede.server.api.auth import Caller
 from cede.server.api.context import ThisCall, answer

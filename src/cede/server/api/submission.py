@@ -6,16 +6,16 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from cede.engine.commands import Submission
+from cede.engine.lifecycle.commands import Submission
 from cede.model import bounds
 from cede.model.amounts import Amounts
 from cede.model.durations import parse_duration
 from cede.model.errors import CedeError, Invalid
 from cede.model.node import parse_labels
-from cede.model.parting import Checkpoint, Farewell, Protocol, Resume
 from cede.model.request import PLAIN, OnSilence, Preemptions, Retry
 from cede.model.resources import STEP_RUN, ResourceSettings, request_amounts
 from cede.model.shape import Shape, Topology
+from cede.model.stopping import Checkpoint, Protocol, Resume, StopPolicy
 from cede.model.terms import OF_REQUEST, Terms, parse_terms
 from cede.model.work import parse_work
 from cede.server.api.auth import Caller
@@ -48,7 +48,7 @@ def submission_of(body: RequestIn, caller: Caller, unpooled: str) -> Submission:
         unpooled="refuse" if is_work or body.pool is not None else unpooled,
         shape=_shape(body, each, tasks),
         work=None if body.work is None else parse_work(body.work.model_dump()),
-        farewell=_farewell(body),
+        stop_policy=_stop_policy(body),
         terms=_terms(body),
     )
 
@@ -99,8 +99,8 @@ def _shape(body: RequestIn, each: Amounts, tasks: int) -> Shape | None:
     return Shape(each, tasks, body.per_node, labels, body.fingerprint, Topology(body.topology))
 
 
-def _farewell(body: RequestIn) -> Farewell:
-    made = Farewell(
+def _stop_policy(body: RequestIn) -> StopPolicy:
+    made = StopPolicy(
         checkpoint=Checkpoint(body.checkpoint),
         protocol=Protocol(body.checkpoint_protocol),
         timeout=_time("checkpoint_timeout", body.checkpoint_timeout, PLAIN.timeout),

@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from cede.engine import commands
-from cede.engine.commands import Submission, Untracked
-from cede.engine.tenants import has_nodes
+from cede.engine.ledger.tenants import has_nodes
+from cede.engine.lifecycle import commands
+from cede.engine.lifecycle.commands import Submission, Untracked
 from cede.model.errors import CedeError, Invalid
 from cede.server.api import redact
 from cede.server.api.bodies import RequestIn

@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Path
 from starlette.responses import Response
 
-from cede.engine import tenant_edits
+from cede.engine.admin import tenant_edits
 from cede.server.api import examples
 from cede.server.api.context import Call, ThisCall, answer, nothing
 from cede.server.api.json_type import Json

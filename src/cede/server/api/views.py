@@ -6,9 +6,9 @@ import shlex
 from dataclasses import fields
 from typing import NamedTuple
 
-from cede.engine.changes import Event
-from cede.engine.commands import Submission
-from cede.engine.state import State
+from cede.engine.lifecycle.commands import Submission
+from cede.engine.state.changes import Event
+from cede.engine.state.state import State
 from cede.model.allocation import Allocation, allocation_id
 from cede.model.amounts import Amounts
 from cede.model.durations import seconds
@@ -22,17 +22,17 @@ from cede.server.api.json_type import Json
 from cede.server.api.node_views import (
     Naming,
     ask_out,
-    farewell_out,
     member_out,
-    parting_out,
     shape_out,
+    stop_policy_out,
+    stop_progress_out,
     work_out,
 )
 from cede.store import AuditEntry, PolicyView, PoolView
 
 # A command for a list: enough to know it again.
 _COMMAND_MAX = 200
-_PLAIN = farewell_out(PLAIN)
+_PLAIN = stop_policy_out(PLAIN)
 
 
 class Scene(NamedTuple):
@@ -154,7 +154,7 @@ def request_out(
         else {"id": saved.id, "at": seconds(saved.at), "size": saved.size},
         "lost_count": request.lost_count,
     }
-    shown |= _PLAIN if request.farewell is PLAIN else farewell_out(request.farewell)
+    shown |= _PLAIN if request.stop_policy is PLAIN else stop_policy_out(request.stop_policy)
     shown |= _USUAL if request.terms is USUAL else terms_out(request.terms)
     return shown
 
@@ -205,7 +205,7 @@ def untracked_out(submission: Submission, reason: Reason) -> Json:
         lease=submission.lease,
         on_silence=submission.on_silence,
         shape=submission.shape,
-        farewell=submission.farewell,
+        stop_policy=submission.stop_policy,
         terms=submission.terms,
         labels=submission.labels,
         owner=submission.owner,
@@ -217,7 +217,7 @@ def untracked_out(submission: Submission, reason: Reason) -> Json:
 
 
 def allocation_out(allocation: Allocation, scene: Scene) -> Json:
-    parting, ask = allocation.parting, allocation.open_ask
+    stop_progress, ask = allocation.stop_progress, allocation.open_ask
     return {
         "id": allocation.id,
         "state": allocation.state.value,
@@ -228,7 +228,7 @@ def allocation_out(allocation: Allocation, scene: Scene) -> Json:
         "ended_at": seconds(allocation.ended_at),
         "deadline": seconds(allocation.deadline),
         "members": [member_out(each, scene.node) for each in allocation.members],
-        "parting": None if parting is None else parting_out(parting, scene.now),
+        "parting": None if stop_progress is None else stop_progress_out(stop_progress, scene.now),
         "asked": None if ask is None else ask_out(ask, scene.now),
     }
 

@@ -1,0 +1,1 @@
+"""What operators do to pools, policies, tenants and nodes."""

@@ -1,0 +1,1 @@
+"""A recount of everything from the definitions alone."""

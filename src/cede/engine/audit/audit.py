@@ -1,0 +1,517 @@
+"""Recount everything from scratch and name every broken promise.
+
+This shares no code with what it checks: sums, rights and places are computed again, slowly, from
+the entities alone. The server runs it before it takes writes and every minute; the worlds run it on
+every state.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Container, Iterator, Mapping
+from typing import Any
+
+from cede.engine.audit.groups import ROUNDING, Held, safety
+from cede.engine.state.state import State
+from cede.model.allocation import Allocation, Member
+from cede.model.amounts import UNBOUNDED_WHEN_ABSENT, Amounts, total
+from cede.model.bounds import TREE_DEPTH_MAX
+from cede.model.lifecycle import HOLDING, AllocationState
+from cede.model.node import Node
+from cede.model.policy import Policy
+from cede.model.pool import Pool
+from cede.model.settings import Share
+
+# Rights: covered by the own share, one less for each band and step up the tree, or by no share.
+IN_SHARE, BORROWED = 2 * TREE_DEPTH_MAX, 0
+# What fills a share: (preemptible, less safe, place, id) and the amounts.
+Filled = tuple[tuple[bool, int, int, str], Amounts]
+
+
+def check(state: State) -> list[str]:
+    """Every broken invariant, each with its id and the numbers; none when all is well."""
+    found = [*_lives(state), *_configuration(state), *_tenants(state)]
+    for pool in state.pools.values():
+        found += [*_capacity(state, pool), *_promises(state, pool), *_ledger(state, pool)]
+        if pool.nodes is not None:
+            found += _nodes(state, pool)
+        bands = bands_in(state, pool)
+        for policy in state.policies.values():
+            if policy.pool_id == pool.id:
+                found += _policy(state, policy, bands)
+    return found
+
+
+def holdings_in_order(state: State, policy: Policy, bands: Mapping[str, int]) -> list[Filled]:
+    """A policy's allocations and earmarks in the order in which they fill its share; `bands` are
+    those of its pool.
+    """
+    pool = state.pools[policy.pool_id]
+    held: list[Filled] = []
+    for each in _live(state, pool):
+        if each.policy_id == policy.id:
+            place = (each.preemptible, -bands.get(each.id, 0), _last_start(state, each), each.id)
+            held.append((place, pool.metered(each.amounts)))
+    for request in state.waiting():
+        if request.earmark is not None and request.earmark.policy_id == policy.id:
+            band = bands.get(request.id, 0)
+            place = (request.preemptible, -band, request.earmark.index, request.id)
+            held.append((place, pool.metered(request.amounts)))
+    return sorted(held, key=lambda each: each[0])
+
+
+def bands_in(state: State, pool: Pool) -> dict[str, int]:
+    """How safe each holding of a pool is inside its task group; of those that are at all."""
+    if pool.settings.share is Share.RESERVED:
+        return {}
+    claims = state.ledgers[pool.id].published.claims
+    result: dict[str, int] = {}
+    for task_group, members in task_groups_in(state, pool).items():
+        if (claim := claims.get(task_group)) is not None:
+            bands = safety(members, claim)
+            result |= {one.id: band for one, band in zip(members, bands, strict=True)}
+    return result
+
+
+def task_groups_in(state: State, pool: Pool) -> dict[str, list[Held]]:
+    """What every task group holds or was promised and keeps, in the order of the last start."""
+    found: dict[str, list[Held]] = {}
+    for each in _live(state, pool):
+        if not each.leaving:
+            task_group = state.requests[each.request_id].part_of or each.request_id
+            held = Held(each.id, pool.metered(each.amounts), _last_start(state, each))
+            found.setdefault(task_group, []).append(held)
+    for request in state.waiting():
+        if request.earmark is not None and request.earmark.pool_id == pool.id:
+            held = Held(request.id, pool.metered(request.amounts), request.earmark.index)
+            found.setdefault(request.part_of or request.id, []).append(held)
+    for members in found.values():
+        members.sort(key=lambda each: each.started)
+    return found
+
+
+def _last_start(state: State, allocation: Allocation) -> int:
+    """Progress that was saved counts as a new start, where shares are fair."""
+    request = state.requests.get(allocation.request_id)
+    saved = None if request is None else request.saved
+    if saved is None or state.pools[allocation.pool_id].settings.share is Share.RESERVED:
+        return allocation.index
+    return max(allocation.index, saved.index)
+
+
+def rights(state: State, pool: Pool, gone: Container[str] = ()) -> dict[str, int]:
+    """Rights of every holding of a pool, by the definition: running sums against the shares, from
+    the lowest policies up; as if `gone` had given up their place.
+    """
+    policies = [each for each in state.policies.values() if each.pool_id == pool.id]
+    shares = {each.id: shares_of(state, each) for each in policies}
+    bands = bands_in(state, pool)
+    counting = counted_keys(state, pool)
+    result: dict[str, int] = {}
+    by_place = any(_home(state, each) is not None for each in policies)
+
+    def fill(policy: Policy) -> tuple[list[Amounts], list[tuple[Filled, int]]]:
+        """What is covered here and below, and what is not, with how far it has come."""
+        covered: list[Amounts] = []
+        waiting = [(each, 0) for each in holdings_in_order(state, policy, bands)]
+        if not by_place:  # who gives its place to somebody else fills no share
+            result.update((place[3], BORROWED) for (place, _), _ in waiting)
+            waiting = [each for each in waiting if not _yields(state, each[0][0][3], gone)]
+        if by_place:  # then home is a place, and not a share
+            home = _home(state, policy) or set()
+            for (place, _), _ in waiting:
+                at_home = _nodes_of(state, place[3]) <= home
+                result[place[3]] = IN_SHARE if at_home else BORROWED
+            waiting = []
+        for child in policies:
+            if child.parent_id == policy.id:
+                below, rest = fill(child)
+                covered += below
+                waiting += rest
+        for share in shares[policy.id]:
+            running = total(covered)
+            rest = []
+            for each, distance in sorted(waiting, key=lambda each: each[0][0]):
+                running = total([running, each[1]])
+                if all(running.get(key, 0) <= share.get(key, 0) for key in counting):
+                    result[each[0][3]] = IN_SHARE - distance
+                    covered.append(each[1])
+                else:
+                    rest.append((each, distance + 1))
+            waiting = rest
+        return covered, waiting
+
+    for policy in policies:
+        if policy.parent_id is None:
+            for (place, _), _ in fill(policy)[1]:
+                result[place[3]] = BORROWED
+    return result
+
+
+def _home(state: State, policy: Policy) -> set[str] | None:
+    """A policy's own nodes; the first by name has what two would have. None without a home."""
+    if policy.home is None or state.pools[policy.pool_id].nodes is None:
+        return None
+    mine = [each for each in state.policies.values() if each.pool_id == policy.pool_id]
+    taken: set[str] = set()
+    for each in sorted(mine, key=lambda each: (each.name, each.id)):
+        has = {
+            node.id
+            for node in state.nodes.values()
+            if node.pool_id == policy.pool_id
+            and each.home is not None
+            and each.home.has(node.name, node.labels)
+        } - taken
+        if each is policy:
+            return has
+        taken |= has
+    return taken
+
+
+def _nodes_of(state: State, holding_id: str) -> set[str]:
+    if holding_id in state.allocations:
+        return {each.node_id for each in state.allocations[holding_id].members}
+    earmark = state.requests[holding_id].earmark
+    return set() if earmark is None else {node_id for node_id, _ in earmark.footprint}
+
+
+def _yields(state: State, holding_id: str, gone: Container[str]) -> bool:
+    return holding_id in gone or bool((e := state.allocations.get(holding_id)) and e.yields)
+
+
+def shares_of(state: State, policy: Policy) -> list[Mapping[str, float]]:
+    """A policy's share, band by band from the safest on."""
+    pool = state.pools[policy.pool_id]
+    if pool.settings.share is Share.RESERVED:
+        return [policy.reserved]
+    share = state.ledgers[pool.id].published.shares.get(policy.id, {})
+    parts = (
+        pool.settings.aggressive_preemption_satisfaction_threshold,
+        pool.settings.preemption_satisfaction_threshold,
+    )
+    return [{key: part * amount + ROUNDING for key, amount in share.items()} for part in parts]
+
+
+def counted_keys(state: State, pool: Pool) -> set[str]:
+    """Keys that count for rights: those of which somebody has a share."""
+    if pool.settings.share is not Share.RESERVED:
+        return set(pool.capacity)
+    return {
+        key
+        for each in state.policies.values()
+        if each.pool_id == pool.id
+        for key, amount in each.reserved.items()
+        if amount and pool.bounds_key(key)
+    }
+
+
+def _live(state: State, pool: Pool) -> list[Allocation]:
+    return [each for each in state.allocations.values() if each.live and each.pool_id == pool.id]
+
+
+def _lives(state: State) -> Iterator[str]:
+    held: dict[str, list[Allocation]] = {}
+    for allocation in state.allocations.values():
+        if allocation.live:
+            held.setdefault(allocation.request_id, []).append(allocation)
+    for request_id, allocations in held.items():
+        request = state.requests.get(request_id)
+        if len(allocations) > 1:
+            yield f"S9 request {request_id} has {len(allocations)} live allocations"
+        elif request is None or request.status not in HOLDING:
+            yield f"S9 allocation {allocations[0].id} is live, its request is not holding"
+        elif allocations[0].attempt != request.attempt:
+            yield f"S9 allocation {allocations[0].id} is not of attempt {request.attempt}"
+        elif dict(allocations[0].amounts) != dict(request.amounts):
+            yield f"S10 allocation {allocations[0].id} does not hold its request's whole demand"
+    for request in state.requests.values():
+        if request.status in HOLDING and request.id not in held:
+            yield f"S9 request {request.id} is {request.status} and holds nothing"
+        if request.earmark is not None and not request.waiting:
+            yield f"S28 request {request.id} is {request.status} and still owns an earmark"
+
+
+def _configuration(state: State) -> Iterator[str]:
+    for policy in state.policies.values():
+        pool = state.pools.get(policy.pool_id)
+        if pool is None:
+            yield f"S4 policy {policy.name} is in no pool"
+            continue
+        for key, amount in policy.reserved.items():
+            if not 0 <= amount <= policy.limit.get(key, amount) or key not in pool.capacity:
+                yield f"S4 policy {policy.name} reserves {amount} {key}"
+    for pool in state.pools.values():
+        mine = [each for each in state.policies.values() if each.pool_id == pool.id]
+        yield from _tree(mine)
+        tops = [each for each in mine if each.parent_id is None]
+        for key, amount in total(each.reserved for each in tops).items():
+            if amount > pool.capacity.get(key, 0):
+                most = pool.capacity.get(key, 0)
+                yield f"S4 pool {pool.name} has {amount} {key} reserved of {most}"
+
+
+def _tenants(state: State) -> Iterator[str]:
+    """S2 of quotas, with its exception; S21: what is cached of every tenant equals a recount."""
+    counts = state.tenancy
+    alive, held, promised = Counter[str](), Counter[str](), Counter[str]()
+    waiters, newest = Counter[tuple[str, str]](), dict[str, int]()
+    for request in state.requests.values():
+        name = request.terms.tenant
+        if name and not request.ended:
+            alive[name] += 1
+            promised[name] += request.tasks if request.earmark is not None else 0
+            waiters.update((name, policy.pool_id) for policy in state.places(request.id))
+    for each in state.allocations.values():
+        owner = state.requests.get(each.request_id)
+        if each.live and owner is not None and (name := owner.terms.tenant):
+            held[name] += len({one.node_id for one in each.members}) or owner.tasks
+            newest[name] = max(newest.get(name, 0), each.index)
+    waiting = {
+        (name, pool): n for name, pools in counts.waiters.items() for pool, n in pools.items()
+    }
+    for what, cached, recount in (
+        ("alive", counts.alive, alive),
+        ("held", counts.held, held),
+        ("promised", counts.promised, +promised),
+        ("waiting", waiting, waiters),
+    ):
+        if cached != dict(recount):
+            yield f"S21 tenants: {what} is {cached}, recounted {dict(recount)}"
+    for tenant in state.tenants.values():
+        if counts.named.get(tenant.name) is not tenant:
+            yield f"S21 tenant {tenant.name} is not known by its name"
+        over = tenant.max_nodes is not None and held[tenant.name] > tenant.max_nodes
+        if over and newest[tenant.name] > tenant.edited:
+            yield f"S2 tenant {tenant.name}: {held[tenant.name]} nodes of {tenant.max_nodes}"
+
+
+def _tree(policies: list[Policy]) -> Iterator[str]:
+    """S4 of a pool's policies: every parent is there, none is below itself, and what is reserved
+    below one is within what is reserved for it.
+    """
+    by_id = {each.id: each for each in policies}
+    for policy in policies:
+        seen, above = {policy.id}, policy.parent_id
+        while above is not None and above in by_id and above not in seen:
+            seen.add(above)
+            above = by_id[above].parent_id
+        if above is not None:
+            yield f"S4 policy {policy.name} has a parent that is not there, or is below itself"
+        below = total(each.reserved for each in policies if each.parent_id == policy.id)
+        for key, amount in below.items():
+            if amount > policy.reserved.get(key, 0):
+                yield f"S4 policy {policy.name}: {amount} {key} reserved below it"
+
+
+def _capacity(state: State, pool: Pool) -> Iterator[str]:
+    """S1, with its exception: over a lowered capacity nothing may have been granted since."""
+    live = _live(state, pool)
+    for key, held in total(pool.metered(each.amounts) for each in live).items():
+        if held > pool.capacity.get(key, 0):
+            since = [each.id for each in live if each.index > pool.edited and each.amounts.get(key)]
+            if since:
+                most = pool.capacity.get(key, 0)
+                yield f"S1 pool {pool.name}: {held} {key} held of {most}; {since}"
+
+
+def _promises(state: State, pool: Pool) -> Iterator[str]:
+    """S28: what stays and what is promised is at most what there is."""
+    staying = [each.amounts for each in _live(state, pool) if not each.leaving]
+    promised = [
+        request.amounts
+        for request in state.waiting()
+        if request.earmark is not None and request.earmark.pool_id == pool.id
+    ]
+    both = total(pool.metered(each) for each in (*staying, *promised))
+    for key in total(pool.metered(each) for each in promised):
+        if both[key] > pool.capacity.get(key, 0):
+            yield f"S28 pool {pool.name}: {both[key]} {key} promised of {pool.capacity.get(key, 0)}"
+
+
+def _held_twice(
+    allocation: Allocation, member: Member, devices: dict[tuple[str, str, str], str]
+) -> Iterator[str]:
+    """S3: devices of a task that another one has; `devices` are those that were seen so far."""
+    holder = f"{allocation.id}/{member.task}"
+    for key, names in member.devices.items():
+        for name in names:
+            other = devices.setdefault((member.node_id, key, name), holder)
+            if other != holder or names.count(name) > 1:
+                yield f"S3 device {key} {name} of {member.node_id}: {other} and {holder}"
+
+
+def _nodes(state: State, pool: Pool) -> Iterator[str]:
+    """S3, S10 and S28 on every node: tasks sit where there is room, devices are held once. A node
+    that came back with less keeps what it held, and gets nothing more.
+    """
+    mine = {each.id: each for each in state.nodes.values() if each.pool_id == pool.id}
+    if total(each.amounts for each in mine.values()) != dict(pool.capacity):
+        yield f"S21 pool {pool.name}: its capacity is not what its nodes have"
+    held: dict[str, list[Amounts]] = {}
+    staying: dict[str, list[Amounts]] = {}
+    newest: dict[str, int] = {}
+    devices: dict[tuple[str, str, str], str] = {}
+    for each in _live(state, pool):
+        tasks = state.requests[each.request_id].tasks
+        if len(each.members) != tasks or any(m.node_id not in mine for m in each.members):
+            yield f"S10 allocation {each.id} sits on {len(each.members)} nodes, not on {tasks}"
+            continue
+        one = {key: amount // tasks for key, amount in pool.metered(each.amounts).items()}
+        for member in each.members:
+            held.setdefault(member.node_id, []).append(one)
+            newest[member.node_id] = max(newest.get(member.node_id, 0), each.index)
+            if not each.leaving:
+                staying.setdefault(member.node_id, []).append(one)
+                if each.state is not AllocationState.LOST:  # it was told to leave, or never heard
+                    yield from _intruder(state, mine[member.node_id], each.request_id)
+            yield from _held_twice(each, member, devices)
+    for request in state.waiting():
+        if request.earmark is not None and request.earmark.pool_id == pool.id:
+            for node_id, _ in request.earmark.footprint:
+                yield from _intruder(state, mine[node_id], request.id)
+    promised = _promised_on(state, pool)
+    for node_id, node in mine.items():
+        for which, many in (
+            ("S3", held.get(node_id, [])),
+            ("S28", [*staying.get(node_id, []), *promised.get(node_id, [])]),
+        ):
+            if which == "S28" and node_id not in promised:
+                continue
+            if which == "S3" and newest.get(node_id, 0) <= node.edited:
+                continue
+            yield from _overfull(node, which, total(many))
+    yield from _inventory(state, pool, held)
+
+
+def _overfull(node: Node, which: str, amounts: Amounts) -> Iterator[str]:
+    for key, amount in amounts.items():
+        # What a node does not meter, another one that joined later may.
+        metered = key in node.amounts or key not in UNBOUNDED_WHEN_ABSENT
+        if metered and amount > node.amounts.get(key, 0):
+            yield f"{which} node {node.name}: {amount} {key} of {node.amounts.get(key, 0)}"
+
+
+def _intruder(state: State, node: Node, request_id: str) -> Iterator[str]:
+    """S29: on a claimed node stays, and is promised to, only sensitive work of its claimant."""
+    request = state.requests[request_id]
+    if node.claimed_by and (request.owner != node.claimed_by or not request.terms.sensitive):
+        yield f"S29 node {node.name} is claimed by {node.claimed_by}, and {request_id} has it"
+
+
+def _promised_on(state: State, pool: Pool) -> dict[str, list[Amounts]]:
+    promised: dict[str, list[Amounts]] = {}
+    for request in state.waiting():
+        if request.earmark is not None and request.earmark.pool_id == pool.id:
+            tasks = request.tasks
+            one = {key: n // tasks for key, n in pool.metered(request.amounts).items()}
+            for node_id, count in request.earmark.footprint:
+                promised.setdefault(node_id, []).extend([one] * count)
+    return promised
+
+
+def _inventory(state: State, pool: Pool, held: dict[str, list[Amounts]]) -> Iterator[str]:
+    """S21: what is cached of every node equals a recount."""
+    inventory = state.inventories[pool.id]
+    for node_id, spot in inventory.spots.items():
+        used = total(held.get(node_id, []))
+        for key, free in zip(inventory.keys, spot.free, strict=True):
+            recount = spot.node.amounts[key] - used.get(key, 0) if key in spot.node.amounts else 0
+            if free != recount:
+                yield f"S21 node {spot.node.name}: {free} {key} free, recounted {recount}"
+        listed = (spot.now in inventory.now.nodes) + (spot.promise in inventory.promise.nodes)
+        if listed != 2 * spot.node.usable:
+            yield f"S21 node {spot.node.name} is listed {listed} times"
+    for listing in (inventory.now, inventory.promise):
+        if listing.grouped is not None and listing.grouped.free != _free_by_group(
+            inventory, listing
+        ):
+            yield f"S21 pool {pool.name}: what is free in its groups is not what its nodes have"
+
+
+def _free_by_group(inventory: Any, listing: Any) -> dict[str, tuple[int, ...]]:
+    found: dict[str, tuple[int, ...]] = {}
+    for room, node_id in listing.nodes:
+        group = inventory.spots[node_id].node.group
+        before = found.get(group, (0,) * len(room))
+        found[group] = tuple(each + max(left, 0) for each, left in zip(before, room, strict=True))
+    return found
+
+
+def _policy(state: State, policy: Policy, bands: Mapping[str, int]) -> Iterator[str]:
+    """S2 and S5, with the exception for a bound that was lowered."""
+    pool = state.pools[policy.pool_id]
+    held = holdings_in_order(state, policy, bands)
+    edited = max(policy.edited, pool.edited)
+    yield from _subtree(state, policy)
+    fixed = [each for each in held if not each[0][0]]
+    limits = {key: policy.limit_of(key, pool) for _, amounts in held for key in amounts}
+    reserves = {key: policy.reserved_of(key, pool) for _, amounts in fixed for key in amounts}
+    for code, counted, bounds in (("S2 limit", held, limits), ("S5 reserved", fixed, reserves)):
+        for key, amount in total(amounts for _, amounts in counted).items():
+            bound = bounds[key]
+            since = [
+                place[3] for place, amounts in counted if place[2] > edited and amounts.get(key)
+            ]
+            if bound is not None and amount > bound and since:
+                yield f"{code} of policy {policy.name}: {amount} {key} held of {bound}; {since}"
+
+
+def _subtree(state: State, policy: Policy) -> Iterator[str]:
+    """S2 for those below a policy: what is held, and what stays and is promised, is within it."""
+    mine = {policy.id}
+    while more := {p.id for p in state.policies.values() if p.parent_id in mine} - mine:
+        mine |= more
+    if len(mine) == 1:
+        return
+    pool = state.pools[policy.pool_id]
+    live = [each for each in _live(state, pool) if each.policy_id in mine]
+    promised = [
+        (request.earmark.index, request.amounts)
+        for request in state.waiting()
+        if request.earmark is not None and request.earmark.policy_id in mine
+    ]
+    staying = [(each.index, each.amounts) for each in live if not each.leaving]
+    edited = max(policy.edited, pool.edited)
+    for counted in ([(each.index, each.amounts) for each in live], [*staying, *promised]):
+        for key, limit in policy.limit.items():
+            amount = sum(amounts.get(key, 0) for _, amounts in counted)
+            since = [index for index, amounts in counted if index > edited and amounts.get(key)]
+            if amount > limit and since:
+                yield f"S2 limit of policy {policy.name}: {amount} {key} below it of {limit}"
+
+
+def _ledger(state: State, pool: Pool) -> Iterator[str]:
+    """S21: every cached sum, right and place equals a recount."""
+    ledger = state.ledgers[pool.id]
+    live = _live(state, pool)
+    recounts = {
+        "live": total(pool.metered(each.amounts) for each in live),
+        "leaving": total(pool.metered(each.amounts) for each in live if each.leaving),
+        "takeable": total(
+            pool.metered(each.amounts)
+            for each in live
+            if each.preemptible
+            and not each.leaving
+            and each.state is not AllocationState.LOST
+            and not ledger.holdings[each.id].safe
+        ),
+    }
+    cached = {
+        "live": ledger.live,
+        "leaving": ledger.leaving,
+        "takeable": total(ledger.tiers.values()),
+    }
+    for which, recount in recounts.items():
+        if recount != cached[which]:
+            yield f"S21 pool {pool.name}: {which} is {cached[which]}, recounted {recount}"
+    for holding_id, right in rights(state, pool).items():
+        if holding_id not in ledger.holdings or ledger.rights(holding_id) != right:
+            yield f"S21 pool {pool.name}: rights of {holding_id} are not {right}"
+    for request in state.waiting():
+        for policy in state.places(request.id):
+            if policy.pool_id == pool.id:
+                queue = ledger.queues.get(ledger.queue_of(policy.id, request))
+                queued = queue is not None and request.id in queue
+                owns = request.earmark is not None and request.earmark.pool_id == pool.id
+                if queued == (owns or request.id in state.delayed):
+                    yield f"S21 pool {pool.name}: request {request.id} is not in its lane"

@@ -1,0 +1,1 @@
+"""Why somebody waits, what would help, and who has what."""

@@ -1,0 +1,283 @@
+"""Why a waiter of a pool that shares fairly takes nothing: its stage, who starves and when, and the
+usage that decided.
+
+A waiter is served in one of three stages. In the regular one it starts on what is free. Who starves
+takes in the preemptive one what others hold beyond their shares, and who starves aggressively also
+what they hold between the two thresholds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum, auto
+from math import floor
+from typing import Any
+
+from cede.engine.fair.settings import FairSettings
+from cede.engine.fair.status import Starvation, Starving
+from cede.engine.ledger.account import rights_if_granted
+from cede.engine.ledger.ledger import ROUNDING, PoolLedger
+from cede.engine.rights.cover import Holding
+from cede.engine.rights.standing import BORROWED, IN_SHARE
+from cede.engine.shares.prefix import Prefix, in_policy, in_request
+from cede.engine.shares.publish import hunger, settings_for
+from cede.engine.state.state import State
+from cede.engine.victims.protection import (
+    Preemptor,
+    forbids_aggressive,
+    is_open,
+    may_take,
+    may_take_own,
+    spared,
+)
+from cede.model.amounts import Amounts
+from cede.model.durations import seconds
+from cede.model.policy import Policy
+from cede.model.reason import Code, Reason
+from cede.model.request import Request
+from cede.model.settings import Patience
+
+Names = dict[str, Any]
+
+
+class Stage(StrEnum):
+    REGULAR = auto()
+    PREEMPTIVE = auto()
+    AGGRESSIVELY_PREEMPTIVE = auto()
+
+
+def stage_of(state: State, ledger: PoolLedger, waiter: Request, policy_id: str) -> Stage:
+    if not may_take(state, ledger, waiter, policy_id):
+        return Stage.REGULAR
+    aggressive = ledger.pool.settings.patience is Patience.NONE
+    if not aggressive:
+        hungry = hunger(state, ledger, waiter, policy_id)
+        aggressive = hungry is Starving.AGGRESSIVELY_STARVING
+    return Stage.AGGRESSIVELY_PREEMPTIVE if aggressive else Stage.PREEMPTIVE
+
+
+# Patience -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """An element on a waiter's way up that is below its fair share."""
+
+    name: str
+    kind: str
+    hunger: Starvation
+    settings: FairSettings
+
+    @property
+    def since(self) -> int:
+        assert self.hunger.since is not None, self
+        return self.hunger.since
+
+    @property
+    def due(self) -> int:
+        return self.since + self.settings.fair_share_starvation_timeout
+
+    def shown(self, now: int) -> dict[str, Any]:
+        aggressive = self.settings.enable_aggressive_starvation
+        later = self.settings.fair_share_aggressive_starvation_timeout
+        return {
+            "name": self.name,
+            "kind": self.kind,
+            "for": seconds(now - self.since),
+            "starvation": str(self.hunger.status),
+            "starves_after": seconds(self.settings.fair_share_starvation_timeout),
+            "aggressively_after": seconds(later) if aggressive else None,
+        }
+
+
+def clocks(state: State, ledger: PoolLedger, waiter: Request, policy_id: str) -> list[Clock]:
+    """Who is below its share: the request, its policy and those above; who starves first, first."""
+    known = state.starving.get(ledger.pool.id, {})
+    task_group = waiter.part_of or waiter.id
+    found = []
+    if (mine := known.get(task_group)) is not None and mine.since is not None:
+        found.append(Clock(waiter.id, "request", mine, settings_for(ledger, policy_id, waiter)))
+    for each in ledger.chains[policy_id]:
+        if (theirs := known.get(each)) is not None and theirs.since is not None:
+            name = ledger.policies[each].name
+            found.append(Clock(name, "policy", theirs, settings_for(ledger, each)))
+    return sorted(found, key=lambda each: (each.due, each.kind))
+
+
+def not_yet(
+    state: State, ledger: PoolLedger, waiter: Request, policy: Policy, names: Names
+) -> Reason | None:
+    """Why a waiter may not take at all; None if it may."""
+    if stage_of(state, ledger, waiter, policy.id) is not Stage.REGULAR:
+        return None
+    patient = [
+        each
+        for each in clocks(state, ledger, waiter, policy.id)
+        if each.hunger.status is Starving.NON_STARVING
+    ]
+    whose, since = policy.name, state.now
+    whole = settings_for(ledger, policy.id, waiter).fair_share_starvation_timeout
+    if patient:
+        whose, since = patient[0].name, patient[0].since
+        whole = patient[0].settings.fair_share_starvation_timeout
+    elif waiter.submitted_at <= state.published_at.get(ledger.pool.id, -1):
+        return _at_share(ledger, policy, names)
+    # Who came after the last look at shares is looked at with the next.
+    waited = {"below": whose, "since": seconds(state.now - since), "seconds": seconds(whole)}
+    return Reason(Code.PATIENCE, {**names, **waited, "stage": str(Stage.REGULAR)})
+
+
+def _at_share(ledger: PoolLedger, policy: Policy, names: Names) -> Reason:
+    key = names["key"]
+    fair = ledger.published.shares.get(policy.id, {}).get(key, 0)
+    used = ledger.used[policy.id].get(key, 0)
+    detail = {"used": used, "share": _hundredths(fair), "stage": str(Stage.REGULAR)}
+    return Reason(Code.AT_SHARE, {**names, **detail})
+
+
+# Rights ---------------------------------------------------------------------------------------
+
+
+def preemptor_of(ledger: PoolLedger, waiter: Request, policy_id: str) -> Preemptor:
+    """A waiter as it will be once granted."""
+    key = ledger.queue_of(policy_id, waiter)
+    demand = ledger.pool.metered(waiter.amounts)
+    band = ledger.band(key, demand)
+    rights = rights_if_granted(ledger, policy_id, demand, waiter.preemptible, band)
+    return Preemptor(waiter, key, rights, band, ledger.standing(key.rank, rights))
+
+
+def cannot_take(
+    state: State, ledger: PoolLedger, waiter: Request, policy: Policy, names: Names
+) -> Reason | None:
+    """Why who starves takes nothing; None if nobody holds anything that could ever be taken.
+
+    The first holder in the order of victims that is out of its reach says why.
+    """
+    preemptor = preemptor_of(ledger, waiter, policy.id)
+    stage = stage_of(state, ledger, waiter, policy.id)
+    names = {**names, "stage": str(stage)}
+    own = None
+    for place in ledger.takeable.get(names["key"], ()):
+        holding = ledger.holdings[place[3]]
+        if holding.policy_id == policy.id:
+            if own is None and not may_take_own(state, ledger, preemptor, holding):
+                own = holding
+        elif not ledger.standing_of(holding.id) < preemptor.standing:
+            if preemptor.rights == BORROWED:
+                return _beyond_share(ledger, policy, names)
+            return _covered(in_policy(ledger, holding), names)
+        elif spared(state, ledger, preemptor, holding, place[0]):
+            if not is_open(state, ledger, holding):
+                return _later(ledger, names)
+            if place[0] == IN_SHARE - 1 and stage is Stage.PREEMPTIVE:
+                return _in_the_middle(state, ledger, waiter, policy.id, holding, names)
+    return None if own is None else _covered(in_request(ledger, own), names)
+
+
+def _beyond_share(ledger: PoolLedger, policy: Policy, names: Names) -> Reason:
+    key = names["key"]
+    used = ledger.used[policy.id].get(key, 0)
+    settings = settings_for(ledger, policy.id)
+    fair = ledger.published.shares.get(policy.id, {}).get(key, 0)
+    share = fair * settings.preemption_satisfaction_threshold
+    room = floor(share + ROUNDING) - used
+    remedy = f"ask for at most {room} {key}" if room > 0 else "one of its own holders must end"
+    detail = {"used": used, "share": _hundredths(share), "remedy": remedy}
+    return Reason(Code.BEYOND_SHARE, {**names, **detail, "would": used + names["requested"]})
+
+
+def _covered(prefix: Prefix, names: Names) -> Reason:
+    return Reason(Code.WITHIN_SHARE, {**names, **_of_key(prefix, names["key"])})
+
+
+def _later(ledger: PoolLedger, names: Names) -> Reason:
+    backoff = ledger.pool.settings.preemptive_scheduling_backoff
+    return Reason(Code.STAGE_BACKOFF, {**names, "seconds": seconds(backoff)})
+
+
+def _in_the_middle(
+    state: State,
+    ledger: PoolLedger,
+    waiter: Request,
+    policy_id: str,
+    holding: Holding,
+    names: Names,
+) -> Reason:
+    """All that could be taken is between the thresholds, and this waiter does not get that far."""
+    theirs = settings_for(ledger, holding.policy_id)
+    mine = settings_for(ledger, policy_id, waiter)
+    remedy = "let it starve aggressively: enable_aggressive_starvation"
+    if (forbidden := forbids_aggressive(state, ledger, holding)) is not None:
+        remedy = f"let its holder be taken from: {forbidden}"
+    elif mine.enable_aggressive_starvation:
+        after = seconds(mine.fair_share_aggressive_starvation_timeout)
+        remedy = f"nothing: after {after} seconds below its share it starves aggressively"
+    detail = {
+        "aggressive": theirs.aggressive_preemption_satisfaction_threshold,
+        "normal": theirs.preemption_satisfaction_threshold,
+        "remedy": remedy,
+    }
+    prefix = _of_key(in_policy(ledger, holding), names["key"])
+    return Reason(Code.BETWEEN_THRESHOLDS, {**names, **detail, **prefix})
+
+
+def _of_key(prefix: Prefix, key: str) -> dict[str, Any]:
+    return {
+        "group": str(prefix.group),
+        "before": prefix.before.get(key, 0),
+        "through": prefix.through.get(key, 0),
+        "share": prefix.bound.get(key, 0),
+    }
+
+
+def _hundredths(share: float) -> int | float:
+    shown = round(share, 2)
+    return int(shown) if shown == int(shown) else shown
+
+
+# The whole story ------------------------------------------------------------------------------
+
+
+def story(state: State, ledger: PoolLedger, waiter: Request, policy: Policy) -> dict[str, Any]:
+    """The stage a waiter is served in, whose patience it waits for, and the thresholds."""
+    settings = settings_for(ledger, policy.id, waiter)
+    due = ledger.published.shares.get(policy.id, {})
+    return {
+        "stage": str(stage_of(state, ledger, waiter, policy.id)),
+        "below": [each.shown(state.now) for each in clocks(state, ledger, waiter, policy.id)],
+        "used": {key: ledger.used[policy.id].get(key, 0) for key in ledger.pool.capacity},
+        "due": {key: _hundredths(amount) for key, amount in due.items()},
+        "satisfaction": ledger.published.satisfaction.get(policy.id, 0),
+        "weight": waiter.terms.weight,
+        "own_due": _own_due(ledger, waiter),
+        "tolerance": settings.fair_share_starvation_tolerance,
+        "threshold": settings.preemption_satisfaction_threshold,
+        "aggressive_threshold": settings.aggressive_preemption_satisfaction_threshold,
+    }
+
+
+def _own_due(ledger: PoolLedger, waiter: Request) -> dict[str, int | float]:
+    """A request's part of its policy's share; nothing before shares were computed with it."""
+    claim = ledger.published.claims.get(waiter.part_of or waiter.id)
+    if claim is None:
+        return {}
+    parts = zip(claim.due.totals.items(), claim.due.fair, strict=True)
+    return {key: _hundredths(total * part) for (key, total), part in parts}
+
+
+def of_holder(
+    ledger: PoolLedger, holding: Holding, policy_id: str, demand: Amounts
+) -> dict[str, Any]:
+    """Where a holding stands against a waiter of a policy, in the keys of its demand."""
+    same = holding.policy_id == policy_id
+    prefix = in_request(ledger, holding) if same else in_policy(ledger, holding)
+    keys = [key for key in demand if key in holding.amounts]
+    return {
+        "group": str(prefix.group),
+        "judged_in": "request" if same else "policy",
+        "covered_above": prefix.above,
+        "before": {key: prefix.before.get(key, 0) for key in keys},
+        "through": {key: prefix.through.get(key, 0) for key in keys},
+        "share": {key: prefix.bound.get(key, 0) for key in keys},
+    }

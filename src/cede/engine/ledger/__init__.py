@@ -1,0 +1,1 @@
+"""What each pool and policy holds, and whether there is room for more."""

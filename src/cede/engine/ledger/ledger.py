@@ -1,0 +1,501 @@
+"""the ledger of one pool: every number and every order that deciding reads, kept as holdings come
+and go.
+
+Two capacities matter. What is free *now* is capacity less everything live. What is free *to
+promise* is capacity less everything that stays and everything already promised: holders on their
+way out do not count, earmarks do (law 4). Nothing here decides; `recount` in `audit.py` computes
+the same numbers from scratch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Any
+
+from sortedcontainers import SortedList
+
+from cede.engine.ledger.queue import Age, Queue, QueueKey
+from cede.engine.ledger.task_groups import UNPUBLISHED, Published, TaskGroups, claims_moved
+from cede.engine.nodes.homes import Homes, is_settled
+from cede.engine.nodes.inventory import NodeInventory
+from cede.engine.rights.cover import Fill, Holding
+from cede.engine.rights.standing import BORROWED, IN_SHARE, Standing, standing
+from cede.model.amounts import Amounts, add_to, take_from
+from cede.model.policy import Policy
+from cede.model.pool import Pool
+from cede.model.request import Request
+from cede.model.settings import Patience, QueueOrder, Rank, Share
+from cede.model.shape import Form, Shape
+from cede.model.terms import CLASS_MAX
+
+# (rights, rank, minus index, id): the order in which holders are considered as victims.
+Place = tuple[int, int, int, str]
+# (rights, rank, policy, band): holders that are alike to every rule.
+Tier = tuple[int, int, str, int]
+
+
+# A policy's share, or one band of it, from the safest on.
+Level = tuple[str, int]
+
+ROUNDING = 1e-6
+
+
+class PoolLedger:
+    """One pool's holdings, waiters and sums."""
+
+    def __init__(
+        self, pool: Pool, policies: dict[str, Policy], inventory: NodeInventory | None = None
+    ) -> None:
+        self.pool = pool
+        self.inventory = inventory
+        self.policies = policies
+        self.fair = pool.settings.share is Share.FAIR_SHARE
+        # Whether somebody may be below a fair share, which need not be what gives rights.
+        self.starves = self.fair or pool.settings.patience is Patience.STARVATION
+        self.counting = tuple(sorted(pool.capacity)) if self.fair else counting_keys(pool, policies)
+        self.published = UNPUBLISHED
+        self._shares: dict[Level, Mapping[str, float]] = {}
+        self.homes = Homes(policies, inventory)
+        self.chains = {pid: chain(policies, pid) for pid in policies}  # itself, and upwards
+        parents = {each.parent_id for each in policies.values()}
+        # Limits that are capacity for those below.
+        self.limits = {pid: p.limit for pid, p in policies.items() if pid in parents and p.limit}
+        self.live: dict[str, int] = {}
+        self.leaving: dict[str, int] = {}
+        self.earmarked: dict[str, int] = {}
+        # Of a policy and everything below it: held or promised, of that promised, and leaving.
+        self.used: dict[str, dict[str, int]] = {pid: {} for pid in policies}
+        self.used_promised: dict[str, dict[str, int]] = {pid: {} for pid in policies}
+        self.used_leaving: dict[str, dict[str, int]] = {pid: {} for pid in policies}
+        self.yielded: dict[str, dict[str, int]] = {pid: {} for pid in policies}  # of that leaving
+        self.confined: dict[str, dict[str, int]] = {pid: {} for pid in policies}
+        self.holdings: dict[str, Holding] = {}
+        self.parts = 0  # of all holdings: the nodes of each, and one where nothing has a place
+        self.earmarks: dict[str, Holding] = {}
+        self.withheld: dict[str, str] = {}  # waiters for whom free capacity is withheld: policy
+        self.queues: dict[QueueKey, Queue] = {}
+        self.streams: dict[QueueKey, tuple[Any, ...]] = {}  # what `front` made of each queue
+        self.owed: dict[
+            tuple[str, int, int], Queue
+        ] = {}  # (policy, rank, rights): earmarks' owners
+        self.owed_sums: dict[tuple[int, int], dict[str, int]] = {}  # (rank, rights): the same
+        self.task_groups = TaskGroups()
+        self.appraised: dict[str, Any] = {}  # holders, as `pricing` last did
+        self.scores: dict[QueueKey, float] = {}  # of the oldest in each queue, where a score orders
+        self.fair_settings: dict[str, Any] = {}  # of policies, as `fairness` worked them out
+        # Held directly under a policy, by band: what a holding of a higher band goes before.
+        self.banded: dict[tuple[str, int], dict[str, int]] = {}
+        # Answers given, as long as they hold.
+        self._below: dict[tuple[Standing, str | None], dict[str, int]] = {}
+        self._from: dict[Standing, dict[str, int]] = {}
+        self._inside: dict[tuple[str, int, Standing], dict[str, int]] = {}
+        self._yielding: dict[tuple[str, Standing], dict[str, int]] = {}
+        self.version = 0  # moves with every change, so that an answer can be known to hold still
+        self.unchecked = True  # an edit may have put work above a limit
+        self.fresh = True  # just opened: what an edit may have broken is not yet checked
+        self.tiers: dict[Tier, dict[str, int]] = {}  # takeable sums
+        self.takeable: dict[str, SortedList[Place]] = {}
+        self._rights: dict[str, int] = {}
+        bands = range(2 if self.fair else 1)
+        # How close to home: its own policy's share, band by band, then those above.
+        self.levels: dict[str, tuple[Level, ...]] = {
+            pid: tuple((each, band) for each in self.chains[pid] for band in bands)
+            for pid in policies
+        }
+        own = [level for pid in policies for level in self.levels[pid][: len(bands)]]
+        self._fills: dict[Level, Fill] = {level: self._new_fill(level) for level in own}
+
+    def _new_fill(self, level: Level) -> Fill:
+        return Fill(
+            self.share_at(level),
+            self.counting,
+            partial(self._covered_at, level),
+            partial(self._uncovered_at, level),
+        )
+
+    # Holdings ---------------------------------------------------------------------------------
+
+    def hold(self, holding: Holding) -> None:
+        self.version += 1
+        self.holdings[holding.id] = holding
+        self.parts += max(len(holding.footprint), 1)
+        if self.inventory is not None:
+            self.inventory.hold(holding)
+        for policy_id in self.chains[holding.policy_id]:
+            add_to(self.used[policy_id], holding.amounts)
+            if holding.earmark:
+                add_to(self.used_promised[policy_id], holding.amounts)
+            elif holding.leaving:
+                add_to(self.used_leaving[policy_id], holding.amounts)
+        if not holding.preemptible:
+            add_to(self.confined[holding.policy_id], holding.amounts)
+        self.task_groups.hold(holding)
+        if holding.earmark:
+            self.earmarks[holding.id] = holding
+            add_to(self.earmarked, holding.amounts)
+        else:
+            add_to(self.live, holding.amounts)
+            if holding.leaving:
+                add_to(self.leaving, holding.amounts)
+        self._fill(holding)
+        self._judge(holding.task_group)
+
+    def let_go(self, holding_id: str) -> None:
+        self.version += 1
+        holding = self.holdings[holding_id]
+        self.parts -= max(len(holding.footprint), 1)
+        if self.inventory is not None:
+            self.inventory.let_go(holding)
+        self._unfill(holding)
+        self.appraised.pop(holding_id, None)
+        del self.holdings[holding_id]
+        for policy_id in self.chains[holding.policy_id]:
+            take_from(self.used[policy_id], holding.amounts)
+            if holding.earmark:
+                take_from(self.used_promised[policy_id], holding.amounts)
+            elif holding.leaving:
+                take_from(self.used_leaving[policy_id], holding.amounts)
+        if not holding.preemptible:
+            take_from(self.confined[holding.policy_id], holding.amounts)
+        if holding.earmark:
+            del self.earmarks[holding_id]
+            take_from(self.earmarked, holding.amounts)
+        else:
+            take_from(self.live, holding.amounts)
+            if holding.leaving:
+                take_from(self.leaving, holding.amounts)
+        self.task_groups.let_go(holding)
+        self._judge(holding.task_group)
+
+    def _fill(self, holding: Holding) -> None:
+        if self.homes.decide:
+            at_home = self.homes.at_home(holding.policy_id, holding.footprint)
+            self._set_rights(holding.id, IN_SHARE if at_home else BORROWED)
+            return
+        if holding.yields:  # it fills no share, so that who gets its place is not behind it
+            for policy_id in self.chains[holding.policy_id]:
+                add_to(self.yielded[policy_id], holding.amounts)
+            self._set_rights(holding.id, BORROWED)
+            return
+        if holding.preemptible:
+            add_to(self.banded.setdefault((holding.policy_id, holding.band), {}), holding.amounts)
+        self._fills[self.levels[holding.policy_id][0]].add(holding)
+
+    def _unfill(self, holding: Holding) -> None:
+        if not self.homes.decide:
+            self._empty(holding)
+        self._unlist(holding)
+        del self._rights[holding.id]
+
+    def _empty(self, holding: Holding) -> None:
+        if holding.yields:
+            for policy_id in self.chains[holding.policy_id]:
+                take_from(self.yielded[policy_id], holding.amounts)
+            return
+        if holding.preemptible:
+            take_from(self.banded[holding.policy_id, holding.band], holding.amounts)
+        self._take_out(holding, self.levels[holding.policy_id])
+
+    def _judge(self, task_group: str) -> None:
+        """Which holdings of a task group are safe, now that it has others or is due something else."""
+        if not self.fair:
+            return
+        for holding in list(
+            self.task_groups.banded(task_group, self.published.claims.get(task_group))
+        ):
+            self._unfill(self.holdings[holding.id])
+            self.holdings[holding.id] = holding
+            self.task_groups.replace(holding)
+            if holding.earmark:
+                self.earmarks[holding.id] = holding
+            self._fill(holding)
+
+    def covered_below(self, level: Level) -> Amounts:
+        """What fills a level's share before anything that is not covered below it."""
+        return self._fills[level].below
+
+    def share_at(self, level: Level) -> Mapping[str, float]:
+        """The share that covers holdings at a level: what is reserved, or part of a fair share."""
+        policy_id, band = level
+        if not self.fair:
+            return self.policies[policy_id].reserved
+        known = self._shares.get(level)
+        if known is None:
+            settings = self.pool.settings
+            part = (
+                settings.aggressive_preemption_satisfaction_threshold,
+                settings.preemption_satisfaction_threshold,
+            )[band]
+            share = self.published.shares.get(policy_id, {})
+            # A whole amount that rounding left a hair above the share is within it.
+            known = {key: part * amount + ROUNDING for key, amount in share.items()}
+            self._shares[level] = known
+        return known
+
+    def publish(self, published: Published) -> None:
+        """Fair shares were computed anew: the cuts move to where they belong now."""
+        moved = claims_moved(self.published.claims, published.claims)
+        waiting = list(self._alone(set(moved))) if self.fair else []
+        self.published = published
+        self.version += 1
+        self._shares.clear()
+        for level, fill in self._fills.items():
+            fill.reshare(self.share_at(level))
+        for fill in self._fills.values():
+            fill.settle()
+        for task_group in moved:
+            if task_group in self.task_groups:
+                self._judge(task_group)
+        for key, age, demand in waiting:
+            band = self._next_band(age[2], demand)
+            if band != key.band:
+                self.stop_waiting(key, age)
+                self.wait(key._replace(band=band), age, demand)
+
+    def _alone(self, among: set[str]) -> Iterator[tuple[QueueKey, Age, Amounts]]:
+        """Those of these waiters that are no part of a task group."""
+        for key, queue in self.queues.items() if among else ():
+            if not key.task_group:
+                for age in queue.ages():
+                    if age[2] in among:
+                        yield key, age, queue.demand(age[2])
+
+    def satisfaction(self, key: QueueKey) -> tuple[float, ...]:
+        """How satisfied those in a queue are: the policies above them from the top, themselves."""
+        if key.scored is not None:
+            return (-self.scores.get(key, 0.0),)
+        if not self.fair:
+            return ()
+        known = self.published.satisfaction
+        own = known.get(key.task_group, 0.0) if key.task_group else 0.0
+        return (*(known.get(each, 0.0) for each in reversed(self.chains[key.policy_id])), own)
+
+    def band(self, key: QueueKey, demand: Amounts) -> int:
+        """How safe a waiter of a queue would be inside its task group, once granted."""
+        if not self.fair or not key.task_group:
+            return key.band
+        return self._next_band(key.task_group, demand)
+
+    def _next_band(self, task_group: str, demand: Amounts) -> int:
+        return self.task_groups.next_band(task_group, self.published.claims.get(task_group), demand)
+
+    def _take_out(self, holding: Holding, levels: tuple[Level, ...]) -> None:
+        """Take a holding out of the fills of these levels, from the lowest up."""
+        for at, level in enumerate(levels):
+            if holding.id not in self._fills[level]:
+                break
+            if self._fills[level].remove(holding):
+                for above in levels[at + 1 :]:
+                    self._fills[above].shift(holding.amounts, -1)
+        for level in levels:
+            self._fills[level].settle()
+
+    def _above(self, level: Level) -> tuple[Level, ...]:
+        policy_id, band = level
+        return self.levels[policy_id][band + 1 :]
+
+    def _covered_at(self, level: Level, holding: Holding) -> None:
+        """A share covers a holding now: it needs nobody's above any more."""
+        above = self._above(level)
+        if above:
+            self._take_out(holding, above)
+            for each in above:
+                self._fills[each].shift(holding.amounts, 1)
+            for each in above:
+                self._fills[each].settle()
+        distance = self.levels[holding.policy_id].index(level)
+        self._set_rights(holding.id, IN_SHARE - distance)
+
+    def _uncovered_at(self, level: Level, holding: Holding, was_covered: bool) -> None:
+        """A share does not cover a holding: it is offered to the next one up."""
+        above = self._above(level)
+        if not above:
+            self._set_rights(holding.id, BORROWED)
+            return
+        if was_covered:
+            for each in above:
+                self._fills[each].shift(holding.amounts, -1)
+        self._fills[above[0]].add(holding)
+        for each in above:
+            self._fills[each].settle()
+
+    def rights(self, holding_id: str) -> int:
+        return self._rights[holding_id]
+
+    def standing_of(self, holding_id: str) -> Standing:
+        holding = self.holdings[holding_id]
+        return self.standing(holding.rank, self._rights[holding_id])
+
+    def standing(self, rank: int, rights: int) -> Standing:
+        return standing(rights, rank, self.pool.settings.precedence)
+
+    def rank(self, policy_id: str, request: Request) -> int:
+        if self.pool.settings.rank is Rank.PRIORITY:
+            return self.policies[policy_id].priority
+        return CLASS_MAX if request.terms.sensitive else request.terms.preemption_class
+
+    def _set_rights(self, holding_id: str, rights: int) -> None:
+        self._forget()
+        holding = self.holdings[holding_id]
+        if holding_id in self._rights:
+            self._unlist(holding)
+        self._rights[holding_id] = rights
+        if holding.age is not None:
+            owed = self.owed.setdefault((holding.policy_id, holding.rank, rights), Queue())
+            owed.add(holding.age, holding.amounts)
+            add_to(self.owed_sums.setdefault((holding.rank, rights), {}), holding.amounts)
+        if not holding.takeable or holding.safe:
+            return
+        place = self._victim_place(holding)
+        for key in holding.amounts:
+            self.takeable.setdefault(key, SortedList()).add(place)
+        add_to(self.tiers.setdefault(self._tier(holding), {}), holding.amounts)
+
+    def _unlist(self, holding: Holding) -> None:
+        self._forget()
+        if holding.age is not None:
+            rights = self._rights[holding.id]
+            self.owed[holding.policy_id, holding.rank, rights].remove(holding.age)
+            take_from(self.owed_sums[holding.rank, rights], holding.amounts)
+        if not holding.takeable or holding.safe:
+            return
+        place = self._victim_place(holding)
+        for key in holding.amounts:
+            self.takeable[key].remove(place)
+        take_from(self.tiers[self._tier(holding)], holding.amounts)
+
+    def _victim_place(self, holding: Holding) -> Place:
+        return (self._rights[holding.id], holding.rank, -holding.index, holding.id)
+
+    def _forget(self) -> None:
+        """Answers that were given hold no more."""
+        self._below.clear()
+        self._from.clear()
+        self._inside.clear()
+        self._yielding.clear()
+
+    def _tier(self, holding: Holding) -> Tier:
+        return (self._rights[holding.id], holding.rank, holding.policy_id, holding.band)
+
+    # Waiters ----------------------------------------------------------------------------------
+
+    def queue_of(self, policy_id: str, request: Request) -> QueueKey:
+        form, rank = self.form(request), self.rank(policy_id, request)
+        key = QueueKey(policy_id, request.preemptible, form, rank)
+        if self.pool.settings.order is QueueOrder.SCORE:
+            key = key._replace(scored=(request.terms.tenant, request.stop_policy.checkpoint))
+        if self.inventory is not None:
+            claimant = request.owner if request.terms.sensitive else ""
+            settled = is_settled(self.pool, self.policies[policy_id], request)
+            key = key._replace(settled=settled, claimant=claimant)
+        if request.part_of is not None and (self.fair or request.terms.limit):
+            limit = tuple(sorted(request.terms.limit.items()))
+            return key._replace(task_group=request.part_of, limit=limit)
+        if not self.fair:
+            return key
+        demand = self.pool.metered(request.amounts)
+        return key._replace(band=self._next_band(request.id, demand))
+
+    def form(self, request: Request) -> Form | None:
+        """How a request must sit on this pool's nodes; None in a pool without any."""
+        if self.inventory is None:
+            return None
+        shape = request.shape or Shape(request.amounts)
+        form = shape.form(self.pool.metered(shape.amounts))
+        return form if request.pin is None else form._replace(folders=request.pin.folders)
+
+    def wait(self, key: QueueKey, age: Age, demand: Amounts) -> None:
+        self.version += 1
+        queue = self.queues.get(key)
+        if queue is None:
+            queue = self.queues[key] = Queue()
+        queue.add(age, demand)
+
+    def stop_waiting(self, key: QueueKey, age: Age) -> None:
+        self.version += 1
+        # An empty queue stays: a pass that holds it must see whoever comes back.
+        self.queues[key].remove(age)
+
+    def forget_empty_queues(self) -> None:
+        """Task groups and pins come and go; between passes nobody holds their queues."""
+        for key in [key for key, queue in self.queues.items() if key.passing and not len(queue)]:
+            del self.queues[key]
+            self.streams.pop(key, None)
+
+    # Sums -------------------------------------------------------------------------------------
+
+    def takeable_below(self, bound: Standing, within: str | None = None) -> dict[str, int]:
+        """All that holders of strictly lower standing could give back; of one subtree, if given."""
+        result = self._below.get((bound, within))
+        if result is None:
+            result = self._below[bound, within] = {}
+            for (rights, rank, policy_id, _), amounts in self.tiers.items():
+                inside = within is None or within in self.chains[policy_id]
+                if amounts and inside and self.standing(rank, rights) < bound:
+                    add_to(result, amounts)
+        return result
+
+    def takeable_inside(self, policy_id: str, band: int, bound: Standing) -> dict[str, int]:
+        """What holders of a policy, of this standing or above, could give back to one of its own of
+        a higher band.
+        """
+        if not band:
+            return {}
+        result = self._inside.get((policy_id, band, bound))
+        if result is None:
+            result = self._inside[policy_id, band, bound] = {}
+            for (rights, rank, other, safety), amounts in self.tiers.items():
+                if other == policy_id and safety < band and self.standing(rank, rights) >= bound:
+                    add_to(result, amounts)
+        return result
+
+    def yielding(self, policy_id: str, rank: int, bound: Standing) -> dict[str, int]:
+        """What holders of a policy, of lower rank than this, could give back to one of its own that
+        will be of standing `bound`.
+        """
+        result = self._yielding.get((policy_id, bound))
+        if result is None:
+            result = self._yielding[policy_id, bound] = {}
+            for (rights, lower, other, _), amounts in self.tiers.items():
+                if other == policy_id and lower < rank and self.standing(lower, rights) < bound:
+                    add_to(result, amounts)
+        return result
+
+    def earmarked_from(self, bound: Standing) -> dict[str, int]:
+        """All that is promised to owners of this standing or above, whom a waiter of it may not
+        cut.
+        """
+        result = self._from.get(bound)
+        if result is None:
+            result = self._from[bound] = {}
+            for (rank, rights), amounts in self.owed_sums.items():
+                if amounts and self.standing(rank, rights) >= bound:
+                    add_to(result, amounts)
+        return result
+
+    def promised(self) -> dict[str, int]:
+        """Everything that stays, and everything promised: what S28 bounds by capacity."""
+        result = dict(self.live)
+        for key, amount in self.leaving.items():
+            result[key] -= amount
+        add_to(result, self.earmarked)
+        return result
+
+
+def chain(policies: dict[str, Policy], policy_id: str) -> tuple[str, ...]:
+    """A policy, its parent, and so on to the top."""
+    found = [policy_id]
+    while (parent := policies[found[-1]].parent_id) in policies and parent is not None:
+        found.append(parent)
+    return tuple(found)
+
+
+def counting_keys(pool: Pool, policies: dict[str, Policy]) -> tuple[str, ...]:
+    """Keys that count for rights: those of which some policy of the pool reserves a positive
+    amount.
+    """
+    reserved = {
+        key for policy in policies.values() for key, amount in policy.reserved.items() if amount
+    }
+    return tuple(sorted(key for key in reserved if pool.bounds_key(key)))

@@ -1,0 +1,334 @@
+"""What people and programs may do to requests. Each changes the state or raises; the caller undoes
+what was refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from cede.engine.ledger.admit import candidates, hopeless, no_policy, own_limit_broken, rejection
+from cede.engine.ledger.tenants import refusal
+from cede.engine.lifecycle import endings, resuming
+from cede.engine.lifecycle.stopping import (
+    answer,
+    defer,
+    failed_reason,
+    request_stop,
+    save,
+    stop_now,
+)
+from cede.engine.state.state import State
+from cede.model import bounds
+from cede.model.allocation import Allocation
+from cede.model.amounts import UNBOUNDED_WHEN_ABSENT, Amounts, parse_amounts
+from cede.model.errors import Conflict, Invalid, NotFound, Refused
+from cede.model.lifecycle import AllocationState, RequestStatus
+from cede.model.reason import Code, Reason
+from cede.model.request import PLAIN, OnSilence, Request, Retry
+from cede.model.shape import Shape
+from cede.model.stopping import EXIT_SAVED, StopPolicy
+from cede.model.subject import Subject
+from cede.model.terms import USUAL, Terms
+from cede.model.work import Work
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """A request as it comes through the door."""
+
+    id: str
+    subject: Subject
+    amounts: Amounts
+    preemptible: bool = True
+    pool_id: str | None = None
+    retry: Retry = field(default_factory=Retry)
+    walltime: int | None = None
+    lease: int | None = bounds.LEASE_DEFAULT
+    on_silence: OnSilence | None = None
+    shape: Shape | None = None
+    work: Work | None = None
+    stop_policy: StopPolicy = PLAIN
+    terms: Terms = USUAL
+    part_of: str | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+    owner: str = ""
+    created: str = ""
+    unpooled: str = "allow"  # or "refuse": what happens to a subject without any policy
+
+
+@dataclass(frozen=True, slots=True)
+class Untracked:
+    """The answer to a step whose requester has no policy: it runs, and nothing counts it."""
+
+    reason: Reason
+
+
+def submit(state: State, submission: Submission, now: int) -> Request | Untracked:
+    """Queue a request, or reject it at once with every pool's reason (L8)."""
+    state.now = now
+    subject = submission.subject
+    if not candidates(state, subject, submission.pool_id):
+        # Untracked work runs by itself; what agents would run cannot.
+        if (
+            submission.work is not None
+            or submission.unpooled == "refuse"
+            or submission.pool_id is not None
+        ):
+            raise Refused(no_policy(state, subject, submission.pool_id))
+        return Untracked(Reason(Code.UNTRACKED, {"subject": str(subject)}))
+    _check_limit(state, submission.pool_id, submission.terms.limit)
+    if submission.terms.tenant:
+        _check_quota(state, submission)
+    request = _request(state, submission, now)
+    state.put(request)
+    if state.places(request.id):
+        state.emit("submitted", request_id=request.id)
+        return request
+    reason = rejection(state, request)
+    return endings.finish(state, request, RequestStatus.REJECTED, reason)
+
+
+def _check_quota(state: State, submission: Submission) -> None:
+    tasks = 1 if submission.shape is None else submission.shape.tasks
+    full = refusal(state, submission.terms.tenant, tasks)
+    if full is not None:
+        raise Refused(full)
+
+
+def _request(state: State, submission: Submission, now: int) -> Request:
+    return Request(
+        id=submission.id,
+        subject=submission.subject,
+        amounts=submission.amounts,
+        submitted_at=now,
+        index=state.next_index(),
+        preemptible=submission.preemptible,
+        pool_id=submission.pool_id,
+        retry=submission.retry,
+        walltime=submission.walltime,
+        lease=submission.lease,
+        lease_until=None if submission.lease is None else now + submission.lease,
+        on_silence=submission.on_silence,
+        shape=submission.shape,
+        work=submission.work,
+        stop_policy=submission.stop_policy,
+        terms=submission.terms,
+        part_of=submission.part_of,
+        labels=submission.labels,
+        owner=submission.owner,
+        created=submission.created,
+    )
+
+
+def renew(
+    state: State,
+    request_id: str,
+    now: int,
+    *,
+    attempt: int | None = None,
+    running: bool | None = None,
+) -> Request:
+    """Extend a lease and answer the request as it is; to a holder that must stop, the answer is the
+    notice.
+    """
+    state.now = now
+    request = _live_request(state, request_id)
+    _check_fence(request, attempt)
+    until = None if request.lease is None else now + request.lease
+    allocation = state.allocation_of(request_id)
+    if allocation is None:
+        if until is not None:
+            state.put(replace(request, lease_until=until))
+        return state.requests[request_id]
+    if request.status is RequestStatus.PREEMPTING:
+        _tell(state, allocation, until)
+        return request
+    _renew_holder(state, allocation, until, bool(running))
+    return state.requests[request_id]
+
+
+def _renew_holder(state: State, allocation: Allocation, until: int | None, running: bool) -> None:
+    new = allocation.state
+    if new is AllocationState.LOST or (running and allocation.started_at is None):
+        new = AllocationState.RUNNING
+    started = allocation.started_at
+    if started is None and new is AllocationState.RUNNING:
+        started = state.now
+    if (new, started, until) != (allocation.state, allocation.started_at, allocation.lease_until):
+        state.put(replace(allocation, state=new, started_at=started, lease_until=until))
+
+
+def _tell(state: State, allocation: Allocation, until: int | None) -> None:
+    """The holder learns that it must stop, or save its work. One that was lost is on its way again,
+    with a new deadline; one that saves keeps its lease meanwhile.
+    """
+    if allocation.state is AllocationState.LOST:
+        grace = state.pools[allocation.pool_id].settings.grace
+        deadline = state.now + grace + bounds.STOP_PROGRESS_MARGIN
+        state.put(replace(allocation, state=AllocationState.STOPPING, told=True, deadline=deadline))
+    elif allocation.state is AllocationState.CHECKPOINTING:
+        state.put(replace(allocation, told=True, lease_until=until))
+    elif not allocation.told:
+        state.put(replace(allocation, told=True))
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What work that its client holds says while it is asked to save itself. `seconds` are
+    milliseconds of a deferral."""
+
+    kind: str  # answered, progress, deferral, saved or found
+    seconds: int = 0
+    text: str = ""
+    checkpoint: str = ""
+    size: int = 0
+    hint: int = 0  # the hint that a checkpoint answers
+    ids: tuple[str, ...] = ()  # verified checkpoints in its folder, newest first
+
+
+def said(state: State, request_id: str, said: Said, now: int, *, attempt: int) -> Request:
+    """Take in what an application told its client."""
+    state.now = now
+    request = _live_request(state, request_id)
+    _check_fence(request, attempt)
+    allocation = state.allocation_of(request_id)
+    if allocation is None:
+        raise Conflict("not_holding", f"request {request_id} holds nothing")
+    if said.kind == "saved":
+        save(state, allocation, 0, said.checkpoint, said.size, hint=said.hint)
+    elif said.kind == "found":
+        resuming.found_by_holder(state, request, said.ids)
+    elif said.kind == "deferral":
+        defer(state, allocation, said.seconds, said.text)
+    else:
+        answer(state, allocation)
+    return state.requests[request_id]
+
+
+def release(
+    state: State,
+    request_id: str,
+    now: int,
+    *,
+    outcome: str = "done",
+    attempt: int | None = None,
+    exit_code: int | None = None,
+) -> Request:
+    """A holder gives its units back: `done`, `failed`, or `stopped` because it was asked to.
+
+    A victim that ends by itself meanwhile is done, not preempted. Releasing a waiter cancels it.
+    """
+    state.now = now
+    request = _live_request(state, request_id)
+    _check_fence(request, attempt)
+    allocation = state.allocation_of(request_id)
+    if allocation is None:
+        return cancel(state, request_id, now, actor="its holder")
+    if request.work is not None:
+        raise Conflict("agents_work", f"request {request_id} is run by agents; cancel it instead")
+    if outcome == "done":
+        return endings.finish(state, request, RequestStatus.RELEASED, None)
+    asked = allocation.stop_progress
+    if outcome == "failed":
+        if asked is not None and asked.saved:
+            return endings.stopped(state, request, allocation, saved=True)
+        if exit_code == EXIT_SAVED:
+            return endings.left(state, request, allocation)
+        return endings.failed(state, request, allocation, exit_code)
+    if request.status is not RequestStatus.PREEMPTING:
+        raise Conflict(
+            "not_preempting",
+            f"request {request_id} was not asked to stop; release it with outcome done or failed",
+        )
+    if asked is not None and asked.failed:
+        return endings.failed_for(state, request, allocation, failed_reason(request))
+    return endings.stopped(state, request, allocation, saved=asked is not None and asked.saved)
+
+
+def cancel(state: State, request_id: str, now: int, *, actor: str) -> Request:
+    """End a waiter at once; ask a holder to stop (it is cancelled when it has)."""
+    state.now = now
+    request = _live_request(state, request_id)
+    reason = Reason(Code.CANCELLED, {"actor": actor})
+    allocation = state.allocation_of(request_id)
+    if allocation is None:
+        return endings.finish(state, request, RequestStatus.CANCELLED, reason)
+    if request.status is RequestStatus.PREEMPTING:
+        state.put(replace(request, reason=reason))
+        if allocation.state is AllocationState.CHECKPOINTING:
+            stop_now(state, allocation)  # nothing of it is worth saving any more
+    else:
+        request_stop(state, allocation.id, reason, taken_for=None)
+    return state.requests[request_id]
+
+
+def set_limit(state: State, request_id: str, limit: object, now: int) -> list[Request]:
+    """Change how much a request may hold, while it waits or runs; the map replaces the old one.
+    Independent tasks have one limit together, so all that are alive get it.
+    """
+    state.now = now
+    named = state.requests.get(request_id)
+    first = request_id if named is None or named.part_of is None else named.part_of
+    alive = parts(state, first)
+    if not alive:
+        alive = [_live_request(state, request_id)]
+    amounts = parse_amounts(limit, "limit")
+    for each in alive:
+        _check_limit(state, each.pool_id, amounts)
+        _put_limit(state, each, amounts)
+    return [state.requests[each.id] for each in alive]
+
+
+def _put_limit(state: State, request: Request, limit: Amounts) -> None:
+    if dict(request.terms.limit) == dict(limit):
+        return
+    changed = replace(request, terms=replace(request.terms, limit=limit))
+    if own_limit_broken(changed):  # what was promised to it is somebody else's now
+        changed = replace(changed, earmark=None, withhold=None)
+    state.put(changed)
+    state.emit("limit_changed", request_id=request.id, limit=dict(limit))
+    if changed.waiting and hopeless(state, changed):
+        reason = rejection(state, changed, Code.NO_LONGER_ELIGIBLE)
+        endings.finish(state, changed, RequestStatus.REJECTED, reason)
+
+
+def _check_limit(state: State, pool_id: str | None, limit: Amounts) -> None:
+    """Without a pool that it names, any key may mean something somewhere."""
+    if pool_id is None:
+        return
+    pool = state.pools[pool_id]
+    for key in limit:
+        if key not in pool.capacity and key not in UNBOUNDED_WHEN_ABSENT:
+            known = ", ".join(sorted(pool.capacity))
+            fix = f"it has {known}: limit one of these, or leave {key} out"
+            if not known:
+                fix = f"no node has joined it yet: wait for one, or leave {key} out"
+            raise Invalid(f"limit.{key}", f"pool {pool.name} has no such key; {fix}")
+
+
+def parts(state: State, request_id: str) -> list[Request]:
+    """The independent tasks that were submitted together, by the id of the first."""
+    return [
+        each
+        for each in state.requests.values()
+        if request_id in (each.id, each.part_of) and not each.ended
+    ]
+
+
+def _live_request(state: State, request_id: str) -> Request:
+    request = state.requests.get(request_id)
+    if request is None:
+        raise NotFound("live request", request_id)
+    if request.ended:
+        raise Conflict("already_ended", f"request {request_id} has already ended: {request.status}")
+    return request
+
+
+def _check_fence(request: Request, attempt: int | None) -> None:
+    """S13: a report from an attempt that is not the current one changes nothing."""
+    if attempt is not None and attempt != request.attempt:
+        raise Conflict(
+            "stale_fence",
+            f"attempt {attempt} of request {request.id} is over; it is at {request.attempt} now",
+        )

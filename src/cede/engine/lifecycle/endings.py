@@ -1,0 +1,228 @@
+"""How holding and waiting end: release, retry, failure, expiry; for commands and passes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from cede.engine.ledger.admit import hopeless, rejection
+from cede.engine.lifecycle.stopping import folders_of, hint_over
+from cede.engine.state.due import deadline_of, lease_end
+from cede.engine.state.state import State
+from cede.engine.state.timers import Key
+from cede.model import bounds
+from cede.model.allocation import Allocation
+from cede.model.durations import seconds
+from cede.model.lifecycle import AllocationState, RequestStatus
+from cede.model.reason import Code, Reason
+from cede.model.request import OnSilence, Preemptions, Request
+from cede.model.stopping import EXIT_SAVED, Checkpoint, Pin, Resume
+
+
+def end_allocation(state: State, allocation: Allocation) -> None:
+    state.put(
+        replace(allocation, state=AllocationState.ENDED, ended_at=state.now, lease_until=None)
+    )
+
+
+def finish(state: State, request: Request, status: RequestStatus, reason: Reason | None) -> Request:
+    """End a request for good, with whatever it still held or was promised."""
+    allocation = state.allocation_of(request.id)
+    if allocation is not None:
+        end_allocation(state, allocation)
+    ended = replace(
+        request, status=status, reason=reason, earmark=None, withhold=None, lease_until=None
+    )
+    state.put(ended)
+    state.emit(
+        str(status),
+        request_id=request.id,
+        pool_id=allocation.pool_id if allocation else None,
+        **({"reason": reason.to_dict()} if reason else {}),
+    )
+    return ended
+
+
+def stopped(
+    state: State, request: Request, allocation: Allocation, *, saved: bool = False
+) -> Request:
+    """A preempted holder has stopped: back to the queue with its first submit time, if it may
+    (S18). One that `saved` its work is suspended there.
+    """
+    reason = request.reason or Reason(Code.WORK_LEFT)
+    if request.cancelled:
+        return finish(state, request, RequestStatus.CANCELLED, reason)
+    counted = request.retry.preemptions is Preemptions.COUNT
+    request = replace(request, preempted_count=request.preempted_count + 1)
+    if counted and request.retry.max_retries == 0:
+        by = {"rule": str(reason.code), **reason.detail}
+        return finish(state, request, RequestStatus.PREEMPTED, Reason(Code.PREEMPTED, by))
+    status = RequestStatus.SUSPENDED if saved else RequestStatus.QUEUED
+    return _retry(state, request, allocation, counted, reason, status)
+
+
+def left(state: State, request: Request, allocation: Allocation) -> Request:
+    """Work that ended by itself with exit code 75: it says that it saved itself. It did if there is
+    a checkpoint of this attempt; without one it is believed if it was ever told to stop, a few
+    times in a row.
+    """
+    if request.saved is not None and request.saved.attempt == allocation.attempt:
+        return stopped(state, request, allocation, saved=True)
+    times = request.left_count + 1
+    announced = allocation.announced or allocation.stop_progress is not None
+    if not announced or times >= bounds.LEFT_MAX:
+        return failed(state, replace(request, left_count=0), allocation, EXIT_SAVED)
+    return stopped(state, replace(request, left_count=times), allocation)
+
+
+def failed(
+    state: State, request: Request, allocation: Allocation, exit_code: int | None
+) -> Request:
+    """The work itself failed: another attempt if its retry policy allows and nobody cancelled
+    it.
+    """
+    shown = "unknown" if exit_code is None else exit_code
+    return failed_for(state, request, allocation, Reason(Code.WORK_FAILED, {"exit_code": shown}))
+
+
+def failed_for(state: State, request: Request, allocation: Allocation, reason: Reason) -> Request:
+    if request.cancelled:
+        return finish(state, request, RequestStatus.CANCELLED, request.reason)
+    if request.retry.max_retries == 0:
+        return finish(state, request, RequestStatus.FAILED, reason)
+    return _retry(state, request, allocation, True, reason)
+
+
+def lost(state: State, request: Request, allocation: Allocation, reason: Reason) -> Request:
+    """A machine ended it: another attempt, which uses up none of its own retries (S18)."""
+    if request.cancelled:
+        return finish(state, request, RequestStatus.CANCELLED, request.reason)
+    request = replace(request, lost_count=request.lost_count + 1)
+    if request.lost_count > bounds.LOST_MAX:
+        detail = {"attempt": request.attempt, "cause": reason.text}
+        return finish(state, request, RequestStatus.FAILED, Reason(Code.RETRIES_EXHAUSTED, detail))
+    return _retry(state, request, allocation, False, reason)
+
+
+def _retry(
+    state: State,
+    request: Request,
+    allocation: Allocation,
+    counted: bool,
+    reason: Reason,
+    status: RequestStatus = RequestStatus.QUEUED,
+) -> Request:
+    used = request.retries_used + counted
+    if used > request.retry.max_retries:
+        detail = {"attempt": request.attempt, "cause": reason.text}
+        return finish(state, request, RequestStatus.FAILED, Reason(Code.RETRIES_EXHAUSTED, detail))
+    end_allocation(state, allocation)
+    delay = request.retry.delay_before(used) if counted else 0
+    again = replace(
+        request,
+        status=status,
+        reason=reason,
+        attempt=request.attempt + 1,
+        retries_used=used,
+        not_before=state.now + delay if delay else 0,
+        lease_until=None if request.lease is None else state.now + request.lease + delay,
+        pin=_pin(state, request, allocation),
+    )
+    state.put(again)
+    if hopeless(state, again):  # an edit made it impossible while it ran (L8)
+        gone = rejection(state, again, Code.NO_LONGER_ELIGIBLE)
+        return finish(state, again, RequestStatus.REJECTED, gone)
+    kind = "suspended" if status is RequestStatus.SUSPENDED else "requeued"
+    state.emit(kind, request_id=request.id, pool_id=allocation.pool_id, attempt=again.attempt)
+    return again
+
+
+def _pin(state: State, request: Request, allocation: Allocation) -> Pin | None:
+    """Nodes that have the folders of its checkpoint are waited for: for a time, or for ever. What
+    ended unread may have left a newer one than is known; what never started has left nothing.
+    """
+    saved, asked = request.saved, request.stop_policy
+    if request.work is None or asked.checkpoint is Checkpoint.NONE:
+        return None
+    if allocation.started_at is None and request.pin is not None:
+        return request.pin
+    folders = () if saved is None else saved.folders
+    if any(each.unread for each in allocation.members) and allocation.started_at is not None:
+        folders = folders_of(state, allocation)
+    if not folders:
+        return None
+    if asked.resume is Resume.REQUIRED and saved is not None:
+        return Pin(tuple(sorted(folders)), None)
+    until = state.now + asked.resume_wait
+    return Pin(tuple(sorted(folders)), until) if asked.resume_wait else None
+
+
+def expire(state: State, due: list[Key]) -> bool:
+    """Whatever is over by itself: leases, stops, withholding. Whether anything was."""
+    changed = False
+    for kind, entity_id in due:
+        if kind == "request" and (request := state.requests.get(entity_id)) is not None:
+            changed |= _expire_request(state, request)
+        if kind == "allocation" and (allocation := state.allocations.get(entity_id)) is not None:
+            changed |= allocation.live and _expire_allocation(state, allocation)
+    return changed
+
+
+def _expire_request(state: State, request: Request) -> bool:
+    leased = request.waiting and request.lease_until is not None
+    if leased and lease_end(request.lease_until or 0, request.lease, state.since) <= state.now:
+        finish(state, request, RequestStatus.CANCELLED, _silent(request))
+        return True
+    if request.waiting and request.pin is not None and _is_over(request.pin, state.now):
+        state.put(replace(request, pin=None))
+        state.emit("resume_elsewhere", request_id=request.id)
+        return True
+    if request.withhold is not None and request.withhold.until <= state.now:
+        state.put(replace(request, withhold=None, bypassed=0))
+        return True
+    return False
+
+
+def _is_over(pin: Pin, now: int) -> bool:
+    return pin.until is not None and pin.until <= now
+
+
+def _expire_allocation(state: State, allocation: Allocation) -> bool:
+    if allocation.state is AllocationState.LOST:
+        return False
+    request = state.requests[allocation.request_id]
+    keep = request.lease is None or request.on_silence is OnSilence.KEEP
+    asked = allocation.stop_progress
+    saving = allocation.state is AllocationState.CHECKPOINTING and asked is not None
+    if saving and asked is not None and asked.until <= state.now:
+        hint_over(state, allocation)
+        return True
+    settings = state.pools[allocation.pool_id].settings
+    deadline = deadline_of(allocation, request, settings, state.since)
+    if allocation.leaving and (deadline or 0) <= state.now:
+        # An agent says for certain when it has stopped something; nobody else can.
+        if keep or request.work is not None:
+            lose(state, allocation)
+        else:
+            stopped(state, request, allocation)
+        return True
+    if allocation.lease_until is None or allocation.state is AllocationState.STOPPING:
+        return False
+    if lease_end(allocation.lease_until, request.lease, state.since) > state.now:
+        return False
+    if keep:
+        lose(state, allocation)
+    elif allocation.leaving:
+        stopped(state, request, allocation)
+    else:
+        finish(state, request, RequestStatus.FAILED, _silent(request))
+    return True
+
+
+def lose(state: State, allocation: Allocation) -> None:
+    """A silent holder whose units nobody may have: held, and not on their way (S14)."""
+    state.put(replace(allocation, state=AllocationState.LOST))
+    state.emit("lost", request_id=allocation.request_id, pool_id=allocation.pool_id)
+
+
+def _silent(request: Request) -> Reason:
+    return Reason(Code.LEASE_EXPIRED, {"seconds": seconds(request.lease)})

@@ -1,0 +1,139 @@
+"""What a node should be doing: the whole list, made from what was committed.
+
+Nothing is queued for an agent. It is told what should be, compares it with what is, and does the
+difference; so losing, repeating or reordering answers does no harm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from cede.engine.state.due import keeps
+from cede.engine.state.state import State
+from cede.model.allocation import Allocation, Member, Phase
+from cede.model.amounts import Amounts
+from cede.model.lifecycle import AllocationState
+from cede.model.request import OnSilence
+from cede.model.stopping import Saved, StopPolicy
+from cede.model.work import Work
+
+RUN, HINT, STOP = "run", "hint", "stop"
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """One member's order. What is older than the checkpoint `keep` may go. `resume` is where to go
+    on; None: look first, and say what is there. A hint with the order to run: save yourself, and
+    go on. `step` is where all tasks of a gang save, once they agree.
+    """
+
+    allocation_id: str
+    request_id: str
+    attempt: int
+    task: int
+    do: str
+    work: Work
+    amounts: Amounts
+    devices: Mapping[str, tuple[str, ...]]
+    nodes: tuple[str, ...]
+    hint: int
+    step: int
+    until: int  # the instant at which the time for a checkpoint is over
+    grace: int
+    cause: str
+    keep: str
+    resume: str | None
+    on_silence: OnSilence
+    stop_policy: StopPolicy
+    walltime: int | None
+    pool: str
+    subject: str
+    owner: str
+
+    @property
+    def asks(self) -> bool:
+        """Whether it has a time in which to save itself."""
+        return self.hint != 0 and self.do != STOP
+
+
+def orders(state: State, node_id: str) -> list[Order]:
+    """Everything that a node should have, in a fixed order; work that its client holds is not the
+    agent's.
+    """
+    node = state.nodes[node_id]
+    found = [
+        _order(state, allocation, member)
+        for allocation in state.on_node(node)
+        if state.requests[allocation.request_id].work is not None
+        for member in allocation.members
+        if member.node_id == node_id and member.phase is not Phase.ENDED
+    ]
+    return sorted(found, key=lambda each: (each.allocation_id, each.task))
+
+
+def _order(state: State, allocation: Allocation, member: Member) -> Order:
+    request = state.requests[allocation.request_id]
+    pool = state.pools[allocation.pool_id]
+    hint, until, step = _hint(allocation)
+    silent = keeps(state.nodes[member.node_id], request)
+    assert request.work is not None
+    return Order(
+        allocation_id=allocation.id,
+        request_id=request.id,
+        attempt=allocation.attempt,
+        task=member.task,
+        do=_do(allocation),
+        work=request.work,
+        amounts=allocation.each,
+        devices=member.devices,
+        nodes=tuple(state.nodes[each.node_id].name for each in allocation.members),
+        hint=hint,
+        step=step,
+        until=until,
+        grace=pool.settings.grace,
+        cause="" if allocation.reason is None else str(allocation.reason.code),
+        keep=_keep(request.saved, allocation),
+        resume=_resume(state, allocation, member),
+        on_silence=OnSilence.KEEP if silent else OnSilence.STOP,
+        stop_policy=request.stop_policy,
+        walltime=request.walltime,
+        pool=pool.name,
+        subject=str(request.subject),
+        owner=request.owner,
+    )
+
+
+def _keep(saved: Saved | None, allocation: Allocation) -> str:
+    """What is older than this may go: nothing, if the attempt started from another checkpoint than
+    the last that is known, and has not saved itself since.
+    """
+    if saved is None or (saved.attempt != allocation.attempt and saved.id != allocation.resume):
+        return ""
+    return saved.before
+
+
+def _resume(state: State, allocation: Allocation, member: Member) -> str | None:
+    """Agents that do not look start from what is committed."""
+    saved = state.requests[allocation.request_id].saved
+    if allocation.resume is None and not state.nodes[member.node_id].looks_first:
+        return "" if saved is None else saved.id
+    return allocation.resume
+
+
+def _hint(allocation: Allocation) -> tuple[int, int, int]:
+    """The number of the hint that stands, when its time is over, and the step that tasks agreed on;
+    a stop's before others.
+    """
+    if (stop_progress := allocation.stop_progress) is not None:
+        return stop_progress.hint, stop_progress.until, stop_progress.step
+    ask = allocation.open_ask
+    return (0, 0, 0) if ask is None else (ask.number, ask.until, ask.step)
+
+
+def _do(allocation: Allocation) -> str:
+    if allocation.state is AllocationState.CHECKPOINTING:
+        return HINT
+    stopping = allocation.state is AllocationState.STOPPING
+    lost = allocation.state is AllocationState.LOST and allocation.deadline is not None
+    return STOP if stopping or lost else RUN

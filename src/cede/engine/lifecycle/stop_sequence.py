@@ -1,0 +1,102 @@
+"""How a victim is stopped without losing work: the preemption sequence of document 004.
+
+Events in, allocation out; nothing here looks at a state or a clock. Work that can save itself is
+asked to (a hint) and has its checkpoint time-out for it. If it answers but is slow it gets half as
+much again, once; if it asks to put it off it may, up to its bound in all; then it is stopped like
+work that cannot save itself: SIGTERM, grace, SIGKILL, which are its agent's or client's to carry
+out. Until the order to stop is given a victim can still be let go on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from cede.model import bounds
+from cede.model.allocation import Allocation
+from cede.model.lifecycle import AllocationState
+from cede.model.stopping import Checkpoint, StopPolicy, StopProgress
+
+
+def begin(
+    allocation: Allocation,
+    stop_policy: StopPolicy,
+    now: int,
+    *,
+    hint: int,
+    heard_by: int,
+    grace: int,
+) -> Allocation:
+    """Ask a holder to part. One that has not started has nothing to save."""
+    if stop_policy.checkpoint is Checkpoint.NONE or allocation.state is not AllocationState.RUNNING:
+        return stop(allocation, now, heard_by=heard_by, grace=grace)
+    stop_progress = StopProgress(hint=hint, hinted_at=now, until=now + stop_policy.timeout)
+    return replace(
+        allocation,
+        state=AllocationState.CHECKPOINTING,
+        stop_progress=stop_progress,
+        deadline=_latest(stop_progress, stop_policy, heard_by, grace),
+        told=False,
+    )
+
+
+def stop(allocation: Allocation, now: int, *, heard_by: int, grace: int) -> Allocation:
+    """Give the order to stop. Agents hear of it with the commit; a client when it next renews."""
+    return replace(
+        allocation,
+        state=AllocationState.STOPPING,
+        deadline=max(now, heard_by) + grace + bounds.STOP_PROGRESS_MARGIN,
+        told=bool(allocation.members),
+    )
+
+
+def answered(allocation: Allocation) -> Allocation:
+    """The application has shown that it lives."""
+    stop_progress = allocation.stop_progress
+    if stop_progress is None or stop_progress.answered:
+        return allocation
+    return replace(allocation, stop_progress=replace(stop_progress, answered=True))
+
+
+def deferred(
+    allocation: Allocation, stop_policy: StopPolicy, wanted: int
+) -> tuple[Allocation, int]:
+    """The application asked to put it off: granted up to its bound in all. What was granted."""
+    stop_progress = allocation.stop_progress
+    if stop_progress is None:
+        return allocation, 0
+    granted = max(0, min(wanted, stop_policy.deferral_max - stop_progress.deferred))
+    moved = replace(
+        stop_progress,
+        answered=True,
+        until=stop_progress.until + granted,
+        deferred=stop_progress.deferred + granted,
+    )
+    return replace(allocation, stop_progress=moved), granted
+
+
+def saved(allocation: Allocation, now: int, *, heard_by: int, grace: int) -> Allocation:
+    """A checkpoint that answers the hint was verified: nothing is lost by stopping now."""
+    assert allocation.stop_progress is not None, allocation
+    kept = replace(allocation, stop_progress=replace(allocation.stop_progress, saved=True))
+    return stop(kept, now, heard_by=heard_by, grace=grace)
+
+
+def over(
+    allocation: Allocation, stop_policy: StopPolicy, now: int, *, heard_by: int, grace: int
+) -> Allocation:
+    """A hint's time is over: half as much again for one that answered, once; else the end."""
+    stop_progress = allocation.stop_progress
+    assert stop_progress is not None, allocation
+    if stop_progress.answered and not stop_progress.extended:
+        longer = replace(
+            stop_progress, extended=True, until=stop_progress.until + stop_policy.timeout // 2
+        )
+        return replace(allocation, stop_progress=longer)
+    failed = replace(allocation, stop_progress=replace(stop_progress, failed=True))
+    return stop(failed, now, heard_by=heard_by, grace=grace)
+
+
+def _latest(stop_progress: StopProgress, stop_policy: StopPolicy, heard_by: int, grace: int) -> int:
+    """When even the slowest stop is over (L5)."""
+    longest = stop_policy.timeout + stop_policy.timeout // 2 + stop_policy.deferral_max
+    return max(stop_progress.hinted_at + longest, heard_by) + grace + bounds.STOP_PROGRESS_MARGIN

@@ -1,0 +1,198 @@
+"""The nodes of one pool, indexed by what is free on them.
+
+As in the ledger, two things matter of every node: what is free *now*, and what is free *to promise*,
+which counts holders on their way out as gone and earmarks as there (law 4). Usable nodes stand in
+one listing for each. A change moves only the nodes it touches.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Container, Iterable, Mapping
+from operator import attrgetter
+
+from cede.engine.nodes.listing import Listing, Part, Room, Spot
+from cede.engine.rights.cover import Holding
+from cede.model.amounts import Amounts
+from cede.model.node import Node
+from cede.model.shape import Form
+
+
+class NodeInventory:
+    """`free` and `unheld` are sums over usable nodes: what nobody holds, and what nobody holds who
+    stays. `broken` are the nodes on which a promise no longer holds.
+    """
+
+    def __init__(self) -> None:
+        self.keys: tuple[str, ...] = ()
+        self.spots: dict[str, Spot] = {}
+        self.groups: Counter[str] = Counter()  # how many nodes are in which topology group
+        self.folders: Counter[str] = Counter()  # and how many have which checkpoint folder
+        self.served: Counter[str] = Counter()  # the same of usable ones
+        self.idle: Counter[str] = Counter()  # by fingerprint: usable nodes with nothing on them
+        self.now = Listing(self.spots, attrgetter("now"))
+        self.promise = Listing(self.spots, attrgetter("promise"))
+        self.free: dict[str, int] = {}
+        self.unheld: dict[str, int] = {}
+        self.broken: dict[str, None] = {}
+        self.claimed: dict[str, str] = {}  # nodes that are claimed, and by whom
+        self.owner: Mapping[str, str] = {}  # nodes that are somebody's home, and whose
+        self.moves: Counter[str] = Counter()  # by owner: moves with every change on its nodes
+        self.version = 0  # moves with every change, so that an answer can be known to hold still
+        self.ever: dict[Form, bool] = {}  # whether a form could ever be placed, once asked
+
+    # Nodes ------------------------------------------------------------------------------------
+
+    def put(self, node: Node) -> None:
+        if not set(node.amounts) <= set(self.keys):
+            self._add_keys(node)
+        spot = self.spots.get(node.id)
+        self.ever.clear()
+        if spot is None:
+            spot = self.spots[node.id] = Spot(node)
+        else:
+            self._unlist(spot)
+            _count(self.groups, spot.node.group, -1)
+            _count(self.folders, spot.node.folder, -1)
+            spot.node = node
+        _count(self.groups, node.group, 1)
+        _count(self.folders, node.folder, 1)
+        self.claimed.pop(node.id, None)
+        if node.claimed_by:
+            self.claimed[node.id] = node.claimed_by
+        self._list(spot)
+
+    def drop(self, node_id: str) -> None:
+        spot = self.spots.pop(node_id)
+        assert not spot.holdings, "a node is dropped only when nothing is on it"
+        self._unlist(spot)
+        _count(self.groups, spot.node.group, -1)
+        _count(self.folders, spot.node.folder, -1)
+        self.broken.pop(node_id, None)
+        self.claimed.pop(node_id, None)
+        self.ever.clear()
+
+    def divide(self, owner: Mapping[str, str]) -> None:
+        """Whose home each node is from now on; every edit asks, and few change it."""
+        if owner == self.owner:
+            return
+        self.owner = owner
+        for spot in self.spots.values():
+            spot.part = self._part(spot)
+        self.now.parted = self.promise.parted = None
+
+    def _part(self, spot: Spot) -> Part:
+        owner = self.owner.get(spot.node.id, "")
+        lent = owner != "" and any(
+            holding.policy_id != owner for holding, _ in spot.holdings.values()
+        )
+        return (owner, spot.node.claimed_by, lent)
+
+    def _add_keys(self, node: Node) -> None:
+        """Keys with devices come first: they are what is scarce."""
+        known = {*self.keys, *node.amounts}
+        devices = {
+            key for each in (node, *(s.node for s in self.spots.values())) for key in each.devices
+        }
+        for spot in self.spots.values():
+            self._unlist(spot)
+        self.keys = tuple(sorted(known, key=lambda key: (key not in devices, key)))
+        for spot in self.spots.values():
+            self._list(spot)
+
+    # Holdings ---------------------------------------------------------------------------------
+
+    def hold(self, holding: Holding) -> None:
+        for node_id, tasks in holding.footprint:
+            spot = self.spots[node_id]
+            self._unlist(spot)
+            spot.holdings[holding.id] = (holding, tasks)
+            self._list(spot)
+
+    def let_go(self, holding: Holding) -> None:
+        for node_id, _ in holding.footprint:
+            spot = self.spots[node_id]
+            self._unlist(spot)
+            del spot.holdings[holding.id]
+            self._list(spot)
+
+    def _list(self, spot: Spot) -> None:
+        self.version += 1
+        spot.part = self._part(spot)
+        self.moves[spot.part[0]] += 1
+        spot.free, spot.unheld, promise = self.rooms(spot)
+        node_id = spot.node.id
+        spot.now, spot.promise = (tuple(map(min, spot.free, promise)), node_id), (promise, node_id)
+        if spot.node.usable:
+            self.now.add(spot)
+            self.promise.add(spot)
+            self._sum(spot, 1)
+        if self._is_broken(spot, promise):
+            self.broken[node_id] = None
+        else:
+            self.broken.pop(node_id, None)
+
+    def _unlist(self, spot: Spot) -> None:
+        if spot.node.usable:
+            self.now.remove(spot)
+            self.promise.remove(spot)
+            self._sum(spot, -1)
+
+    def _sum(self, spot: Spot, sign: int) -> None:
+        _count(self.served, spot.node.group, sign)
+        if not spot.holdings:
+            _count(self.idle, spot.node.fingerprint, sign)
+        for key, free, unheld in zip(self.keys, spot.free, spot.unheld, strict=True):
+            self.free[key] = self.free.get(key, 0) + sign * free
+            self.unheld[key] = self.unheld.get(key, 0) + sign * unheld
+
+    def _is_broken(self, spot: Spot, promise: Room) -> bool:
+        """Whether more is held to stay and promised than there is, or than is in service."""
+        if spot.node.usable and all(left >= 0 for left in promise):
+            return False
+        return any(holding.earmark for holding, _ in spot.holdings.values())
+
+    def rooms(self, spot: Spot, without: Container[str] = ()) -> tuple[Room, Room, Room]:
+        """What nobody holds on a node, what nobody holds who stays, and that less what is promised;
+        as if the holdings `without` were gone.
+        """
+        amounts, keys = spot.node.amounts, self.keys
+        free = [amounts.get(key, 0) for key in keys]
+        unheld, promise = list(free), list(free)
+        for holding, tasks in spot.holdings.values():
+            if holding.id in without:
+                continue
+            for at, key in enumerate(keys):
+                if key not in amounts:
+                    continue  # a later node brought the key; nobody holds it here
+                amount = holding.each.get(key, 0) * tasks
+                if not holding.earmark:
+                    free[at] -= amount
+                if not holding.leaving:
+                    promise[at] -= amount
+                    if not holding.earmark:
+                        unheld[at] -= amount
+        return tuple(free), tuple(unheld), tuple(promise)
+
+    # Reading ----------------------------------------------------------------------------------
+
+    def room(self, amounts: Amounts) -> Room:
+        """Amounts in the ground's own order of keys."""
+        return tuple(amounts.get(key, 0) for key in self.keys)
+
+    def has(self, footprint: Iterable[tuple[str, int]], each: Amounts) -> bool:
+        """Whether these tasks physically fit on these nodes now."""
+        need = self.room(each)
+        for node_id, tasks in footprint:
+            spot = self.spots.get(node_id)
+            if spot is None or not spot.node.usable:
+                return False
+            if any(tasks * amount > left for amount, left in zip(need, spot.free, strict=True)):
+                return False
+        return True
+
+
+def _count(counter: Counter[str], name: str, sign: int) -> None:
+    counter[name] += sign
+    if not counter[name]:
+        del counter[name]

@@ -1,0 +1,216 @@
+"""Which nodes: where the tasks of a demand would sit, or that they do not fit.
+
+All tasks of a demand are alike, so a node has room for a whole number of them, and a demand fits
+exactly if those numbers add up to its tasks. Granting, promising, taking and explaining all ask
+`place` (law 2). Topology is a wish, not a bound: `tight` takes as few groups as can be, near each
+other, `spread` as many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from sortedcontainers import SortedList
+
+from cede.engine.nodes.eligible import EligibleNodes
+from cede.engine.nodes.inventory import NodeInventory
+from cede.engine.nodes.listing import Entry, Listing, Room, having
+from cede.engine.nodes.topology import nearest
+from cede.model.node import Node
+from cede.model.shape import Footprint, Form, Topology
+
+# Of each group, its nodes and how many tasks they hold.
+Groups = dict[str, list[tuple[str, int]]]
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """One of a ground's two listings, with the rooms of a few nodes read differently; of all nodes
+    or only of some.
+    """
+
+    inventory: NodeInventory
+    listing: Listing
+    instead: Mapping[str, Room] = field(default_factory=dict)
+    only: EligibleNodes | None = None
+
+    def allows(self, node_id: str) -> bool:
+        return self.only is None or node_id in self.only
+
+    def group_of(self, node_id: str) -> str:
+        return self.inventory.spots[node_id].node.group
+
+    def nodes(self, least: Room, group: str | None = None) -> Iterator[Entry]:
+        """Nodes from the smallest room on that could hold `least`, the best fit first; of all or of
+        one group.
+        """
+        instead = self.instead
+        lists: Iterable[SortedList[Entry]] = (self.listing.nodes,)
+        if group is not None:
+            lists = (self.listing.by_group().nodes[group],)
+            instead = {each: room for each, room in instead.items() if self.group_of(each) == group}
+        elif self.only is not None:
+            lists = self.only.lists(self.listing)
+        for entry in having(lists, least, instead):
+            if self.only is None or entry[1] in self.only:
+                yield entry
+
+    def groups(self, least: Room) -> Iterator[str]:
+        """Groups from the one with the least free on that could hold `least`."""
+        known = self.listing.by_group()
+        changed: dict[str, Room] = {}
+        for node_id, room in self.instead.items():
+            spot = self.inventory.spots[node_id]
+            listed, group = self.listing.entry_of(spot)[0], spot.node.group
+            free = changed.get(group, known.free[group])
+            changed[group] = tuple(
+                each + max(now, 0) - max(before, 0)
+                for each, now, before in zip(free, room, listed, strict=True)
+            )
+        for _, group in having((known.order,), least, changed):
+            yield group
+
+
+def slots(room: Room, need: Room, most: int) -> int:
+    """How many tasks a room holds."""
+    for left, amount in zip(room, need, strict=True):
+        if amount:
+            most = min(most, left // amount)
+    return max(most, 0)
+
+
+def suits(node: Node, form: Form) -> bool:
+    """Whether a node is one of those the demand asks for, whatever is free on it."""
+    if form.fingerprint and node.fingerprint != form.fingerprint:
+        return False
+    if form.folders and node.folder not in form.folders:
+        return False
+    labels = node.labels
+    return all(labels.get(name) == text for name, text in form.labels)
+
+
+def need_of(inventory: NodeInventory, form: Form) -> Room | None:
+    """What one task needs; None when no node has a key of it."""
+    amounts = dict(form.amounts)
+    return inventory.room(amounts) if all(key in inventory.keys for key in amounts) else None
+
+
+def place(view: View, form: Form) -> Footprint | None:
+    """Where the tasks go: nodes and numbers of tasks; None when they do not fit."""
+    if len(parts := form.by_folder) > 1:
+        found = [place(view, each) for each in parts]
+        return tuple(each for one in found for each in one or ()) if all(found) else None
+    need = need_of(view.inventory, form)
+    if need is None:
+        return None
+    anywhere = _fill(_fitting(view, form, need), form.tasks)
+    if anywhere is None or form.topology is Topology.ANY or len(view.inventory.groups) == 1:
+        return anywhere
+    if form.topology is Topology.TIGHT:
+        return _alone(view, form, need) or _tight(_grouped(view, form, need), form.tasks)
+    return _spread(_grouped(view, form, need), form.tasks)
+
+
+def _fitting(
+    view: View, form: Form, need: Room, group: str | None = None
+) -> Iterator[tuple[str, int]]:
+    """Nodes that suit, with how many tasks each holds, the best fit first."""
+    spots = view.inventory.spots
+    anywhere = not (form.fingerprint or form.labels or form.folders)
+    for room, node_id in view.nodes(need, group):
+        if anywhere or suits(spots[node_id].node, form):
+            yield node_id, slots(room, need, form.per_node)
+
+
+def _grouped(view: View, form: Form, need: Room) -> Groups:
+    groups: Groups = {}
+    for node_id, count in _fitting(view, form, need):
+        groups.setdefault(view.group_of(node_id), []).append((node_id, count))
+    return groups
+
+
+def _fill(nodes: Iterable[tuple[str, int]], tasks: int) -> Footprint | None:
+    taken: list[tuple[str, int]] = []
+    for node_id, count in nodes:
+        here = min(count, tasks)
+        taken.append((node_id, here))
+        tasks -= here
+        if not tasks:
+            return tuple(taken)
+    return None
+
+
+def _alone(view: View, form: Form, need: Room) -> Footprint | None:
+    """In one group: of those that hold all, the one with the least free, so that large groups stay
+    whole for who needs them.
+    """
+    for group in view.groups(tuple(form.tasks * amount for amount in need)):
+        found = _fill(_fitting(view, form, need, group), form.tasks)
+        if found is not None:
+            return found
+    return None
+
+
+def _tight(groups: Groups, tasks: int) -> Footprint | None:
+    """In as few groups as can be, and in near ones."""
+    sizes = {name: sum(count for _, count in nodes) for name, nodes in groups.items()}
+    return _fill((node for name in nearest(sizes, tasks) for node in groups[name]), tasks)
+
+
+def _spread(groups: Groups, tasks: int) -> Footprint | None:
+    """One task to each group in turn, for as long as it has room."""
+    left = {name: [list(node) for node in groups[name]] for name in sorted(groups)}
+    taken: dict[str, int] = {}
+    while tasks:
+        open_groups = [nodes for nodes in left.values() if nodes]
+        if not open_groups:
+            return None
+        for nodes in open_groups[:tasks]:
+            node_id, count = nodes[0]
+            assert isinstance(node_id, str) and isinstance(count, int)
+            taken[node_id] = taken.get(node_id, 0) + 1
+            tasks -= 1
+            if count == 1:
+                nodes.pop(0)
+            else:
+                nodes[0][1] = count - 1
+    return tuple(taken.items())
+
+
+def possible(inventory: NodeInventory, form: Form) -> bool:
+    """Whether the registered nodes could ever hold this, whoever holds them now and whatever their
+    state.
+    """
+    known = inventory.ever.get(form)
+    if known is None:
+        known = inventory.ever[form] = _possible(inventory, form)
+    return known
+
+
+def _possible(inventory: NodeInventory, form: Form) -> bool:
+    need = need_of(inventory, form)
+    if need is None:
+        return False
+    tasks = 0
+    for spot in inventory.spots.values():
+        if suits(spot.node, form):
+            tasks += slots(inventory.room(spot.node.amounts), need, form.per_node)
+            if tasks >= form.tasks:
+                return True
+    return False
+
+
+def places_for(view: View, form: Form) -> int:
+    """How many tasks would find a place, at most as many as there are."""
+    if len(parts := form.by_folder) > 1:
+        return sum(places_for(view, each) for each in parts)
+    need = need_of(view.inventory, form)
+    if need is None:
+        return 0
+    found = 0
+    for _, count in _fitting(view, form, need):
+        found += count
+        if found >= form.tasks:
+            return form.tasks
+    return found

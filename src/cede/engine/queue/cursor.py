@@ -1,0 +1,183 @@
+"""The waiters of a pool in standing order, seen through a room.
+
+A stream is one queue at one level of rights: the same waiter stands in the in-share stream of its
+queue if the share still has room for it whole, and in the borrowed one anyway. A front merges all
+streams of a pool and always shows the first waiter in the one order that fits. While a front is in
+use rooms only shrink, so a waiter that did not fit once need not be looked at again.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Container, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from cede.engine.ledger.account import Room, fits, goes_before, own_room, share_room
+from cede.engine.ledger.ledger import PoolLedger
+from cede.engine.ledger.queue import BEGINNING, Age, Queue, QueueKey
+from cede.engine.ledger.task_groups import ABOVE_ALL
+from cede.engine.rights.standing import BORROWED, IN_SHARE, Standing
+from cede.model.amounts import Amounts
+from cede.model.shape import Form
+
+_UNSEEN = -1
+
+# Sorts as the queue does: highest standing, then least satisfied, then oldest.
+Order = tuple[int, int, tuple[float, ...], Age]
+
+
+def order(standing: Standing, age: Age, satisfaction: tuple[float, ...] = ()) -> Order:
+    return (-standing[0], -standing[1], satisfaction, age)
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """One queue at one level of rights."""
+
+    queue: Queue
+    key: QueueKey
+    rights: int
+    standing: Standing
+
+    @property
+    def policy_id(self) -> str:
+        return self.key.policy_id
+
+    @property
+    def preemptible(self) -> bool:
+        return self.key.preemptible
+
+    @property
+    def form(self) -> Form | None:
+        """In a pool of nodes, of all its waiters."""
+        return self.key.form
+
+    def band(self, ledger: PoolLedger) -> int:
+        """Of its next waiter: those of a task group are alike."""
+        if not self.preemptible:
+            return ABOVE_ALL
+        if not self.key.task_group or (oldest := self.queue.oldest) is None:
+            return self.key.band
+        return ledger.band(self.key, self.queue.demand(oldest[2]))
+
+    def own_room(
+        self, ledger: PoolLedger, *, alone: bool = False, gone: Amounts | None = None
+    ) -> Room | None:
+        """What the waiters' own policy allows at this level, with so much of its share `gone`; None
+        when nothing.
+        """
+        room = own_room(ledger, self.key, alone=alone)
+        if self.rights == BORROWED or ledger.homes.decide:
+            return room
+        level = ledger.levels[self.policy_id][IN_SHARE - self.rights]
+        before = goes_before(ledger, self.policy_id, level, self.band(ledger))
+        if gone:
+            before = [*before, gone]
+        share = share_room(ledger, level, self.preemptible, before)
+        if share is None:
+            return None
+        for key, left in share.items():
+            room[key] = min(room[key], left)
+        return room
+
+
+def streams(ledger: PoolLedger) -> list[Stream]:
+    """Every stream of a pool. Non-preemptible work never borrows, so it has one level only, unless
+    a fair share says how close to home it is.
+    """
+    found: list[Stream] = []
+    for key, queue in ledger.queues.items():
+        if len(queue):
+            known = ledger.streams.get(key)
+            if known is None:
+                known = ledger.streams[key] = tuple(_streams_of(ledger, key, queue))
+            found += known
+    return found
+
+
+def _streams_of(ledger: PoolLedger, key: QueueKey, queue: Queue) -> Iterator[Stream]:
+    levels = [IN_SHARE]
+    if ledger.homes.decide:
+        levels = list(ledger.homes.levels(key.policy_id, key.preemptible))
+    elif key.preemptible or ledger.fair:
+        above = ledger.levels[key.policy_id][1:]
+        covers = [ledger.fair or any(ledger.policies[pid].reserved.values()) for pid, _ in above]
+        levels += [IN_SHARE - at for at, any_of_it in enumerate(covers, 1) if any_of_it]
+        levels.append(BORROWED)
+    for rights in levels:
+        yield Stream(queue, key, rights, ledger.standing(key.rank, rights))
+
+
+class Candidate(NamedTuple):
+    order: Order
+    stream: Stream
+    age: Age
+
+    @property
+    def request_id(self) -> str:
+        return self.age[2]
+
+
+class Cursor:
+    """The first waiter that is within `room_of` its stream; `besides` are passed over."""
+
+    def __init__(
+        self,
+        ledger: PoolLedger,
+        among: list[Stream],
+        room_of: Callable[[Stream], Room | None],
+        besides: Container[str] = (),
+    ) -> None:
+        self._ledger = ledger
+        self._room_of = room_of
+        self._besides = besides
+        # Until it comes first a stream stands at its oldest waiter, unlooked at; the last number is
+        # the version at which somebody in it was found to fit.
+        self._heap: list[tuple[Order, int, Stream, int]] = [
+            (self.order_of(stream, oldest), number, stream, _UNSEEN)
+            for number, stream in enumerate(among)
+            if (oldest := stream.queue.oldest) is not None
+        ]
+        heapq.heapify(self._heap)
+
+    def peek(self) -> Candidate | None:
+        while self._heap:
+            found, number, stream, version = self._heap[0]
+            age = found[3]
+            if version == _UNSEEN:
+                heapq.heappop(self._heap)
+                self._push(number, stream, BEGINNING)
+                continue
+            same = version == self._ledger.version and age[2] not in self._besides
+            if same or self._still(stream, age):
+                return Candidate(found, stream, age)
+            heapq.heappop(self._heap)
+            self._push(number, stream, age)
+        return None
+
+    def skip(self) -> None:
+        """Pass over the waiter that `peek` showed."""
+        found, number, stream, _ = heapq.heappop(self._heap)
+        self._push(number, stream, found[3])
+
+    def skip_stream(self) -> None:
+        """Pass over everybody in the stream of the waiter that `peek` showed."""
+        heapq.heappop(self._heap)
+
+    def _push(self, number: int, stream: Stream, after: Age) -> None:
+        if not len(stream.queue) or (room := self._room_of(stream)) is None:
+            return
+        age = stream.queue.first(room, after, self._besides)
+        if age is not None:
+            found = self.order_of(stream, age)
+            heapq.heappush(self._heap, (found, number, stream, self._ledger.version))
+
+    def order_of(self, stream: Stream, age: Age) -> Order:
+        return order(stream.standing, age, self._ledger.satisfaction(stream.key))
+
+    def _still(self, stream: Stream, age: Age) -> bool:
+        if age[2] not in stream.queue or age[2] in self._besides:
+            return False
+        room = self._room_of(stream)
+        return room is not None and fits(stream.queue.demand(age[2]), room)

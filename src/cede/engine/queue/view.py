@@ -1,0 +1,179 @@
+"""The nodes of a pool as one waiter may see them: by its standing, and with some holders away.
+
+What is promised to somebody of lower standing is not in a waiter's way, nor what is promised to
+itself; what is withheld for a head of its standing or above is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from cede.engine.ledger.account import rights_if_granted
+from cede.engine.ledger.ledger import PoolLedger
+from cede.engine.ledger.queue import QueueKey
+from cede.engine.nodes.eligible import EligibleNodes
+from cede.engine.nodes.inventory import NodeInventory
+from cede.engine.nodes.listing import Room
+from cede.engine.nodes.placement import View, place
+from cede.engine.rights.standing import Standing
+from cede.engine.state.state import State
+from cede.model.allocation import Member
+from cede.model.shape import Footprint
+
+
+def site(
+    state: State,
+    ledger: PoolLedger,
+    bound: Standing,
+    *,
+    promise: bool,
+    own: Container[str] = (),
+    gone: Iterable[str] = (),
+    only: EligibleNodes | None = None,
+) -> View:
+    """What is free for a waiter of standing `bound`, now or to promise, once `gone` are away; on
+    all nodes or on some.
+    """
+    inventory = ledger.inventory
+    assert inventory is not None
+    without = {*gone, *_below(ledger, bound, own)}
+    touched: dict[str, None] = {}
+    for holding_id in without:
+        touched.update((node_id, None) for node_id, _ in ledger.holdings[holding_id].footprint)
+    kept = list(_withheld(state, ledger, bound, own))
+    touched.update((node_id, None) for node_id, _ in kept)
+    instead = {
+        node_id: _room(inventory, node_id, without, promise)
+        for node_id in touched
+        if inventory.spots[node_id].node.usable
+    }
+    for node_id, room in kept:
+        if node_id in instead:
+            instead[node_id] = tuple(
+                left - amount for left, amount in zip(instead[node_id], room, strict=True)
+            )
+    return View(inventory, inventory.promise if promise else inventory.now, instead, only)
+
+
+def eligible_nodes(ledger: PoolLedger, key: QueueKey, rights: int) -> list[EligibleNodes | None]:
+    """The nodes where waiters of a queue may sit at these rights, those to be preferred first."""
+    return list(_reach(ledger, key, rights))
+
+
+def _reach(ledger: PoolLedger, key: QueueKey, rights: int) -> Iterator[EligibleNodes | None]:
+    """One after the other: what others lend is worked out only for who needs it."""
+    assert key.form is not None
+    return ledger.homes.eligible(key.policy_id, rights, key.settled, key.claimant, key.form)
+
+
+def locate(
+    state: State,
+    ledger: PoolLedger,
+    key: QueueKey,
+    rights: int,
+    bound: Standing,
+    *,
+    promise: bool,
+    own: Container[str] = (),
+    gone: Iterable[str] = (),
+) -> Footprint | None:
+    """Where a waiter of a queue would sit at these rights, now or to promise; None when nowhere."""
+    assert key.form is not None
+    for only in _reach(ledger, key, rights):
+        view = site(state, ledger, bound, promise=promise, own=own, gone=gone, only=only)
+        footprint = place(view, key.form)
+        if footprint is not None:
+            return footprint
+    return None
+
+
+def _room(inventory: NodeInventory, node_id: str, without: Container[str], promise: bool) -> Room:
+    free, _, promisable = inventory.rooms(inventory.spots[node_id], without)
+    return promisable if promise else tuple(map(min, free, promisable))
+
+
+def _below(ledger: PoolLedger, bound: Standing, own: Container[str]) -> Iterator[str]:
+    """Owners of earmarks that are not in the way."""
+    for (_, rank, rights), queue in ledger.owed.items():
+        below = len(queue) and ledger.standing(rank, rights) < bound
+        for owner_id in queue:
+            if below or owner_id in own:
+                yield owner_id
+
+
+def _withheld(
+    state: State, ledger: PoolLedger, bound: Standing, own: Container[str]
+) -> Iterator[tuple[str, Room]]:
+    """What is kept on which node for heads that are in the way."""
+    assert ledger.inventory is not None
+    for head_id, policy_id in ledger.withheld.items():
+        head = state.requests[head_id]
+        if head_id in own or head.withhold is None:
+            continue
+        demand = ledger.pool.metered(head.amounts)
+        key = ledger.queue_of(policy_id, head)
+        band = ledger.band(key, demand)
+        rights = rights_if_granted(ledger, policy_id, demand, head.preemptible, band)
+        if ledger.standing(key.rank, rights) < bound:
+            continue
+        form = key.form
+        assert form is not None
+        need = ledger.inventory.room(dict(form.amounts))
+        for node_id, tasks in head.withhold.footprint:
+            if node_id in ledger.inventory.spots:
+                yield node_id, tuple(tasks * amount for amount in need)
+
+
+def members(
+    state: State,
+    ledger: PoolLedger,
+    footprint: Footprint,
+    amounts: dict[str, int],
+    folders: Sequence[str] = (),
+) -> list[Member]:
+    """Tasks with their nodes and, of each key that has any, the first free devices (S3). Each task
+    sits where its folder is, if it can.
+    """
+    sitting = _sitting(state, ledger, footprint, amounts)
+    if len(folders) != len(sitting):
+        return sitting
+    left = list(sitting)
+    found: list[Member | None] = []
+    for folder in folders:
+        at = next((each for each in left if state.nodes[each.node_id].folder == folder), None)
+        found.append(at)
+        if at is not None:
+            left.remove(at)
+    return [replace(at or left.pop(0), task=task) for task, at in enumerate(found)]
+
+
+def _sitting(
+    state: State, ledger: PoolLedger, footprint: Footprint, amounts: dict[str, int]
+) -> list[Member]:
+    assert ledger.inventory is not None
+    found: list[Member] = []
+    for node_id, tasks in footprint:
+        spot = ledger.inventory.spots[node_id]
+        taken = {
+            (key, device)
+            for holding_id, (held, _) in spot.holdings.items()
+            if not held.earmark
+            for each in state.allocations[holding_id].members
+            if each.node_id == node_id
+            for key, devices in each.devices.items()
+            for device in devices
+        }
+        left = {
+            key: [each for each in names if (key, each) not in taken]
+            for key, names in spot.node.devices.items()
+        }
+        for _ in range(tasks):
+            devices = {}
+            for key, names in left.items():
+                if amount := amounts.get(key, 0):
+                    assert len(names) >= amount, (node_id, key, names)
+                    devices[key] = tuple(names[:amount])
+                    del names[:amount]
+            found.append(Member(len(found), node_id, devices))
+    return found

@@ -1,0 +1,1 @@
+"""Who outranks whom, what a share covers, and what stopping somebody costs."""

@@ -1,0 +1,166 @@
+"""Which holdings are inside a share, and whose.
+
+Holdings fill a policy's share non-preemptible first, then the safest inside their task group, then
+oldest first; a holding is in share if the running sum that includes it stays within the share in
+every key that counts. So there is one cut per policy: everything before it is in share, everything
+behind it is not. What is behind the cut of a policy is offered to its parent, where the portions in
+share below fill first; so a holding's rights are how close to home it is covered. A cut is kept by
+two sorted lists and one sum, and moving it costs as many steps as holdings cross it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from sortedcontainers import SortedList
+
+from cede.engine.ledger.queue import Age
+from cede.model.amounts import Amounts, add_to, take_from
+from cede.model.shape import Footprint
+
+NOTHING: Amounts = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """What counts against a policy: a live allocation, or the earmark of a waiter."""
+
+    id: str
+    policy_id: str
+    amounts: Amounts  # only what the pool counts
+    preemptible: bool
+    index: int  # the place of its last start
+    rank: int = 0
+    task_group: str = ""
+    band: int = 0  # how safe it is inside its task group's fair share, the higher the safer
+    safe: bool = False  # nobody may stop it for a waiter, whatever its share is
+    earmark: bool = False
+    leaving: bool = False  # on its way out: its capacity may be promised
+    yields: bool = False  # on its way out, and its place in the share is somebody else's
+    takeable: bool = False  # could be a victim
+    age: Age | None = None  # of an earmark's owner
+    footprint: Footprint = ()  # in a pool of nodes: where it sits
+    each: Amounts = field(default_factory=lambda: NOTHING)  # and what one task takes there
+
+    @property
+    def place(self) -> Place:
+        return (self.preemptible, -self.band, self.index, self.id)
+
+    def counting(self, amounts: Amounts) -> Holding:
+        """The same, of which only this much counts."""
+        return replace(self, amounts=amounts)
+
+    def judged(self, band: int, safe: bool) -> Holding:
+        """The same, as its task group's fair share makes it."""
+        return replace(self, band=band, safe=safe)
+
+
+Place = tuple[bool, int, int, str]
+# Told of a holding that is covered now, or is not: then whether it was until now.
+Covered = Callable[[Holding], None]
+Uncovered = Callable[[Holding, bool], None]
+
+
+class Fill:
+    """One policy's share, and the holdings that it covers or not."""
+
+    __slots__ = (
+        "_behind",
+        "_covered",
+        "_holdings",
+        "_inside",
+        "_keys",
+        "_share",
+        "_sum",
+        "_uncovered",
+        "below",
+    )
+
+    def __init__(
+        self,
+        share: Mapping[str, float],
+        keys: tuple[str, ...],
+        covered: Covered,
+        uncovered: Uncovered,
+    ) -> None:
+        self._share: list[float] = [share.get(key, 0) for key in keys]
+        self._keys = keys
+        self._sum = [0] * len(keys)
+        self.below: dict[str, int] = {}  # of that sum, what is covered below
+        self._inside: SortedList[Place] = SortedList()
+        self._behind: SortedList[Place] = SortedList()
+        self._holdings: dict[str, Holding] = {}
+        self._covered = covered
+        self._uncovered = uncovered
+
+    def __contains__(self, holding_id: object) -> bool:
+        return holding_id in self._holdings
+
+    def add(self, holding: Holding) -> None:
+        self._holdings[holding.id] = holding
+        if self._behind and holding.place > self._behind[0]:
+            self._behind.add(holding.place)
+            self._uncovered(holding, False)
+            return
+        self._inside.add(holding.place)
+        self._count(holding.amounts, 1)
+        if not self._over():
+            self._covered(holding)
+            return
+        self._shrink(new=holding.id)  # it may itself be the last, and never have been covered
+        if holding.place in self._inside:
+            self._covered(holding)
+
+    def remove(self, holding: Holding) -> bool:
+        """Take a holding out; whether it was covered. The caller then calls `settle`."""
+        del self._holdings[holding.id]
+        if holding.place in self._inside:
+            self._inside.remove(holding.place)
+            self._count(holding.amounts, -1)
+            return True
+        self._behind.remove(holding.place)
+        return False
+
+    def shift(self, amounts: Amounts, sign: int) -> None:
+        """What is covered below has changed: it fills first. The caller then calls `settle`."""
+        self._count(amounts, sign)
+        (add_to if sign > 0 else take_from)(self.below, amounts)
+
+    def reshare(self, share: Mapping[str, float]) -> None:
+        """Another share. The caller then calls `settle`."""
+        self._share = [share.get(key, 0) for key in self._keys]
+
+    def settle(self) -> None:
+        """Move the cut to where it belongs."""
+        self._shrink()
+        while self._behind and self._has_room(first := self._holdings[self._behind[0][3]]):
+            self._behind.pop(0)
+            self._inside.add(first.place)
+            self._count(first.amounts, 1)
+            self._covered(first)
+
+    def _shrink(self, new: str = "") -> None:
+        while self._inside and self._over():
+            last = self._holdings[self._inside.pop()[3]]
+            self._behind.add(last.place)
+            self._count(last.amounts, -1)
+            self._uncovered(last, last.id != new)
+
+    def _count(self, amounts: Amounts, sign: int) -> None:
+        for at, key in enumerate(self._keys):
+            amount = amounts.get(key)
+            if amount:
+                self._sum[at] += sign * amount
+
+    def _over(self) -> bool:
+        for at, share in enumerate(self._share):  # noqa: SIM110 - called for every holding
+            if self._sum[at] > share:
+                return True
+        return False
+
+    def _has_room(self, holding: Holding) -> bool:
+        return all(
+            self._sum[at] + holding.amounts.get(key, 0) <= self._share[at]
+            for at, key in enumerate(self._keys)
+        )

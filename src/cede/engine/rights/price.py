@@ -1,0 +1,213 @@
+"""What it costs to stop one holder, in parts, and what a waiter is worth.
+
+    price = checkpoint + recompute + remaining
+
+The unit is a minute. Checkpoint: how long it takes to save. Recompute: the GPU-minutes that are
+lost, of work that nobody saves. Remaining: nothing without a walltime, little for what has just
+started, much for what is nearly done.
+
+One rule makes checkpoints weigh heavier for some: of an ml_training policy the checkpoint part
+counts three times. Document 004 gives that type the checkpoint weight 0.15, and ordinary batch work
+has 0.05. Of interactive work every part counts half.
+
+Nothing here knows who may be stopped for whom; it knows who may not be stopped at all (shields).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+
+from cede.model import bounds
+from cede.model.bounds import MINUTE
+from cede.model.policy import Kind
+from cede.model.stopping import Checkpoint
+from cede.model.terms import CLASS_MAX
+
+AUTO_MINUTES = 5.0
+MANUAL_MINUTES = 10.0
+NEARLY_DONE = 1000.0
+JUST_STARTED = 1.0
+JUST_STARTED_FRACTION = 0.1
+BURST_FACTOR = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class PriceSettings:
+    """`literal` is the formula of document 004's own system, for comparison: it trusts neither an
+    estimate nor a time-out, counts lost work in nodes and since the start, and a start in the
+    future as negative time.
+    """
+
+    # Of the walltime; from here on it is nearly done.
+    near_completion_fraction: float = bounds.NEAR_COMPLETION_FRACTION_DEFAULT
+    interactive_discount: float = 0.5
+    ml_checkpoint_factor: float = 3.0  # 0.15 against 0.05
+    burst_discount: bool = False  # half, of a tenant above its target that may burst
+    # A price then changes once a minute at most, and can be checked by hand.
+    whole_minutes: bool = True
+    literal: bool = False
+
+
+USUAL = PriceSettings()
+LITERAL = PriceSettings(
+    interactive_discount=1.0, ml_checkpoint_factor=1.0, burst_discount=True, literal=True
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Stopping:
+    """All that the price of a holder depends on. Instants and durations in milliseconds."""
+
+    now: int
+    checkpoint: Checkpoint = Checkpoint.NONE
+    started_at: int | None = None  # None: it holds, and does not run yet
+    last_checkpoint_at: int | None = None
+    estimate: int | None = None  # how long its application says that saving takes
+    timeout: int = bounds.CHECKPOINT_TIMEOUT_DEFAULT
+    walltime: int | None = None
+    nodes: int = 1
+    gpus_per_node: int = 0
+    kind: Kind = Kind.HPC_BATCH
+    bursting: bool = False  # its tenant is above its target, and has a burst allowance
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """The parts as they count: weighed and discounted."""
+
+    checkpoint: float
+    recompute: float
+    remaining: float
+
+    @property
+    def total(self) -> float:
+        return self.checkpoint + self.recompute + self.remaining
+
+
+def price_of(stopping: Stopping, settings: PriceSettings = USUAL) -> Price:
+    factor = _factor(stopping, settings)
+    training = stopping.kind is Kind.ML_TRAINING
+    weight = settings.ml_checkpoint_factor if training else 1.0
+    return Price(
+        checkpoint=_saving(stopping, settings) * weight * factor,
+        recompute=_lost(stopping, settings) * factor,
+        remaining=_remaining(stopping, settings) * factor,
+    )
+
+
+def saving_minutes(
+    checkpoint: Checkpoint,
+    estimate: int | None = None,
+    timeout: int = bounds.CHECKPOINT_TIMEOUT_DEFAULT,
+) -> float | None:
+    """How long a checkpoint should take; None for work that nobody saves.
+
+    We ask `auto` work, and know no better than 5 minutes. `manual` work takes what it needs, and
+    its time-out is the most that it may.
+    """
+    if checkpoint is Checkpoint.NONE:
+        return None
+    if estimate is not None:
+        return max(0, estimate) / MINUTE
+    return AUTO_MINUTES if checkpoint is Checkpoint.AUTO else timeout / MINUTE
+
+
+def _saving(stopping: Stopping, settings: PriceSettings) -> float:
+    if settings.literal:
+        minutes = {Checkpoint.AUTO: AUTO_MINUTES, Checkpoint.MANUAL: MANUAL_MINUTES}
+        return minutes.get(stopping.checkpoint, 0.0)
+    return saving_minutes(stopping.checkpoint, stopping.estimate, stopping.timeout) or 0.0
+
+
+def _lost(stopping: Stopping, settings: PriceSettings) -> float:
+    if stopping.checkpoint is not Checkpoint.NONE or stopping.started_at is None:
+        return 0.0
+    since = stopping.started_at
+    width = stopping.nodes
+    if not settings.literal:
+        # Work that nobody asks may have saved itself. What an earlier attempt saved is what this
+        # one began with.
+        since = max(since, stopping.last_checkpoint_at or since)
+        width *= max(1, stopping.gpus_per_node)
+    return _minutes(stopping.now - since, settings) * width
+
+
+def _remaining(stopping: Stopping, settings: PriceSettings) -> float:
+    walltime = _minutes(stopping.walltime or 0, settings)
+    if walltime <= 0:
+        return 0.0
+    started = stopping.now if stopping.started_at is None else stopping.started_at
+    used = _minutes(stopping.now - started, settings) / walltime
+    if used >= settings.near_completion_fraction:
+        return NEARLY_DONE
+    return JUST_STARTED if used < JUST_STARTED_FRACTION else 100 * used
+
+
+def _minutes(milliseconds: int, settings: PriceSettings) -> float:
+    counted = milliseconds if settings.literal else max(0, milliseconds)
+    minutes = counted / MINUTE
+    return math.trunc(minutes) if settings.whole_minutes else minutes
+
+
+def _factor(stopping: Stopping, settings: PriceSettings) -> float:
+    factor = settings.interactive_discount if stopping.kind is Kind.INTERACTIVE else 1.0
+    return factor * BURST_FACTOR if settings.burst_discount and stopping.bursting else factor
+
+
+def value_of(
+    walltime: int | None,
+    preemption_class: int,
+    nodes: int = 1,
+    gpus_per_node: int = 0,
+    sensitive: bool = False,
+) -> float:
+    """The most that victims of a waiter may cost together: its GPU-minutes, and once more for each
+    class. A waiter without an end, or a sensitive one, is worth anything.
+    """
+    if walltime is None or sensitive:
+        return math.inf
+    return walltime / MINUTE * nodes * max(1, gpus_per_node) * (1 + preemption_class)
+
+
+class Shield(StrEnum):
+    """Why a holder is stopped for nobody, whatever it would cost."""
+
+    SENSITIVE = "sensitive"
+    UNSAVED = "unsaved"
+    NEAR_COMPLETION = "near_completion"
+
+
+@dataclass(frozen=True, slots=True)
+class ShieldSettings:
+    near_completion_threshold: int = 5 * MINUTE  # before the walltime's end; 0: off
+    protect_unsaved: bool = True  # work that nobody saves, from class 7 on
+
+
+UNSAVED_CLASS = 7
+USUAL_SHIELDS = ShieldSettings()
+
+
+def shield_of(
+    stopping: Stopping,
+    preemption_class: int,
+    sensitive: bool = False,
+    settings: ShieldSettings = USUAL_SHIELDS,
+) -> Shield | None:
+    """What protects a holder from everybody, if anything does: document 004's list."""
+    if sensitive or preemption_class >= CLASS_MAX or stopping.kind is Kind.SENSITIVE:
+        return Shield.SENSITIVE
+    is_unsaved = stopping.checkpoint is Checkpoint.NONE and preemption_class >= UNSAVED_CLASS
+    if settings.protect_unsaved and is_unsaved:
+        return Shield.UNSAVED
+    return Shield.NEAR_COMPLETION if _is_ending(stopping, settings) else None
+
+
+def _is_ending(stopping: Stopping, settings: ShieldSettings) -> bool:
+    if not settings.near_completion_threshold:
+        return False
+    if stopping.walltime is None or stopping.started_at is None:
+        return False
+    left = stopping.started_at + stopping.walltime - stopping.now
+    return left <= settings.near_completion_threshold

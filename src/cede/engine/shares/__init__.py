@@ -1,0 +1,1 @@
+"""Fair shares as they are computed and published."""

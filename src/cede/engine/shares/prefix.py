@@ -1,0 +1,100 @@
+"""Where a holding stands in a share: what is used before it, and up to where the share goes.
+
+Against waiters of other policies it is its policy's share that covers a holding, or that of one
+above, counted whole. Between requests of one policy it is the request's own share, and what stands
+before a holding decides. This says afterwards what `PoolLedger` and `task groups` decided.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from cede.engine.fair.groups import Group
+from cede.engine.ledger.ledger import ROUNDING, Level, PoolLedger
+from cede.engine.rights.cover import Holding
+from cede.engine.rights.standing import BORROWED, IN_SHARE
+from cede.model.amounts import Amounts, add_to
+
+# By how safe a holding is inside its task group.
+GROUPS = (Group.PREEMPTIBLE, Group.AGGRESSIVELY_PREEMPTIBLE, Group.NON_PREEMPTIBLE)
+
+# The bands of a policy's share; what is behind the last is beyond it.
+_BANDS = (Group.NON_PREEMPTIBLE, Group.AGGRESSIVELY_PREEMPTIBLE)
+_LAST = len(_BANDS) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Prefix:
+    """`bound` is where the group of a holding ends, or, if it is behind all, where the share does.
+
+    `above`: how many steps up the policy is whose share covers it; None if none does, or if it is
+    its own request's share that is asked.
+    """
+
+    group: Group
+    before: Amounts
+    through: Amounts
+    bound: dict[str, float]
+    above: int | None = None
+
+
+def in_policy(ledger: PoolLedger, holding: Holding) -> Prefix:
+    """What decided how close to home a holding is covered (`PoolLedger.rights`)."""
+    level = _cover(ledger, holding)
+    asked = (holding.policy_id, _LAST) if level is None else level
+    before = _sum(_filling(ledger, holding, asked[0]))
+    group = Group.PREEMPTIBLE if level is None else _BANDS[level[1]]
+    above = None if level is None else ledger.chains[holding.policy_id].index(level[0])
+    bound = {key: _whole(amount) for key, amount in ledger.share_at(asked).items()}
+    return Prefix(group, before, _sum([holding], before), bound, above)
+
+
+def in_request(ledger: PoolLedger, holding: Holding) -> Prefix:
+    """What decided how safe a holding is beside the other requests of its policy."""
+    order = ledger.task_groups.of(holding.task_group)
+    at = next((n for n, each in enumerate(order) if each.id == holding.id), len(order))
+    before = _sum(order[:at])
+    bound: dict[str, float] = {}
+    claim = ledger.published.claims.get(holding.task_group)
+    if claim is not None:
+        settings = claim.settings
+        part = settings.preemption_satisfaction_threshold
+        if GROUPS[holding.band] is Group.NON_PREEMPTIBLE:
+            part = settings.aggressive_preemption_satisfaction_threshold
+        parts = zip(claim.due.totals.items(), claim.due.fair, strict=True)
+        bound = {key: _whole(part * share * total) for (key, total), share in parts}
+    return Prefix(GROUPS[holding.band], before, _sum([holding], before), bound)
+
+
+def _cover(ledger: PoolLedger, holding: Holding) -> Level | None:
+    """The policy's share, and the band of it, that covers a holding."""
+    rights = ledger.rights(holding.id)
+    if rights == BORROWED:
+        return None
+    return ledger.levels[holding.policy_id][IN_SHARE - rights]
+
+
+def _filling(ledger: PoolLedger, holding: Holding, policy_id: str) -> Iterator[Holding]:
+    """Who fills a policy's share before a holding: what is covered below it, then the earlier."""
+    for other in ledger.holdings.values():
+        chain = ledger.chains[other.policy_id]
+        if other.id == holding.id or policy_id not in chain:
+            continue
+        cover = _cover(ledger, other)
+        below = cover is not None and chain.index(cover[0]) < chain.index(policy_id)
+        if below or other.place < holding.place:
+            yield other
+
+
+def _sum(holdings: Iterable[Holding], start: Amounts | None = None) -> dict[str, int]:
+    total = dict(start or {})
+    for each in holdings:
+        add_to(total, each.amounts)
+    return total
+
+
+def _whole(amount: float) -> int | float:
+    """A part of a share as people read it: whole where it nearly is, else to the hundredth."""
+    nearest = round(amount)
+    return nearest if abs(amount - nearest) <= 2 * ROUNDING else round(amount, 2)

@@ -1,0 +1,407 @@
+"""Fair shares of a pool, published: computed at most so often, used by every pass until the next.
+
+Shares couple every element of a pool, so a pass does not wait for them. With them it is known who
+is below its share, and for how long: what starves may take.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from cede.engine.fair.curve import Vector, smaller
+from cede.engine.fair.groups import Due
+from cede.engine.fair.guarantees import as_share
+from cede.engine.fair.settings import FairSettings, inherit
+from cede.engine.fair.shares import Solver
+from cede.engine.fair.status import (
+    Situation,
+    Starvation,
+    Starving,
+    Status,
+    satisfaction,
+    starve,
+    status_of,
+)
+from cede.engine.fair.tree import (
+    NO_INTEGRAL,
+    ROOT,
+    Element,
+    Integral,
+    IntegralType,
+    Kind,
+    Mode,
+    Options,
+    Tree,
+)
+from cede.engine.ledger.ledger import PoolLedger
+from cede.engine.ledger.task_groups import Claim, Published
+from cede.engine.state.state import State
+from cede.engine.state.timers import Key
+from cede.model.amounts import add_to
+from cede.model.plan import Grant, Plan, Preemption
+from cede.model.request import Request
+from cede.model.settings import Settings
+
+# When to look again at a node whose heartbeat is late, and at what is saved up.
+_SOON = 1_000
+
+
+@dataclass(slots=True)
+class Standings:
+    """What was last computed of one pool. `seen` are the requests as its solver knows them."""
+
+    solver: Solver
+    policies: tuple[Element, ...]
+    totals: Mapping[str, float]
+    options: Options
+    seen: dict[str, Element] = field(default_factory=dict)
+
+
+def refresh(state: State, due: list[Key]) -> bool:
+    """Publish fair shares anew where something moved and the period is over; whether any were."""
+    changed = False
+    woken = {entity_id for kind, entity_id in due if kind == "pool"}
+    for pool_id in sorted({*state.dirty, *woken}):
+        ledger = state.ledgers.get(pool_id)
+        if ledger is not None and ledger.starves:
+            changed |= _refresh(state, ledger)
+    return changed
+
+
+def _refresh(state: State, ledger: PoolLedger) -> bool:
+    pool = ledger.pool
+    later = _next_publication(state, ledger)
+    if ledger.published.shares and state.now < later and not state.eager:
+        state.wake(pool.id, later)
+        return False
+    before = ledger.published
+    solver = _solve(state, ledger)
+    smallest = _smallest(state, ledger)
+    starving = _starvation(state, ledger, solver, smallest)
+    moved = starving != state.starving.get(pool.id)
+    state.starving[pool.id] = starving
+    state.published_at[pool.id] = state.now
+    published = _published(state, ledger, solver, smallest)
+    if published != before:
+        state.publish(pool.id, published)
+        moved = True
+    state.wake(pool.id, _next_look(state, ledger, starving))
+    if moved:
+        state.dirty[pool.id] = None
+    return moved
+
+
+def _next_publication(state: State, ledger: PoolLedger) -> int:
+    """From when on shares may be published again."""
+    at = state.published_at.get(ledger.pool.id)
+    return state.now if at is None else at + ledger.pool.settings.fair_share_update_period
+
+
+def _solve(state: State, ledger: PoolLedger) -> Solver:
+    """The pool's solver with everything that changed since it was last asked."""
+    policies = tuple(_policies(ledger))
+    totals = {key: float(ledger.pool.capacity[key]) for key in sorted(ledger.pool.capacity)}
+    requests = _requests(state, ledger)
+    known: Standings | None = state.solvers.get(ledger.pool.id)
+    options = _options(ledger.pool.settings, totals)
+    asked = (policies, totals, options)
+    # The solver's own volumes may be of a state that was only tried.
+    volumes = state.volumes.get(ledger.pool.id, {})
+    if known is None or (known.policies, known.totals, known.options) != asked:
+        solver = Solver(Tree(totals, (*policies, *requests.values()), volumes), options)
+        state.solvers[ledger.pool.id] = Standings(solver, policies, totals, options, requests)
+    else:
+        solver = known.solver
+        _tell(known, requests)
+        solver.volumes = volumes
+    solver.settle((state.now - state.published_at.get(ledger.pool.id, state.now)) / 1000)
+    state.volumes[ledger.pool.id] = solver.volumes
+    return solver
+
+
+def _tell(known: Standings, requests: dict[str, Element]) -> None:
+    """Tell a solver which requests are others now."""
+    for element_id in [each for each in known.seen if each not in requests]:
+        known.solver.drop(element_id)
+    for element_id, element in requests.items():
+        if known.seen.get(element_id) != element:
+            known.solver.put(element)
+    known.seen = requests
+
+
+def _options(settings: Settings, totals: Mapping[str, float]) -> Options:
+    return Options(
+        main=_main(totals), gang_steps=settings.gang_steps, improved=settings.improved_fit_factor
+    )
+
+
+def _main(totals: Mapping[str, float]) -> str:
+    return "gpu" if "gpu" in totals else next(iter(totals), "")
+
+
+def _policies(ledger: PoolLedger) -> Iterator[Element]:
+    for policy in sorted(ledger.policies.values(), key=lambda each: (each.name, each.id)):
+        yield Element(
+            id=policy.id,
+            kind=Kind.POLICY,
+            parent=policy.parent_id or ROOT,
+            weight=policy.weight,
+            mode=Mode(policy.mode),
+            guarantee=dict(policy.reserved),
+            limit=dict(policy.limit),
+            integral=_integral(policy.integral),
+        )
+
+
+def _integral(given: Mapping[str, Any]) -> Integral:
+    """A guarantee over time, as a policy says it."""
+    if not given:
+        return NO_INTEGRAL
+    return Integral(
+        type=IntegralType(given["guarantee_type"]),
+        flow=given.get("resource_flow", {}),
+        burst=given.get("burst_guarantee_resources", {}),
+        multiplier=given.get("relaxed_share_multiplier_limit", NO_INTEGRAL.multiplier),
+        accepts_free_volume=given.get("can_accept_free_volume", True),
+        spreads_free_volume=given.get("should_distribute_free_volume_among_children", False),
+    )
+
+
+def _requests(state: State, ledger: PoolLedger) -> dict[str, Element]:
+    """Every request of the pool as one element, with all its tasks: what it has and wants."""
+    usage: dict[str, dict[str, int]] = {}
+    demand: dict[str, dict[str, int]] = {}
+    first: dict[str, tuple[Request, str]] = {}
+    for holding in ledger.holdings.values():
+        owner = holding.id if holding.earmark else state.allocations[holding.id].request_id
+        task_group = _count(state.requests[owner], holding.policy_id, first)
+        if not holding.leaving:  # what is on its way out is not used any more
+            add_to(usage.setdefault(task_group, {}), holding.amounts)
+        add_to(demand.setdefault(task_group, {}), holding.amounts)
+    for key, queue in ledger.queues.items():
+        for request_id in queue:
+            task_group = _count(state.requests[request_id], key.policy_id, first)
+            add_to(demand.setdefault(task_group, {}), queue.demand(request_id))
+    return {
+        task_group: Element(
+            id=task_group,
+            parent=policy_id,
+            demand=demand.get(task_group, {}),
+            usage=usage.get(task_group, {}),
+            weight=request.terms.weight,
+            limit=request.terms.limit,
+            gang=request.shape is not None and request.shape.tasks > 1,
+            submitted=request.index,
+        )
+        for task_group, (request, policy_id) in sorted(
+            first.items(), key=lambda each: each[1][0].age
+        )
+    }
+
+
+def _count(request: Request, policy_id: str, first: dict[str, tuple[Request, str]]) -> str:
+    task_group = request.part_of or request.id
+    if task_group not in first or request.age < first[task_group][0].age:
+        first[task_group] = (request, policy_id)
+    return task_group
+
+
+def _published(
+    state: State, ledger: PoolLedger, solver: Solver, smallest: Mapping[str, Vector]
+) -> Published:
+    """What everybody is due, and how much of it they have."""
+    shares, dues, ratios, claims = {}, {}, {}, {}
+    totals = {key: float(ledger.pool.capacity[key]) for key in solver.keys}
+    for policy_id in ledger.policies:
+        share = solver.share(policy_id)
+        shares[policy_id] = {
+            key: part * ledger.pool.capacity[key]
+            for key, part in zip(solver.keys, share.total, strict=True)
+        }
+        dues[policy_id] = Due(share.total, share.demand, totals)
+        ratios[policy_id] = satisfaction(share.total, share.demand, share.usage)
+    for task_group, element in state.solvers[ledger.pool.id].seen.items():
+        share = solver.share(task_group)
+        ratios[task_group] = satisfaction(share.total, share.demand, share.usage)
+        due = Due(share.total, share.demand, totals)
+        settings = settings_for(ledger, element.parent, state.requests.get(task_group))
+        claims[task_group] = Claim(due, settings, smallest.get(task_group, ()))
+    return Published(shares, dues, ratios, claims)
+
+
+# Starvation -----------------------------------------------------------------------------------
+
+
+def _smallest(state: State, ledger: PoolLedger) -> dict[str, Vector]:
+    """The least of each key that one more task of a task group takes, as shares, where that decides."""
+    if not ledger.pool.settings.enable_absolute_fair_share_starvation_tolerance:
+        return {}
+    totals = {key: float(ledger.pool.capacity[key]) for key in sorted(ledger.pool.capacity)}
+    found: dict[str, Vector] = {}
+    for queue in ledger.queues.values():
+        for request_id in queue:
+            task_group = state.requests[request_id].part_of or request_id
+            wants = as_share(queue.demand(request_id), totals)
+            found[task_group] = smaller(found.get(task_group, wants), wants)
+    return found
+
+
+def _starvation(
+    state: State, ledger: PoolLedger, solver: Solver, smallest: Mapping[str, Vector]
+) -> dict[str, Starvation]:
+    """Who is below its share, and since when; only those are listed."""
+    before = state.starving.get(ledger.pool.id, {})
+    waiting = {
+        state.requests[each].part_of or each for queue in ledger.queues.values() for each in queue
+    }
+    requests = state.solvers[ledger.pool.id].seen
+    found = {}
+    for element_id in (*ledger.policies, *requests):
+        share = solver.share(element_id)
+        situation = Situation(
+            share.total,
+            share.demand,
+            share.usage,
+            is_request=element_id in requests,
+            can_start=element_id in waiting,
+            smallest=smallest.get(element_id, ()),
+        )
+        settings = _settings_of(state, ledger, element_id)
+        may_starve = situation.is_request or settings.enable_policy_starvation
+        is_below = may_starve and status_of(situation, settings) is Status.BELOW_FAIR_SHARE
+        then = starve(before.get(element_id, Starvation()), is_below, state.now, settings)
+        if then != Starvation():
+            found[element_id] = then
+    return found
+
+
+def fair_settings(settings: Settings) -> FairSettings:
+    return FairSettings(
+        **{each.name: getattr(settings, each.name) for each in fields(FairSettings)}
+    )
+
+
+def settings_for(
+    ledger: PoolLedger, policy_id: str, request: Request | None = None
+) -> FairSettings:
+    """The settings that hold for a policy, or for a request of it: inherited from above."""
+    known: FairSettings | None = ledger.fair_settings.get(policy_id)
+    if known is None:
+        known = fair_settings(ledger.pool.settings)
+        for each in reversed(ledger.chains[policy_id]):
+            known = inherit(known, ledger.policies[each].settings, Kind.POLICY)
+        ledger.fair_settings[policy_id] = known
+    if request is None or not request.terms.settings:
+        return known
+    return inherit(known, request.terms.settings, Kind.REQUEST)
+
+
+def _settings_of(state: State, ledger: PoolLedger, element_id: str) -> FairSettings:
+    if element_id in ledger.policies:
+        return settings_for(ledger, element_id)
+    element: Element = state.solvers[ledger.pool.id].seen[element_id]
+    return settings_for(ledger, element.parent, state.requests.get(element_id))
+
+
+def _next_look(state: State, ledger: PoolLedger, starving: Mapping[str, Starvation]) -> int | None:
+    """When somebody starves more than now, or a node may take again, if nothing else happens."""
+    instants = []
+    for element_id, each in starving.items():
+        if each.since is None:
+            continue
+        settings = _settings_of(state, ledger, element_id)
+        if each.status is Starving.NON_STARVING:
+            instants.append(each.since + settings.fair_share_starvation_timeout + 1)
+        elif each.status is Starving.STARVING and settings.enable_aggressive_starvation:
+            instants.append(each.since + settings.fair_share_aggressive_starvation_timeout + 1)
+    if any(each.status is not Starving.NON_STARVING for each in starving.values()):
+        instants += _stages(state, ledger)
+    if any(policy.integral for policy in ledger.policies.values()) and any(ledger.queues.values()):
+        instants.append(state.now + _SOON)  # what was saved up is used up while nothing happens
+    return min((each for each in instants if each > state.now), default=None)
+
+
+def _stages(state: State, ledger: PoolLedger) -> Iterator[int]:
+    """When the nodes that took last may take again."""
+    backoff = ledger.pool.settings.preemptive_scheduling_backoff
+    for node_id, last in state.staged.items():
+        if ledger.inventory is not None and node_id in ledger.inventory.spots:
+            node, heard = state.nodes[node_id], state.beats.get(node_id, 0)
+            rested = last + backoff
+            if heard <= last:  # it has yet to be heard of
+                rested = max(rested, heard + node.heartbeat, state.now + _SOON)
+            yield rested
+
+
+def hunger(state: State, ledger: PoolLedger, request: Request, policy_id: str) -> Starving:
+    """How much a waiter starves: itself, its policy or one above, whichever the most; nobody who
+    was given enough since shares were last computed.
+    """
+    known = state.starving.get(ledger.pool.id, {})
+    path = (request.part_of or request.id, *ledger.chains[policy_id])
+    found = [
+        known[each].status
+        for each in path
+        if each in known
+        and known[each].status is not Starving.NON_STARVING
+        and _still_below(state, ledger, each, policy_id)
+    ]
+    for wanted in (Starving.AGGRESSIVELY_STARVING, Starving.STARVING):
+        if wanted in found:
+            return wanted
+    return Starving.NON_STARVING
+
+
+def stop_clocks(state: State, plan: Plan) -> None:
+    """Who was given enough by this pass is below no more, though shares are looked at again only
+    when something else changes: a clock that went on until then would count time without need.
+    """
+    for pool_id, request_id in _served(plan):
+        request = state.requests[request_id]
+        for policy in state.policies_of(request.subject):
+            if not (known := state.starving.get(policy.pool_id)):
+                continue
+            ledger = state.ledgers[policy.pool_id]
+            path = (request.part_of or request.id, *ledger.chains[policy.id])
+            running = [each for each in path if each in known]
+            if policy.pool_id != pool_id:  # where it waits no more there may be need of less
+                if running:
+                    state.wake_by(policy.pool_id, _next_publication(state, ledger))
+                continue
+            done = [each for each in running if not _still_below(state, ledger, each, policy.id)]
+            if done:  # a new map: what was only tried is put back as it was
+                state.starving[pool_id] = {a: b for a, b in known.items() if a not in done}
+
+
+def _served(plan: Plan) -> Iterator[tuple[str, str]]:
+    for each in plan.decisions:
+        if isinstance(each, Grant):
+            yield each.pool_id, each.request_id
+        elif isinstance(each, Preemption) and each.beneficiary_id is not None:
+            yield each.pool_id, each.beneficiary_id
+
+
+def _still_below(state: State, ledger: PoolLedger, element_id: str, policy_id: str) -> bool:
+    """Whether what an element holds and was promised is still below its share, as that was
+    published: the solver may have been asked about a state that was only tried.
+    """
+    smallest: Vector = ()
+    if element_id in ledger.policies:
+        used, leaving = ledger.used[element_id], ledger.used_leaving[element_id]
+        due, settings = ledger.published.dues[element_id], settings_for(ledger, element_id)
+    else:
+        task_groups = ledger.task_groups
+        used, leaving = (
+            task_groups.used.get(element_id, {}),
+            task_groups.leaving.get(element_id, {}),
+        )
+        due = ledger.published.claims[element_id].due
+        smallest = ledger.published.claims[element_id].smallest
+        settings = settings_for(ledger, policy_id, state.requests.get(element_id))
+    stays = {key: amount - leaving.get(key, 0) for key, amount in used.items()}
+    usage = as_share(stays, due.totals)
+    is_request = element_id not in ledger.policies
+    situation = Situation(due.fair, due.demand, usage, is_request=is_request, smallest=smallest)
+    return status_of(situation, settings) is Status.BELOW_FAIR_SHARE

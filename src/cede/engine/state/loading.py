@@ -1,0 +1,37 @@
+"""Filling a state: ledger that many policies belong in are opened once, behind the last of them.
+
+One policy more is rare on a server, and opens its pool's ledger anew. Whoever reads a thousand of
+them, from a store or a snapshot, would open the ledger a thousand times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, nullcontext
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from cede.engine.state.entities import Entity
+from cede.model.policy import Policy
+
+if TYPE_CHECKING:
+    from cede.engine.state.state import State
+
+
+@contextmanager
+def policies_at_once(state: State) -> Iterator[None]:
+    """Meanwhile nobody may wait or hold: there are no ledger in which to write it."""
+    assert not state.requests
+    unopened: dict[str, None] = {}
+    state.unopened = unopened
+    yield
+    state.unopened = None
+    for pool_id in unopened:
+        state.open_ledger(pool_id)
+
+
+def in_batches(state: State, entities: Iterable[Entity]) -> Iterator[Entity]:
+    """The same, policies that follow each other at once."""
+    for are_policies, some in groupby(entities, lambda each: isinstance(each, Policy)):
+        with policies_at_once(state) if are_policies else nullcontext():
+            yield from some

@@ -1,0 +1,502 @@
+"""Everything that is alive, indexed for deciding, held by one writer.
+
+`put` and `drop` are the only mutators of entities, which are frozen: every index is kept by taking
+the old value out and putting the new one in, so undoing is putting the old value back. What is
+never written down is noted as it changes, and goes back with them. What changed since the last
+`drain` is known, so that the store writes exactly that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from cede.engine.ledger.admit import eligible_policies
+from cede.engine.ledger.holdings import held, promised
+from cede.engine.ledger.ledger import PoolLedger
+from cede.engine.ledger.task_groups import UNPUBLISHED, Published
+from cede.engine.ledger.tenants import Tenancy
+from cede.engine.nodes.inventory import NodeInventory
+from cede.engine.state.changes import Changes, Event, Mark
+from cede.engine.state.due import allocation_due, changes_itself, may_lose, node_due, request_due
+from cede.engine.state.entities import Entity, Nodes, gone, may_go_on, place_of, table_of
+from cede.engine.state.journal import Noted, Notes
+from cede.engine.state.loading import in_batches
+from cede.engine.state.moves import check_move
+from cede.engine.state.timers import Key, Timers
+from cede.model.allocation import Allocation
+from cede.model.node import Node, NodeState
+from cede.model.policy import Policy
+from cede.model.pool import Pool
+from cede.model.request import Request
+from cede.model.subject import Subject
+from cede.model.tenant import Tenant
+
+
+class State:
+    """The one state. `now` is the instant of the last command or pass."""
+
+    def __init__(self) -> None:
+        self.pools: dict[str, Pool] = {}
+        self.nodes = Nodes()
+        self.policies: dict[str, Policy] = {}
+        self.tenants: dict[str, Tenant] = {}
+        self.requests: dict[str, Request] = {}
+        self.allocations: dict[str, Allocation] = {}
+        self.ledgers: dict[str, PoolLedger] = {}
+        self.inventories: dict[str, NodeInventory] = {}
+        self.since = 0  # when the server that holds this began; never written down either
+        self.beats: dict[str, int] = {}  # when each node was last heard of; never written down
+        # By node: moves when what it should do may have changed.
+        self.order_versions: dict[str, int] = {}
+        self.draining: dict[str, None] = {}
+        # Of pools with fair shares, and never written down: what computes them, what it found and
+        # when, who starves, and when to look again.
+        self.solvers: dict[str, Any] = {}
+        self.notes = Notes()
+        self.published: Noted[Published] = Noted(self.notes)
+        self.published_at: Noted[int] = Noted(self.notes)
+        self.eager = False  # whether they are computed before every pass, as for a plan
+        self.starving: Noted[Mapping[str, Any]] = Noted(self.notes)
+        self.looks: Noted[int] = Noted(self.notes)
+        self.over: Noted[dict[str, int]] = Noted(self.notes)  # what is above a limit, since when
+        self.staged: Noted[int] = Noted(self.notes)  # when each node last took for a starving one
+        self.volumes: Noted[Any] = Noted(self.notes)  # what policies have saved up over time
+        self.tenancy = Tenancy()
+        self.budgets: dict[str, float] = {}  # by tenant: the part used; never written down
+        self.now = 0
+        self.passed = 0  # the instant up to which timers have been looked at
+        self.index = 0
+        self.events: list[Event] = []
+        self.timers = Timers(self._due)
+        self.dirty: dict[str, None] = {}  # pools that the next pass must look at
+        self.delayed: dict[str, None] = {}  # waiters whose retry delay is not over
+        self.untold: dict[str, dict[str, None]] = {}  # beneficiary: victims that do not know it yet
+        self.unearmarked: dict[str, None] = {}  # requests that lost or used their earmark
+        self.several = 0  # waiters with a place in more than one pool
+        self._places: dict[str, tuple[Policy, ...]] = {}
+        self._by_subject: dict[Subject, dict[str, None]] = {}
+        self._policies_of: dict[Subject, list[Policy]] = {}  # as asked for; edits forget it
+        self._allocations_of: dict[str, dict[str, None]] = {}
+        self.unopened: dict[str, None] | None = None  # pools whose ledger are opened later
+        self._came_up: list[Key] = []  # timers that came up since the last drain
+        # (table, id, old value, whether nothing had changed it since the last drain)
+        self._log: list[tuple[str, str, Entity | None, bool]] = []
+        self._touched: dict[tuple[str, str], bool] = {}  # (table, id): was there at the last drain
+
+    # Reading ----------------------------------------------------------------------------------
+
+    def places(self, request_id: str) -> tuple[Policy, ...]:
+        """The policies under which a waiter could be granted, the preferred one first."""
+        return self._places.get(request_id, ())
+
+    def policies_of(self, subject: Subject) -> list[Policy]:
+        """A subject's policies, by priority, then by name of their pool."""
+        found = self._policies_of.get(subject)
+        if found is None:
+            found = [each for each in self.policies.values() if each.subject == subject]
+            found.sort(key=lambda each: (-each.priority, self.pools[each.pool_id].name))
+            if found:  # nobody makes us remember the names of strangers
+                self._policies_of[subject] = found
+        return found
+
+    def allocation_of(self, request_id: str) -> Allocation | None:
+        """The live allocation of a request, if it has one."""
+        for allocation_id in self._allocations_of.get(request_id, ()):
+            return self.allocations[allocation_id]
+        return None
+
+    def on_node(self, node: Node) -> list[Allocation]:
+        """The live allocations with a member on a node."""
+        if node.pool_id is None:
+            return []
+        spot = self.inventories[node.pool_id].spots[node.id]
+        return [
+            self.allocations[each] for each, (held, _) in spot.holdings.items() if not held.earmark
+        ]
+
+    def waiting(self) -> Iterable[Request]:
+        return (request for request in self.requests.values() if request.waiting)
+
+    # Writing ----------------------------------------------------------------------------------
+
+    def put(self, entity: Entity) -> None:
+        table = table_of(entity)
+        old = getattr(self, table).get(entity.id)
+        self._touch(table, entity.id, old)
+        if old is not None:
+            check_move(old, entity)
+        self._replace(table, entity.id, old, entity)
+
+    def drop(self, entity: Entity) -> None:
+        table = table_of(entity)
+        self._touch(table, entity.id, entity)
+        self._replace(table, entity.id, entity, None)
+
+    def _touch(self, table: str, entity_id: str, old: Entity | None) -> None:
+        first = (table, entity_id) not in self._touched
+        self._log.append((table, entity_id, old, first))
+        if first:
+            self._touched[table, entity_id] = old is not None
+
+    def emit(
+        self, kind: str, *, request_id: str | None = None, pool_id: str | None = None, **data: Any
+    ) -> None:
+        self.events.append(Event(self.next_index(), self.now, kind, request_id, pool_id, data))
+
+    def next_index(self) -> int:
+        self.index += 1
+        return self.index
+
+    def mark(self) -> Mark:
+        return Mark(
+            log=len(self._log),
+            events=len(self.events),
+            index=self.index,
+            notes=len(self.notes),
+            came_up=len(self._came_up),
+            clock=(self.now, self.passed),
+        )
+
+    def undo(self, mark: Mark) -> None:
+        """Back to the mark: the same entities, events and next index, and all that is known."""
+        self.now, self.passed = mark.clock  # first: what is put back is scheduled from there
+        while len(self._log) > mark.log:
+            table, entity_id, old, first = self._log.pop()
+            self._replace(table, entity_id, getattr(self, table).get(entity_id), old)
+            if first:
+                del self._touched[table, entity_id]
+        del self.events[mark.events :]
+        self.index = mark.index
+        self.notes.undo(mark.notes)
+        for pool_id, ledger in self.ledgers.items():
+            if ledger.published is not (published := self.published.get(pool_id, UNPUBLISHED)):
+                ledger.publish(published)
+        self._go_back(self._came_up[mark.came_up :])
+        del self._came_up[mark.came_up :]
+
+    def publish(self, pool_id: str, published: Published) -> None:
+        """Fair shares of a pool were computed anew."""
+        self.published[pool_id] = published
+        self.ledgers[pool_id].publish(published)
+
+    def wake(self, pool_id: str, at: int | None) -> None:
+        """Look at a pool's shares again at this instant, whatever happens."""
+        self.looks.pop(pool_id, None)
+        if at is not None:
+            self.looks[pool_id] = at
+            self.timers.schedule(("pool", pool_id), at)
+
+    def wake_by(self, pool_id: str, at: int) -> None:
+        """Look at a pool again at this instant at the latest."""
+        self.wake(pool_id, min(at, self.looks.get(pool_id, at)))
+
+    def _go_back(self, came_up: list[Key]) -> None:
+        """What a pass in the future woke is asleep again, with its timer."""
+        for kind, entity_id in came_up:
+            if kind == "request" and (request := self.requests.get(entity_id)) is not None:
+                self._unindex_request(request)
+                self._index_request(request)
+        self.reschedule((*came_up, *(("pool", pool_id) for pool_id in self.looks)))
+
+    def drain(self) -> Changes:
+        """What changed since the last drain; ended entities leave memory with it."""
+        changes = Changes(events=self.events)
+        for (table, entity_id), existed in self._touched.items():
+            entity = getattr(self, table).get(entity_id)
+            rows = getattr(changes, table)
+            if entity is None:
+                if existed:
+                    rows.deleted.append(entity_id)
+            else:
+                (rows.updated if existed else rows.inserted).append(entity)
+                if gone(entity):
+                    del getattr(self, table)[entity_id]
+        self.events = []
+        self._came_up = []
+        self._log.clear()
+        self.notes.clear()
+        self._touched.clear()
+        return changes
+
+    def load(self, entities: Iterable[Entity], *, index: int, now: int) -> None:
+        """Fill an empty state: pools, then nodes, policies, tenants, requests, allocations."""
+        self.now = self.passed = now
+        self.index = index  # every node counts as heard of now: it was promised no more than that
+        for entity in in_batches(self, entities):
+            self._replace(table_of(entity), entity.id, None, entity)
+        self._log.clear()
+        self.notes.clear()
+        self._touched.clear()
+
+    def begin_pass(self, now: int) -> list[Key]:
+        """Move the clock, wake waiters whose delay is over, and say whose timers came up."""
+        due = self.timers.pop_due(now)
+        self._came_up += due
+        before, self.now, self.passed = self.passed, now, now
+        for kind, entity_id in due:
+            if kind == "request" and entity_id in self.delayed:
+                request = self.requests[entity_id]
+                self._unindex_request(request)
+                self._index_request(request)
+            elif kind == "pool":
+                self.looks.pop(entity_id, None)
+                if entity_id in self.ledgers:
+                    self.dirty[entity_id] = None
+            elif kind == "allocation":
+                allocation = self.allocations[entity_id]
+                settings = self.pools[allocation.pool_id].settings
+                if changes_itself(allocation, settings, before, now):
+                    self.dirty[allocation.pool_id] = None
+        return due
+
+    def reschedule(self, keys: Iterable[Key]) -> None:
+        for key in keys:
+            self.timers.schedule(key, self._due(key))
+
+    # Indexes ----------------------------------------------------------------------------------
+
+    def _replace(self, table: str, entity_id: str, old: Entity | None, new: Entity | None) -> None:
+        if table == "requests":
+            self._replace_request(old, new)  # type: ignore[arg-type]
+        elif table == "allocations":
+            self._replace_allocation(old, new)  # type: ignore[arg-type]
+        elif table == "nodes":
+            self._replace_node(old, new)  # type: ignore[arg-type]
+        elif table == "tenants":
+            self.dirty |= self.tenancy.know(self.tenants, old, new)  # type: ignore[arg-type]
+        else:
+            self._edit(table, entity_id, old, new)
+
+    def _replace_request(self, old: Request | None, new: Request | None) -> None:
+        if old is not None and old.earmark is not None and (new is None or new.earmark is None):
+            self.unearmarked[old.id] = None
+        if old is not None:
+            self._unindex_request(old)
+        if new is not None:
+            self.requests[new.id] = new
+            self._index_request(new)
+            if old is not None and new.terms is not old.terms:
+                self._rehold(new.id)
+        elif old is not None:
+            del self.requests[old.id]
+        self.dirty |= self.tenancy.count(old, new)
+
+    def _replace_allocation(self, old: Allocation | None, new: Allocation | None) -> None:
+        if old is not None and old.live:
+            self._release(old)
+            self.dirty |= self.tenancy.let_go(old)
+        if new is not None:
+            self.allocations[new.id] = new
+            if new.live:
+                self._hold(new)
+                self.tenancy.hold(self.requests[new.request_id], new)
+        elif old is not None:
+            del self.allocations[old.id]
+
+    def _replace_node(self, old: Node | None, new: Node | None) -> None:
+        """A change of state moves one node; what it has or where it belongs concerns every
+        waiter.
+        """
+        if old is not None and (new is None or old.pool_id != new.pool_id):
+            self._edit("nodes", old.id, old, None)
+            old = None
+        if new is not None and (old is None or place_of(old) != place_of(new)):
+            self._edit("nodes", new.id, old, new)
+        elif new is not None:
+            self.nodes[new.id] = new
+            if new.pool_id is not None:
+                self.inventories[new.pool_id].put(new)
+                self.ledgers[new.pool_id].version += 1
+                self.dirty[new.pool_id] = None
+        if new is not None:
+            self.draining.pop(new.id, None)
+            self.beats.setdefault(new.id, self.now)
+            if new.state is NodeState.DRAINING:
+                self.draining[new.id] = None
+            self._bump(new.id)
+            self.timers.schedule(("node", new.id), self._node_due(new))
+
+    def _put_on_inventory(self, old: Node | None, new: Node | None) -> None:
+        if old is not None and new is None and old.pool_id in self.inventories:
+            self.inventories[old.pool_id].drop(old.id)
+        if new is not None and new.pool_id is not None:
+            self.inventories[new.pool_id].put(new)
+
+    def _bump(self, node_id: str) -> None:
+        self.order_versions[node_id] = self.order_versions.get(node_id, self.index) + 1
+
+    def _edit(self, table: str, entity_id: str, old: Any, new: Any) -> None:
+        """Change a pool, a policy or what a node has: rare, so everybody it may concern is simply
+        indexed again.
+        """
+        either = new if new is not None else old
+        pool_id = either.id if table == "pools" else either.pool_id
+        concerned = {
+            each.subject: None for each in self.policies.values() if each.pool_id == pool_id
+        }
+        if table == "policies":
+            concerned[either.subject] = None
+        waiters = [
+            self.requests[request_id]
+            for subject in concerned
+            for request_id in self._by_subject.get(subject, ())
+        ]
+        for request in waiters:
+            self._unindex_request(request)
+        entities = getattr(self, table)
+        if new is None:
+            del entities[entity_id]
+        else:
+            entities[entity_id] = new
+        self._policies_of.clear()
+        if table == "nodes":
+            self.draining.pop(entity_id, None)
+            self._put_on_inventory(old, new)
+        if pool_id is not None and self.unopened is not None:
+            self.unopened[pool_id] = None
+        elif pool_id is not None:
+            self.open_ledger(pool_id)
+        for request in waiters:
+            self._index_request(request)
+
+    def open_ledger(self, pool_id: str) -> None:
+        """PoolLedger from scratch for one pool, with the holdings its old ones had."""
+        old = self.ledgers.pop(pool_id, None)
+        pool = self.pools.get(pool_id)
+        if pool is None:
+            self.dirty.pop(pool_id, None)
+            self.inventories.pop(pool_id, None)
+            self.published.pop(pool_id, None)
+            return
+        inventory = (
+            None if pool.nodes is None else self.inventories.setdefault(pool_id, NodeInventory())
+        )
+        policies = {pid: each for pid, each in self.policies.items() if each.pool_id == pool_id}
+        self.ledgers[pool_id] = PoolLedger(pool, policies, inventory)
+        self.ledgers[pool_id].publish(self.published.get(pool_id, UNPUBLISHED))
+        self.dirty[pool_id] = None
+        holdings = () if old is None else tuple(old.holdings.values())
+        if inventory is not None:
+            for holding in holdings:
+                inventory.let_go(holding)
+        for holding in holdings:
+            if not holding.earmark and holding.policy_id in policies:
+                self._hold(self.allocations[holding.id])
+
+    def _index_request(self, request: Request) -> None:
+        if request.ended:
+            return
+        if not request.waiting:
+            self.timers.schedule(("request", request.id), self._request_due(request))
+            return
+        if request.not_before > self.passed:
+            self.delayed[request.id] = None
+        self.timers.schedule(("request", request.id), self._request_due(request))
+        self._by_subject.setdefault(request.subject, {})[request.id] = None
+        places = eligible_policies(self, request)
+        self._places[request.id] = places
+        self.several += len(places) > 1
+        self.tenancy.wait(request, places, 1)
+        if request.earmark is not None and request.earmark.pool_id in self.ledgers:
+            ledger = self.ledgers[request.earmark.pool_id]
+            ledger.hold(promised(ledger, request, request.earmark))
+            self.dirty[request.earmark.pool_id] = None
+        if request.withhold is not None and request.id not in self.delayed:
+            for policy in places:
+                if policy.pool_id == request.withhold.pool_id:
+                    self.ledgers[policy.pool_id].withheld[request.id] = policy.id
+        age = (request.submitted_at, request.index, request.id)
+        for policy in places if request.id not in self.delayed else ():
+            if request.earmark is None or request.earmark.pool_id != policy.pool_id:
+                ledger = self.ledgers[policy.pool_id]
+                demand = ledger.pool.metered(request.amounts)
+                ledger.wait(ledger.queue_of(policy.id, request), age, demand)
+                self.dirty[policy.pool_id] = None
+
+    def _unindex_request(self, request: Request) -> None:
+        if not request.waiting:
+            return
+        del self._by_subject[request.subject][request.id]
+        self.delayed.pop(request.id, None)
+        places = self._places.pop(request.id)
+        self.several -= len(places) > 1
+        self.tenancy.wait(request, places, -1)
+        if request.earmark is not None and request.earmark.pool_id in self.ledgers:
+            self.ledgers[request.earmark.pool_id].let_go(request.id)
+            self.dirty[request.earmark.pool_id] = None
+        age = (request.submitted_at, request.index, request.id)
+        for policy in places:
+            ledger = self.ledgers[policy.pool_id]
+            ledger.withheld.pop(request.id, None)
+            key = ledger.queue_of(policy.id, request)
+            if key in ledger.queues and request.id in ledger.queues[key]:
+                ledger.stop_waiting(key, age)
+                self.dirty[policy.pool_id] = None
+
+    def _hold(self, allocation: Allocation) -> None:
+        ledger = self.ledgers[allocation.pool_id]
+        ledger.hold(held(ledger, self.requests[allocation.request_id], allocation))
+        self.dirty[allocation.pool_id] = None
+        for member in allocation.members:
+            self._bump(member.node_id)
+            if (node := self.nodes[member.node_id]).state is NodeState.DOWN:
+                self.timers.schedule(("node", node.id), self._node_due(node))
+        self._allocations_of.setdefault(allocation.request_id, {})[allocation.id] = None
+        if may_go_on(allocation):
+            assert allocation.taken_for is not None
+            self.untold.setdefault(allocation.taken_for, {})[allocation.id] = None
+        self.timers.schedule(("allocation", allocation.id), self._allocation_due(allocation))
+
+    def _rehold(self, request_id: str) -> None:
+        """A request's terms have changed: so may what follows for what it holds."""
+        allocation = self.allocation_of(request_id)
+        if allocation is not None:
+            self.ledgers[allocation.pool_id].unchecked = True
+            self._release(allocation)
+            self._hold(allocation)
+
+    def _release(self, allocation: Allocation) -> None:
+        self.ledgers[allocation.pool_id].let_go(allocation.id)
+        self.dirty[allocation.pool_id] = None
+        for member in allocation.members:
+            self._bump(member.node_id)
+        of_request = self._allocations_of[allocation.request_id]
+        del of_request[allocation.id]
+        if not of_request:
+            del self._allocations_of[allocation.request_id]
+        if allocation.taken_for in self.untold:
+            untold = self.untold[allocation.taken_for]
+            untold.pop(allocation.id, None)
+            if not untold:
+                del self.untold[allocation.taken_for]
+
+    # Timers -----------------------------------------------------------------------------------
+
+    def _due(self, key: Key) -> int | None:
+        kind, entity_id = key
+        if kind == "request":
+            request = self.requests.get(entity_id)
+            return None if request is None or request.ended else self._request_due(request)
+        if kind == "pool":
+            return self.looks.get(entity_id)
+        if kind == "node":
+            node = self.nodes.get(entity_id)
+            return None if node is None else self._node_due(node)
+        allocation = self.allocations.get(entity_id)
+        if allocation is None or not allocation.live:
+            return None
+        return self._allocation_due(allocation)
+
+    def _node_due(self, node: Node) -> int | None:
+        held = self.on_node(node) if node.state is NodeState.DOWN else ()
+        loses = any(may_lose(node, self.requests[each.request_id], each) for each in held)
+        return node_due(node, self.beats.get(node.id, self.now), loses)
+
+    def _request_due(self, request: Request) -> int | None:
+        return request_due(request, delayed=request.id in self.delayed, since=self.since)
+
+    def _allocation_due(self, allocation: Allocation) -> int | None:
+        request = self.requests.get(allocation.request_id)
+        settings = self.pools[allocation.pool_id].settings
+        return allocation_due(allocation, request, settings, self.passed, self.since)

@@ -1,0 +1,1 @@
+"""The steps of a pass, one module each."""

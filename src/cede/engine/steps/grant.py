@@ -1,0 +1,447 @@
+"""Granting: the first steps of a pass, which disturb nobody.
+
+Per pool, waiters are granted in the one order as they fit; those behind a blocked head may pass it
+a bounded number of times (L4), after which what is free is withheld for it where walltimes bound
+its start. Requests with places in several pools propose by policy priority (deferred acceptance): a
+pool keeps proposals in its own order as they fit, and whoever it does not keep proposes to its next
+pool.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from dataclasses import replace
+from typing import Any
+
+from cede.engine.ledger.account import Room, fits, free_now, free_to_promise, held_above, smallest
+from cede.engine.ledger.ledger import PoolLedger
+from cede.engine.ledger.queue import QueueKey
+from cede.engine.ledger.tenants import tenant_room
+from cede.engine.lifecycle.resuming import first_point
+from cede.engine.queue.cursor import Candidate, Cursor, Stream, order, streams
+from cede.engine.queue.forecast import Start, earliest_start
+from cede.engine.queue.proposals import Proposals
+from cede.engine.queue.view import locate, members
+from cede.engine.rights.standing import Standing
+from cede.engine.state.state import State
+from cede.engine.steps.earmarks import settle
+from cede.model.allocation import Allocation, Member, allocation_id
+from cede.model.lifecycle import RequestStatus
+from cede.model.plan import Grant, Plan
+from cede.model.request import Request, Withhold
+from cede.model.shape import Footprint
+
+# How many waiters of a stream are tried for a place beside a withheld head in one pass.
+_BACKFILL_LOOK = 64
+
+
+def grant_all(state: State, plan: Plan, pool_ids: list[str]) -> None:
+    """Grant everything that fits in these pools."""
+    if not state.several or len(pool_ids) == 1:
+        for pool_id in pool_ids:
+            _Pool(state, plan, pool_id).fill()
+        return
+    proposals = Proposals(state, pool_ids)
+    mark, start, again = state.mark(), len(plan.decisions), plan.again
+    while True:
+        for pool_id in pool_ids:
+            _Pool(state, plan, pool_id, proposals.barred(pool_id)).fill()
+        if not proposals.next_round(plan.decisions[start:]):
+            return
+        state.undo(mark)
+        del plan.decisions[start:]
+        plan.again = again
+
+
+class Covered:
+    """Waiters that need nothing more: those who were promised capacity somewhere, and `besides`."""
+
+    def __init__(self, state: State, besides: Container[str]) -> None:
+        self._state = state
+        self._besides = besides
+
+    def __contains__(self, request_id: object) -> bool:
+        if request_id in self._besides:
+            return True
+        return self._state.requests[str(request_id)].earmark is not None
+
+
+class WithinQuota:
+    """Waiters whose tenant has no node left for them, and `besides`."""
+
+    def __init__(self, state: State, besides: Container[str]) -> None:
+        self._state = state
+        self._besides = besides
+
+    def __contains__(self, request_id: object) -> bool:
+        if request_id in self._besides:
+            return True
+        return not tenant_room(self._state, self._state.requests[str(request_id)])
+
+
+class _Pool:
+    """Granting in one pool, in one pass."""
+
+    def __init__(
+        self, state: State, plan: Plan, pool_id: str, besides: Container[str] = ()
+    ) -> None:
+        self.state = state
+        self.plan = plan
+        self.ledger = state.ledgers[pool_id]
+        self.besides = WithinQuota(state, besides) if state.tenants else besides
+        self.streams = streams(self.ledger)
+        # Answers given, each with what must not have moved since.
+        self._placed: dict[Any, tuple[Any, Footprint | None]] = {}
+        self._starts: dict[str, tuple[Any, Start | None]] = {}
+        # Where nodes are somebody's, who waits decides where it may sit.
+        self._apart = self.ledger.homes.matter
+        self.fitting = Cursor(self.ledger, self.streams, self._room, self.besides)
+        self.owners = self._owners()
+        self._in_order: Cursor | None = None
+
+    def fill(self) -> None:
+        while (best := self._best()) is not None:
+            if best.request_id in self.ledger.earmarks or self._may_pass(best):
+                grant(self.state, self.plan, self.ledger, best)
+        if self.ledger.withheld:
+            self._backfill()
+
+    def _best(self) -> Candidate | None:
+        if self.ledger.earmarks and self.owners.peek() is None:
+            self.owners = self._owners()  # a grant may have moved an owner to other rights
+        found = [
+            each for each in (self.fitting.peek(), self.owners.peek(), self._withheld_one()) if each
+        ]
+        return min(found, key=lambda each: each.order, default=None)
+
+    def _owners(self) -> Cursor | Owners:
+        """Those who were promised their capacity: they start as soon as it is there."""
+        if self.ledger.inventory is not None:
+            return Owners(self.state, self.ledger)
+        return Cursor(self.ledger, _owed_streams(self.ledger), self._owed_room)
+
+    def _owed_room(self, stream: Stream) -> Room:
+        return smallest((free_now(self.ledger), held_above(self.ledger, stream.policy_id)))
+
+    def _room(self, stream: Stream) -> Room | None:
+        """What a waiter of this stream may take now: its policy's, physically free, and not
+        promised.
+        """
+        if stream.form is not None and not self._where(stream):
+            return None
+        room = stream.own_room(self.ledger)
+        if room is None:
+            return None
+        free = free_now(self.ledger)
+        if stream.form is None:
+            if self.ledger.earmarks:  # without any, more may be promised than is free now
+                free = smallest((free, free_to_promise(self.ledger, stream.standing)))
+            free = without_withheld(self.state, self.ledger, stream, free)
+        for key, left in free.items():
+            room[key] = min(room[key], left)
+        return room
+
+    def _where(self, stream: Stream, own: Container[str] = ()) -> Footprint | None:
+        """Where the next waiter of a stream would sit, in a pool of nodes; the answer is the same
+        for every policy of that standing.
+        """
+        assert stream.form is not None and self.ledger.inventory is not None
+        asked = (stream.key, stream.rights) if self._apart else (stream.form, stream.standing)
+        still = (self.ledger.inventory.version, tuple(self.ledger.withheld))
+        if not own and (known := self._placed.get(asked)) is not None and known[0] == still:
+            return known[1]
+        footprint = locate(
+            self.state,
+            self.ledger,
+            stream.key,
+            stream.rights,
+            stream.standing,
+            promise=False,
+            own=own,
+        )
+        if not own:
+            self._placed[asked] = (still, footprint)
+        return footprint
+
+    def _withheld_one(self) -> Candidate | None:
+        """The head for whom capacity is withheld, when it fits: its own withholding is not in its
+        way.
+        """
+        for request_id, policy_id in self.ledger.withheld.items():
+            request = self.state.requests[request_id]
+            for stream in self.streams:
+                if stream.policy_id != policy_id or request_id not in stream.queue:
+                    continue
+                own = stream.own_room(self.ledger)
+                promise = free_to_promise(self.ledger, stream.standing)
+                demand = stream.queue.demand(request_id)
+                if stream.form is not None and not self._where(stream, (request_id,)):
+                    continue
+                if own is not None and fits(
+                    demand, smallest((own, free_now(self.ledger), promise))
+                ):
+                    age = (*request.age, request_id)
+                    return Candidate(self.fitting.order_of(stream, age), stream, age)
+        return None
+
+    # Passing a blocked head -------------------------------------------------------------------
+
+    def _may_pass(self, best: Candidate) -> bool:
+        """Whether a fitting waiter may start now although a head before it is blocked (L4)."""
+        if self._is_first(best):
+            return True
+        if self._in_order is None:
+            self._in_order = Cursor(
+                self.ledger,
+                self.streams,
+                lambda each: each.own_room(self.ledger),
+                Covered(self.state, self.besides),
+            )
+        head = self._blocked_head(self._in_order, best)
+        if head is None or not self._in_the_way(head, best):
+            return True
+        waiter = self.state.requests[head.request_id]
+        if waiter.withhold is not None or self._ends_in_time(head, best):
+            return True
+        if waiter.bypassed < self.ledger.pool.settings.bypass_max:
+            self.state.put(replace(waiter, bypassed=waiter.bypassed + 1))
+            return True
+        longest = self.ledger.pool.settings.withhold_max
+        start = self._start(waiter) if longest else None
+        if self.ledger.withheld or start is None:
+            return True  # nothing bounds its start: withholding could leave capacity idle for ever
+        until = self.state.now + longest
+        withhold = Withhold(self.ledger.pool.id, until, start.footprint)
+        self.state.put(replace(waiter, withhold=withhold))
+        self.state.emit("withheld", request_id=waiter.id, pool_id=self.ledger.pool.id)
+        return False
+
+    def _blocked_head(self, in_order: Cursor, best: Candidate) -> Candidate | None:
+        """The first waiter before `best` that fits nowhere: one that only does not fit at home may
+        start elsewhere, and blocks nobody; nor does anybody of its queue.
+        """
+        while (head := in_order.peek()) is not None and head.order < best.order:
+            alike = self.ledger.streams[head.stream.key]
+            if not (self._apart and any(map(self._where, alike))):
+                return head
+            in_order.skip_stream()
+        return None
+
+    def _is_first(self, best: Candidate) -> bool:
+        """Whether nobody at all stands before it: the common case, and cheap to see."""
+        queue = best.stream.queue
+        return best.age == queue.oldest and all(
+            each.standing < best.stream.standing or each.queue is queue or not len(each.queue)
+            for each in self.streams
+        )
+
+    def _in_the_way(self, head: Candidate, best: Candidate) -> bool:
+        free = free_now(self.ledger)
+        wanted = head.stream.queue.demand(head.request_id)
+        taken = best.stream.queue.demand(best.request_id)
+        if fits(wanted, free):  # enough in all, only not in one place
+            return any(key in taken for key in wanted)
+        return any(
+            key in taken and amount > free.get(key, amount) for key, amount in wanted.items()
+        )
+
+    def _ends_in_time(self, head: Candidate, best: Candidate) -> bool:
+        """Whether its walltime proves that a waiter cannot delay the head."""
+        walltime = self.state.requests[best.request_id].walltime
+        if walltime is None:
+            return False
+        start = self._start(self.state.requests[head.request_id])
+        return start is not None and self.state.now + walltime <= start.at
+
+    def _start(self, waiter: Request) -> Start | None:
+        """When a blocked head starts at the latest: one answer for all that would pass it."""
+        still = (self.ledger.version, tuple(self.ledger.withheld))
+        known = self._starts.get(waiter.id)
+        if known is None or known[0] != still:
+            known = (still, earliest_start(self.state, self.ledger, waiter))
+            self._starts[waiter.id] = known
+        return known[1]
+
+    def _backfill(self) -> None:
+        """Short work may use what is withheld, if its walltime proves that it is gone in time."""
+        for head_id in list(self.ledger.withheld):
+            head = next((each for each in self.streams if head_id in each.queue), None)
+            if head is None:  # it waits elsewhere, or not yet
+                continue
+            age = (*self.state.requests[head_id].age, head_id)
+            first = Candidate(self.fitting.order_of(head, age), head, age)
+            for stream in self.streams:
+                self._backfill_stream(first, stream)
+
+    def _backfill_stream(self, head: Candidate, stream: Stream) -> None:
+        def room(each: Stream) -> Room | None:
+            own = each.own_room(self.ledger)
+            promise = free_to_promise(self.ledger, each.standing)
+            if each.form is not None and not self._where(each, (head.request_id,)):
+                return None
+            return own and smallest((own, free_now(self.ledger), promise))
+
+        cursor = Cursor(self.ledger, [stream], room, self.besides)
+        for _ in range(_BACKFILL_LOOK):
+            best = cursor.peek()
+            if best is None:
+                return
+            if best.request_id != head.request_id and self._ends_in_time(head, best):
+                grant(self.state, self.plan, self.ledger, best, beside=head.request_id)
+            else:
+                cursor.skip()
+
+
+def without_withheld(
+    state: State, ledger: PoolLedger, stream: Stream, room: Room, besides: Container[str] = ()
+) -> Room:
+    """A room less what is withheld for heads of this standing or above, except `besides`.
+
+    In a pool of nodes what is withheld is on nodes, and their rooms are less by it.
+    """
+    for request_id, policy_id in ledger.withheld.items():
+        if request_id in besides or ledger.inventory is not None:
+            continue
+        head = state.requests[request_id]
+        rights = max(
+            (
+                each.rights
+                for each in streams(ledger)
+                if each.policy_id == policy_id and request_id in each.queue
+            ),
+            default=0,
+        )
+        if ledger.standing(ledger.rank(policy_id, head), rights) >= stream.standing:
+            for key, amount in ledger.pool.metered(head.amounts).items():
+                if key in room:
+                    room[key] -= amount
+    return room
+
+
+def _owed_streams(ledger: PoolLedger) -> list[Stream]:
+    return [
+        Stream(queue, QueueKey(policy_id, rank=rank), rights, ledger.standing(rank, rights))
+        for (policy_id, rank, rights), queue in ledger.owed.items()
+        if len(queue)
+    ]
+
+
+class Owners:
+    """The owners of earmarks in a pool of nodes, in order, whose own nodes are free, or others that
+    do as well.
+    """
+
+    def __init__(self, state: State, ledger: PoolLedger) -> None:
+        self._state, self._ledger = state, ledger
+        self._heap: list[Candidate] = []
+        for stream in _owed_streams(ledger):
+            for owner_id in stream.queue:
+                if self._can_start(owner_id, stream):
+                    age = (*state.requests[owner_id].age, owner_id)
+                    first = order(stream.standing, age, ledger.satisfaction(stream.key))
+                    self._heap.append(Candidate(first, stream, age))
+        self._heap.sort(key=lambda each: each.order, reverse=True)
+
+    def peek(self) -> Candidate | None:
+        while self._heap:
+            if self._can_start(self._heap[-1].request_id, self._heap[-1].stream):
+                return self._heap[-1]
+            self._heap.pop()
+        return None
+
+    def _can_start(self, owner_id: str, stream: Stream) -> bool:
+        mark = self._ledger.earmarks.get(owner_id)
+        if mark is None or not fits(mark.amounts, held_above(self._ledger, mark.policy_id)):
+            return False
+        owner = self._state.requests[owner_id]
+        return owned_place(self._state, self._ledger, owner, stream.standing) is not None
+
+
+def owned_place(
+    state: State, ledger: PoolLedger, owner: Request, standing: Standing
+) -> Footprint | None:
+    """Where the owner of an earmark starts: on the nodes it was promised, or on others that became
+    free before them, so that nobody below it gets those.
+    """
+    mark, inventory = ledger.earmarks[owner.id], ledger.inventory
+    assert inventory is not None
+    if inventory.has(mark.footprint, mark.each):
+        return mark.footprint
+    if not fits(mark.amounts, free_now(ledger)):
+        return None
+    key = ledger.queue_of(mark.policy_id, owner)
+    rights = ledger.rights(owner.id)
+    return locate(state, ledger, key, rights, standing, promise=False, own=(owner.id,))
+
+
+def grant(
+    state: State, plan: Plan, ledger: PoolLedger, candidate: Candidate, beside: str | None = None
+) -> None:
+    """Turn a waiter into a holder. S1, law 2: the fit is asked once more, of the same function.
+
+    What is withheld for `beside` is not in its way: it is gone before that one starts.
+    """
+    request = state.requests[candidate.request_id]
+    policy_id = candidate.stream.policy_id
+    demand = ledger.pool.metered(request.amounts)
+    assert fits(demand, free_now(ledger)), (request, free_now(ledger))
+    earmarked = request.earmark is not None and request.earmark.pool_id == ledger.pool.id
+    sits = _members(state, ledger, request, candidate, beside)
+    allocation = Allocation(
+        id=allocation_id(request.id, request.attempt),
+        request_id=request.id,
+        pool_id=ledger.pool.id,
+        policy_id=policy_id,
+        amounts=request.amounts,
+        preemptible=request.preemptible,
+        attempt=request.attempt,
+        # Law 4: a promise kept stays at its place; behind later grants it could lose its rights.
+        index=request.earmark.index if earmarked and request.earmark else state.next_index(),
+        allocated_at=state.now,
+        walltime=request.walltime,
+        lease_until=None if request.lease is None else state.now + request.lease,
+        members=sits,
+        resume=first_point(state, request, sits),
+    )
+    state.put(_holding(request))
+    state.put(allocation)
+    state.emit("granted", request_id=request.id, pool_id=ledger.pool.id, attempt=request.attempt)
+    plan.decisions.append(Grant(request.id, ledger.pool.id, allocation.id, earmarked))
+    elsewhere = [each for each in (request.earmark, request.withhold) if each is not None]
+    if any(each.pool_id != ledger.pool.id for each in elsewhere):
+        plan.again = True  # what was kept for it in another pool is free for others now
+    if settle(state, ledger):  # a grant of higher standing may cut into earmarks below it
+        plan.again = True
+
+
+def _members(
+    state: State, ledger: PoolLedger, request: Request, candidate: Candidate, beside: str | None
+) -> tuple[Member, ...]:
+    """Where a demand sits, in a pool of nodes: on the nodes it was promised, or the best ones."""
+    form = ledger.form(request)
+    if form is None:
+        return ()
+    footprint: Footprint | None
+    if request.id in ledger.earmarks:
+        footprint = owned_place(state, ledger, request, candidate.stream.standing)
+    else:
+        own = {request.id, *((beside,) if beside is not None else ())}
+        stream = candidate.stream
+        footprint = locate(
+            state, ledger, stream.key, stream.rights, stream.standing, promise=False, own=own
+        )
+    assert footprint is not None, request
+    where = () if request.saved is None else request.saved.folders
+    return tuple(members(state, ledger, footprint, dict(form.amounts), where))
+
+
+def _holding(request: Request) -> Request:
+    return replace(
+        request,
+        status=RequestStatus.ALLOCATED,
+        reason=None,
+        earmark=None,
+        bypassed=0,
+        withhold=None,
+        lease_until=None,
+    )

@@ -1,0 +1,374 @@
+"""Taking: what a pass does for waiters that no pool could grant.
+
+A preemption stops holders of strictly lower standing and promises the capacity, whole, to one
+waiter in the same commit (law 4). Later decisions of the pass count earlier beneficiaries as
+holding and their victims as still there. Nobody is stopped unless the beneficiary then surely fits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from cede.engine.ledger.account import Room, fits, free_to_promise, own_room, rights_if_granted
+from cede.engine.ledger.exchange import Part, exchanges, yielding
+from cede.engine.ledger.ledger import PoolLedger
+from cede.engine.ledger.queue import QueueKey
+from cede.engine.lifecycle.stopping import request_stop
+from cede.engine.queue.cursor import Cursor, Stream, streams
+from cede.engine.queue.forecast import earliest_start
+from cede.engine.rights.cover import Holding
+from cede.engine.rights.standing import Standing
+from cede.engine.state.state import State
+from cede.engine.steps.earmarks import settle
+from cede.engine.steps.grant import Covered, WithinQuota, without_withheld
+from cede.engine.victims.choose import Missing, find_victims, rule
+from cede.engine.victims.pricing import is_immediate, stop_progress_time
+from cede.engine.victims.protection import Preemptor, may_take, note_stage
+from cede.engine.victims.weighing import weighed
+from cede.model.amounts import Amounts, add_to, plus
+from cede.model.plan import Plan, Preemption
+from cede.model.policy import Policy
+from cede.model.reason import Code, Reason
+from cede.model.request import Earmark, Request
+from cede.model.settings import Price
+from cede.model.shape import Footprint, Form
+
+
+def preempt_all(state: State, plan: Plan, pool_ids: list[str]) -> None:
+    """Take for every waiter of these pools that may, in the one order."""
+    taking = Taking(state, plan)
+    for pool_id in pool_ids:
+        taking.in_pool(pool_id)
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """One pool's side of a taking. `short` is what the waiter misses of what could be promised,
+    `whole` what it would miss if nothing could.
+    """
+
+    ledger: PoolLedger
+    policy: Policy
+    demand: Amounts
+    preemptor: Preemptor  # the waiter as it will be once granted
+    short: Amounts
+    whole: Amounts
+    form: Form | None = None
+    footprint: Footprint | None = None  # in a pool of nodes: where what could be promised is
+    under: tuple[Part, ...] = ()  # what it misses of the limits above it, by policy
+    share: tuple[Part, ...] = ()  # what must leave of its own policy's share
+
+    @property
+    def bounded(self) -> bool:
+        """Whether a policy above the waiter's has a limit."""
+        above = self.ledger.chains[self.policy.id][1:]
+        return any(self.ledger.policies[each].limit for each in above)
+
+    @property
+    def counts_free(self) -> bool:
+        """Whether what is free or on its way is not to be freed by victims as well."""
+        return self.ledger.pool.settings.count_free
+
+    @property
+    def missing(self) -> Missing:
+        """What its victims must free."""
+        short = self.short if self.counts_free else self.whole
+        return Missing(short, self.under, self.share, self.form)
+
+    @property
+    def lacks(self) -> bool:
+        """Whether somebody must be stopped for it."""
+        return bool(self.short or self.under or self.share)
+
+    @property
+    def contested(self) -> bool:
+        """Whether what suffices is promised already, to someone of lower standing."""
+        return not fits(plus(self.ledger.promised(), self.demand), self.ledger.pool.capacity)
+
+
+class Taking:
+    """All the taking of one round. `claimed` is what earlier waiters wait for, on its way."""
+
+    def __init__(self, state: State, plan: Plan) -> None:
+        self.state = state
+        self.plan = plan
+        self.claimed: dict[str, dict[str, int]] = {}
+        self.sure: set[str] = set()  # those earlier waiters
+        self.no_set: dict[QueueKey, tuple[int, Amounts]] = {}  # what nobody could be stopped for
+
+    def in_pool(self, pool_id: str) -> None:
+        ledger = self.state.ledgers[pool_id]
+        covered = Covered(self.state, WithinQuota(self.state, self.sure))
+        cursor = Cursor(
+            ledger, streams(ledger), lambda stream: self._reach(ledger, stream), covered
+        )
+        while (candidate := cursor.peek()) is not None:
+            waiter = self.state.requests[candidate.request_id]
+            stream = candidate.stream
+            if not may_take(self.state, ledger, waiter, stream.policy_id) or self._knows(
+                ledger, stream, stream.queue.demand(waiter.id)
+            ):
+                cursor.skip()
+                continue
+            served = self._serve(waiter)
+            if not served and ledger.inventory is not None:
+                cursor.skip_stream()  # what does not fit for one of a form fits for none
+            elif not served or waiter.id in self.sure:
+                cursor.skip()
+
+    def _knows(self, ledger: PoolLedger, stream: Stream, demand: Amounts) -> bool:
+        """Whether no set of victims was found for less, and nothing has changed since."""
+        version, less = self.no_set.get(stream.key, (-1, {}))
+        return version == ledger.version and all(
+            demand.get(key, 0) >= amount for key, amount in less.items()
+        )
+
+    def _reach(self, ledger: PoolLedger, stream: Stream) -> Room | None:
+        """What a waiter of this stream could have if every holder it may stop were gone."""
+        below = ledger.takeable_below(stream.standing)
+        mine = ledger.takeable_inside(stream.policy_id, stream.band(ledger), stream.standing)
+        on_its_way = ledger.leaving or ledger.earmarks
+        if stream.form is not None and not (below or mine or on_its_way):
+            return None  # nothing but what is free now, which granting has tried
+        gone = yielding(ledger, stream.key, stream.rights)
+        own = stream.own_room(ledger, alone=True, gone=gone)
+        if own is None:
+            return None
+        for above in ledger.chains[stream.policy_id][1:]:
+            for key, left in _under(ledger, above, stream.standing).items():
+                own[key] = min(own[key], left + mine.get(key, 0))  # its own policy's are below it
+        withheld = [each for each in ledger.withheld if each in stream.queue]
+        room = self._promisable(ledger, stream, withheld)
+        for key in room:
+            room[key] = min(own[key], room[key] + below.get(key, 0) + mine.get(key, 0))
+        return room
+
+    def _promisable(self, ledger: PoolLedger, stream: Stream, own: Container[str]) -> Room:
+        """What may be promised to a waiter of this stream; what is withheld for `own` is not in its
+        way.
+        """
+        room = free_to_promise(ledger, stream.standing)
+        for key, amount in self.claimed.get(ledger.pool.id, {}).items():
+            room[key] -= amount
+        return without_withheld(self.state, ledger, stream, room, own)
+
+    def offers(self, waiter: Request, policy: Policy) -> Iterator[Offer]:
+        """What one of its pools could do for a waiter; nothing where its own bounds stop it. Where
+        home is a place, at home first.
+        """
+        ledger = self.state.ledgers[policy.pool_id]
+        if not may_take(self.state, ledger, waiter, policy.id):
+            return
+        key = ledger.queue_of(policy.id, waiter)
+        queue = ledger.queues.get(key)
+        if queue is None or waiter.id not in queue:
+            return
+        demand = queue.demand(waiter.id)
+        if not fits(demand, own_room(ledger, key, alone=True)):
+            return
+        band = ledger.band(key, demand)
+        for rights, share in _levels(ledger, key, demand, band):
+            stream = Stream(queue, key, rights, ledger.standing(key.rank, rights))
+            yield self._offer(waiter, policy, stream, band, share)
+
+    def _offer(
+        self, waiter: Request, policy: Policy, stream: Stream, band: int, share: tuple[Part, ...]
+    ) -> Offer:
+        """What a pool could do for a waiter at these rights, for which so much of a share must
+        leave.
+        """
+        ledger, demand = self.state.ledgers[policy.pool_id], stream.queue.demand(waiter.id)
+        under = tuple(_missing_above(ledger, policy.id, demand))
+        preemptor = Preemptor(waiter, stream.key, stream.rights, band, stream.standing)
+        if stream.form is not None:
+            where = None if under or share else preemptor.locate(self.state, ledger)
+            return Offer(
+                ledger, policy, demand, preemptor, demand, demand, stream.form, where, under, share
+            )
+        room = self._promisable(ledger, stream, (waiter.id,))
+        short = {key: amount - room[key] for key, amount in demand.items() if amount > room[key]}
+        whole = {key: amount - min(room[key], 0) for key, amount in demand.items()}
+        return Offer(ledger, policy, demand, preemptor, short, whole, under=under, share=share)
+
+    def _serve(self, waiter: Request) -> bool:
+        """Promise a waiter its demand in one of its pools; whether anything was decided.
+
+        Where what is on its way suffices nobody need be stopped, so that is asked of all first;
+        but in a pool where only what victims free counts.
+        """
+        places = self.state.places(waiter.id)
+        offers = [each for policy in places for each in self.offers(waiter, policy)]
+        # Who exchanges needs everybody it stops for room: a larger demand may, and a smaller not.
+        alike = len(places) == 1 and not any(each.share for each in offers)
+        if any(not each.counts_free and self._stop(waiter, each, alike) for each in offers):
+            return True
+        for offer in offers:
+            if offer.footprint is not None:  # on its way: promised at once, since nodes have names
+                self._promise(waiter, offer, offer.footprint)
+                return True
+            if offer.lacks or offer.contested:
+                continue
+            if offer.bounded:  # promised at once too: a claim says nothing about limits
+                self._promise(waiter, offer)
+                return True
+            add_to(self.claimed.setdefault(offer.ledger.pool.id, {}), offer.demand)
+            self.sure.add(waiter.id)
+            return True
+        return any(self._take(waiter, offer, alike) for offer in offers)
+
+    def _take(self, waiter: Request, offer: Offer, alike: bool) -> bool:
+        """Stop whom it must, or win the promise of someone of lower standing; whether it could."""
+        if not offer.lacks:
+            self._promise(waiter, offer)
+            return True
+        return offer.counts_free and self._stop(waiter, offer, alike)  # else that was tried first
+
+    def _stop(self, waiter: Request, offer: Offer, alike: bool) -> bool:
+        """Stop others, if that may be and is worth it; whether it is.
+
+        Where waiters are `alike` that nobody can be stopped for one is true of larger ones too.
+        """
+        choice = find_victims(self.state, offer.ledger, offer.preemptor, offer.missing)
+        if choice.victims is None:
+            by_price = offer.ledger.pool.settings.price is Price.CHECKPOINT
+            if choice.best is None and alike and by_price:
+                self.no_set[offer.preemptor.key] = (offer.ledger.version, offer.demand)
+            return False
+        victims = [each.holding for each in choice.victims]
+        if starts_by_itself(self.state, offer.ledger, waiter, victims):
+            return False
+        mark, decided, again = self.state.mark(), len(self.plan.decisions), self.plan.again
+        if self._preempt(waiter, offer, victims, choice.cost):
+            return True
+        # Of its own policy somebody rose above it, too, whose promise it would have cut.
+        assert offer.share, "the waiter's own promise must hold"
+        self.state.undo(mark)
+        del self.plan.decisions[decided:]
+        self.plan.again = again
+        return False
+
+    def _preempt(self, waiter: Request, offer: Offer, victims: list[Holding], cost: float) -> bool:
+        """Stop these, and promise the waiter its demand; whether the promise holds."""
+        ledger, policy = offer.ledger, offer.policy
+        reasons = [_stop_reason(offer, each) for each in victims]
+        candidates: list[dict[str, Any]] = []
+        if self.plan.weigh and ledger.pool.settings.price is Price.CHECKPOINT:
+            candidates = weighed(self.state, ledger, offer.preemptor, offer.missing)
+        note_stage(self.state, ledger, victims)
+        for victim, reason in zip(victims, reasons, strict=True):
+            request_stop(self.state, victim.id, reason, taken_for=waiter.id)
+        self.plan.decisions.append(
+            Preemption(
+                beneficiary_id=waiter.id,
+                pool_id=ledger.pool.id,
+                victims=tuple(victim.id for victim in victims),
+                reason=_strongest(reasons),
+                cost=cost,
+                weighed=tuple(candidates),
+            )
+        )
+        footprint: Footprint | None = ()
+        if (
+            ledger.inventory is not None
+        ):  # the victims are on their way out, so it can be promised now
+            footprint = offer.preemptor.locate(self.state, ledger)
+        return footprint is not None and self._earmark(ledger, waiter, policy, footprint)
+
+    def _promise(self, waiter: Request, offer: Offer, footprint: Footprint = ()) -> None:
+        """Promise a waiter what nobody has to be stopped for."""
+        held = self._earmark(offer.ledger, waiter, offer.policy, footprint)
+        assert held, "the waiter's own promise must hold"
+
+    def _earmark(
+        self, ledger: PoolLedger, waiter: Request, policy: Policy, footprint: Footprint = ()
+    ) -> bool:
+        """Promise a waiter its demand; whether that holds."""
+        earmark = Earmark(ledger.pool.id, policy.id, self.state.next_index(), footprint)
+        # What is promised need not be withheld as well.
+        self.state.put(replace(waiter, earmark=earmark, withhold=None))
+        self.state.emit("earmarked", request_id=waiter.id, pool_id=ledger.pool.id)
+        settle(self.state, ledger)
+        self.plan.again = True  # what was freed may be more than was needed
+        return self.state.requests[waiter.id].earmark is not None
+
+
+def _levels(
+    ledger: PoolLedger, key: QueueKey, demand: Amounts, band: int
+) -> Iterator[tuple[int, tuple[Part, ...]]]:
+    """The rights at which a waiter may be served, and what must leave of a share for them: at home
+    before elsewhere; as things are before in exchange for others.
+    """
+    if ledger.homes.decide:
+        for rights in ledger.homes.levels(key.policy_id, key.preemptible):
+            yield rights, ()
+        return
+    rights = rights_if_granted(ledger, key.policy_id, demand, key.preemptible, band)
+    yield rights, ()
+    for higher, share in exchanges(ledger, key, demand, band, rights):
+        yield higher, (share,)
+
+
+def starts_by_itself(
+    state: State, ledger: PoolLedger, waiter: Request, victims: list[Holding]
+) -> bool:
+    """Whether walltimes prove that a waiter starts as soon as if these were stopped for it."""
+    if not ledger.pool.settings.wait_first or is_immediate(ledger, waiter):
+        return False
+    start = earliest_start(state, ledger, waiter)
+    soon = max((stop_progress_time(state, ledger, each) for each in victims), default=0)
+    return start is not None and start.at <= state.now + soon
+
+
+def _under(ledger: PoolLedger, above: str, bound: Standing) -> Room:
+    """What an ancestor's limit would leave if every holder below it that may be stopped were."""
+    used, leaving = ledger.used[above], ledger.used_leaving[above]
+    below = ledger.takeable_below(bound, above)
+    return {
+        key: limit - used.get(key, 0) + leaving.get(key, 0) + below.get(key, 0)
+        for key, limit in ledger.policies[above].limit.items()
+    }
+
+
+def _missing_above(
+    ledger: PoolLedger, policy_id: str, demand: Amounts
+) -> Iterator[tuple[str, Amounts]]:
+    """What a demand misses of each limit above its policy, which is capacity for those below."""
+    for above in ledger.chains[policy_id][1:]:
+        used, leaving = ledger.used[above], ledger.used_leaving[above]
+        missing = {
+            key: over
+            for key, limit in ledger.policies[above].limit.items()
+            if key in demand
+            and (over := demand[key] + used.get(key, 0) - leaving.get(key, 0) - limit) > 0
+        }
+        if missing:
+            yield above, missing
+
+
+def _stop_reason(offer: Offer, victim: Holding) -> Reason:
+    ledger, preemptor = offer.ledger, offer.preemptor
+    code = rule(ledger, victim, preemptor)
+    if offer.share and victim.policy_id == preemptor.policy_id:
+        code = Code.EXCHANGE
+    holder = ledger.policies[victim.policy_id]
+    detail: dict[str, Any] = {
+        "pool": ledger.pool.name,
+        "policy": holder.name,
+        "beneficiary": preemptor.request.id,
+    }
+    if code in (Code.PRIORITY, Code.HIGHER_CLASS, Code.EXCHANGE):
+        detail |= {"rank": preemptor.rank, "victim_rank": victim.rank}
+    return Reason(code, detail)
+
+
+def _strongest(reasons: list[Reason]) -> Reason:
+    """The rule of a whole set: reclaim if any victim was reclaimed, then priority, then its own
+    policy.
+    """
+    ranked = (
+        *(Code.STARVATION, Code.RECLAIM, Code.HIGHER_CLASS),
+        *(Code.EXCHANGE, Code.PRIORITY, Code.OWN_POLICY),
+    )
+    return min(reasons, key=lambda each: ranked.index(each.code))

@@ -1,0 +1,203 @@
+"""Who must stop so that a waiter starts: the lowest legal holders, no more than needed, or nobody.
+
+Holders are looked at from the lowest rights up; those of higher rights only if the lower ones are
+not enough. What decides within equal rights is the pool's price: the newest, because it loses the
+least work; the fewest, and of equally few the newest; or what stopping each would cost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from heapq import merge
+from itertools import groupby
+from math import inf
+
+from sortedcontainers import SortedList
+
+from cede.engine.ledger.exchange import Part
+from cede.engine.ledger.ledger import Place, PoolLedger
+from cede.engine.queue.view import eligible_nodes, site
+from cede.engine.rights.cover import Holding
+from cede.engine.rights.standing import BORROWED, IN_SHARE, standing
+from cede.engine.state.state import State
+from cede.engine.victims.candidates import Candidate
+from cede.engine.victims.cheapest import Choice, cheapest
+from cede.engine.victims.goals import Clearing, Goal, Shortage, all_needed
+from cede.engine.victims.pricing import candidate, search, value
+from cede.engine.victims.protection import Preemptor, may_take_own, spared
+from cede.model.amounts import Amounts
+from cede.model.reason import Code
+from cede.model.settings import Price, Rank, VictimOrder
+from cede.model.shape import Form
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """What a waiter misses: of the pool, of the limits above its policy (capacity for those below),
+    of shares that are to give it its rights, and in a pool of nodes places for tasks of this form.
+    """
+
+    short: Amounts
+    under: tuple[Part, ...] = ()
+    share: tuple[Part, ...] = ()
+    form: Form | None = None
+
+    @property
+    def keys(self) -> dict[str, None]:
+        every = (self.short, *(amounts for _, amounts in (*self.under, *self.share)))
+        return dict.fromkeys(key for amounts in every for key in amounts)
+
+
+def find_victims(
+    state: State, ledger: PoolLedger, preemptor: Preemptor, missing: Missing
+) -> Choice:
+    """The holders to stop so that nothing is missing, if a legal set does that."""
+    goals = goals_of(state, ledger, preemptor, missing)
+    legal = legal_for(state, ledger, preemptor, missing.keys)
+    settings = ledger.pool.settings
+    if settings.price is Price.NEWEST:
+        holders: Iterable[Holding] = (holding for _, holding in legal)
+        if missing.share:  # those in exchange for whom it has its rights go first
+            holders = sorted(holders, key=lambda each: each.policy_id != preemptor.policy_id)
+        found = choose(goals, holders)
+        if found is None or 0 < settings.max_victims < len(found):
+            return Choice(None, inf, inf, exhaustive=True)
+        return Choice(
+            tuple(Candidate(each, 0, each.rank, 0) for each in found),
+            len(found),
+            inf,
+            exhaustive=True,
+        )
+    return weigh(state, ledger, preemptor, goals, legal)
+
+
+def goals_of(
+    state: State, ledger: PoolLedger, preemptor: Preemptor, missing: Missing
+) -> list[Goal]:
+    """What must be brought about so that nothing is missing."""
+    goals: list[Goal] = [Shortage(dict(amounts), ledger, above) for above, amounts in missing.under]
+    goals += [Shortage(dict(part), ledger, whose, rights=True) for whose, part in missing.share]
+    if missing.form is not None:
+        only = eligible_nodes(ledger, preemptor.key, preemptor.rights)[-1]
+        own = (preemptor.request.id,)
+        view = site(state, ledger, preemptor.standing, promise=True, own=own, only=only)
+        count_free = ledger.pool.settings.count_free
+        goals += [Clearing(view, each, count_free) for each in missing.form.by_folder]
+    else:
+        goals.append(Shortage(dict(missing.short)))
+    return goals
+
+
+def weigh(
+    state: State,
+    ledger: PoolLedger,
+    preemptor: Preemptor,
+    goals: list[Goal],
+    legal: Iterable[tuple[int, Holding]],
+) -> Choice:
+    """The cheapest that meet all goals; none of higher rights, or of higher rank where that goes
+    before price, than must be.
+    """
+    settings = ledger.pool.settings
+    bound = value(ledger, preemptor.request)
+    by_price = settings.victim_order is VictimOrder.PRICE
+
+    def step(each: tuple[int, Holding]) -> tuple[int, int]:
+        return (each[0], 0 if by_price else each[1].rank)
+
+    candidates: list[Candidate] = []
+    choice = Choice(None, inf, bound, exhaustive=True)
+    for _, level in groupby(sorted(legal, key=step), key=step):
+        candidates += [_candidate(state, ledger, each) for _, each in level]
+        choice = cheapest(candidates, goals, search(ledger, len(candidates)), bound)
+        if choice.victims is not None:
+            break
+    return choice
+
+
+def _candidate(state: State, ledger: PoolLedger, holding: Holding) -> Candidate:
+    if ledger.pool.settings.price is Price.FEWEST:
+        return Candidate(holding, 0, holding.rank, 0)
+    return candidate(state, ledger, holding)
+
+
+def choose(goals: list[Goal], legal: Iterable[Holding]) -> list[Holding] | None:
+    """The first of these that meet all goals, without those that turn out not to be needed."""
+    chosen: list[Holding] = []
+    for holding in legal:
+        if any(each.wants(holding) for each in goals):
+            chosen.append(holding)
+            for goal in goals:
+                goal.take_away(holding, 1)
+            if all(each.met for each in goals):
+                kept = _give_back(chosen, goals)
+                return kept if all_needed(goals, kept) else None
+    return None
+
+
+def _give_back(chosen: list[Holding], goals: list[Goal]) -> list[Holding]:
+    """Drop whoever is not needed, trying the highest and oldest first."""
+    kept = list(chosen)
+    for holding in reversed(chosen):
+        for goal in goals:
+            goal.take_away(holding, -1)
+        if all(each.met for each in goals):
+            kept.remove(holding)
+        else:
+            for goal in goals:
+                goal.take_away(holding, 1)
+    return kept
+
+
+def legal_for(
+    state: State, ledger: PoolLedger, preemptor: Preemptor, keys: Iterable[str]
+) -> Iterator[tuple[int, Holding]]:
+    """Holders of a missing key that this waiter may stop, in the order in which they are to go,
+    with their rights.
+
+    From its own policy it may take holders of a lower class; of its own rank non-preemptible work
+    preemptible holders, and any work those that are less safe in their task group, after what others
+    borrowed. Equals never take from each other.
+    """
+    precedence = ledger.pool.settings.precedence
+    for level in range(BORROWED, IN_SHARE + 1):
+        mine = []
+        for place in _places(ledger, level, keys):
+            holding = ledger.holdings[place[3]]
+            if holding.policy_id == preemptor.policy_id:
+                if may_take_own(state, ledger, preemptor, holding):
+                    mine.append(holding)
+            elif not standing(level, place[1], precedence) < preemptor.standing:
+                if preemptor.request.preemptible and not ledger.fair:
+                    break  # ranks only rise from here, and it may take nothing of its own
+            elif spared(state, ledger, preemptor, holding, level) is None:
+                yield level, holding
+        yield from ((level, each) for each in mine)
+
+
+def _places(ledger: PoolLedger, level: int, keys: Iterable[str]) -> Iterator[Place]:
+    """Holders of a missing key, of one level of rights, in order and each once."""
+    last: Place | None = None
+    for place in merge(
+        *(_level(ledger.takeable[key], level) for key in keys if key in ledger.takeable)
+    ):
+        if place != last:
+            last = place
+            yield place
+
+
+def _level(places: SortedList[Place], level: int) -> Iterator[Place]:
+    """The places of one level of rights, in order."""
+    return places.irange((level, -1, 0, ""), (level + 1, -1, 0, ""))
+
+
+def rule(ledger: PoolLedger, holding: Holding, preemptor: Preemptor) -> Code:
+    """The rule that makes stopping this holder legal for this waiter."""
+    inside = holding.policy_id == preemptor.policy_id
+    if inside and holding.rank == preemptor.rank:
+        return Code.OWN_POLICY
+    if inside or preemptor.rights <= ledger.rights(holding.id):
+        by_class = ledger.pool.settings.rank is Rank.CLASS
+        return Code.HIGHER_CLASS if by_class else Code.PRIORITY
+    return Code.STARVATION if ledger.fair else Code.RECLAIM

@@ -1,0 +1,170 @@
+"""What victims must bring about: amounts that are free, places for tasks that are clear.
+
+A goal starts from what is free already, and is told who would be taken away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from operator import add
+from typing import Protocol
+
+from cede.engine.ledger.ledger import PoolLedger
+from cede.engine.nodes.placement import View, need_of, places_for, slots, suits
+from cede.engine.rights.cover import Holding
+from cede.model.shape import Form
+
+
+class Goal(Protocol):
+    """Something that victims must bring about."""
+
+    @property
+    def keys(self) -> Iterable[str]:
+        """What it counts; holders that differ only in other keys help it alike."""
+
+    @property
+    def everywhere(self) -> bool:
+        """Whether it counts holders of every policy."""
+
+    @property
+    def left(self) -> int:
+        """How much is missing. Holders without a common node together bring it down by no more than
+        the sum of what each would alone.
+        """
+
+    @property
+    def met(self) -> bool: ...
+
+    @property
+    def rights(self) -> bool:
+        """Whether it is about the waiter's rights only, and not about room for it."""
+
+    def wants(self, holding: Holding) -> bool:
+        """Whether stopping this one would help."""
+
+    def take_away(self, holding: Holding, sign: int) -> None:
+        """Count a holder out, or in again."""
+
+
+class Shortage:
+    """Amounts that must be freed; under one policy, if it is given."""
+
+    def __init__(
+        self,
+        missing: dict[str, int],
+        ledger: PoolLedger | None = None,
+        above: str | None = None,
+        rights: bool = False,
+    ) -> None:
+        self._missing, self._ledger, self._above = missing, ledger, above
+        self.rights = rights
+
+    @property
+    def keys(self) -> Iterable[str]:
+        return self._missing
+
+    @property
+    def everywhere(self) -> bool:
+        return self._ledger is None
+
+    @property
+    def left(self) -> int:
+        return sum(left for left in self._missing.values() if left > 0)
+
+    @property
+    def met(self) -> bool:
+        return all(left <= 0 for left in self._missing.values())
+
+    def wants(self, holding: Holding) -> bool:
+        return self._counts(holding) and any(
+            self._missing.get(key, 0) > 0 for key in holding.amounts
+        )
+
+    def take_away(self, holding: Holding, sign: int) -> None:
+        if self._counts(holding):
+            for key, amount in holding.amounts.items():
+                if key in self._missing:
+                    self._missing[key] -= sign * amount
+
+    def _counts(self, holding: Holding) -> bool:
+        if self.rights:  # what is given in exchange is its own policy's
+            return holding.policy_id == self._above
+        return self._ledger is None or self._above in self._ledger.chains[holding.policy_id]
+
+
+class Clearing:
+    """How many tasks of a demand find a place while holders are taken away."""
+
+    rights = False
+
+    def __init__(self, view: View, form: Form, count_free: bool = True) -> None:
+        need = need_of(view.inventory, form)
+        assert need is not None, "what can never be placed does not wait"
+        self._view, self._form, self._need = view, form, need
+        self._count_free = count_free
+        self._places = places_for(view, form) if count_free else 0
+        self._away: dict[str, list[int]] = {}  # by node: what was freed there
+
+    @property
+    def keys(self) -> Iterable[str]:
+        return dict(self._form.amounts)
+
+    @property
+    def everywhere(self) -> bool:
+        return True
+
+    @property
+    def left(self) -> int:
+        return max(self._form.tasks - self._places, 0)
+
+    @property
+    def met(self) -> bool:
+        return self._places >= self._form.tasks
+
+    def wants(self, holding: Holding) -> bool:
+        return not self.met and any(self._suits(node_id) for node_id, _ in holding.footprint)
+
+    def take_away(self, holding: Holding, sign: int) -> None:
+        keys = self._view.inventory.keys
+        for node_id, tasks in holding.footprint:
+            if not self._suits(node_id):
+                continue
+            before = self._slots(node_id)
+            freed = self._away.setdefault(node_id, [0] * len(keys))
+            for at, key in enumerate(keys):
+                freed[at] += sign * tasks * holding.each.get(key, 0)
+            self._places += self._slots(node_id) - before
+
+    def _suits(self, node_id: str) -> bool:
+        node = self._view.inventory.spots[node_id].node
+        return node.usable and self._view.allows(node_id) and suits(node, self._form)
+
+    def _slots(self, node_id: str) -> int:
+        freed = self._away.get(node_id)
+        if freed is None and not self._count_free:
+            return 0
+        room = self._view.instead.get(node_id)
+        if room is None:
+            room = self._view.inventory.spots[node_id].promise[0]
+        if freed is not None:
+            room = tuple(map(add, room, freed))
+            if not self._count_free:  # but what is withheld there stays so
+                room = tuple(map(min, room, freed))
+        return slots(room, self._need, self._form.per_node)
+
+
+def all_needed(goals: Sequence[Goal], away: Iterable[Holding]) -> bool:
+    """Whether of these, who are taken away, each is needed for room; for rights alone nobody is
+    stopped.
+    """
+    room = [goal for goal in goals if not goal.rights]
+    return len(room) == len(goals) or all(_is_needed(room, each) for each in away)
+
+
+def _is_needed(goals: Sequence[Goal], holding: Holding) -> bool:
+    for goal in goals:
+        goal.take_away(holding, -1)
+    enough = all(goal.met for goal in goals)
+    for goal in goals:
+        goal.take_away(holding, 1)
+    return not enough

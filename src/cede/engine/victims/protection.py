@@ -1,0 +1,204 @@
+"""When a waiter may take, and when a holder may be stopped.
+
+A waiter may have to starve first, and longer for what is within a share. In a pool of nodes it then
+takes at the heartbeat of a node, once for every back-off. A holder's first seconds are its own, as
+far as the pool says.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from cede.engine.fair.status import Starving
+from cede.engine.ledger.ledger import PoolLedger
+from cede.engine.ledger.queue import QueueKey
+from cede.engine.queue.view import locate
+from cede.engine.rights.cover import Holding
+from cede.engine.rights.price import Shield
+from cede.engine.rights.standing import IN_SHARE, Standing
+from cede.engine.shares.publish import hunger, settings_for
+from cede.engine.state.state import State
+from cede.engine.victims.pricing import shield
+from cede.model.policy import Kind
+from cede.model.request import Request
+from cede.model.settings import Patience
+from cede.model.shape import Footprint
+
+
+@dataclass(frozen=True, slots=True)
+class Preemptor:
+    """A waiter as it will be once granted: its rights, and how safe it is in its task group."""
+
+    request: Request
+    key: QueueKey
+    rights: int
+    band: int
+    standing: Standing
+
+    @property
+    def policy_id(self) -> str:
+        return self.key.policy_id
+
+    @property
+    def rank(self) -> int:
+        return self.key.rank
+
+    def locate(self, state: State, ledger: PoolLedger) -> Footprint | None:
+        """Where it could be promised a place."""
+        own = (self.request.id,)
+        return locate(state, ledger, self.key, self.rights, self.standing, promise=True, own=own)
+
+
+def may_take(state: State, ledger: PoolLedger, waiter: Request, policy_id: str) -> bool:
+    """Whether a waiter has waited long enough to take at all."""
+    if ledger.pool.settings.patience is Patience.NONE:
+        return True
+    return hunger(state, ledger, waiter, policy_id) is not Starving.NON_STARVING
+
+
+class Spared(StrEnum):
+    """Why a waiter may not stop a holder of lower standing for now, if nothing shields it."""
+
+    MIN_RUN = "min_run"
+    CLASS_BAND = "class_band"
+    SERVICE_AT_HOME = "service_at_home"
+    RETURN_GRACE = "return_grace"
+    WITHIN_SHARE = "within_share"
+    BACK_OFF = "back_off"
+
+
+def spared(
+    state: State, ledger: PoolLedger, preemptor: Preemptor, holding: Holding, level: int
+) -> Spared | Shield | None:
+    """What keeps a holder of lower standing out of a waiter's reach for now; None if nothing."""
+    if protected(state, holding, level, preemptor.rights):
+        return Spared.MIN_RUN
+    if not _may_by_table(ledger, preemptor, holding):
+        return Spared.CLASS_BAND
+    if (found := shield(state, ledger, holding)) is not None:
+        return found
+    if _serves_at_home(ledger, holding):
+        return Spared.SERVICE_AT_HOME
+    if _returns_later(state, ledger, preemptor, holding):
+        return Spared.RETURN_GRACE
+    within = ledger.fair and level == IN_SHARE - 1  # of its own policy's fair share
+    if within and not _aggressive(state, ledger, preemptor, holding):
+        return Spared.WITHIN_SHARE
+    return None if is_open(state, ledger, holding) else Spared.BACK_OFF
+
+
+def may_take_own(state: State, ledger: PoolLedger, preemptor: Preemptor, holding: Holding) -> bool:
+    """Whether a waiter may stop a holder of its own policy: of lower rank as it may any other, and
+    none of higher; of its own rank non-preemptible work any, other work one that is less safe in
+    its task group than it will be itself.
+    """
+    level = ledger.rights(holding.id)
+    if holding.rank != preemptor.rank:  # only classes differ inside a policy
+        lower = (
+            holding.rank < preemptor.rank and ledger.standing_of(holding.id) < preemptor.standing
+        )
+        return lower and spared(state, ledger, preemptor, holding, level) is None
+    if protected(state, holding, level, preemptor.rights) or not is_open(state, ledger, holding):
+        return False
+    if shield(state, ledger, holding) is not None:
+        return False
+    if not preemptor.request.preemptible:
+        return True
+    if not ledger.fair or not holding.band < preemptor.band:
+        return False
+    return holding.band == 0 or _aggressive(state, ledger, preemptor, holding)
+
+
+def _may_by_table(ledger: PoolLedger, preemptor: Preemptor, holding: Holding) -> bool:
+    """Document 004's table of classes, where the pool goes by it: taking crosses a band."""
+    if not ledger.pool.settings.class_bands or preemptor.rank == holding.rank:
+        return True  # who is of one class is at home, or may take nothing
+    return _class_band(preemptor.rank) > _class_band(holding.rank)
+
+
+def _serves_at_home(ledger: PoolLedger, holding: Holding) -> bool:
+    """Whether a holder is a service on its own policy's nodes, which nobody is stopped on."""
+    kind = ledger.policies[holding.policy_id].kind
+    return kind is Kind.SERVICE and ledger.rights(holding.id) == IN_SHARE
+
+
+def _returns_later(
+    state: State, ledger: PoolLedger, preemptor: Preemptor, holding: Holding
+) -> bool:
+    """Whether a borrower still has time to give a policy its nodes back by itself."""
+    grace = ledger.policies[preemptor.policy_id].return_grace
+    if not grace or preemptor.rights != IN_SHARE or preemptor.rank != holding.rank:
+        return False
+    since = max(preemptor.request.submitted_at, preemptor.request.not_before) + grace
+    if state.now >= since:
+        return False
+    state.wake_by(ledger.pool.id, since)
+    return True
+
+
+def _class_band(rank: int) -> int:
+    return -(-rank // 3)  # 0; 1 to 3; 4 to 6; 7 to 9; 10
+
+
+def _aggressive(state: State, ledger: PoolLedger, preemptor: Preemptor, holding: Holding) -> bool:
+    """Whether a waiter may take what is within a share: it starves aggressively, and the holder's
+    policy allows it.
+    """
+    if ledger.pool.settings.patience is Patience.NONE:
+        return True
+    if forbids_aggressive(state, ledger, holding) is not None:
+        return False
+    hungry = hunger(state, ledger, preemptor.request, preemptor.policy_id)
+    return hungry is Starving.AGGRESSIVELY_STARVING
+
+
+def forbids_aggressive(state: State, ledger: PoolLedger, holding: Holding) -> str | None:
+    """The setting that keeps a holder from being taken within its share."""
+    settings = settings_for(ledger, holding.policy_id)
+    if not settings.allow_aggressive_preemption:
+        return "allow_aggressive_preemption"
+    if settings.allow_aggressive_preemption_for_gangs:
+        return None
+    request_id = state.allocations[holding.id].request_id
+    gang = state.requests[request_id].tasks > 1
+    return "allow_aggressive_preemption_for_gangs" if gang else None
+
+
+def is_open(state: State, ledger: PoolLedger, holding: Holding) -> bool:
+    """Whether the nodes of a holder may take now: heard of since they last did, and not too soon
+    after.
+    """
+    if not state.staged or ledger.pool.settings.patience is Patience.NONE:
+        return True
+    backoff = ledger.pool.settings.preemptive_scheduling_backoff
+    for node_id, _ in holding.footprint:
+        last = state.staged.get(node_id)
+        if last is None:
+            continue
+        if state.beats.get(node_id, 0) <= last or state.now < last + backoff:
+            return False
+    return True
+
+
+def note_stage(state: State, ledger: PoolLedger, holdings: list[Holding]) -> None:
+    """These nodes have taken: the next time is after a heartbeat and the back-off."""
+    if ledger.pool.settings.patience is Patience.NONE:
+        return
+    nodes = {node_id for each in holdings for node_id, _ in each.footprint}
+    for node_id in nodes:
+        state.staged[node_id] = state.now
+    if nodes:
+        state.wake_by(
+            ledger.pool.id, state.now + ledger.pool.settings.preemptive_scheduling_backoff
+        )
+
+
+def protected(state: State, holding: Holding, holder_rights: int, waiter_rights: int) -> bool:
+    """Whether a holder is inside its first seconds: `reclaim_min_run` against a waiter of higher
+    rights, `min_run` against any other.
+    """
+    allocation = state.allocations[holding.id]
+    settings = state.pools[allocation.pool_id].settings
+    first = settings.reclaim_min_run if waiter_rights > holder_rights else settings.min_run
+    return bool(first) and state.now < allocation.allocated_at + first

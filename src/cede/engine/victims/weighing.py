@@ -1,0 +1,98 @@
+"""Whom a waiter could have stopped, what each would cost, and why each was chosen or not.
+
+Deciding needs none of it: it is made for whoever asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from cede.engine.ledger.ledger import PoolLedger
+from cede.engine.rights.cover import Holding
+from cede.engine.rights.standing import standing
+from cede.engine.state.state import State
+from cede.engine.victims.choose import Missing, goals_of, weigh
+from cede.engine.victims.pricing import candidate, price, shield
+from cede.engine.victims.protection import Preemptor, may_take_own, spared
+from cede.engine.victims.why_not import reasons
+from cede.model.reason import Code
+
+# More than this nobody reads.
+SHOWN_MAX = 200
+# Why not: it is not below the waiter.
+STANDING = "standing"
+
+
+def weighed(
+    state: State, ledger: PoolLedger, preemptor: Preemptor, missing: Missing
+) -> list[dict[str, Any]]:
+    """Every holder of what a waiter misses, the cheapest first."""
+    holders = [
+        each
+        for each in ledger.holdings.values()
+        if not each.earmark and any(key in each.amounts for key in missing.keys)
+    ]
+    barred = {each.id: why for each in holders if (why := _barred(state, ledger, preemptor, each))}
+    legal = [each for each in holders if each.id not in barred]
+    why_not = {**barred, **_searched(state, ledger, preemptor, missing, legal)}
+    prices = {each.id: price(state, ledger, each) for each in holders}
+    holders.sort(key=lambda each: (prices[each.id].total, -each.index, each.id))
+    return [
+        {
+            "id": each.id,
+            "price": prices[each.id].total,
+            "parts": {
+                "checkpoint": prices[each.id].checkpoint,
+                "recompute": prices[each.id].recompute,
+                "remaining": prices[each.id].remaining,
+            },
+            "chosen": each.id not in why_not,
+            "why_not": why_not.get(each.id),
+        }
+        for each in holders[:SHOWN_MAX]
+    ]
+
+
+def not_stopped(shown: Iterable[dict[str, Any]], why: Code) -> list[dict[str, Any]]:
+    """The same for one who waits all the same: whom it would stop is not stopped, for that."""
+    return [
+        {**each, "chosen": False, "why_not": str(why)} if each["chosen"] else each for each in shown
+    ]
+
+
+def _searched(
+    state: State, ledger: PoolLedger, preemptor: Preemptor, missing: Missing, legal: list[Holding]
+) -> dict[str, str]:
+    """Why those that may be stopped were not; nothing for those who were."""
+    goals = goals_of(state, ledger, preemptor, missing)
+    choice = weigh(state, ledger, preemptor, goals, _by_rights(ledger, legal))
+    candidates = [candidate(state, ledger, each) for each in legal]
+    found = zip(legal, reasons(candidates, goals, choice), strict=True)
+    return {each.id: str(why) for each, why in found if why is not None}
+
+
+def _by_rights(ledger: PoolLedger, legal: Iterable[Holding]) -> list[tuple[int, Holding]]:
+    found = [(ledger.rights(each.id), each) for each in legal]
+    return sorted(found, key=lambda each: (each[0], each[1].rank, -each[1].index, each[1].id))
+
+
+def _barred(state: State, ledger: PoolLedger, preemptor: Preemptor, holding: Holding) -> str | None:
+    """The first rule under which this waiter may not stop a holder."""
+    if holding.leaving:
+        return "leaving"
+    if not holding.preemptible:
+        return "non_preemptible"
+    if not holding.takeable or holding.safe:
+        return "protected"
+    if (protection := shield(state, ledger, holding)) is not None:
+        return str(protection)
+    own = holding.policy_id == preemptor.policy_id
+    if own and holding.rank == preemptor.rank:
+        return None if may_take_own(state, ledger, preemptor, holding) else "own_policy"
+    level = ledger.rights(holding.id)
+    below = standing(level, holding.rank, ledger.pool.settings.precedence) < preemptor.standing
+    if not below or (own and holding.rank > preemptor.rank):
+        return STANDING
+    found = spared(state, ledger, preemptor, holding, level)
+    return None if found is None else str(found)

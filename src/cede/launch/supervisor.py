@@ -1,0 +1,272 @@
+"""`python -m cede.launch.supervisor DIRECTORY`: one small process that keeps one attempt.
+
+It belongs to nobody: whoever started it may die. It kills the work when told, when the lease is
+over and when the walltime is; and when the work's first process ends, with whatever that left
+behind. The exit record is written when nothing runs any more, and before anything is tidied up.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import sys
+from typing import Any
+
+from cede.launch import crash, places, processes
+from cede.launch.child import Child
+from cede.launch.clock import boottime, time_of_day
+from cede.launch.contain import Group, open_group
+from cede.launch.course import ASK, KILL, NOTHING_WANTED, WAIT, Control, Course
+from cede.launch.logs import STREAMS, Log
+from cede.launch.order import Order
+from cede.launch.places import Place
+from cede.launch.turns import CHUNK, Turns
+
+# control.json is read at least so often, whether or not anybody woke us.
+LOOK = 0.2
+# How often we look whether what the work left behind is gone: units wait for it.
+LOOK_AT_LEFTOVERS = 0.02
+# What one stream may send before we look again, so that a flood does not hold up a kill.
+READS_PER_LOOK = 16
+# What may still be in a pipe when everybody who could write to it is dead; more is a stranger's.
+READS_AT_END = 64
+
+TOOK_OVER, KEPT_ALREADY, FAILED = 0, 2, 1
+
+
+class Supervisor:
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self.spec: dict[str, Any] = place.read(places.SPEC)
+        self.means = place.read(places.CONTAINMENT)
+        fence = self.spec["fence"]
+        name = places.attempt_name(fence["allocation"], fence["task"])
+        self.group: Group = open_group(
+            self.means, name, lambda: processes.descendants(os.getpid()), self._childless
+        )
+        self.child: Child | None = None
+        self.turns = Turns({})
+        self.status: int | None = None
+        self.failure: tuple[str, str] | None = None
+        self.started_at: float | None = None
+        self.course = Course(None, 0.0)
+        self.control: Control = NOTHING_WANTED
+        self.looked_at = 0.0
+        self.asking = False
+        self.wake = place.open(places.WAKE, os.O_RDWR | os.O_NONBLOCK)
+        # First: logs without it are those of a supervisor that knew of no order.
+        self.order = Order(place, self.spec["log_bytes"])
+        self.logs = {stream: Log(place, stream, self.spec["log_bytes"]) for stream in STREAMS}
+
+    def run(self) -> None:
+        try:
+            self._start()
+            if self.child is not None:
+                self._watch(self.child, self.turns)
+        except Exception as error:
+            # Our own mistake or the machine's: nothing may stay behind, and somebody must know.
+            self.failure = ("infrastructure", f"the supervisor failed: {error!r}")
+            self.group.kill()
+        self._record()
+        self.group.remove()
+
+    def _start(self) -> None:
+        try:
+            crash.at("group_before")
+            self.group.make(self.spec["limits"])
+            crash.at("group_after")
+            child = Child(self.spec, self.group)
+        except OSError as error:
+            self.failure = ("infrastructure", str(error))
+            return
+        self.child = child
+        self.turns = Turns(child.output)  # before it can print
+        self.started_at = boottime()
+        crash.at("started_before")
+        self.place.write(
+            places.STARTED,
+            {
+                "keeper": os.getpid(),
+                "keeper_start": processes.start_time(os.getpid()),
+                "pid": child.pid,
+                "pid_start": child.start,
+                "group": self.group.directories(),
+                "contained_by": self.means["kill"],
+                "started_at": self.started_at,
+            },
+            sync=True,
+        )
+        crash.at("started_after")
+        walltime = self.spec["walltime"]
+        ends = None if walltime is None else self.started_at + walltime
+        self.course = Course(ends, self.spec["walltime_grace"])
+        self._look()
+        order = self._act()
+        if order == WAIT:
+            child.go()
+        elif order == ASK:
+            # Told to stop before it began: then it does not begin.
+            os.kill(child.pid, signal.SIGKILL)
+
+    def _watch(self, child: Child, turns: Turns) -> None:
+        """Turn after turn until the work has ended and the group is empty."""
+        pidfd = os.pidfd_open(child.pid)
+        poll = select.poll()
+        for each in (self.wake, pidfd, child.failure, *child.output.values()):
+            poll.register(each, select.POLLIN)
+        while True:
+            self._reap()
+            if self.status is not None and self.group.empty():
+                break
+            self._look()
+            killing = self._act() == KILL
+            ready = dict(poll.poll(1 if killing else self._pause()))
+            if self.wake in ready:
+                os.read(self.wake, CHUNK)
+                self.looked_at = 0.0
+            if child.failure in ready:
+                poll.unregister(child.failure)
+                self.failure = self.failure or child.why_not()
+                self.looked_at = 0.0
+            if pidfd in ready:
+                poll.unregister(pidfd)
+            before = set(turns.open.values())
+            if before & ready.keys():
+                self._pump(turns, READS_PER_LOOK)
+                for descriptor in before - set(turns.open.values()):
+                    poll.unregister(descriptor)
+        self._pump(turns, READS_AT_END)
+
+    def _pause(self) -> int:
+        """Milliseconds until the next decision; rounded up, or the last one would spin."""
+        now = boottime()
+        at_least = LOOK if self.status is None else LOOK_AT_LEFTOVERS
+        return int((self.course.wakes_at(now, self.control, at_least) - now) * 1000) + 1
+
+    def _look(self) -> None:
+        """Learn what the agent wants; what cannot be read changes nothing."""
+        now = boottime()
+        if now < self.looked_at + LOOK:
+            return
+        self.looked_at = now
+        with contextlib.suppress(OSError, ValueError):
+            self.control = {**NOTHING_WANTED, **(self.place.read(places.CONTROL) or {})}
+
+    def _act(self) -> str:
+        order = self.course.next(boottime(), self.control, self.status is None)
+        self.asking = self.asking or order == ASK
+        if order == KILL:
+            crash.at("kill_before")
+            if self.child is not None and self.status is None:
+                # Also where it has not entered the group yet.
+                os.kill(self.child.pid, signal.SIGKILL)
+            self.group.kill(timeout=LOOK)
+            crash.at("kill_after")
+        elif self.asking and self.child is not None and self.child.became_work:
+            # Not before: what gets the work ready ignores what its supervisor ignores.
+            self.asking = False
+            self.group.signal(signal.SIGTERM)
+            # A stopped process obeys only when it goes on.
+            self.group.signal(signal.SIGCONT)
+        return order
+
+    def _pump(self, turns: Turns, most: int) -> None:
+        """Move what was printed to the logs, and its order."""
+        for _ in range(most):
+            pieces = list(turns.read())
+            if not pieces:
+                return
+            for stream, log in self.logs.items():
+                log.write(b"".join(data for each, data in pieces if each == stream))
+            positions = {stream: log.position for stream, log in self.logs.items()}
+            # Afterwards: a record never speaks of what is not there.
+            lengths = [(stream, len(data)) for stream, data in pieces]
+            self.order.note(lengths, positions, time_of_day())
+
+    def _reap(self) -> None:
+        """Collect every child that ended: the work, and the orphans we adopted."""
+        while True:
+            try:
+                found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            except ChildProcessError:
+                return
+            if found is None:
+                return
+            if self.child is not None and found.si_pid == self.child.pid:
+                # K11: written before the kernel forgets it, so that no death of ours loses it.
+                self._note(found)
+            os.waitpid(found.si_pid, 0)
+
+    def _note(self, found: os.waitid_result) -> None:
+        if self.child is not None and not self.child.became_work:
+            self.failure = self.failure or self.child.why_not()
+        exited = found.si_code == os.CLD_EXITED
+        self.status = found.si_status if exited else -found.si_status
+        # A full disk; exit.json is tried all the same.
+        with contextlib.suppress(OSError):
+            self.place.write(places.ENDED, self._exit_record())
+
+    def _childless(self) -> bool:
+        """Whether nothing is below us: all orphans are our children, so without any it is sure."""
+        self._reap()
+        try:
+            os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:
+            return True
+        return False
+
+    def _exit_record(self) -> dict[str, Any]:
+        failed, error = self.failure or (None, None)
+        status = None if failed else self.status
+        return {
+            "cause": failed or self.course.cause,
+            "code": status if status is not None and status >= 0 else None,
+            "signal": -status if status is not None and status < 0 else None,
+            "oom": self.group.oom_kills() > 0,
+            "error": error,
+            "started_at": self.started_at,
+            "ended_at": boottime(),
+        }
+
+    def _record(self) -> None:
+        crash.at("exit_before")
+        self.place.create(
+            places.EXIT, self._exit_record(), between=lambda: crash.at("exit_written")
+        )
+        crash.at("exit_after")
+
+
+def main(arguments: list[str]) -> int:
+    for each in os.listdir("/proc/self/fd"):
+        # One of them is that of this very listing.
+        with contextlib.suppress(OSError):
+            if int(each) > 2:
+                os.close(int(each))
+    told, tell = os.pipe()
+    if os.fork():
+        # Whoever started us waits for this process only, and has no child left that it must reap.
+        os.close(tell)
+        answer = os.read(told, 1)
+        os._exit(answer[0] if answer else FAILED)
+    os.close(told)
+    os.setsid()
+    # Nobody stops a supervisor by a polite signal: it would have to leave its work alone.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1):
+        signal.signal(number, signal.SIG_IGN)
+    processes.prctl(processes.PR_SET_CHILD_SUBREAPER, 1)
+    place = Place(arguments[0])
+    if not place.lock() or place.exists(places.STARTED) or place.exists(places.EXIT):
+        place.close()
+        os.write(tell, bytes([KEPT_ALREADY]))
+        return 0
+    supervisor = Supervisor(place)
+    os.write(tell, bytes([TOOK_OVER]))
+    os.close(tell)
+    supervisor.run()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

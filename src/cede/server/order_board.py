@@ -1,0 +1,154 @@
+"""Where the writer and the agents leave things for each other, so that neither waits for the other.
+
+The writer posts what each node should do, after the commit that decided it; agents note that they
+live, and the writer collects that before its next pass. So a heartbeat that brings nothing new
+costs neither the writer nor the database anything.
+
+The writer's thread calls `collect` and `publish`, the event loop everything else. Between the two
+there are only single operations on a dict and a deque, which Python makes whole.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from cede.engine.lifecycle.orders import Order, orders
+from cede.engine.state.changes import Changes
+from cede.engine.state.state import State
+from cede.model.allocation import Allocation
+from cede.model.lifecycle import AllocationState
+from cede.model.node import Node
+
+
+@dataclass(slots=True)
+class Posted:
+    """What a node should have, as of the instant `at`; `text` is its JSON once somebody asked."""
+
+    node: Node
+    version: int
+    orders: tuple[Order, ...]
+    at: int
+    text: bytes | None = None
+
+
+class OrderBoard:
+    def __init__(self, state: State, now: int) -> None:
+        self.posted: dict[str, Posted] = {}
+        self.closed = False
+        self._since = now  # a server that starts counts every node as heard of
+        self._heard: dict[str, int] = {}
+        self._beats: deque[tuple[str, int]] = deque()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._waiting: dict[str, set[asyncio.Future[None]]] = {}
+        for node_id in state.nodes:
+            state.beats[node_id] = now
+            self._post(state, node_id)
+
+    # The writer ---------------------------------------------------------------------------------
+
+    def collect(self, state: State) -> None:
+        """Give the engine the beats that came since it was last asked."""
+        while self._beats:
+            node_id, at = self._beats.popleft()
+            if node_id in state.nodes:
+                state.beats[node_id] = at
+
+    def publish(self, state: State, changes: Changes) -> None:
+        """Post what a commit changed, and wake whoever should do something else now."""
+        moved: list[str] = []
+        if state.nodes or changes.nodes.deleted:
+            touched = dict.fromkeys(_nodes_of(state, changes))
+            moved = [node_id for node_id in touched if self._post(state, node_id)]
+        if self._waiting:
+            told = (request_id for request_id in _told(changes) if request_id in self._waiting)
+            self._wake_soon([*moved, *told])
+
+    def _post(self, state: State, node_id: str) -> bool:
+        """Whether the node should look again."""
+        node, known = state.nodes.get(node_id), self.posted.get(node_id)
+        if node is None:
+            self._heard.pop(node_id, None)
+            return self.posted.pop(node_id, None) is not None
+        version = state.order_versions[node_id]
+        if known is not None and known.version == version:
+            known.node = node
+            return False
+        self.posted[node_id] = Posted(node, version, tuple(orders(state, node_id)), state.now)
+        return True
+
+    # The event loop -----------------------------------------------------------------------------
+
+    def beat(self, node_id: str, now: int) -> None:
+        self._heard[node_id] = now
+        self._beats.append((node_id, now))
+
+    def heard_at(self, node_id: str) -> int:
+        return self._heard.get(node_id, self._since)
+
+    async def wait(self, known: Posted, seconds: float) -> None:
+        """Until there is something newer than this for its node, at most so many seconds."""
+        node_id = known.node.id
+        with self.standing(node_id) as waiter:
+            # Posted first and woken then: whatever was posted before we stood here is seen here.
+            if self.posted.get(node_id) is known and not self.closed:
+                await asyncio.wait([waiter], timeout=seconds)
+
+    @contextlib.contextmanager
+    def standing(self, id: str) -> Iterator[asyncio.Future[None]]:
+        """Done as soon as a commit has something new for this node or for this holder."""
+        self._loop = asyncio.get_running_loop()
+        waiter: asyncio.Future[None] = self._loop.create_future()
+        waiting = self._waiting.setdefault(id, set())
+        waiting.add(waiter)
+        try:
+            yield waiter
+        finally:
+            waiting.discard(waiter)
+            if not waiting:
+                self._waiting.pop(id, None)
+
+    def wake(self, ids: Iterable[str]) -> None:
+        """Let these calls be answered now; on the event loop."""
+        for id in ids:
+            for waiter in self._waiting.get(id, ()):
+                if not waiter.done():
+                    waiter.set_result(None)
+
+    def close(self) -> None:
+        """Answer everybody: the server is about to stop. Safe from any thread."""
+        self.closed = True
+        self._wake_soon(list(self._waiting))
+
+    def _wake_soon(self, ids: list[str]) -> None:
+        if ids and self._loop is not None and self._waiting:
+            with contextlib.suppress(RuntimeError):  # the loop is gone: so are its calls
+                self._loop.call_soon_threadsafe(self.wake, ids)
+
+
+def _told(changes: Changes) -> Iterator[str]:
+    """The requests whose holders should hear something: save, go on, or stop."""
+    yield from (request.id for request in changes.requests.updated)
+    for allocation in changes.allocations.updated:
+        if allocation.state is AllocationState.STOPPING:
+            yield allocation.request_id
+
+
+def _nodes_of(state: State, changes: Changes) -> Iterator[str]:
+    """The nodes for which a commit may have changed what they should do."""
+    for rows in (changes.nodes.inserted, changes.nodes.updated):
+        yield from (node.id for node in rows)
+    yield from changes.nodes.deleted
+    for allocations in (changes.allocations.inserted, changes.allocations.updated):
+        for allocation in allocations:
+            yield from _members_of(allocation)
+    for request in changes.requests.updated:
+        yield from _members_of(state.allocation_of(request.id))
+
+
+def _members_of(allocation: Allocation | None) -> Iterator[str]:
+    if allocation is not None:
+        yield from (member.node_id for member in allocation.members)

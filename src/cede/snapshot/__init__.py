@@ -1,0 +1,1 @@
+"""A whole state as plain data, and back."""
