@@ -73,7 +73,7 @@ def how(amounts: dict[str, int], options: dict[str, str], runs: bool) -> dict[st
     return {
         "shape": None if shape == Shape(amounts) else shape,
         "work": Work(("train",)) if runs else None,
-        "farewell": stop_policy,
+        "stop_policy": stop_policy,
     }
 
 

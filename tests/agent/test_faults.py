@@ -1,5 +1,5 @@
-"""kill -9 of agent, supervisor and server, at the points where it hurts; and an agent that sleeps past
-its lease. Nothing is lost, nothing runs twice, nothing is left behind.
+"""kill -9 of agent, supervisor and server, at the points where it hurts; and an agent that sleeps
+past its lease. Nothing is lost, nothing runs twice, nothing is left behind.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""A small world around the agent's machine: a server, a network, a disk and supervisors, all of which
-may fail at any step; and what must be true of it at every step and once it is healed.
+"""A small world around the agent's machine: a server, a network, a disk and supervisors, all of
+which may fail at any step; and what must be true of it at every step and once it is healed.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from tests.fair.test_imports import strangers
 ENGINE = Path(__file__).parents[2] / "src" / "cede" / "engine"
 
 
-@pytest.mark.parametrize("module", ["price", "score", "budget", "broker"])
+@pytest.mark.parametrize("module", ["rights/price", "queue/score", "queue/budget", "state/saving"])
 def test_the_module_imports_the_model_only(module: str) -> None:
     source = (ENGINE / f"{module}.py").read_text()
     assert "cede.engine" not in source

@@ -85,7 +85,7 @@ BROKEN: Means = {"kill": "cgroup2", "at": "/proc/no-such-place", "limits": {}}
 def test_what_leaves_its_group_and_its_parent_dies_with_the_work(
     tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A double fork into a new session escapes every group; the supervisor adopts it all the same."""
+    """A double fork into a new session escapes every group; the supervisor still adopts it."""
     try:
         means = BROKEN if kind == "broken" else probe(GROUPS, only=kind).means
     except Invalid as error:

@@ -41,7 +41,7 @@ def said(entity: Request | Allocation) -> dict[str, Any]:
         if entity.waiting:
             found["reason"] = None  # why it was last stopped
     else:
-        found["parting"] = entity.stop_progress and replace(entity.stop_progress, hint=0)
+        found["stop_progress"] = entity.stop_progress and replace(entity.stop_progress, hint=0)
     return {name: value for name, value in found.items() if name not in _UNSAID}
 
 
@@ -141,7 +141,7 @@ def test_who_is_cancelled_in_an_exchange_has_left_its_place_all_the_same() -> No
     assert again.requests["r3"].cancelled
     held = again.allocation_of("r3")
     assert held is not None and held.yields
-    assert again.ledger["gpus"].rights("r4") == state.ledgers["gpus"].rights("r4")
+    assert again.ledgers["gpus"].rights("r4") == state.ledgers["gpus"].rights("r4")
 
 
 def test_without_its_rule_the_promise_would_be_borrowed() -> None:

@@ -36,7 +36,7 @@ def test_fair_shares_import_the_model_only() -> None:
 
 
 def test_a_stranger_is_found() -> None:
-    assert strangers("import numpy\nfrom cede.engine.state.state.state import State") == [
+    assert strangers("import numpy\nfrom cede.engine.state.state import State") == [
         "numpy",
-        "cede.engine.state.state.state",
+        "cede.engine.state.state",
     ]

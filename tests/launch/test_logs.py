@@ -133,7 +133,7 @@ def both(directory: Path, stream: str = "both", most: int = 10**6, **which: Any)
 def test_both_streams_are_read_in_the_order_in_which_they_were_written(
     make: Make, rounds: int, tmp_path: Path
 ) -> None:
-    """The supervisor sees all of it at once, as on a machine that is too busy to wake it between."""
+    """The supervisor sees all of it at once, as on a machine too busy to wake it between."""
     ready, go, done = (tmp_path / name for name in ("ready", "go", "done"))
     script = (
         f": > {ready}; while ! test -e {go}; do sleep 0.01; done; "

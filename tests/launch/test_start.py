@@ -98,8 +98,9 @@ def test_a_fork_that_fails_is_the_machines_fault(make: Make) -> None:
     crowded = Group({"kill": "", "at": "", "limits": limits}, "crowded")
     crowded.make({"pids": 1})
     code = (
-        "import sys; from cede.launch.supervisor import Keeper; from cede.launch.places import Place\n"
-        "sys.stdin.read(1); place = Place(sys.argv[1]); place.lock(); Keeper(place).run()"
+        "import sys; from cede.launch.places import Place\n"
+        "from cede.launch.supervisor import Supervisor\n"
+        "sys.stdin.read(1); place = Place(sys.argv[1]); place.lock(); Supervisor(place).run()"
     )
     supervisor = subprocess.Popen([sys.executable, "-c", code, attempt.directory], stdin=-1)
     crowded.enter(supervisor.pid)

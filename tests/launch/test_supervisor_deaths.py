@@ -1,5 +1,6 @@
-"""A supervisor that is killed at any point leaves nothing behind that a sweep does not find (K6, K10,
-K11)."""
+"""A supervisor that is killed at any point leaves nothing behind that a sweep does not find (K6,
+K10, K11).
+"""
 
 from __future__ import annotations
 

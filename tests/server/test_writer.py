@@ -231,9 +231,7 @@ def test_a_storage_error_ends_the_process(database_url: str) -> None:
 
 def test_an_unsound_database_takes_no_writes(database_url: str, monkeypatch: Any) -> None:
     store, loaded = started(database_url)
-    monkeypatch.setattr(
-        "cede.engine.audit.audit.audit.check", lambda state: ["S1: 9 of 8 gpu are held"]
-    )
+    monkeypatch.setattr("cede.engine.audit.audit.check", lambda state: ["S1: 9 of 8 gpu are held"])
     with pytest.raises(Unsound, match="S1: 9 of 8"):
         Writer(store, loaded)
     store.close()

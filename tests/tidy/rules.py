@@ -197,13 +197,8 @@ def the_engine_iterates_in_order(path: str, source: str) -> Iterator[Offence]:
 # Shares are fractions of a whole; everything else counts amounts.
 MAY_USE_FLOATS = (
     "engine/audit/groups.py",
-    *(
-        "share.py",
-        "price.py",
-        "engine/shares/publish.py",
-        "engine/ledger/ledger.py",
-        "engine/queue/cursor.py",
-    ),
+    *("engine/rights/cover.py", "engine/rights/price.py", "engine/shares/publish.py"),
+    *("engine/ledger/ledger.py", "engine/queue/cursor.py"),
     # What a victim costs, what comes first, what is worth it.
     *("engine/queue/budget.py", "engine/queue/score.py", "engine/state/saving.py"),
     # Weights, thresholds and tolerances.
@@ -225,7 +220,7 @@ def amounts_are_integers(path: str, source: str) -> Iterator[Offence]:
             and node.func.id == "float"
         )
         if isinstance(node, ast.expr) and (is_literal or is_call):
-            advice = "a float outside share.py and price.py: amounts are integers"
+            advice = "a float outside cover.py and price.py: amounts are integers"
             yield Offence(path, node.lineno, advice)
 
 

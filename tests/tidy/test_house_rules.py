@@ -101,7 +101,8 @@ SILENT: dict[str, tuple[rules.Rule, str, str]] = {
     "a function of the largest size": (
         rules.functions_stay_small, STORE, "def f():\n" + "    x = 1\n" * 59),
     "the presets themselves": (
-        rules.the_engine_does_not_know_its_preset, "src/cede/engine/admin/presets.py", "a = 'quota'"),
+        rules.the_engine_does_not_know_its_preset,
+        "src/cede/engine/admin/presets.py", "a = 'quota'"),
     "a word in a sentence": (
         rules.the_engine_does_not_know_its_preset, ENGINE, "a = 'over its quota'"),
 }  # fmt: skip

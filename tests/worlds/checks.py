@@ -101,8 +101,8 @@ def rights_then(state: State, request: Request, policy: Policy, gone: Iterable[s
 
 
 def band_then(state: State, request: Request, policy: Policy) -> int:
-    """How safe a waiter would be inside its task group once granted: less safe ones of its own policy
-    come behind it.
+    """How safe a waiter would be inside its task group once granted: less safe ones of its own
+    policy come behind it.
     """
     pool = state.pools[policy.pool_id]
     task_group = request.part_of or request.id

@@ -214,7 +214,9 @@ class Attempts:
         shutil.rmtree(self._home / key.directory, ignore_errors=True)
 
     def fence(self, key: Key) -> Ended | None:
-        """Make certain that no supervisor of it can come any more; what came nevertheless is killed."""
+        """Make certain that no supervisor of it can come any more; what came nevertheless is
+        killed.
+        """
         directory = self._home / key.directory
         if not directory.is_dir():
             return None
@@ -392,8 +394,8 @@ class Attempts:
             since = max(since or 0.0, time_of_day() - question.age)  # by the clock of the records
         try:
             with places.Place(self._home / key.directory) as place:
-                # In this order: a supervisor writes the last output before its exit record. Without a
-                # spec there never was a supervisor, and what is there is why.
+                # In this order: a supervisor writes the last output before its exit record. Without
+                # a spec there never was a supervisor, and what is there is why.
                 over = place.exists(places.EXIT) or not place.exists(places.SPEC)
                 found = read_output(
                     place,
@@ -424,8 +426,8 @@ class Attempts:
 
 @contextmanager
 def _logged(key: Key) -> Iterator[None]:
-    """A full disk keeps us from telling a supervisor something; then the lease decides, or the sweep
-    that follows a stop.
+    """A full disk keeps us from telling a supervisor something; then the lease decides, or the
+    sweep that follows a stop.
     """
     try:
         yield

@@ -339,7 +339,8 @@ class Machine:
 
     def _on_ended(self, event: Ended) -> None:
         job = self.jobs.get(event.key)
-        # Not alive, and yet: a supervisor that our predecessor asked for came too late, and was killed.
+        # Not alive, and yet: a supervisor that our predecessor asked for came too late, and was
+        # killed.
         late = (Phase.NOTED, Phase.REFUSING)
         if job is not None and (job.phase in ALIVE or job.phase in late):
             self._ended(job, _ending(event, job.order.attempt))

@@ -1,7 +1,7 @@
 """The agent's process: hands events to the machine and carries out what it says.
 
-One thread does both, one after the other, so that nothing happens between an entry on disk and
-what depends on it. When it is told to end, it ends and its work goes on: every attempt has a supervisor
+One thread does both, one after the other, so that nothing happens between an entry on disk and what
+depends on it. When it is told to end, it ends and its work goes on: every attempt has a supervisor
 of its own, and the next agent adopts it.
 """
 

@@ -161,8 +161,8 @@ class JournalFailed:
 
 @dataclass(frozen=True, slots=True)
 class LaunchFailed:
-    """No supervisor exists, and none will come of this launch. `refused`: this node will not run it,
-    for a reason that trying again does not change; else the machine lacked something.
+    """No supervisor exists, and none will come of this launch. `refused`: this node will not run
+    it, for a reason that trying again does not change; else the machine lacked something.
     """
 
     key: Key

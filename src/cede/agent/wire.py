@@ -88,7 +88,7 @@ def log_json(
 
 
 def no_order_json(question: LogQuestion) -> Json:
-    """The answer to a question that needs an order which this attempt's supervisor did not write."""
+    """The answer to a question that needs an order which this supervisor did not write."""
     return {"id": question.id, "offset": question.offset, "unordered": True}
 
 

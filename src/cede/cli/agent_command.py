@@ -71,8 +71,8 @@ _DAY = 24 * bounds.HOUR
 def agent(ctx: click.Context, /, server: str | None, **given: Any) -> None:
     """Make this machine a node and run what the server puts on it.
 
-    When it is told to end, its work goes on: each task has a supervisor of its own, and the next agent
-    on the same data adopts it.
+    When it is told to end, its work goes on: each task has a supervisor of its own, and the next
+    agent on the same data adopts it.
     """
     from cede.agent.runner import run
 

@@ -6,8 +6,8 @@ us ── control pipe ──▶ supervisor ── fork ──▶ work (a sessio
 The supervisor adopts every orphan below it, so it knows the whole tree even when parts leave their
 session; where a cgroup can be made the tree is also in one. It kills all of it when we tell it to,
 when we die, when the work itself ends, and when the lease it was told of is over: the last needs no
-help from us, so a frozen or swapped-out parent cannot break the promise. When the supervisor itself is
-killed the kernel kills the work, and we kill what is left in the cgroup.
+help from us, so a frozen or swapped-out parent cannot break the promise. When the supervisor itself
+is killed the kernel kills the work, and we kill what is left in the cgroup.
 """
 
 from __future__ import annotations

@@ -103,8 +103,9 @@ class Watch:
             self._notify("server away", f"the work goes on while its lease lasts: {left:.0f} s")
 
     def _nearly_over(self, lease: Lease) -> bool:
-        """Whether to ask the work to stop; the supervisor kills it at the end of the lease whatever we
-        do."""
+        """Whether to ask the work to stop; the supervisor kills it at the end of the lease whatever
+        we do.
+        """
         if lease.ends_at is None or lease.seconds is None:
             return False
         return clock.now() >= lease.ends_at - min(lease.seconds / 6, bounds.GRACE_DEFAULT / 1000)

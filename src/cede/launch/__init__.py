@@ -3,7 +3,7 @@
     launcher ── spec.json, control.json, wake ──▶ supervisor ── fork ──▶ work, in a group of its own
              ◀── started.json, exit.json, logs ──
 
-Nothing here knows of servers, agents or HTTP. What the supervisor imports (`supervisor`, `child`, `course`,
-`contain`, `processes`, `places`, `logs`, `crash`, `clock`) has no dataclasses: they would double
-the time that it takes to start one.
+Nothing here knows of servers, agents or HTTP. What the supervisor imports (`supervisor`, `child`,
+`course`, `contain`, `processes`, `places`, `logs`, `crash`, `clock`) has no dataclasses: they would
+double the time that it takes to start one.
 """

@@ -1,7 +1,7 @@
 """From the supervisor's fork to the work's first instruction.
 
-The forked child gets ready, waits until the supervisor has written down that it exists, and becomes the
-work. So work without a started.json has never run, and starting it again is safe.
+The forked child gets ready, waits until the supervisor has written down that it exists, and becomes
+the work. So work without a started.json has never run, and starting it again is safe.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A group is every process of one attempt, wherever they fork, setsid or re-parent to.
 
 Three means, best first. *cgroup2*: the kernel kills the group at once (`cgroup.kill`). *freezer*:
-the group of the first hierarchy is frozen, each member killed, and thawed. *subreaper*: whatever
-is orphaned below the supervisor becomes its child; each is stopped, then killed, until none is left.
+the group of the first hierarchy is frozen, each member killed, and thawed. *subreaper*: whatever is
+orphaned below the supervisor becomes its child; each is stopped, then killed, until none is left.
 Limits may be kept by other hierarchies than the one that kills, of either version.
 
 Which of these a machine has is found out by `cede.launch.probe`; here they are used.

@@ -1,8 +1,8 @@
 """The agent's side of a supervisor: prepare, launch, adopt, order, ask, and sweep up after one.
 
 Everything goes through the attempt's directory, so an agent that was restarted knows as much as the
-one that launched. Whether a supervisor lives is told by its lock on that directory, which the kernel
-gives back whatever it died of; its pid cannot be mistaken for somebody else's.
+one that launched. Whether a supervisor lives is told by its lock on that directory, which the
+kernel gives back whatever it died of; its pid cannot be mistaken for somebody else's.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def launch(directory: Path) -> None:
 
 
 def _supervisor_environment() -> dict[str, str]:
-    """Ours is not for the supervisor: tokens have no business there, nor have markers of attempts."""
+    """Ours is not for the supervisor: it needs neither tokens nor the markers of attempts."""
     passed_on = ("LANG", "LC_ALL", "PATH", crash.VARIABLE)
     kept = {name: os.environ[name] for name in passed_on if name in os.environ}
     return {**kept, "PYTHONPATH": str(Path(cede.__file__).parents[1]), "PYTHONSAFEPATH": "1"}
@@ -213,10 +213,11 @@ def _hold_supervisor(place: Place) -> int | None:
 
 
 def sweep(directory: Path, *, supervisor_too: bool = False) -> dict[str, Any]:
-    """Kill what a dead supervisor left, and write the exit record that it did not. Returns the record.
+    """Kill what a dead supervisor left, and write the exit record that it did not. Returns the
+    record.
 
-    Safe to repeat, and after a crash of its own at any point. A supervisor that lives is refused, or,
-    with `keeper_too`, killed first: that is for one which hangs.
+    Safe to repeat, and after a crash of its own at any point. A supervisor that lives is refused,
+    or, with `keeper_too`, killed first: that is for one which hangs.
     """
     with Place(directory) as place:
         if supervisor_too:

@@ -2,8 +2,8 @@
 
 A record says how far each stream was, which of them was then written, how much and when. The
 position in both streams together is the sum of the positions in each, so a position names one byte
-in any view. The two logs stay what they are; a byte that no record covers, because the supervisor was
-killed before it wrote one, comes after all others.
+in any view. The two logs stay what they are; a byte that no record covers, because the supervisor
+was killed before it wrote one, comes after all others.
 """
 
 from __future__ import annotations

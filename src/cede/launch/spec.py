@@ -69,7 +69,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """`env` is the whole environment; `user` None is whoever the supervisor is; times are seconds."""
+    """`env` is the whole environment; `user` None is the supervisor's own; times are seconds."""
 
     fence: Fence
     argv: tuple[str, ...]

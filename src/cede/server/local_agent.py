@@ -1,7 +1,7 @@
 """The agent that `cede up` starts for this machine: a process of its own, on the server's data.
 
-It ends when the server is told to end; what it started goes on under its supervisors, and the next one
-adopts it. It is started again when it dies by itself.
+It ends when the server is told to end; what it started goes on under its supervisors, and the next
+one adopts it. It is started again when it dies by itself.
 """
 
 from __future__ import annotations

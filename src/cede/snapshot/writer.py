@@ -162,7 +162,7 @@ def _running(state: State, allocation: Allocation) -> dict[str, Any]:
         told=allocation.told or None,
         lease_until=seconds(allocation.lease_until),
         members=[_member(state, each) for each in allocation.members] or None,
-        stop_progress=allocation.stop_progress and _stop_progress(allocation.stop_progress),
+        parting=allocation.stop_progress and _stop_progress(allocation.stop_progress),
         asked=allocation.asked and _asked(allocation.asked),
         announced=allocation.announced or None,
         looks=allocation.resume is None or None,

@@ -275,7 +275,7 @@ def hints_from(text: str | None, attempt: int) -> dict[str, Any]:
         found = {"parting": found}
     stop_progress, asked = found.get("parting"), found.get("asked")
     return {
-        "parting": StopProgress(*stop_progress) if stop_progress else None,
+        "stop_progress": StopProgress(*stop_progress) if stop_progress else None,
         "asked": Ask(*asked) if asked else None,
         "announced": found.get("announced", False),
         "resume": found.get("resume", "" if attempt == 1 else None),

@@ -1,9 +1,9 @@
 """gRPC for a process that forks: whoever holds work forks a supervisor for it.
 
-gRPC's own support for forking starts its threads anew in whoever is forked; a supervisor closes what
-they wait for, and they end it. Without that support the forked process simply has none of them. It
-is told by the environment while gRPC starts, and the environment is then as it was: what we start
-may want it otherwise.
+gRPC's own support for forking starts its threads anew in whoever is forked; a supervisor closes
+what they wait for, and they end it. Without that support the forked process simply has none of
+them. It is told by the environment while gRPC starts, and the environment is then as it was: what
+we start may want it otherwise.
 """
 
 from __future__ import annotations

@@ -15,12 +15,12 @@ from typing import Any
 
 from sortedcontainers import SortedList
 
-from cede.engine.ledger.queue import Age, Queue, QueueKey
+from cede.engine.ledger.queue import Queue, QueueKey
 from cede.engine.ledger.task_groups import UNPUBLISHED, Published, TaskGroups, claims_moved
 from cede.engine.nodes.homes import Homes, is_settled
 from cede.engine.nodes.inventory import NodeInventory
 from cede.engine.rights.cover import Fill, Holding
-from cede.engine.rights.standing import BORROWED, IN_SHARE, Standing, standing
+from cede.engine.rights.standing import BORROWED, IN_SHARE, Age, Standing, standing
 from cede.model.amounts import Amounts, add_to, take_from
 from cede.model.policy import Policy
 from cede.model.pool import Pool
@@ -75,10 +75,9 @@ class PoolLedger:
         self.earmarks: dict[str, Holding] = {}
         self.withheld: dict[str, str] = {}  # waiters for whom free capacity is withheld: policy
         self.queues: dict[QueueKey, Queue] = {}
-        self.streams: dict[QueueKey, tuple[Any, ...]] = {}  # what `front` made of each queue
-        self.owed: dict[
-            tuple[str, int, int], Queue
-        ] = {}  # (policy, rank, rights): earmarks' owners
+        self.streams: dict[QueueKey, tuple[Any, ...]] = {}  # what `cursor` made of each queue
+        # (policy, rank, rights): owners of earmarks
+        self.owed: dict[tuple[str, int, int], Queue] = {}
         self.owed_sums: dict[tuple[int, int], dict[str, int]] = {}  # (rank, rights): the same
         self.task_groups = TaskGroups()
         self.appraised: dict[str, Any] = {}  # holders, as `pricing` last did
@@ -198,7 +197,7 @@ class PoolLedger:
         self._take_out(holding, self.levels[holding.policy_id])
 
     def _judge(self, task_group: str) -> None:
-        """Which holdings of a task group are safe, now that it has others or is due something else."""
+        """Which holdings of a task group are safe, now that these or its dues changed."""
         if not self.fair:
             return
         for holding in list(

@@ -12,12 +12,10 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Container, Iterable, Iterator
 from typing import NamedTuple
 
+from cede.engine.rights.standing import Age
 from cede.model.amounts import Amounts, within
 from cede.model.shape import Form
 from cede.model.stopping import Checkpoint
-
-# (submitted_at, index, request id): older first, and never equal.
-Age = tuple[int, int, str]
 
 BEGINNING: Age = (-1, -1, "")
 

@@ -1,10 +1,11 @@
 """Requests as one, however many independent tasks they have: what a task group holds together, and
 which of it is safe inside its policy.
 
-A task group is a request, or all the requests that came as the independent tasks of one. Its holdings
-stand in the order of their last start; its part of the fair share covers the front of that order.
-How safe a holding is there is its band: 2 for non-preemptible, 1 for aggressively preemptible, 0
-for preemptible. Pools without fair shares have no bands, and no order between task groups.
+A task group is a request, or all the requests that came as the independent tasks of one. Its
+holdings stand in the order of their last start; its part of the fair share covers the front of that
+order. How safe a holding is there is its band: 2 for non-preemptible, 1 for aggressively
+preemptible, 0 for preemptible. Pools without fair shares have no bands, and no order between task
+groups.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _BANDS = {Group.NON_PREEMPTIBLE: 2, Group.AGGRESSIVELY_PREEMPTIBLE: 1, Group.PRE
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What a task group is due, as it was last published; `smallest` is the share of one more task."""
+    """What a task group is due, as last published; `smallest` is the share of one more task."""
 
     due: Due
     settings: FairSettings

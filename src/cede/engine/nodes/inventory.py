@@ -1,8 +1,8 @@
 """The nodes of one pool, indexed by what is free on them.
 
-As in the ledger, two things matter of every node: what is free *now*, and what is free *to promise*,
-which counts holders on their way out as gone and earmarks as there (law 4). Usable nodes stand in
-one listing for each. A change moves only the nodes it touches.
+As in the ledger, two things matter of every node: what is free *now*, and what is free *to
+promise*, which counts holders on their way out as gone and earmarks as there (law 4). Usable nodes
+stand in one listing for each. A change moves only the nodes it touches.
 """
 
 from __future__ import annotations

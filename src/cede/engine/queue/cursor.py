@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 from cede.engine.ledger.account import Room, fits, goes_before, own_room, share_room
 from cede.engine.ledger.ledger import PoolLedger
-from cede.engine.ledger.queue import BEGINNING, Age, Queue, QueueKey
+from cede.engine.ledger.queue import BEGINNING, Queue, QueueKey
 from cede.engine.ledger.task_groups import ABOVE_ALL
-from cede.engine.rights.standing import BORROWED, IN_SHARE, Standing
+from cede.engine.rights.standing import BORROWED, IN_SHARE, Age, Standing
 from cede.model.amounts import Amounts
 from cede.model.shape import Form
 

@@ -1,7 +1,8 @@
 """The score of the queue's queues, where a pool goes by it: among equal standing, who goes first.
 
-All waiters of a queue are alike to every factor but their age, so the score of the oldest stands for
-the queue, and inside it the older one goes first. Scores are computed at the beginning of a pass.
+All waiters of a queue are alike to every factor but their age, so the score of the oldest stands
+for the queue, and inside it the older one goes first. Scores are computed at the beginning of a
+pass.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 
 from sortedcontainers import SortedList
 
-from cede.engine.ledger.queue import Age
+from cede.engine.rights.standing import Age
 from cede.model.amounts import Amounts, add_to, take_from
 from cede.model.shape import Footprint
 

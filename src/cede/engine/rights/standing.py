@@ -20,6 +20,9 @@ ABOVE_RIGHTS = IN_SHARE + 1
 # A place in the one order. Compares as a tuple; equal standings never take from each other.
 Standing = tuple[int, int]
 
+# (submitted_at, index, request id): older first, and never equal.
+Age = tuple[int, int, str]
+
 LOWEST: Standing = (-(1 << 62), -(1 << 62))  # below everybody: may cut into nothing
 
 

@@ -235,7 +235,9 @@ def _published(
 
 
 def _smallest(state: State, ledger: PoolLedger) -> dict[str, Vector]:
-    """The least of each key that one more task of a task group takes, as shares, where that decides."""
+    """The least of each key that one more task of a task group takes, as shares, where that
+    decides.
+    """
     if not ledger.pool.settings.enable_absolute_fair_share_starvation_tolerance:
         return {}
     totals = {key: float(ledger.pool.capacity[key]) for key in sorted(ledger.pool.capacity)}

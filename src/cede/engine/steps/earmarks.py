@@ -143,7 +143,8 @@ def _has_room_again(ledger: PoolLedger, victim: Allocation) -> bool:
 
 def _go_on(state: State, victim: Allocation) -> None:
     running = AllocationState.RUNNING if victim.started_at is not None else AllocationState.GRANTED
-    free = {"deadline": None, "taken_for": None, "reason": None, "parting": None, "told": False}
+    free = {"deadline": None, "taken_for": None, "reason": None, "told": False}
+    free |= {"stop_progress": None}
     state.put(replace(victim, state=running, **free))  # type: ignore[arg-type]
     request = state.requests[victim.request_id]
     state.put(replace(request, status=RequestStatus.ALLOCATED, reason=None))

@@ -157,8 +157,8 @@ def legal_for(
     with their rights.
 
     From its own policy it may take holders of a lower class; of its own rank non-preemptible work
-    preemptible holders, and any work those that are less safe in their task group, after what others
-    borrowed. Equals never take from each other.
+    preemptible holders, and any work those that are less safe in their task group, after what
+    others borrowed. Equals never take from each other.
     """
     precedence = ledger.pool.settings.precedence
     for level in range(BORROWED, IN_SHARE + 1):
