@@ -308,7 +308,7 @@ def _delete_requests(connection: Connection, ids: Sequence[str]) -> None:
     connection.execute(
         update(allocations)
         .where(allocations.c.request_id.in_(of_ended))
-        .values(reason=None, members=None, stop_progress=None)
+        .values(reason=None, members=None, parting=None)
     )
     ended = and_(requests.c.id.in_(ids), requests.c.status.in_(_ENDED))
     connection.execute(delete(requests).where(ended))
