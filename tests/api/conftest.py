@@ -23,6 +23,7 @@ from cede.server.config import Config
 from cede.server.ids import new_id
 from cede.server.writer import Writer
 from cede.store import Store
+from tests.support import databases
 
 PATIENCE = 60.0  # seconds that anything may take before a test gives up
 RED, BLUE = Subject("team", "red"), Subject("team", "blue")
@@ -83,6 +84,7 @@ def made(response: httpx2.Response) -> dict[str, Any]:
 
 @contextmanager
 def running(url: str) -> Iterator[Server]:
+    databases.give_tables(url)
     store = Store(url)
     store.migrate()
     store.take_over()
