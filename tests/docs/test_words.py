@@ -24,7 +24,6 @@ INSTEAD = {
     r"hard limits?": "limit",
     r"resource claims?": "request",
     r"workspaces?": "subject or pool",
-    r"schedulers?": "engine or pass",
 }
 _BANNED = re.compile(rf"\b(?:{'|'.join(INSTEAD)})\b", re.IGNORECASE)
 _CODE = re.compile(r"^```.*?^```|`[^`\n]+`|\"[^\"\n]*\"", re.MULTILINE | re.DOTALL)
