@@ -15,8 +15,8 @@ demo: setup ## Show three agents, a gang and a preemption on this machine
 test: dev zenml system-packages lint ## Run everything: the checks, then all tests
 	@scripts/test
 
-test-fast: dev ## Run the tests that need no other program and no patience
-	@$(BIN)/pytest -q -m 'not browser and not postgres and not slow and not system'
+test-fast: dev ## Run the tests that need no other program and no patience: 2 minutes on 2 cores
+	@scripts/test --fast
 
 test-zenml: dev ## Run pipelines on real ZenML servers, and say how long they wait
 	@scripts/setup --zenml

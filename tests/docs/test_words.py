@@ -24,7 +24,6 @@ INSTEAD = {
     r"hard limits?": "limit",
     r"resource claims?": "request",
     r"workspaces?": "subject or pool",
-    r"schedulers?": "engine or pass",
 }
 _BANNED = re.compile(rf"\b(?:{'|'.join(INSTEAD)})\b", re.IGNORECASE)
 _CODE = re.compile(r"^```.*?^```|`[^`\n]+`|\"[^\"\n]*\"", re.MULTILINE | re.DOTALL)
@@ -101,4 +100,6 @@ def test_every_word_of_the_glossary_is_used() -> None:
 
 
 def test_pages_are_short() -> None:
-    assert {path.name for path in PAGES if len(path.read_text().splitlines()) > 200} == set()
+    """But for the list of modules, in which people look things up."""
+    pages = [path for path in PAGES if path.name != "modules.md"]
+    assert {path.name for path in pages if len(path.read_text().splitlines()) > 200} == set()
