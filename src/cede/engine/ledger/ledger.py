@@ -1,4 +1,4 @@
-"""the ledger of one pool: every number and every order that deciding reads, kept as holdings come
+"""The ledger of one pool: every number and every order that deciding reads, kept as holdings come
 and go.
 
 Two capacities matter. What is free *now* is capacity less everything live. What is free *to

@@ -1,4 +1,4 @@
-"""The score of the queue's queues, where a pool goes by it: among equal standing, who goes first.
+"""The scores of a pool's queues, where it goes by them: among equal standing, who goes first.
 
 All waiters of a queue are alike to every factor but their age, so the score of the oldest stands
 for the queue, and inside it the older one goes first. Scores are computed at the beginning of a

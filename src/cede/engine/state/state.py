@@ -82,7 +82,7 @@ class State:
         self._by_subject: dict[Subject, dict[str, None]] = {}
         self._policies_of: dict[Subject, list[Policy]] = {}  # as asked for; edits forget it
         self._allocations_of: dict[str, dict[str, None]] = {}
-        self.unopened: dict[str, None] | None = None  # pools whose ledger are opened later
+        self.unopened: dict[str, None] | None = None  # pools whose ledgers are opened later
         self._came_up: list[Key] = []  # timers that came up since the last drain
         # (table, id, old value, whether nothing had changed it since the last drain)
         self._log: list[tuple[str, str, Entity | None, bool]] = []
@@ -368,7 +368,7 @@ class State:
             self._index_request(request)
 
     def open_ledger(self, pool_id: str) -> None:
-        """PoolLedger from scratch for one pool, with the holdings its old ones had."""
+        """Open the ledger of a pool from scratch, with the holdings that the old one had."""
         old = self.ledgers.pop(pool_id, None)
         pool = self.pools.get(pool_id)
         if pool is None:
