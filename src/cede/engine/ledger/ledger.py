@@ -1,4 +1,4 @@
-"""the ledger of one pool: every number and every order that deciding reads, kept as holdings come
+"""The ledger of one pool: every number and every order that deciding reads, kept as holdings come
 and go.
 
 Two capacities matter. What is free *now* is capacity less everything live. What is free *to
@@ -90,6 +90,8 @@ class PoolLedger:
         self._from: dict[Standing, dict[str, int]] = {}
         self._inside: dict[tuple[str, int, Standing], dict[str, int]] = {}
         self._yielding: dict[tuple[str, Standing], dict[str, int]] = {}
+        # By standing: what `account` worked out at some version.
+        self.pool_bounds: dict[Standing, tuple[int, list[Any]]] = {}
         self.version = 0  # moves with every change, so that an answer can be known to hold still
         self.unchecked = True  # an edit may have put work above a limit
         self.fresh = True  # just opened: what an edit may have broken is not yet checked
@@ -471,14 +473,6 @@ class PoolLedger:
             for (rank, rights), amounts in self.owed_sums.items():
                 if amounts and self.standing(rank, rights) >= bound:
                     add_to(result, amounts)
-        return result
-
-    def promised(self) -> dict[str, int]:
-        """Everything that stays, and everything promised: what S28 bounds by capacity."""
-        result = dict(self.live)
-        for key, amount in self.leaving.items():
-            result[key] -= amount
-        add_to(result, self.earmarked)
         return result
 
 

@@ -61,6 +61,8 @@ class State:
         self.looks: Noted[int] = Noted(self.notes)
         self.over: Noted[dict[str, int]] = Noted(self.notes)  # what is above a limit, since when
         self.staged: Noted[int] = Noted(self.notes)  # when each node last took for a starving one
+        # By pool: what bounded the waiters that the last pass left waiting; never written down.
+        self.passed_over: Noted[Any] = Noted(self.notes)
         self.volumes: Noted[Any] = Noted(self.notes)  # what policies have saved up over time
         self.tenancy = Tenancy()
         self.budgets: dict[str, float] = {}  # by tenant: the part used; never written down
@@ -368,6 +370,7 @@ class State:
             self.dirty.pop(pool_id, None)
             self.inventories.pop(pool_id, None)
             self.published.pop(pool_id, None)
+            self.passed_over.pop(pool_id, None)
             return
         inventory = (
             None if pool.nodes is None else self.inventories.setdefault(pool_id, NodeInventory())
