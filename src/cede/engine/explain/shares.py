@@ -19,6 +19,7 @@ from cede.engine.fair.settings import FairSettings
 from cede.engine.fair.shares import dominant_key
 from cede.engine.fair.status import Situation, Starvation, Starving, Status, satisfaction, status_of
 from cede.engine.fair.tree import Kind
+from cede.engine.ledger.account import staying, staying_in
 from cede.engine.ledger.ledger import PoolLedger
 from cede.engine.rights.cover import Holding
 from cede.engine.shares.prefix import GROUPS
@@ -149,7 +150,7 @@ class _Rows:
 
     def _policy(self, policy: Policy, depth: int, groups: Groups) -> Row:
         ledger = self.ledger
-        stays = _less(ledger.used[policy.id], ledger.used_leaving[policy.id])
+        stays = staying(ledger, policy.id)
         due = ledger.published.shares.get(policy.id, {})
         situation = Situation(
             tuple(_part(due.get(key, 0), ledger.pool.capacity[key]) for key in self.keys),
@@ -177,8 +178,8 @@ class _Rows:
         )
 
     def _request(self, task_group_id: str, task_group: _TaskGroup, depth: int) -> Row:
-        ledger, held = self.ledger, self.ledger.task_groups
-        stays = _less(held.used.get(task_group_id, {}), held.leaving.get(task_group_id, {}))
+        ledger = self.ledger
+        stays = staying_in(ledger, task_group_id)
         claim = ledger.published.claims.get(task_group_id)
         situation = Situation(
             self._parts({}) if claim is None else claim.due.fair,
@@ -261,11 +262,6 @@ def _task_groups(state: State, ledger: PoolLedger) -> dict[str, _TaskGroup]:
 
 def _part(amount: float, whole: int) -> float:
     return amount / whole if whole else 0
-
-
-def _less(used: Mapping[str, int], leaving: Mapping[str, int]) -> dict[str, int]:
-    """What is used and stays."""
-    return {key: amount - leaving.get(key, 0) for key, amount in used.items()}
 
 
 def _groups(held: Iterable[Holding]) -> Groups:

@@ -8,7 +8,14 @@ from typing import Any
 
 from cede.engine.admin import claims, edits
 from cede.engine.decide import decide
-from cede.engine.ledger.account import free_now, own_room, taken_of_reserve
+from cede.engine.ledger.account import (
+    free_now,
+    headroom,
+    missing,
+    own_bounds,
+    smallest,
+    taken_of_reserve,
+)
 from cede.engine.ledger.ledger import PoolLedger
 from cede.engine.lifecycle import endings
 from cede.engine.nodes.placement import suits
@@ -94,8 +101,9 @@ def _smaller(
     ledger: PoolLedger, request: Request, policy: Policy, demand: Amounts
 ) -> Amounts | None:
     """The same request cut down to what is free; None when a key is used up."""
-    free, own = free_now(ledger), own_room(ledger, ledger.queue_of(policy.id, request))
-    cut = {key: min(amount, free[key], own[key]) for key, amount in demand.items()}
+    own = headroom(own_bounds(ledger, ledger.queue_of(policy.id, request))) or {}
+    room = smallest((own, free_now(ledger)))
+    cut = {key: min(amount, room[key]) for key, amount in demand.items()}
     if any(amount <= 0 for amount in cut.values()) or cut == dict(demand):
         return None
     return {**request.amounts, **cut}
@@ -103,12 +111,11 @@ def _smaller(
 
 def _likely_holders(ledger: PoolLedger, demand: Amounts) -> list[str]:
     """Holders that have what is missing: the smallest that suffice come first."""
-    free = free_now(ledger)
-    missing = {key: amount - free[key] for key, amount in demand.items() if amount > free[key]}
+    short = missing(demand, free_now(ledger))
     enough = [
         h
         for h in ledger.holdings.values()
-        if not h.earmark and all(h.amounts.get(key, 0) >= need for key, need in missing.items())
+        if not h.earmark and all(h.amounts.get(key, 0) >= need for key, need in short.items())
     ]
     enough.sort(key=lambda h: (sum(h.amounts.values()), -h.index))
     return [h.id for h in enough[:_HOLDERS_TRIED]]

@@ -1,30 +1,36 @@
-"""Why each waiter waits and what would change it (law 8, L10): computed when read, from the
-committed state.
+"""Why each waiter waits and what would change it (law 8, L10).
 
-The reason is found by asking the same questions in the same order as the pass does. What would help
-is not guessed: each change is tried on the real engine and taken back.
+The bound in its way is the verdict that the last pass met (`queue.bounds.verdict_on`); nothing here
+decides it again. This module puts it into words, with names and numbers as they are now. What would
+help is not guessed: each change is tried on the real engine and taken back.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from typing import Any
 
 from cede.engine.explain import fair as explain_fair
 from cede.engine.explain import price as explain_price
 from cede.engine.explain.what_if import changes, claimed_nodes
 from cede.engine.ledger.account import (
-    Room,
+    Bound,
+    Verdict,
     fits,
     free_now,
     free_to_promise,
+    missing,
+    reserve_left,
     rights_if_granted,
-    taken_of_reserve,
 )
 from cede.engine.ledger.admit import own_limit_broken, told
 from cede.engine.ledger.ledger import PoolLedger
-from cede.engine.ledger.tenants import quota_reason
+from cede.engine.ledger.queue import QueueKey
+from cede.engine.ledger.tenants import nodes_reason
 from cede.engine.nodes.eligible import EligibleNodes
-from cede.engine.nodes.placement import place, places_for, suits
+from cede.engine.nodes.placement import View, place, places_for, suits
+from cede.engine.queue.bounds import verdict_on
 from cede.engine.queue.cursor import order
 from cede.engine.queue.forecast import earliest_start, end_bound
 from cede.engine.queue.view import eligible_nodes, site
@@ -57,24 +63,64 @@ def waiting_reason(state: State, request: Request) -> Reason:
 
 
 def reason_in(state: State, request: Request, policy: Policy) -> Reason:
-    """Why a waiter does not hold capacity in one pool yet."""
+    """Why a waiter does not hold capacity in one pool yet: the pass's verdict in words."""
     ledger = state.ledgers[policy.pool_id]
-    if request.id in state.delayed:
-        left = seconds(request.not_before - state.now)
-        return Reason(Code.RETRY_DELAY, {"attempt": request.attempt, "seconds": left})
-    if request.earmark is not None and request.earmark.pool_id == policy.pool_id:
-        return _on_its_way(state, ledger, request)
-    demand = ledger.pool.metered(request.amounts)
-    return (
-        quota_reason(state, request)
-        or _task_group_bound(ledger, request, demand)
-        or _own_bound(ledger, policy, request, demand)
-        or _bound_above(ledger, policy, demand)
-        or _pool_bound(state, ledger, policy, request, demand)
-    )
+    verdict = verdict_on(state, ledger, request, policy.id)
+    if verdict.bound is None:
+        return Reason(Code.NEXT, {"pool": ledger.pool.name})
+    return _WORDS[verdict.bound](_Waiter(state, ledger, request, policy, verdict))
 
 
-def _on_its_way(state: State, ledger: PoolLedger, request: Request) -> Reason:
+@dataclass(frozen=True, slots=True)
+class _Waiter:
+    """A waiter with the verdict on it in one pool."""
+
+    state: State
+    ledger: PoolLedger
+    request: Request
+    policy: Policy
+    verdict: Verdict
+
+    @property
+    def demand(self) -> Amounts:
+        return self.ledger.pool.metered(self.request.amounts)
+
+    @property
+    def granted(self) -> tuple[int, Standing]:
+        """The rights and the standing that it would have."""
+        return _as_granted(self.ledger, self.request, self.policy.id, self.demand)
+
+    @property
+    def key(self) -> QueueKey:
+        """The queue in which it waits."""
+        return self.ledger.queue_of(self.policy.id, self.request)
+
+    def names(self, key: str) -> dict[str, Any]:
+        names = {"pool": self.ledger.pool.name, "policy": self.policy.name}
+        return names | {"key": key, "requested": self.demand[key]}
+
+    def view(
+        self, only: EligibleNodes | None, *, promise: bool = False, besides: Iterable[str] = ()
+    ) -> View:
+        """Some nodes as it may use them, now or once those who leave have left; what is promised to
+        or withheld for `besides` is not in its way.
+        """
+        own = (self.request.id, *besides)
+        bound = self.granted[1]
+        return site(self.state, self.ledger, bound, promise=promise, own=own, only=only)
+
+
+# What the verdict says ------------------------------------------------------------------------
+
+
+def _delay(waiter: _Waiter) -> Reason:
+    assert waiter.verdict.retry_at is not None, waiter
+    left = seconds(waiter.verdict.retry_at - waiter.state.now)
+    return Reason(Code.RETRY_DELAY, {"attempt": waiter.request.attempt, "seconds": left})
+
+
+def _on_its_way(waiter: _Waiter) -> Reason:
+    state, ledger, request = waiter.state, waiter.ledger, waiter.request
     leaving = [h for h in ledger.holdings.values() if h.leaving] if ledger.leaving else []
     mine = [h for h in leaving if state.allocations[h.id].taken_for == request.id]
     victims = [state.allocations[h.id].request_id for h in mine or leaving]
@@ -82,186 +128,188 @@ def _on_its_way(state: State, ledger: PoolLedger, request: Request) -> Reason:
         Code.ON_ITS_WAY,
         {
             "pool": ledger.pool.name,
-            "amounts": show(ledger.pool.metered(request.amounts)),
+            "amounts": show(waiter.demand),
             "victims": ", ".join(victims[:_HOLDERS_SHOWN]) or "nobody",
         },
     )
 
 
-def _task_group_bound(ledger: PoolLedger, request: Request, demand: Amounts) -> Reason | None:
+def _tenant(waiter: _Waiter) -> Reason:
+    tenant = waiter.state.tenancy.named[waiter.verdict.whose]
+    return nodes_reason(tenant, _held(waiter.verdict, tenant.max_nodes or 0), waiter.request.tasks)
+
+
+def _held(verdict: Verdict, bound: int) -> int:
+    """What uses up a bound."""
+    return bound - verdict.available
+
+
+def _task_group(waiter: _Waiter) -> Reason:
     """The limit of a request whose other tasks have used it up."""
-    limit = {} if request.part_of is None else request.terms.limit
-    held = ledger.task_groups.used.get(request.part_of or request.id, {})
-    room = {key: most - held.get(key, 0) for key, most in limit.items()}
-    key = _tightest({each: demand[each] for each in demand if each in room}, room)
-    if key is None:
-        return None
-    enough = held.get(key, 0) + demand[key]
-    return Reason(Code.REQUEST_LIMIT, {"key": key, "requested": enough, "bound": limit[key]})
+    verdict = waiter.verdict
+    bound = waiter.request.terms.limit[verdict.key]
+    enough = _held(verdict, bound) + verdict.requested
+    return Reason(Code.REQUEST_LIMIT, {"key": verdict.key, "requested": enough, "bound": bound})
 
 
-def _own_bound(
-    ledger: PoolLedger, policy: Policy, request: Request, demand: Amounts
-) -> Reason | None:
-    """What stops a waiter by itself: its own limit, or its own reserve.
-
-    A limit that is not below capacity is none: then it is the pool that is full.
-    """
-    capacity = ledger.pool.capacity
-    limits = {key: most for key, most in policy.limit.items() if most < capacity.get(key, 0)}
-    reserves = {} if request.preemptible else {key: policy.reserved.get(key, 0) for key in capacity}
-    for code, bounds, held in (
-        (Code.OWN_LIMIT, limits, ledger.used[policy.id]),
-        (Code.OWN_RESERVED, reserves, taken_of_reserve(ledger, policy.id)),
-    ):
-        room = {key: most - held.get(key, 0) for key, most in bounds.items()}
-        key = _tightest({each: demand[each] for each in demand if each in room}, room)
-        if key is None:
-            continue
-        enough = held.get(key, 0) + demand[key]
-        remedy = f"its limit be raised to {enough}"
-        if code is Code.OWN_RESERVED:
-            remedy = f"{enough} {key} be reserved"
-        if enough > capacity[key]:
-            remedy = "it ask for less"
-        detail: dict[str, Any] = {"held": held.get(key, 0), "bound": bounds[key]}
-        detail |= {"enough": enough, "remedy": remedy}
-        return Reason(code, {**_names(ledger, policy, key, demand), **detail})
-    return None
+def _own_limit(waiter: _Waiter) -> Reason:
+    enough, detail = _own(waiter, waiter.policy.limit[waiter.verdict.key])
+    return Reason(Code.OWN_LIMIT, {"remedy": f"its limit be raised to {enough}", **detail})
 
 
-def _bound_above(ledger: PoolLedger, policy: Policy, demand: Amounts) -> Reason | None:
+def _own_reserve(waiter: _Waiter) -> Reason:
+    key = waiter.verdict.key
+    enough, detail = _own(waiter, waiter.policy.reserved.get(key, 0))
+    return Reason(Code.OWN_RESERVED, {"remedy": f"{enough} {key} be reserved", **detail})
+
+
+def _own(waiter: _Waiter, bound: int) -> tuple[int, dict[str, Any]]:
+    """How much a bound of its own policy would have to be, and what there is to say about it."""
+    verdict = waiter.verdict
+    held = _held(verdict, bound)
+    enough = held + verdict.requested
+    detail = {**waiter.names(verdict.key), "held": held, "bound": bound, "enough": enough}
+    if enough > waiter.ledger.pool.capacity[verdict.key]:
+        detail["remedy"] = "it ask for less"
+    return enough, detail
+
+
+def _limit_above(waiter: _Waiter) -> Reason:
     """The limit of a policy above, which those below it have used up."""
-    for above in ledger.chains[policy.id][1:]:
-        limit, used = ledger.policies[above].limit, ledger.used[above]
-        room = {key: most - used.get(key, 0) for key, most in limit.items()}
-        key = _tightest({each: demand[each] for each in demand if each in room}, room)
-        if key is not None:
-            names = _names(ledger, policy, key, demand) | {"above": ledger.policies[above].name}
-            return Reason(
-                Code.LIMIT_ABOVE, {**names, "held": used.get(key, 0), "bound": limit[key]}
-            )
-    return None
+    verdict, above = waiter.verdict, waiter.ledger.policies[waiter.verdict.whose]
+    bound = above.limit[verdict.key]
+    detail = {"above": above.name, "held": _held(verdict, bound), "bound": bound}
+    return Reason(Code.LIMIT_ABOVE, {**waiter.names(verdict.key), **detail})
 
 
-def _pool_bound(
-    state: State, ledger: PoolLedger, policy: Policy, request: Request, demand: Amounts
-) -> Reason:
-    rights, bound = _as_granted(ledger, request, policy.id, demand)
-    free, promisable = free_now(ledger), free_to_promise(ledger, bound)
-    if ledger.inventory is not None and (
-        reason := node_reason(state, ledger, request, policy, bound)
-    ):
-        placeless = reason.code in (Code.NO_NODE, Code.NOT_LENT)
-        if not placeless or not explain_price.by_price(ledger):
-            return reason
-        missing = _missing_places(request, reason)
-        names = _names(ledger, policy, missing[0], demand) | {"missing": missing[1]}
-        return explain_price.would_not_pay(state, request, policy, names) or reason
-    if fits(demand, promisable):
-        if not fits(demand, free):
-            return _on_its_way(state, ledger, request)
-        for head_id in ledger.withheld:
-            if head_id != request.id:
-                passed = state.requests[head_id].bypassed
-                detail = {"pool": ledger.pool.name, "owner": head_id, "bypassed": passed}
-                return Reason(Code.WITHHELD, detail)
-        return Reason(Code.NEXT, {"pool": ledger.pool.name})
-    key = _tightest(demand, promisable)
-    assert key is not None
-    names = _names(ledger, policy, key, demand)
-    names |= {"free": max(free[key], 0), "bound": ledger.pool.capacity.get(key, 0)}
-    names["missing"] = demand[key] - max(promisable[key], 0)
-    if fits(demand, free):
-        owners = [each for each in ledger.earmarks if ledger.standing_of(each) >= bound]
-        return Reason(Code.EARMARKED, {**names, "owner": ", ".join(owners[:_HOLDERS_SHOWN])})
-    return _taking_reason(state, ledger, request, policy, (rights, bound), names)
+def _not_free(waiter: _Waiter) -> Reason:
+    """Too little is free: it is out of service, on its way, or held by those who stay."""
+    ledger = waiter.ledger
+    if ledger.inventory is not None and (reason := _nodes_out(waiter)) is not None:
+        return reason
+    if not fits(waiter.demand, free_to_promise(ledger, waiter.granted[1])):
+        return _taking_reason(waiter)
+    comes = ledger.inventory is None or _has_place(waiter, promise=True)
+    return _on_its_way(waiter) if comes else _no_place(waiter)
 
 
-def node_reason(
-    state: State, ledger: PoolLedger, request: Request, policy: Policy, bound: Standing
-) -> Reason | None:
-    """What nodes have to do with it: too little free in one place, or out of service."""
-    inventory, key = ledger.inventory, ledger.queue_of(policy.id, request)
-    assert inventory is not None and key.form is not None
-    form, shape = key.form, told(request.shape or Shape(request.amounts))
-    only = eligible_nodes(ledger, key, BORROWED)[-1]
-    view = site(state, ledger, bound, promise=False, own=(request.id,), only=only)
-    if place(view, form) is not None:
-        return None
-    if form.folders and place(view, form._replace(folders=())) is not None:
-        return _elsewhere(state, ledger, request)
+def _promised(waiter: _Waiter) -> Reason:
+    ledger, bound = waiter.ledger, waiter.granted[1]
+    owners = [each for each in ledger.earmarks if ledger.standing_of(each) >= bound]
+    detail = {"owner": ", ".join(owners[:_HOLDERS_SHOWN])}
+    return Reason(Code.EARMARKED, {**_shortage(waiter), **detail})
+
+
+def _withheld(waiter: _Waiter) -> Reason:
+    head = waiter.state.requests[waiter.verdict.whose]
+    detail = {"pool": waiter.ledger.pool.name, "owner": head.id, "bypassed": head.bypassed}
+    return Reason(Code.WITHHELD, detail)
+
+
+def _shortage(waiter: _Waiter) -> dict[str, Any]:
+    """The key of which the most is missing beside what stays and is promised, with numbers."""
+    ledger = waiter.ledger
+    left = free_to_promise(ledger, waiter.granted[1])
+    lacks = missing(waiter.demand, left) or {waiter.verdict.key: 0}
+    key = min(lacks, key=lambda each: (-lacks[each], each))
+    numbers = {"free": max(free_now(ledger)[key], 0), "bound": ledger.pool.capacity.get(key, 0)}
+    numbers["missing"] = waiter.demand[key] - max(left[key], 0)
+    return {**waiter.names(key), **numbers}
+
+
+# Nodes ----------------------------------------------------------------------------------------
+
+
+def _nodes_out(waiter: _Waiter) -> Reason | None:
+    """Nodes that are out of service and would have enough beside what is free."""
+    inventory, form = waiter.ledger.inventory, waiter.ledger.form(waiter.request)
+    assert inventory is not None and form is not None
     out = [
         spot.node
         for spot in inventory.spots.values()
         if not spot.node.usable and suits(spot.node, form)
     ]
-    demand = ledger.pool.metered(request.amounts)
-    if out and not fits(demand, free_now(ledger)):
-        idle = total(
-            dict(zip(inventory.keys, inventory.spots[each.id].free, strict=True)) for each in out
-        )
-        if fits(demand, plus(free_now(ledger), idle)):
-            names = ", ".join(f"{n.name} ({n.state})" for n in out[:_HOLDERS_SHOWN])
-            return Reason(Code.NODES_OUT, {"pool": ledger.pool.name, "nodes": names})
-    if not fits(demand, free_to_promise(ledger, bound)):
+    idle = total(
+        dict(zip(inventory.keys, inventory.spots[each.id].free, strict=True)) for each in out
+    )
+    if not out or not fits(waiter.demand, plus(free_now(waiter.ledger), idle)):
         return None
-    if not fits(demand, free_now(ledger)):
-        coming = site(state, ledger, bound, promise=True, own=(request.id,), only=only)
-        if place(coming, form) is not None:
-            return None  # it is on its way, which is said below
-    own = (request.id, *ledger.withheld)
-    beside = site(state, ledger, bound, promise=False, own=own, only=only)
-    if ledger.withheld and place(beside, form) is not None:
-        return None  # it is withheld, which is said below
-    if inventory.claimed and (reason := _claimed_reason(state, ledger, request, policy, bound)):
+    names = ", ".join(f"{n.name} ({n.state})" for n in out[:_HOLDERS_SHOWN])
+    return Reason(Code.NODES_OUT, {"pool": waiter.ledger.pool.name, "nodes": names})
+
+
+def _has_place(waiter: _Waiter, *, promise: bool = False, besides: Iterable[str] = ()) -> bool:
+    """Whether its tasks find places on the nodes that it may use."""
+    key = waiter.key
+    only = eligible_nodes(waiter.ledger, key, BORROWED)[-1]
+    view = waiter.view(only, promise=promise, besides=besides)
+    return key.form is not None and place(view, key.form) is not None
+
+
+def _no_place(waiter: _Waiter) -> Reason:
+    """What keeps its tasks off the nodes: where its checkpoint is, what is withheld, a claim, that
+    nodes are not lent, or that too little is free in one place and nobody may be stopped there.
+    """
+    ledger, request, key = waiter.ledger, waiter.request, waiter.key
+    assert ledger.inventory is not None and key.form is not None
+    only = eligible_nodes(ledger, key, BORROWED)[-1]
+    view = waiter.view(only)
+    if key.form.folders and place(view, key.form._replace(folders=())) is not None:
+        return _elsewhere(waiter)
+    if ledger.withheld and _has_place(waiter, besides=ledger.withheld):
+        head_id = next(each for each in ledger.withheld if each != request.id)
+        return _withheld(replace(waiter, verdict=replace(waiter.verdict, whose=head_id)))
+    if ledger.inventory.claimed and (reason := _claimed(waiter)) is not None:
         return reason
-    missing = {"pool": ledger.pool.name, "found": places_for(view, form), **shape}
-    if only is not None and (nodes := _not_lent(state, ledger, request, policy, only)):
-        return Reason(Code.NOT_LENT, {**missing, "nodes": nodes})
-    return Reason(Code.NO_NODE, missing)
+    shape = told(request.shape or Shape(request.amounts))
+    detail = {"pool": ledger.pool.name, "found": places_for(view, key.form), **shape}
+    reason = Reason(Code.NO_NODE, detail)
+    if only is not None and (nodes := _not_lent(waiter, only)):
+        reason = Reason(Code.NOT_LENT, {**detail, "nodes": nodes})
+    if not explain_price.by_price(ledger):
+        return reason
+    name, amount = _missing_places(request, reason)
+    names = waiter.names(name) | {"missing": amount}
+    return explain_price.would_not_pay(waiter.state, request, waiter.policy, names) or reason
 
 
-def _elsewhere(state: State, ledger: PoolLedger, request: Request) -> Reason:
+def _elsewhere(waiter: _Waiter) -> Reason:
     """That it would start if it did not wait for nodes that have its checkpoint."""
-    inventory, pin, saved = ledger.inventory, request.pin, request.saved
+    inventory, pin, saved = waiter.ledger.inventory, waiter.request.pin, waiter.request.saved
     assert inventory is not None and pin is not None
     having = [s.node for s in inventory.spots.values() if s.node.folder in pin.folders]
     names = ", ".join(f"{each.name} ({each.state})" for each in having[:_HOLDERS_SHOWN])
     then = "it starts when one of them has room"
     if pin.until is not None:
-        left = seconds(max(pin.until - state.now, 0))
+        left = seconds(max(pin.until - waiter.state.now, 0))
         then = f"{then}, or elsewhere after {left} s, from what is found there"
     what = "what it may have saved" if saved is None else f"its checkpoint {saved.id}"
-    detail = {"pool": ledger.pool.name, "checkpoint": what, "nodes": names or "no node"}
+    detail = {"pool": waiter.ledger.pool.name, "checkpoint": what, "nodes": names or "no node"}
     return Reason(Code.CHECKPOINT_ELSEWHERE, {**detail, "then": then})
 
 
-def _claimed_reason(
-    state: State, ledger: PoolLedger, request: Request, policy: Policy, bound: Standing
-) -> Reason | None:
+def _claimed(waiter: _Waiter) -> Reason | None:
     """That it would start if nodes were not claimed for others; that they are is no secret."""
-    inventory, key = ledger.inventory, ledger.queue_of(policy.id, request)
-    assert inventory is not None and key.form is not None
+    ledger, policy, key = waiter.ledger, waiter.policy, waiter.key
+    assert ledger.inventory is not None and key.form is not None
     *_, anyones = ledger.homes.eligible(policy.id, BORROWED, key.settled, None, key.form)
-    view = site(state, ledger, bound, promise=False, own=(request.id,), only=anyones)
+    view = waiter.view(anyones)
     if place(view, key.form) is None:
         return None
-    roomy = {node_id for _, node_id in view.nodes(inventory.room(dict(key.form.amounts)))}
-    nodes = [each for each in claimed_nodes(ledger, request, policy) if each.id in roomy]
+    roomy = {node_id for _, node_id in view.nodes(ledger.inventory.room(dict(key.form.amounts)))}
+    nodes = [each for each in claimed_nodes(ledger, waiter.request, policy) if each.id in roomy]
     names = ", ".join(f"{each.name} (for {each.claimed_by})" for each in nodes[:_HOLDERS_SHOWN])
     return Reason(Code.NODES_CLAIMED, {"pool": ledger.pool.name, "nodes": names})
 
 
-def _not_lent(
-    state: State, ledger: PoolLedger, request: Request, policy: Policy, only: EligibleNodes
-) -> str:
+def _not_lent(waiter: _Waiter, only: EligibleNodes) -> str:
     """The nodes on which it would start if they were lent; none if that would not do."""
-    inventory, form = ledger.inventory, ledger.queue_of(policy.id, request).form
+    ledger, form = waiter.ledger, waiter.key.form
+    inventory = ledger.inventory
     assert inventory is not None and form is not None
     unclaimed = {spot.part for spot in inventory.spots.values() if not spot.node.claimed_by}
-    theirs = EligibleNodes(inventory.spots, frozenset(unclaimed))
-    view = site(state, ledger, LOWEST, promise=False, own=(request.id,), only=theirs)
+    theirs, own = EligibleNodes(inventory.spots, frozenset(unclaimed)), (waiter.request.id,)
+    view = site(waiter.state, ledger, LOWEST, promise=False, own=own, only=theirs)
     if place(view, form) is None:
         return ""
     roomy = [node_id for _, node_id in view.nodes(inventory.room(dict(form.amounts)))]
@@ -276,16 +324,11 @@ def _missing_places(request: Request, reason: Reason) -> tuple[str, int]:
     return key, request.amounts[key] // tasks * (tasks - found)
 
 
-def _taking_reason(
-    state: State,
-    ledger: PoolLedger,
-    request: Request,
-    policy: Policy,
-    granted: tuple[int, Standing],
-    names: dict[str, Any],
-) -> Reason:
+def _taking_reason(waiter: _Waiter) -> Reason:
     """Why no holder may be stopped: the nearest rule that stands in the way."""
-    (rights, _), key = granted, names["key"]
+    state, ledger, request, policy = waiter.state, waiter.ledger, waiter.request, waiter.policy
+    names, granted = _shortage(waiter), waiter.granted
+    key = names["key"]
     if ledger.starves and (reason := explain_fair.not_yet(state, ledger, request, policy, names)):
         return reason
     young = _young(state, ledger, policy, granted, key)
@@ -304,11 +347,11 @@ def _taking_reason(
         for (level, _, policy_id, _), amounts in ledger.tiers.items()
         if policy_id != policy.id and key in amounts
     ]
-    headroom = _headroom(ledger, policy, key)
-    if rights == BORROWED and headroom > 0 and BORROWED in others and not ledger.fair:
+    unused = reserve_left(ledger, policy.id, key)
+    if granted[0] == BORROWED and unused > 0 and BORROWED in others and not ledger.fair:
         return Reason(
             Code.PARTIAL_HEADROOM,
-            {**names, "headroom": headroom, "missing": max(names["requested"] - headroom, 0)},
+            {**names, "headroom": unused, "missing": max(names["requested"] - unused, 0)},
         )
     return Reason(Code.PROTECTED if others else Code.NO_CAPACITY, names)
 
@@ -332,23 +375,19 @@ def _young(
     return min(young, default=None)
 
 
-def _headroom(ledger: PoolLedger, policy: Policy, key: str) -> int:
-    return policy.reserved.get(key, 0) - ledger.used[policy.id].get(key, 0)
-
-
-def _tightest(demand: Amounts, room: Room) -> str | None:
-    """The key of which the most is missing."""
-    missing = {key: amount - room[key] for key, amount in demand.items() if amount > room[key]}
-    return min(missing, key=lambda key: (-missing[key], key), default=None)
-
-
-def _names(ledger: PoolLedger, policy: Policy, key: str, demand: Amounts) -> dict[str, Any]:
-    return {
-        "pool": ledger.pool.name,
-        "policy": policy.name,
-        "key": key,
-        "requested": demand[key],
-    }
+_WORDS: dict[Bound, Callable[[_Waiter], Reason]] = {
+    Bound.DELAY: _delay,
+    Bound.OWN_PROMISE: _on_its_way,
+    Bound.TENANT: _tenant,
+    Bound.TASK_GROUP: _task_group,
+    Bound.OWN_LIMIT: _own_limit,
+    Bound.OWN_RESERVE: _own_reserve,
+    Bound.LIMIT_ABOVE: _limit_above,
+    Bound.FREE: _not_free,
+    Bound.PROMISED: _promised,
+    Bound.WITHHELD: _withheld,
+    Bound.PLACEMENT: _no_place,
+}
 
 
 # The whole story ------------------------------------------------------------------------------

@@ -1,90 +1,226 @@
-"""Does this demand fit here now? The one answer (law 2): granting, preempting, explaining and the
-audit all ask it.
+"""The account of a pool: every bound on a demand, and how much each of them leaves (law 2).
 
-A room is an upper bound per key; a demand fits if it is within every room that applies to it:
-`own_room` is what the waiter's own policy still allows, `free_room` what the pool has. Keys a pool
-does not count are in no room and so never in the way. A room may be negative after an operator
-lowered something: then nothing that needs the key fits, and everything else still does (the
-exception of S1, S2 and S5). In a pool of nodes a demand must also be placed: `placement.place` says
-where.
+An allowance is one bound with what it leaves of each key. `headroom` is what all of them leave
+together, for searching a queue; `check` is the first that a demand exceeds, for saying why. Both
+read the same lists, which `own_bounds`, `share_bound` and `pool_bounds` write. Capacity, use, what
+is promised and what is on its way out are added and subtracted here and nowhere else.
+
+Keys that no allowance names are not bounded. An allowance may be negative after an operator lowered
+something: then nothing that needs the key fits, and everything else still does (the exception of
+S1, S2 and S5). In a pool of nodes a demand must also be placed: `placement.place` says where.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum, auto
 from math import floor
+from typing import NamedTuple
 
 from cede.engine.ledger.ledger import Level, PoolLedger
 from cede.engine.ledger.queue import QueueKey
 from cede.engine.ledger.task_groups import ABOVE_ALL
-from cede.engine.rights.standing import BORROWED, IN_SHARE, Standing
-from cede.model.amounts import Amounts, plus, within
+from cede.engine.rights.standing import BORROWED, IN_SHARE, LOWEST, Standing
+from cede.model.amounts import Amounts, add_to, plus, within
 
 Room = dict[str, int]
 
 fits = within
 
 
-def own_room(ledger: PoolLedger, key: QueueKey, *, alone: bool = False) -> Room:
-    """What a policy, or one task group of it, may still hold: their limits and, for non-preemptible
-    work, the reserve; unless `alone` also what the limits above it leave.
-    """
-    policy_id, preemptible = key.policy_id, key.preemptible
-    pool, policy = ledger.pool, ledger.policies[policy_id]
-    used = ledger.used[policy_id]
-    room = {}
-    for name, capacity in pool.capacity.items():
-        # A limit that is not below capacity is none: of what the pool has, who is on its way out
-        # gives back what he holds, to his own policy as well.
-        most = policy.limit.get(name, capacity)
-        room[name] = most - used.get(name, 0) if most < capacity else capacity
-    for name, most in key.limit:
-        held = ledger.task_groups.used.get(key.task_group, {})
-        if name in room:
-            room[name] = min(room[name], most - held.get(name, 0))
-    if not alone:
-        for name, left in limits_above(ledger, policy_id, leaving=False).items():
-            room[name] = min(room[name], left)
-    if not preemptible:
-        taken = taken_of_reserve(ledger, policy_id)
-        for name in room:
-            room[name] = min(room[name], policy.reserved.get(name, 0) - taken.get(name, 0))
+class Bound(StrEnum):
+    """What keeps a waiter from starting, in the order in which it is asked."""
+
+    DELAY = auto()  # its retry delay
+    OWN_PROMISE = auto()  # nothing but time: its capacity is on its way
+    TENANT = auto()  # its tenant's quota of nodes
+    TASK_GROUP = auto()  # the limit of the request that it is a task of
+    OWN_LIMIT = auto()  # its policy's limit
+    OWN_RESERVE = auto()  # what its policy reserves, for non-preemptible work
+    LIMIT_ABOVE = auto()  # the limit of a policy above its own
+    SHARE = auto()  # the share that would cover it: no bound on starting, only on its rights
+    FREE = auto()  # what is free in the pool now
+    PROMISED = auto()  # what is promised to others of its standing or above
+    WITHHELD = auto()  # what is withheld for a blocked head of its standing or above
+    PLACEMENT = auto()  # places for its tasks on nodes
+
+
+class Allowance(NamedTuple):
+    """A bound and what it leaves of each key; None where nothing at all fits."""
+
+    bound: Bound
+    whose: str  # the policy, task group or request that the bound belongs to
+    left: Room | None
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The first bound that a demand exceeds, with its numbers; none if it fits."""
+
+    bound: Bound | None = None
+    whose: str = ""
+    key: str = ""
+    requested: int = 0
+    available: int = 0
+    retry_at: int | None = None  # when the bound is certainly gone, where that is known
+
+    @property
+    def fits(self) -> bool:
+        return self.bound is None
+
+
+FITS = Verdict()
+
+
+def check(demand: Amounts, allowances: Iterable[Allowance]) -> Verdict:
+    """The first of these bounds that a demand exceeds, by the key of which the most is missing."""
+    for bound, whose, left in allowances:
+        if left is None:
+            return Verdict(bound, whose)
+        if not fits(demand, left):
+            lacks = missing(demand, left)
+            key = min(lacks, key=lambda each: (-lacks[each], each))
+            return Verdict(bound, whose, key, demand[key], left[key])
+    return FITS
+
+
+def headroom(allowances: Iterable[Allowance]) -> Room | None:
+    """What all of these leave together; None where nothing at all fits."""
+    room: Room = {}
+    for _, _, left in allowances:
+        if left is None:
+            return None
+        if room:
+            lower(room, left)
+        else:
+            room = left.copy()
     return room
 
 
+def smallest(rooms: Iterable[Room]) -> Room:
+    """What all of these rooms leave together."""
+    room: Room = {}
+    for each in rooms:
+        lower(room, each)
+    return room
+
+
+def lower(room: Room, left: Room) -> None:
+    """Lower a room to what is left of each key elsewhere."""
+    for key, amount in left.items():
+        if key not in room or amount < room[key]:
+            room[key] = amount
+
+
+def missing(demand: Amounts, room: Room) -> Amounts:
+    """How much more of each key a demand needs than there is."""
+    return {key: n - room[key] for key, n in demand.items() if key in room and n > room[key]}
+
+
+# The policy and those above it ----------------------------------------------------------------
+
+
+def own_bounds(ledger: PoolLedger, key: QueueKey, *, alone: bool = False) -> list[Allowance]:
+    """The limits and the reserve of a queue's own policy and task group; unless `alone` also the
+    limits above.
+    """
+    policy_id = key.policy_id
+    pool, policy = ledger.pool, ledger.policies[policy_id]
+    found = []
+    if key.limit:
+        held = ledger.task_groups.used.get(key.task_group, {})
+        left = {name: most - held.get(name, 0) for name, most in key.limit}
+        found.append(Allowance(Bound.TASK_GROUP, key.task_group, left))
+    if policy.limit:
+        # A limit that is not below capacity is none: of what the pool has, a holder on its way out
+        # gives back what it holds, to its own policy as well.
+        left = limit_room(ledger, policy_id)
+        left = {
+            name: amount
+            for name, amount in left.items()
+            if policy.limit[name] < pool.capacity.get(name, 0)
+        }
+        found.append(Allowance(Bound.OWN_LIMIT, policy_id, left))
+    if not key.preemptible:
+        left = _reserve_room(ledger, policy_id, pool.capacity)
+        found.append(Allowance(Bound.OWN_RESERVE, policy_id, left))
+    if not alone:
+        for above in ledger.chains[policy_id][1:]:
+            if ledger.policies[above].limit:
+                found.append(Allowance(Bound.LIMIT_ABOVE, above, limit_room(ledger, above)))
+    return found
+
+
+def limit_room(
+    ledger: PoolLedger, policy_id: str, without: Mapping[str, Amounts] | None = None
+) -> Room:
+    """What a policy's limit leaves beside everything held or promised below it, `without` a part of
+    that: what is on its way out (`used_leaving`), or what is only promised (`used_promised`).
+    """
+    used, gone = ledger.used[policy_id], {} if without is None else without[policy_id]
+    limit = ledger.policies[policy_id].limit
+    return {key: most - used.get(key, 0) + gone.get(key, 0) for key, most in limit.items()}
+
+
+def limits_room(
+    ledger: PoolLedger, policy_ids: Iterable[str], without: Mapping[str, Amounts]
+) -> Room:
+    """What the limits of all these policies leave; see `limit_room`."""
+    return smallest(limit_room(ledger, each, without) for each in policy_ids)
+
+
 def taken_of_reserve(ledger: PoolLedger, policy_id: str) -> Amounts:
-    """What of a reserve non-preemptible work cannot have any more: what other such work holds, and
-    where the reserve is the share, what those below fill first.
+    """The part of a reserve that non-preemptible work cannot have any more: what other such work
+    holds and, where the reserve is the share, what policies below fill first.
     """
     confined = ledger.confined[policy_id]
     below = {} if ledger.fair else ledger.covered_below(ledger.levels[policy_id][0])
     return plus(confined, below) if below else confined
 
 
-def limits_above(ledger: PoolLedger, policy_id: str, *, leaving: bool, own: bool = False) -> Room:
-    """What the limits of a policy's ancestors leave, and with `own` its own; with `leaving` once
-    those have left.
-    """
-    room: Room = {}
-    for above in ledger.chains[policy_id][0 if own else 1 :]:
-        used, gone = ledger.used[above], ledger.used_leaving[above] if leaving else {}
-        for key, limit in ledger.policies[above].limit.items():
-            left = limit - used.get(key, 0) + gone.get(key, 0)
-            room[key] = min(left, room.get(key, left))
-    return room
+def _reserve_room(ledger: PoolLedger, policy_id: str, keys: Iterable[str]) -> Room:
+    """What a reserve leaves for non-preemptible work."""
+    reserved, taken = ledger.policies[policy_id].reserved, taken_of_reserve(ledger, policy_id)
+    return {key: reserved.get(key, 0) - taken.get(key, 0) for key in keys}
 
 
-def held_above(ledger: PoolLedger, policy_id: str) -> Room:
-    """What the limits of a policy and its ancestors leave beside what is really held: whoever was
-    promised capacity starts when this, too, has room.
+def reserve_left(ledger: PoolLedger, policy_id: str, key: str) -> int:
+    """How much of what a policy reserves nothing below it uses."""
+    return ledger.policies[policy_id].reserved.get(key, 0) - ledger.used[policy_id].get(key, 0)
+
+
+def staying(ledger: PoolLedger, policy_id: str) -> Amounts:
+    """What is held and promised below a policy and is not on its way out."""
+    return _less(ledger.used[policy_id], ledger.used_leaving[policy_id])
+
+
+def staying_in(ledger: PoolLedger, task_group: str) -> Amounts:
+    """The same for a task group."""
+    groups = ledger.task_groups
+    return _less(groups.used.get(task_group, {}), groups.leaving.get(task_group, {}))
+
+
+def _less(used: Amounts, leaving: Amounts) -> Amounts:
+    return {key: amount - leaving.get(key, 0) for key, amount in used.items()}
+
+
+# Shares ---------------------------------------------------------------------------------------
+
+
+def share_bound(
+    ledger: PoolLedger, key: QueueKey, rights: int, band: int, gone: Amounts | None = None
+) -> Allowance | None:
+    """What the share that gives a queue these rights still covers, with so much of it `gone`; no
+    bound for rights that no share gives.
     """
-    room: Room = {}
-    for above in ledger.chains[policy_id]:
-        used, promised = ledger.used[above], ledger.used_promised[above]
-        for key, limit in ledger.policies[above].limit.items():
-            left = limit - used.get(key, 0) + promised.get(key, 0)
-            room[key] = min(left, room.get(key, left))
-    return room
+    if rights == BORROWED or ledger.homes.decide:
+        return None
+    level = ledger.levels[key.policy_id][IN_SHARE - rights]
+    before = goes_before(ledger, key.policy_id, level, band)
+    if gone:
+        before = [*before, gone]
+    return Allowance(Bound.SHARE, level[0], share_room(ledger, level, key.preemptible, before))
 
 
 def share_room(
@@ -115,8 +251,7 @@ def _left_at(
     """What a level's share has left; negative where it covers less than is held."""
     policy_id = level[0]
     if not preemptible and not ledger.fair:  # confined to what is reserved, which is its share
-        reserved, taken = ledger.policies[policy_id].reserved, taken_of_reserve(ledger, policy_id)
-        return {key: reserved.get(key, 0) - taken.get(key, 0) for key in ledger.counting}
+        return _reserve_room(ledger, policy_id, ledger.counting)
     share, used, gone = ledger.share_at(level), ledger.used[policy_id], ledger.yielded[policy_id]
     room = {
         key: floor(share.get(key, 0)) - used.get(key, 0) + gone.get(key, 0)
@@ -155,6 +290,22 @@ def rights_if_granted(
     return BORROWED
 
 
+# The pool -------------------------------------------------------------------------------------
+
+
+def pool_bounds(ledger: PoolLedger, standing: Standing) -> list[Allowance]:
+    """What is free for a waiter of this standing, and beside what is promised to others: one answer
+    for all such waiters until something changes.
+    """
+    version, found = ledger.pool_bounds.get(standing, (-1, []))
+    if version != ledger.version:
+        found = [Allowance(Bound.FREE, "", free_now(ledger))]
+        if ledger.earmarks:  # without any, more may be promised than is free now
+            found.append(Allowance(Bound.PROMISED, "", free_to_promise(ledger, standing)))
+        ledger.pool_bounds[standing] = ledger.version, found
+    return found
+
+
 def free_now(ledger: PoolLedger) -> Room:
     """What is physically free; in a pool of nodes, on those that take work."""
     if ledger.inventory is not None:
@@ -162,8 +313,10 @@ def free_now(ledger: PoolLedger) -> Room:
     return {key: total - ledger.live.get(key, 0) for key, total in ledger.pool.capacity.items()}
 
 
-def free_to_promise(ledger: PoolLedger, bound: Standing) -> Room:
-    """What nobody holds who stays, and nobody of this standing or above was promised."""
+def free_to_promise(ledger: PoolLedger, bound: Standing = LOWEST) -> Room:
+    """What no holder that stays has, beside what is promised to waiters of this standing or
+    above.
+    """
     promised = ledger.earmarked_from(bound) if ledger.earmarks else {}
     if ledger.inventory is not None:
         unheld = ledger.inventory.unheld
@@ -174,10 +327,11 @@ def free_to_promise(ledger: PoolLedger, bound: Standing) -> Room:
     }
 
 
-def smallest(rooms: Iterable[Room | None]) -> Room:
-    """The room that is within all of these."""
-    result: Room = {}
-    for room in rooms:
-        for key, left in (room or {}).items():
-            result[key] = min(left, result.get(key, left))
-    return result
+def free_beside_promises(ledger: PoolLedger, request_id: str) -> Room:
+    """What is free now and promised to no other request."""
+    room = free_now(ledger)
+    for key, amount in ledger.earmarked.items():
+        room[key] -= amount
+    if request_id in ledger.earmarks:
+        add_to(room, ledger.earmarks[request_id].amounts)
+    return room

@@ -90,6 +90,8 @@ class PoolLedger:
         self._from: dict[Standing, dict[str, int]] = {}
         self._inside: dict[tuple[str, int, Standing], dict[str, int]] = {}
         self._yielding: dict[tuple[str, Standing], dict[str, int]] = {}
+        # By standing: what `account` worked out at some version.
+        self.pool_bounds: dict[Standing, tuple[int, list[Any]]] = {}
         self.version = 0  # moves with every change, so that an answer can be known to hold still
         self.tiers: dict[Tier, dict[str, int]] = {}  # takeable sums
         self.takeable: dict[str, SortedList[Place]] = {}
@@ -469,14 +471,6 @@ class PoolLedger:
             for (rank, rights), amounts in self.owed_sums.items():
                 if amounts and self.standing(rank, rights) >= bound:
                     add_to(result, amounts)
-        return result
-
-    def promised(self) -> dict[str, int]:
-        """Everything that stays, and everything promised: what S28 bounds by capacity."""
-        result = dict(self.live)
-        for key, amount in self.leaving.items():
-            result[key] -= amount
-        add_to(result, self.earmarked)
         return result
 
 

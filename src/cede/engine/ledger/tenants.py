@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from cede.engine.ledger.account import FITS, Bound, Verdict
 from cede.model.allocation import Allocation
 from cede.model.policy import Policy
 from cede.model.reason import Code, Reason
@@ -132,7 +133,7 @@ def refusal(state: State, name: str, tasks: int) -> Reason | None:
         detail = {"tenant": name, "held": alive, "requested": 1, "bound": tenant.max_concurrent}
         return Reason(Code.TENANT_CONCURRENT, {**detail, "enough": alive + 1})
     if not has_nodes(state, name, tasks):
-        return _nodes_reason(tenant, state.tenancy.held.get(name, 0), tasks)
+        return nodes_reason(tenant, state.tenancy.held.get(name, 0), tasks)
     return None
 
 
@@ -144,15 +145,17 @@ def has_nodes(state: State, name: str, nodes: int) -> bool:
     return state.tenancy.held.get(name, 0) + nodes <= tenant.max_nodes
 
 
-def quota_reason(state: State, request: Request) -> Reason | None:
-    """Why a waiter may not start although there may be room for it in its pool."""
+def quota_verdict(state: State, request: Request) -> Verdict:
+    """Whether its tenant's quota keeps a waiter from starting in every pool."""
     if tenant_room(state, request):
-        return None
+        return FITS
     tenant = state.tenancy.named[request.terms.tenant]
-    return _nodes_reason(tenant, _taken(state, request), request.tasks)
+    assert tenant.max_nodes is not None, tenant
+    left = tenant.max_nodes - _taken(state, request)
+    return Verdict(Bound.TENANT, tenant.name, "nodes", request.tasks, left)
 
 
-def _nodes_reason(tenant: Tenant, held: int, tasks: int) -> Reason:
+def nodes_reason(tenant: Tenant, held: int, tasks: int) -> Reason:
     detail = {"tenant": tenant.name, "held": held, "requested": tasks, "bound": tenant.max_nodes}
     return Reason(Code.TENANT_NODES, {**detail, "enough": held + tasks})
 

@@ -1,8 +1,8 @@
 """The waiters of a pool in standing order, seen through a room.
 
 A stream is one queue at one level of rights: the same waiter stands in the in-share stream of its
-queue if the share still has room for it whole, and in the borrowed one anyway. A front merges all
-streams of a pool and always shows the first waiter in the one order that fits. While a front is in
+queue if the share still has room for it whole, and in the borrowed one anyway. A cursor merges all
+streams of a pool and always shows the first waiter in the one order that fits. While a cursor is in
 use rooms only shrink, so a waiter that did not fit once need not be looked at again.
 """
 
@@ -13,7 +13,7 @@ from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from cede.engine.ledger.account import Room, fits, goes_before, own_room, share_room
+from cede.engine.ledger.account import Allowance, Room, fits, headroom, own_bounds, share_bound
 from cede.engine.ledger.ledger import PoolLedger
 from cede.engine.ledger.queue import BEGINNING, Queue, QueueKey
 from cede.engine.ledger.task_groups import ABOVE_ALL
@@ -61,25 +61,20 @@ class Stream:
             return self.key.band
         return ledger.band(self.key, self.queue.demand(oldest[2]))
 
-    def own_room(
+    def own_bounds(
         self, ledger: PoolLedger, *, alone: bool = False, gone: Amounts | None = None
-    ) -> Room | None:
-        """What the waiters' own policy allows at this level, with so much of its share `gone`; None
-        when nothing.
-        """
-        room = own_room(ledger, self.key, alone=alone)
-        if self.rights == BORROWED or ledger.homes.decide:
-            return room
-        level = ledger.levels[self.policy_id][IN_SHARE - self.rights]
-        before = goes_before(ledger, self.policy_id, level, self.band(ledger))
-        if gone:
-            before = [*before, gone]
-        share = share_room(ledger, level, self.preemptible, before)
-        if share is None:
-            return None
-        for key, left in share.items():
-            room[key] = min(room[key], left)
-        return room
+    ) -> list[Allowance]:
+        """What the waiters' own policy allows at this level, with so much of its share `gone`."""
+        found = own_bounds(ledger, self.key, alone=alone)
+        if self.rights != BORROWED:
+            share = share_bound(ledger, self.key, self.rights, self.band(ledger), gone)
+            if share is not None:
+                found.append(share)
+        return found
+
+    def own_room(self, ledger: PoolLedger) -> Room | None:
+        """What is within all of them; None when nothing is."""
+        return headroom(self.own_bounds(ledger))
 
 
 def streams(ledger: PoolLedger) -> list[Stream]:
@@ -89,11 +84,17 @@ def streams(ledger: PoolLedger) -> list[Stream]:
     found: list[Stream] = []
     for key, queue in ledger.queues.items():
         if len(queue):
-            known = ledger.streams.get(key)
-            if known is None:
-                known = ledger.streams[key] = tuple(_streams_of(ledger, key, queue))
-            found += known
+            found += streams_of(ledger, key)
     return found
+
+
+def streams_of(ledger: PoolLedger, key: QueueKey) -> tuple[Stream, ...]:
+    """The streams of one queue, those of the highest rights first."""
+    known: tuple[Stream, ...] | None = ledger.streams.get(key)
+    if known is None:
+        known = tuple(_streams_of(ledger, key, ledger.queues[key]))
+        ledger.streams[key] = known
+    return known
 
 
 def _streams_of(ledger: PoolLedger, key: QueueKey, queue: Queue) -> Iterator[Stream]:

@@ -6,7 +6,7 @@ from collections.abc import Container
 from dataclasses import dataclass
 from operator import add, ge, sub
 
-from cede.engine.ledger.account import fits, free_now
+from cede.engine.ledger.account import fits, free_beside_promises
 from cede.engine.ledger.ledger import PoolLedger
 from cede.engine.nodes.listing import Room, Spot
 from cede.engine.nodes.placement import View, need_of, places_for, slots, suits
@@ -55,11 +55,7 @@ def earliest_start(state: State, ledger: PoolLedger, request: Request) -> Start 
     if ledger.inventory is not None:
         return _start_on_nodes(state, ledger, request, ends)
     demand = ledger.pool.metered(request.amounts)
-    room = free_now(ledger)
-    for key, amount in ledger.earmarked.items():
-        room[key] -= amount
-    if request.id in ledger.earmarks:
-        add_to(room, ledger.earmarks[request.id].amounts)
+    room = free_beside_promises(ledger, request.id)
     if fits(demand, room):
         return Start(state.now)
     for end, holding_id in ends:

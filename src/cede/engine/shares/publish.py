@@ -35,6 +35,7 @@ from cede.engine.fair.tree import (
     Options,
     Tree,
 )
+from cede.engine.ledger.account import staying, staying_in
 from cede.engine.ledger.ledger import PoolLedger
 from cede.engine.ledger.task_groups import Claim, Published
 from cede.engine.state.state import State
@@ -391,18 +392,13 @@ def _still_below(state: State, ledger: PoolLedger, element_id: str, policy_id: s
     """
     smallest: Vector = ()
     if element_id in ledger.policies:
-        used, leaving = ledger.used[element_id], ledger.used_leaving[element_id]
+        stays = staying(ledger, element_id)
         due, settings = ledger.published.dues[element_id], settings_for(ledger, element_id)
     else:
-        task_groups = ledger.task_groups
-        used, leaving = (
-            task_groups.used.get(element_id, {}),
-            task_groups.leaving.get(element_id, {}),
-        )
+        stays = staying_in(ledger, element_id)
         due = ledger.published.claims[element_id].due
         smallest = ledger.published.claims[element_id].smallest
         settings = settings_for(ledger, policy_id, state.requests.get(element_id))
-    stays = {key: amount - leaving.get(key, 0) for key, amount in used.items()}
     usage = as_share(stays, due.totals)
     is_request = element_id not in ledger.policies
     situation = Situation(due.fair, due.demand, usage, is_request=is_request, smallest=smallest)

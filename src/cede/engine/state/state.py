@@ -65,6 +65,8 @@ class State:
         self.scores: Noted[dict[Any, float]] = Noted(self.journal)
         self.fresh: Noted[bool] = Noted(self.journal)
         self.unchecked: Noted[bool] = Noted(self.journal)
+        # By pool: what bounded the waiters that the last pass left waiting; never written down.
+        self.passed_over: Noted[Any] = Noted(self.journal)
         self.volumes: Noted[Any] = Noted(self.journal)  # what policies have saved up over time
         self.tenancy = Tenancy()
         self.budgets: dict[str, float] = {}  # by tenant: the part used; never written down
@@ -374,7 +376,8 @@ class State:
         if pool is None:
             self.dirty.pop(pool_id, None)
             self.inventories.pop(pool_id, None)
-            for values in (self.published, self.scores, self.fresh, self.unchecked):
+            kept = (self.published, self.scores, self.fresh, self.unchecked, self.passed_over)
+            for values in kept:
                 values.pop(pool_id, None)
             return
         inventory = (

@@ -6,14 +6,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from cede.engine.ledger.account import fits, limits_above, own_room, rights_if_granted
+from cede.engine.ledger.account import (
+    fits,
+    free_to_promise,
+    limit_room,
+    limits_room,
+    own_bounds,
+    rights_if_granted,
+)
 from cede.engine.ledger.ledger import PoolLedger
 from cede.engine.ledger.queue import QueueKey
 from cede.engine.rights.cover import Holding
 from cede.engine.rights.standing import Standing
 from cede.engine.state.state import State
 from cede.model.allocation import Allocation
-from cede.model.amounts import plus
 from cede.model.lifecycle import AllocationState, RequestStatus
 
 
@@ -30,12 +36,11 @@ def drop_dead(state: State, ledger: PoolLedger) -> bool:
 
 def _still_allowed(ledger: PoolLedger, owner_id: str) -> bool:
     holding = ledger.earmarks[owner_id]
-    own = own_room(ledger, QueueKey(holding.policy_id, holding.preemptible), alone=True)
-    above = limits_above(ledger, holding.policy_id, leaving=True)
+    policy_id, queue = holding.policy_id, QueueKey(holding.policy_id, holding.preemptible)
+    rooms = [each.left or {} for each in own_bounds(ledger, queue, alone=True)]
+    rooms.append(limits_room(ledger, ledger.chains[policy_id][1:], ledger.used_leaving))
     # Its own earmark is counted in.
-    return all(
-        left >= 0 for room in (own, above) for key, left in room.items() if key in holding.amounts
-    )
+    return all(left >= 0 for room in rooms for key, left in room.items() if key in holding.amounts)
 
 
 def settle(state: State, ledger: PoolLedger) -> bool:
@@ -54,10 +59,9 @@ def _broken(ledger: PoolLedger) -> list[Holding]:
     """The earmarks of which one must go: below a limit or on a node that is overpromised, on a node
     out of service, or of a key that is overpromised.
     """
-    for policy_id, limit in ledger.limits.items():
-        used, leaving = ledger.used[policy_id], ledger.used_leaving[policy_id]
-        for key, most in limit.items():
-            if used.get(key, 0) - leaving.get(key, 0) > most:
+    for policy_id in ledger.limits:
+        for key, left in limit_room(ledger, policy_id, ledger.used_leaving).items():
+            if left < 0:
                 marks = [each for each in ledger.earmarks.values() if key in each.amounts]
                 if below := [e for e in marks if policy_id in ledger.chains[e.policy_id]]:
                     return below
@@ -75,10 +79,8 @@ def _overpromised(ledger: PoolLedger) -> set[str]:
     """The keys of which more is held to stay and promised than there is, and of which some is
     promised.
     """
-    promised = ledger.promised()
-    return {
-        key for key in ledger.earmarked if promised.get(key, 0) > ledger.pool.capacity.get(key, 0)
-    }
+    left = free_to_promise(ledger)
+    return {key for key in ledger.earmarked if left.get(key, -1) < 0}
 
 
 def drop(state: State, owner_id: str) -> None:
@@ -128,11 +130,13 @@ def _has_room_again(ledger: PoolLedger, victim: Allocation) -> bool:
     """Whether nobody was promised what a victim holds."""
     holding = ledger.holdings[victim.id]
     inventory = ledger.inventory
-    above = victim.policy_id in ledger.limits  # others below it may have been promised its room
-    if not fits(holding.amounts, limits_above(ledger, victim.policy_id, leaving=True, own=above)):
+    chain = ledger.chains[victim.policy_id]
+    # Others below its policy may have been promised what the limit leaves without it.
+    bounding = chain if victim.policy_id in ledger.limits else chain[1:]
+    if not fits(holding.amounts, limits_room(ledger, bounding, ledger.used_leaving)):
         return False
     if inventory is None:
-        return fits(plus(ledger.promised(), holding.amounts), ledger.pool.capacity)
+        return fits(holding.amounts, free_to_promise(ledger))
     need = inventory.room(holding.each)
     return all(
         tasks * amount <= left

@@ -11,13 +11,24 @@ from __future__ import annotations
 
 from collections.abc import Container
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
-from cede.engine.ledger.account import Room, fits, free_now, free_to_promise, held_above, smallest
+from cede.engine.ledger.account import (
+    Room,
+    fits,
+    free_now,
+    headroom,
+    limits_room,
+    missing,
+    pool_bounds,
+    smallest,
+)
 from cede.engine.ledger.ledger import PoolLedger
 from cede.engine.ledger.queue import QueueKey
 from cede.engine.ledger.tenants import tenant_room
 from cede.engine.lifecycle.resuming import first_point
+from cede.engine.queue.bounds import Met, bounds_of
 from cede.engine.queue.cursor import Candidate, Cursor, Stream, order, streams
 from cede.engine.queue.forecast import Start, earliest_start
 from cede.engine.queue.proposals import Proposals
@@ -93,6 +104,7 @@ class _Pool:
         # Answers given, each with what must not have moved since.
         self._placed: dict[Any, tuple[Any, Footprint | None]] = {}
         self._starts: dict[str, tuple[Any, Start | None]] = {}
+        self._met: dict[tuple[QueueKey, int], Met] = {}
         # Where nodes are somebody's, who waits decides where it may sit.
         self._apart = self.ledger.homes.matter
         self.fitting = Cursor(self.ledger, self.streams, self._room, self.besides)
@@ -105,6 +117,7 @@ class _Pool:
                 grant(self.state, self.plan, self.ledger, best)
         if self.ledger.withheld:
             self._backfill()
+        self.state.passed_over[self.ledger.pool.id] = self._met
 
     def _best(self) -> Candidate | None:
         if self.ledger.earmarks and self.owners.peek() is None:
@@ -121,25 +134,21 @@ class _Pool:
         return Cursor(self.ledger, _owed_streams(self.ledger), self._owed_room)
 
     def _owed_room(self, stream: Stream) -> Room:
-        return smallest((free_now(self.ledger), held_above(self.ledger, stream.policy_id)))
+        return smallest((free_now(self.ledger), limits_beside(self.ledger, stream.policy_id)))
 
     def _room(self, stream: Stream) -> Room | None:
-        """What a waiter of this stream may take now: its policy's, physically free, and not
-        promised.
-        """
-        if stream.form is not None and not self._where(stream):
+        """What a waiter of this stream may take now."""
+        placed = stream.form is None or bool(self._where(stream))
+        bounds = bounds_of(self.state, self.ledger, stream, placed=placed)
+        self._met[stream.key, stream.rights] = Met(self.ledger.version, bounds)
+        return headroom(bounds)
+
+    def _room_beside(self, stream: Stream, head_id: str) -> Room | None:
+        """The same, if nothing were withheld for a head."""
+        if stream.form is not None and not self._where(stream, (head_id,)):
             return None
-        room = stream.own_room(self.ledger)
-        if room is None:
-            return None
-        free = free_now(self.ledger)
-        if stream.form is None:
-            if self.ledger.earmarks:  # without any, more may be promised than is free now
-                free = smallest((free, free_to_promise(self.ledger, stream.standing)))
-            free = without_withheld(self.state, self.ledger, stream, free)
-        for key, left in free.items():
-            room[key] = min(room[key], left)
-        return room
+        own = stream.own_bounds(self.ledger)
+        return headroom((*own, *pool_bounds(self.ledger, stream.standing)))
 
     def _where(self, stream: Stream, own: Container[str] = ()) -> Footprint | None:
         """Where the next waiter of a stream would sit, in a pool of nodes; the answer is the same
@@ -172,14 +181,8 @@ class _Pool:
             for stream in self.streams:
                 if stream.policy_id != policy_id or request_id not in stream.queue:
                     continue
-                own = stream.own_room(self.ledger)
-                promise = free_to_promise(self.ledger, stream.standing)
-                demand = stream.queue.demand(request_id)
-                if stream.form is not None and not self._where(stream, (request_id,)):
-                    continue
-                if own is not None and fits(
-                    demand, smallest((own, free_now(self.ledger), promise))
-                ):
+                room = self._room_beside(stream, request_id)
+                if room is not None and fits(stream.queue.demand(request_id), room):
                     age = (*request.age, request_id)
                     return Candidate(self.fitting.order_of(stream, age), stream, age)
         return None
@@ -241,9 +244,7 @@ class _Pool:
         taken = best.stream.queue.demand(best.request_id)
         if fits(wanted, free):  # enough in all, only not in one place
             return any(key in taken for key in wanted)
-        return any(
-            key in taken and amount > free.get(key, amount) for key, amount in wanted.items()
-        )
+        return any(key in taken for key in missing(wanted, free))
 
     def _ends_in_time(self, head: Candidate, best: Candidate) -> bool:
         """Whether its walltime proves that a waiter cannot delay the head."""
@@ -274,14 +275,8 @@ class _Pool:
                 self._backfill_stream(first, stream)
 
     def _backfill_stream(self, head: Candidate, stream: Stream) -> None:
-        def room(each: Stream) -> Room | None:
-            own = each.own_room(self.ledger)
-            promise = free_to_promise(self.ledger, each.standing)
-            if each.form is not None and not self._where(each, (head.request_id,)):
-                return None
-            return own and smallest((own, free_now(self.ledger), promise))
-
-        cursor = Cursor(self.ledger, [stream], room, self.besides)
+        beside = partial(self._room_beside, head_id=head.request_id)
+        cursor = Cursor(self.ledger, [stream], beside, self.besides)
         for _ in range(_BACKFILL_LOOK):
             best = cursor.peek()
             if best is None:
@@ -292,38 +287,19 @@ class _Pool:
                 cursor.skip()
 
 
-def without_withheld(
-    state: State, ledger: PoolLedger, stream: Stream, room: Room, besides: Container[str] = ()
-) -> Room:
-    """A room less what is withheld for heads of this standing or above, except `besides`.
-
-    In a pool of nodes what is withheld is on nodes, and their rooms are less by it.
-    """
-    for request_id, policy_id in ledger.withheld.items():
-        if request_id in besides or ledger.inventory is not None:
-            continue
-        head = state.requests[request_id]
-        rights = max(
-            (
-                each.rights
-                for each in streams(ledger)
-                if each.policy_id == policy_id and request_id in each.queue
-            ),
-            default=0,
-        )
-        if ledger.standing(ledger.rank(policy_id, head), rights) >= stream.standing:
-            for key, amount in ledger.pool.metered(head.amounts).items():
-                if key in room:
-                    room[key] -= amount
-    return room
-
-
 def _owed_streams(ledger: PoolLedger) -> list[Stream]:
     return [
         Stream(queue, QueueKey(policy_id, rank=rank), rights, ledger.standing(rank, rights))
         for (policy_id, rank, rights), queue in ledger.owed.items()
         if len(queue)
     ]
+
+
+def limits_beside(ledger: PoolLedger, policy_id: str) -> Room:
+    """What the limits of a policy and those above it leave beside what is really held: the owner of
+    an earmark starts when this, too, has room.
+    """
+    return limits_room(ledger, ledger.chains[policy_id], ledger.used_promised)
 
 
 class Owners:
@@ -351,7 +327,7 @@ class Owners:
 
     def _can_start(self, owner_id: str, stream: Stream) -> bool:
         mark = self._ledger.earmarks.get(owner_id)
-        if mark is None or not fits(mark.amounts, held_above(self._ledger, mark.policy_id)):
+        if mark is None or not fits(mark.amounts, limits_beside(self._ledger, mark.policy_id)):
             return False
         owner = self._state.requests[owner_id]
         return owned_place(self._state, self._ledger, owner, stream.standing) is not None

@@ -11,23 +11,34 @@ from collections.abc import Container, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from cede.engine.ledger.account import Room, fits, free_to_promise, own_room, rights_if_granted
+from cede.engine.ledger.account import (
+    Room,
+    check,
+    fits,
+    free_to_promise,
+    headroom,
+    limit_room,
+    lower,
+    missing,
+    own_bounds,
+    rights_if_granted,
+)
 from cede.engine.ledger.exchange import Part, exchanges, yielding
 from cede.engine.ledger.ledger import PoolLedger
 from cede.engine.ledger.queue import QueueKey
 from cede.engine.lifecycle.stopping import request_stop
+from cede.engine.queue.bounds import without_withheld
 from cede.engine.queue.cursor import Cursor, Stream, streams
 from cede.engine.queue.forecast import earliest_start
 from cede.engine.rights.cover import Holding
-from cede.engine.rights.standing import Standing
 from cede.engine.state.state import State
 from cede.engine.steps.earmarks import settle
-from cede.engine.steps.grant import Covered, WithinQuota, without_withheld
+from cede.engine.steps.grant import Covered, WithinQuota
 from cede.engine.victims.choose import Missing, find_victims, rule
 from cede.engine.victims.pricing import is_immediate, stop_progress_time
 from cede.engine.victims.protection import Preemptor, may_take, note_stage, return_grace_end
 from cede.engine.victims.weighing import weighed
-from cede.model.amounts import Amounts, add_to, plus
+from cede.model.amounts import Amounts, add_to
 from cede.model.plan import Plan, Preemption
 from cede.model.policy import Policy
 from cede.model.reason import Code, Reason
@@ -85,7 +96,7 @@ class Offer:
     @property
     def contested(self) -> bool:
         """Whether what suffices is promised already, to someone of lower standing."""
-        return not fits(plus(self.ledger.promised(), self.demand), self.ledger.pool.capacity)
+        return not fits(self.demand, free_to_promise(self.ledger))
 
 
 class Taking:
@@ -133,17 +144,15 @@ class Taking:
         if stream.form is not None and not (below or mine or on_its_way):
             return None  # nothing but what is free now, which granting has tried
         gone = yielding(ledger, stream.key, stream.rights)
-        own = stream.own_room(ledger, alone=True, gone=gone)
+        own = headroom(stream.own_bounds(ledger, alone=True, gone=gone))
         if own is None:
             return None
-        for above in ledger.chains[stream.policy_id][1:]:
-            for key, left in _under(ledger, above, stream.standing).items():
-                own[key] = min(own[key], left + mine.get(key, 0))  # its own policy's are below it
+        for above in ledger.chains[stream.policy_id][1:]:  # its own policy's are below it
+            left = limit_room(ledger, above, ledger.used_leaving)
+            lower(own, _once_left(left, ledger.takeable_below(stream.standing, above), mine))
         withheld = [each for each in ledger.withheld if each in stream.queue]
-        room = self._promisable(ledger, stream, withheld)
-        for key in room:
-            room[key] = min(own[key], room[key] + below.get(key, 0) + mine.get(key, 0))
-        return room
+        lower(own, _once_left(self._promisable(ledger, stream, withheld), below, mine))
+        return own
 
     def _promisable(self, ledger: PoolLedger, stream: Stream, own: Container[str]) -> Room:
         """What may be promised to a waiter of this stream; what is withheld for `own` is not in its
@@ -166,7 +175,7 @@ class Taking:
         if queue is None or waiter.id not in queue:
             return
         demand = queue.demand(waiter.id)
-        if not fits(demand, own_room(ledger, key, alone=True)):
+        if not check(demand, own_bounds(ledger, key, alone=True)).fits:
             return
         band = ledger.band(key, demand)
         for rights, share in _levels(ledger, key, demand, band):
@@ -188,7 +197,7 @@ class Taking:
                 ledger, policy, demand, preemptor, demand, demand, stream.form, where, under, share
             )
         room = self._promisable(ledger, stream, (waiter.id,))
-        short = {key: amount - room[key] for key, amount in demand.items() if amount > room[key]}
+        short = missing(demand, room)
         whole = {key: amount - min(room[key], 0) for key, amount in demand.items()}
         return Offer(ledger, policy, demand, preemptor, short, whole, under=under, share=share)
 
@@ -328,14 +337,12 @@ def starts_by_itself(
     return start is not None and start.at <= state.now + soon
 
 
-def _under(ledger: PoolLedger, above: str, bound: Standing) -> Room:
-    """What an ancestor's limit would leave if every holder below it that may be stopped were."""
-    used, leaving = ledger.used[above], ledger.used_leaving[above]
-    below = ledger.takeable_below(bound, above)
-    return {
-        key: limit - used.get(key, 0) + leaving.get(key, 0) + below.get(key, 0)
-        for key, limit in ledger.policies[above].limit.items()
-    }
+def _once_left(room: Room, *gone: Amounts) -> Room:
+    """A room once these have been given back."""
+    for amounts in gone:
+        if amounts:
+            add_to(room, {key: amounts[key] for key in room if key in amounts})
+    return room
 
 
 def _missing_above(
@@ -343,15 +350,9 @@ def _missing_above(
 ) -> Iterator[tuple[str, Amounts]]:
     """What a demand misses of each limit above its policy, which is capacity for those below."""
     for above in ledger.chains[policy_id][1:]:
-        used, leaving = ledger.used[above], ledger.used_leaving[above]
-        missing = {
-            key: over
-            for key, limit in ledger.policies[above].limit.items()
-            if key in demand
-            and (over := demand[key] + used.get(key, 0) - leaving.get(key, 0) - limit) > 0
-        }
-        if missing:
-            yield above, missing
+        over = missing(demand, limit_room(ledger, above, ledger.used_leaving))
+        if over:
+            yield above, over
 
 
 def _stop_reason(offer: Offer, victim: Holding) -> Reason:

@@ -1,0 +1,147 @@
+"""What bounds the waiters of a queue, and the verdict on each that waits.
+
+Granting keeps the bounds of every stream that it passes over (`State.passed_over`). The verdict on
+a waiter is the first of them that its demand exceeds: nothing is decided again for it. Numbers that
+later grants of the same pass have moved are read from the ledger, which is as the pass left it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from cede.engine.ledger.account import (
+    Allowance,
+    Bound,
+    Room,
+    Verdict,
+    check,
+    fits,
+    pool_bounds,
+)
+from cede.engine.ledger.ledger import PoolLedger
+from cede.engine.ledger.queue import QueueKey
+from cede.engine.ledger.tenants import quota_verdict
+from cede.engine.queue.cursor import Stream, streams_of
+from cede.engine.queue.view import locate
+from cede.engine.state.state import State
+from cede.model.amounts import Amounts
+from cede.model.request import Request
+
+
+class Met(NamedTuple):
+    """The bounds of a stream in which nobody fitted, and the ledger's version then."""
+
+    version: int
+    bounds: list[Allowance]
+
+
+# By queue and rights.
+PassedOver = Mapping[tuple[QueueKey, int], Met]
+
+
+def bounds_of(
+    state: State, ledger: PoolLedger, stream: Stream, *, placed: bool = True
+) -> list[Allowance]:
+    """Every bound on the waiters of a stream; `placed` says whether they find places on nodes.
+
+    In a pool of nodes what is promised or withheld is on nodes, and so a matter of places.
+    """
+    found = stream.own_bounds(ledger)
+    pool = pool_bounds(ledger, stream.standing)
+    if stream.form is None:
+        found += pool
+        if ledger.withheld:
+            found += _withheld(state, ledger, stream, pool[0].left or {})
+    elif placed:
+        found.append(pool[0])
+    else:
+        found += (*pool, Allowance(Bound.PLACEMENT, "", None))
+    return found
+
+
+def _withheld(state: State, ledger: PoolLedger, stream: Stream, free: Room) -> Iterator[Allowance]:
+    for request_id, amounts in withheld_for(state, ledger, stream):
+        free = {key: left - amounts.get(key, 0) for key, left in free.items()}
+        yield Allowance(Bound.WITHHELD, request_id, free)
+
+
+def withheld_for(state: State, ledger: PoolLedger, stream: Stream) -> Iterator[tuple[str, Amounts]]:
+    """Blocked heads of a stream's standing or above, with what is withheld for each; nothing in a
+    pool of nodes, where it is on nodes.
+    """
+    if ledger.inventory is not None:
+        return
+    for request_id, policy_id in ledger.withheld.items():
+        head = state.requests[request_id]
+        key = ledger.queue_of(policy_id, head)
+        waits = key in ledger.queues and request_id in ledger.queues[key]
+        rights = max(each.rights for each in streams_of(ledger, key)) if waits else 0
+        if ledger.standing(key.rank, rights) >= stream.standing:
+            yield request_id, ledger.pool.metered(head.amounts)
+
+
+def without_withheld(
+    state: State, ledger: PoolLedger, stream: Stream, room: Room, besides: Container[str]
+) -> Room:
+    """A room less what is withheld for heads of this standing or above, except `besides`."""
+    for request_id, amounts in withheld_for(state, ledger, stream):
+        if request_id not in besides:
+            for key, amount in amounts.items():
+                if key in room:
+                    room[key] -= amount
+    return room
+
+
+# Verdicts -------------------------------------------------------------------------------------
+
+
+def verdict_on(state: State, ledger: PoolLedger, request: Request, policy_id: str) -> Verdict:
+    """What keeps a waiter from starting in one pool, as the last pass met it."""
+    if request.id in state.delayed:
+        return Verdict(Bound.DELAY, request.id, retry_at=request.not_before)
+    if request.earmark is not None and request.earmark.pool_id == ledger.pool.id:
+        return Verdict(Bound.OWN_PROMISE, request.id)
+    verdict = quota_verdict(state, request)
+    if not verdict.fits:
+        return verdict
+    key, demand = ledger.queue_of(policy_id, request), ledger.pool.metered(request.amounts)
+    bounds: list[Allowance] = []
+    for stream in streams_of(ledger, key):
+        bounds = _met(state, ledger, stream)
+        share = next((each.left for each in bounds if each.bound is Bound.SHARE), None)
+        if share is not None and fits(demand, share):
+            break  # this is the stream in which it would be granted; otherwise the last
+    return check(demand, _on_starting(bounds, request.id))
+
+
+def _met(state: State, ledger: PoolLedger, stream: Stream) -> list[Allowance]:
+    """The bounds of a stream as the last pass left them; as they are, where no pass has looked at
+    the pool since it changed.
+    """
+    met: PassedOver = state.passed_over.get(ledger.pool.id, {})
+    known = met.get((stream.key, stream.rights))
+    if known is None or ledger.pool.id in state.dirty:
+        return _bounds_now(state, ledger, stream)
+    if known.version == ledger.version:
+        return known.bounds
+    # Later grants of the same pass have moved the numbers, and only taken places.
+    placed = known.bounds[-1].bound is not Bound.PLACEMENT
+    return bounds_of(state, ledger, stream, placed=placed)
+
+
+def _bounds_now(state: State, ledger: PoolLedger, stream: Stream) -> list[Allowance]:
+    placed = stream.form is None or locate(
+        state, ledger, stream.key, stream.rights, stream.standing, promise=False
+    )
+    return bounds_of(state, ledger, stream, placed=bool(placed))
+
+
+def _on_starting(bounds: Iterable[Allowance], request_id: str) -> list[Allowance]:
+    """The bounds on starting: without that on rights, and what is withheld for the waiter."""
+    return [
+        each
+        for each in bounds
+        if each.bound is not Bound.SHARE
+        and (each.bound is not Bound.WITHHELD or each.whose != request_id)
+    ]
