@@ -109,7 +109,7 @@ def test_urls_are_for_this_machine() -> None:
 
 def test_every_setting_is_in_the_reference() -> None:
     page = (Path(__file__).parents[2] / "docs" / "reference" / "server.md").read_text()
-    for name in Config.__dataclass_fields__:
+    for name in Config.__dataclass_fields__.keys() - {"file"}:  # that says where they were read
         assert f"`{name}`" in page
         assert f"`--{name.replace('_', '-')}`" in page
         assert f"`CEDE_{name.upper()}`" in page

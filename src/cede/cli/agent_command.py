@@ -143,14 +143,8 @@ def settings_of(
         found = gpus.names if len(gpus.names) == amounts["gpu"] else None
         devices["gpu"] = found or tuple(str(n) for n in range(amounts["gpu"]))
     has = parse_node_amounts(amounts)
-    users: dict[str, tuple[str, ...]] = {}
-    for who, account in pairs("--user-map", user_map):
-        users[who] = (*users.get(who, ()), account)
-    labels = dict(pairs("--label", label))
-    if LABEL in labels:
-        raise click.UsageError(f"--label: the agent finds out {LABEL} by itself")
+    users = _users(user_map)
     isolation = isolation_here(users, allow_root=allow_root_jobs)
-    labels[LABEL] = str(isolation)
     return Settings(
         server=server.rstrip("/"),
         data=where,
@@ -158,7 +152,7 @@ def settings_of(
         name=name or detect.hostname(),
         amounts=has,
         devices=parse_devices(devices, has, "device"),
-        labels=parse_labels(labels, "label"),
+        labels=parse_labels({**_labels(label, LABEL), LABEL: str(isolation)}, "label"),
         group=parse_group(group),
         fingerprint=detect.fingerprint(gpus) if fingerprint is None else fingerprint,
         join_token=join or "",
@@ -171,6 +165,20 @@ def settings_of(
         isolation=isolation,
         hidden=(*own_folders(os.environ), *(each.expanduser().absolute() for each in hide)),
     )
+
+
+def _users(given: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+    users: dict[str, tuple[str, ...]] = {}
+    for who, account in pairs("--user-map", given):
+        users[who] = (*users.get(who, ()), account)
+    return users
+
+
+def _labels(given: tuple[str, ...], detected: str) -> dict[str, str]:
+    labels = dict(pairs("--label", given))
+    if detected in labels:
+        raise click.UsageError(f"--label: the agent finds out {detected} by itself")
+    return labels
 
 
 def _default_data() -> Path:
