@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import os
 import shutil
 import subprocess
 import tempfile
@@ -18,11 +19,14 @@ from typing import Any
 import pytest
 
 from cede import Client
+from cede.agent import identity
+from cede.agent.accounts import FIRST_ID
+from cede.agent.identity import Identity
 from cede.client.errors import CedeClientError
 from cede.launch import namespace
-from tests.agent.cluster import BLUE, TEAM, Cluster, read_when_there
+from tests.agent.cluster import BLUE, TEAM, Cluster, read_when_there, sweep
 from tests.agent.operator import Up, intrusion
-from tests.client.serving import eventually
+from tests.client.serving import Serving, eventually
 from tests.support import ordinary
 
 pytestmark = pytest.mark.system
@@ -233,3 +237,60 @@ def test_work_of_one_team_reaches_nothing_of_another(shared: Cluster, place: Pat
     closed = {"spec.json", "stdout.log", "control.json", "wake", "agent.json", "database"}
     assert not reached & {f"{what} {name}" for what in ("read", "write") for name in closed}
     assert not reached & {f"{what} supervisor" for what in ("environ", "mem", "fd", "signal")}
+
+
+def test_an_agents_file_that_others_may_use_is_refused_with_the_fix(tmp_path: Path) -> None:
+    identity.save(tmp_path, Identity("n", "secret-token"))
+    assert identity.load(tmp_path).token == "secret-token"
+    file = tmp_path / identity.FILE
+    file.chmod(0o644)
+    with pytest.raises(identity.Unusable, match="others than its owner") as refused:
+        identity.load(tmp_path)
+    assert str(refused.value).endswith(f"chmod 600 {file}")
+    assert "secret-token" not in str(refused.value)
+
+
+def test_a_join_token_comes_from_a_file_that_nobody_else_may_use(
+    shared: Cluster, tmp_path: Path
+) -> None:
+    file = tmp_path / "join.token"
+    file.write_text(shared.join)
+    file.chmod(0o644)
+    command = ("agent", "--data", tmp_path / "data", "--join-file", file, "--name", "by-file")
+    refused = shared.server.cede(*command)
+    assert refused.returncode != 0
+    assert "others than its owner" in refused.stderr and f"chmod 600 {file}" in refused.stderr
+    assert shared.join not in refused.stderr
+    file.chmod(0o600)
+    agent = shared.server.start_cede(*command)
+    try:
+        shared.until_ready("by-file")
+    finally:
+        agent.terminate()
+        agent.wait()
+        shared.client.nodes.delete("by-file", force=True)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="NOT TESTED: only root may switch accounts")
+def test_a_server_that_is_root_runs_work_as_an_account_of_the_team(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STATE_DIRECTORY", str(place))
+    server = Serving(place / "root", options=("--heartbeat", "1"))
+    try:
+        script = "id -u; touch $HOME/x $TMPDIR/x && echo written; cat $1; kill -0 $PPID"
+        file = server.data / "client.yaml"
+        done = server.cede(
+            "submit", "--follow", "--", "sh", "-c", script, "sh", file, cwd=str(place)
+        )
+        assert done.returncode == 1, done.stderr
+        _, uid, written = done.stdout.splitlines()[:3]
+        assert int(uid) >= FIRST_ID and written == "written"
+        assert server.token not in done.stdout
+        with server.client() as client:
+            [node] = client.nodes.list()
+        assert node["labels"]["isolation"] == "account"
+    finally:
+        server.stop()
+        for spec in place.glob("cede-agent-*/attempts/*/spec.json"):
+            sweep(spec.parent)

@@ -38,6 +38,7 @@ _log = structlog.get_logger("cede.local_agent")
 class LocalAgent:
     def __init__(self, config: Config, url: str, amounts: Mapping[str, int], join: str) -> None:
         self._data = folder(config)
+        self._before = config.data / FOLDER  # of a server that let work be root, or an older one
         command = [sys.executable, "-m", "cede.cli", "agent", "--server", url]
         command += ["--data", str(self._data)]
         for name, text in LABELS.items():
@@ -64,7 +65,8 @@ class LocalAgent:
                 process.wait(STOP_SECONDS)
 
     def _keep(self) -> None:
-        _end_orphan(self._data / "lock", self._stopping)
+        for each in dict.fromkeys((self._data, self._before)):
+            _end_orphan(each / "lock", self._stopping)
         pause = PAUSE_FIRST
         while not self._stopping.is_set():
             self._process = subprocess.Popen(
