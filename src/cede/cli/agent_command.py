@@ -142,8 +142,7 @@ def settings_of(
         # Given as a number only: their numbers are their names.
         found = gpus.names if len(gpus.names) == amounts["gpu"] else None
         devices["gpu"] = found or tuple(str(n) for n in range(amounts["gpu"]))
-    has = parse_node_amounts(amounts)
-    users = _users(user_map)
+    has, users = parse_node_amounts(amounts), _users(user_map)
     isolation = isolation_here(users, allow_root=allow_root_jobs)
     return Settings(
         server=server.rstrip("/"),
