@@ -29,7 +29,7 @@ NO_POSTGRES = pytest.StashKey[str]()
 
 @pytest.fixture(scope="session", autouse=True)
 def state_directory() -> Iterator[None]:
-    """A server of root keeps its agent's data where services do; that of tests is gone with them."""
+    """A server of root keeps its agent's data where services do; that of tests goes with them."""
     with tempfile.TemporaryDirectory(prefix="cede-state-", ignore_cleanup_errors=True) as folder:
         Path(folder).chmod(0o755)
         with pytest.MonkeyPatch.context() as patch:
