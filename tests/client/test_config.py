@@ -118,11 +118,17 @@ def test_the_token_is_not_in_the_repr() -> None:
 
 def test_a_token_file_holds_one_token(tmp_path: Path) -> None:
     path = tmp_path / "token"
+    path.touch(mode=0o600)
     path.write_text("cede_abc\n")
     assert read_token(path) == "cede_abc"
     for bad in ("", "two words"):
         path.write_text(bad)
         with pytest.raises(NotConfigured, match="one token"):
             read_token(path)
+    path.write_text("cede_abc\n")
+    path.chmod(0o644)
+    with pytest.raises(NotConfigured, match="others than its owner") as refused:
+        read_token(path)
+    assert refused.value.fix == f"chmod 600 {path}"
     with pytest.raises(NotConfigured, match="cannot read"):
         read_token(tmp_path / "missing")

@@ -5,9 +5,12 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import shlex
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
+
+from cede.model.private import is_private
 
 FILE = "agent.json"
 LOCK = "lock"
@@ -47,7 +50,15 @@ def take(data: Path) -> int:
 
 def load(data: Path) -> Identity:
     try:
-        found: Any = json.loads((data / FILE).read_text(encoding="utf-8"))
+        with (data / FILE).open(encoding="utf-8") as file:
+            mode = os.fstat(file.fileno())
+            if not is_private(mode.st_mode, mode.st_uid):
+                path = shlex.quote(str(data / FILE))
+                raise Unusable(
+                    f"{data / FILE} holds this node's token, and others than its owner may use it; "
+                    f"chmod 600 {path}"
+                )
+            found: Any = json.loads(file.read())
         return Identity(**found)
     except FileNotFoundError:
         return Identity()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -60,7 +61,9 @@ def read_token(path: Path) -> str:
     """A token from a file of its own; `-` is not offered, because argv and logs are not for
     secrets."""
     try:
-        token = path.read_text(encoding="utf-8").strip()
+        with path.open(encoding="utf-8") as file:
+            _refuse_exposed(path, os.fstat(file.fileno()))
+            token = file.read().strip()
     except (OSError, UnicodeDecodeError) as error:
         raise NotConfigured(f"cannot read the token file {path}: {error}") from None
     if not token or len(token.split()) != 1:
@@ -94,8 +97,8 @@ def _read(path: Path) -> Connection:
 
 
 def _refuse_exposed(path: Path, found: os.stat_result) -> None:
-    """A token that others can read is theirs as well."""
-    if not is_private(found.st_mode, found.st_uid):
+    """A token that others can read is theirs as well. A pipe or a terminal keeps none."""
+    if stat.S_ISREG(found.st_mode) and not is_private(found.st_mode, found.st_uid):
         raise NotConfigured(
             f"{path} holds a token, and others than its owner may use it",
             fix=f"chmod 600 {shlex.quote(str(path))}",

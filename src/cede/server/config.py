@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from cede.model import bounds, written
 from cede.model.durations import parse_duration
@@ -48,6 +49,7 @@ class Config:
     heartbeat: int = bounds.HEARTBEAT_DEFAULT  # of nodes, in milliseconds
     agent: bool = True  # whether this machine is a node, with an agent of its own
     allow_root_jobs: bool = False
+    file: Path | None = None  # that it was read from
 
     def url(self, port: int) -> str:
         """How a program on this machine reaches the server."""
@@ -62,7 +64,8 @@ def load_config(arguments: Sequence[str], environ: Mapping[str, str]) -> Config:
     problems: list[str] = []
     file = flags.pop("config") or environ.get(FILE_VARIABLE)
     given: dict[str, Any] = {}
-    for name, value in (_read_file(Path(file), problems) if file else {}).items():
+    from_file = _read_file(Path(file), problems) if file else {}
+    for name, value in from_file.items():
         if name not in _FIELDS:
             problems.append(f"{file}: unknown key {name!r}; {choices(name, _FIELDS)}")
         else:
@@ -77,8 +80,9 @@ def load_config(arguments: Sequence[str], environ: Mapping[str, str]) -> Config:
             _take(given, name, _from_text(name, value), flag, problems)
     given.setdefault("data", default_data(environ))
     given.setdefault("database", f"sqlite:///{given['data'] / 'cede.db'}")
-    config = Config(**given)
+    config = Config(**given, file=Path(file).absolute() if file else None)
     problems += _check_listening(config)
+    problems += _check_file(file, from_file)
     if problems:
         raise ConfigError(problems)
     return config
@@ -234,6 +238,21 @@ def _check_listening(config: Config) -> list[str]:
             "the clear; give tls_cert and tls_key, or insecure_listen behind a proxy that has them"
         )
     return problems
+
+
+def _check_file(file: str | None, content: Mapping[str, Any]) -> list[str]:
+    """A file with the database's password in it lets whoever reads it have the database."""
+    try:
+        password = urlsplit(str(content.get("database") or "")).password
+        found = Path(file).stat() if file and password else None
+    except (OSError, ValueError):
+        return []  # that it is unreadable, or no address, is said elsewhere
+    if found is None or is_private(found.st_mode, found.st_uid):
+        return []
+    return [
+        f"{file}: database has a password, and others than its owner may use the file; "
+        f"chmod 600 {shlex.quote(str(file))}"
+    ]
 
 
 def _check_key(path: Path | None) -> list[str]:
