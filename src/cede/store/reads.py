@@ -182,21 +182,35 @@ class Reads:
         cursor: str | None = None,
         limit: int = bounds.PAGE_DEFAULT,
     ) -> Page[RequestView]:
-        """Newest first, unless asked otherwise."""
+        """Newest first, unless asked otherwise.
+
+        A page looks at no more than `PAGE_SCAN_MAX` requests. Where few of them match it is short,
+        and its cursor goes on from the last one that was looked at.
+        """
         filters = [filter.key(), oldest_first]
         place = _requests.at_index
+        in_order = place.asc() if oldest_first else place.desc()
         with self._readers.begin() as connection:
             after = self._after(connection, "requests", filters, cursor, place, not oldest_first)
+            along = [after, *filter.walked()]
+            scan = select(place).where(*along).order_by(in_order)
+            last = connection.execute(scan.offset(bounds.PAGE_SCAN_MAX - 1).limit(1)).scalar()
+            if last is not None:
+                along.append(place <= last if oldest_first else place >= last)
             statement = (
                 views.with_allocation(short=True)
-                .where(after, *filter.conditions(connection.dialect.name))
-                .order_by(place.asc() if oldest_first else place.desc())
+                .where(*along, *filter.conditions(connection.dialect.name))
+                .order_by(in_order)
                 .limit(bounded(limit) + 1)
             )
             found = [views.request_view(row) for row in connection.execute(statement)]
-            return self._page(
+            page = self._page(
                 connection, "requests", filters, found, limit, lambda view: view.request.index
             )
+            if page.next is None and last is not None:
+                cursors = self._cursors(connection)
+                return Page(page.items, cursors.make("requests", filters, last))
+            return page
 
     # Journals and tokens ------------------------------------------------------------------------
 
