@@ -26,6 +26,7 @@ from cede.launch.presence import Presence, name_of
 from cede.server.boot import FirstStart, first_start, join_token, this_machine, this_node
 from cede.server.config import Config, ConfigError, load_config
 from cede.server.local_agent import LocalAgent, has_joined
+from cede.server.retention import Retention
 from cede.server.writer import Unsound, Writer
 from cede.store import Store, StoreError
 from cede.store.errors import Stopped
@@ -97,9 +98,12 @@ class _Running:
             writer = Writer(store, store.load())
             _spare_the_collector()
             writer.start()
+            retention = Retention(store, writer, self._config.keep)
+            retention.start()
             try:
                 self._serve_http(store, writer)
             finally:
+                retention.stop()
                 writer.stop()
                 store.let_go()
         return DONE
