@@ -39,7 +39,8 @@ def test_every_problem_is_named_at_once(tmp_path: Path) -> None:
         "port",
         "unknown key 'prot'; did you mean port? known are agent, allow_root_jobs, allowed_hosts, "
         "data, database, "
-        "heartbeat, host, insecure_listen, log_level, port, tls_cert, tls_key, unpooled",
+        "heartbeat, host, insecure_listen, keep_audit, keep_events, keep_idempotency, "
+        "keep_requests, log_level, port, tls_cert, tls_key, unpooled",
         "unpooled",
         "allowed_hosts",
         "CEDE_INSECURE_LISTEN",

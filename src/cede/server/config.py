@@ -20,9 +20,11 @@ from cede.model import bounds, written
 from cede.model.durations import parse_duration
 from cede.model.errors import Invalid, choices
 from cede.model.private import is_private
+from cede.store.values import Keep
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
 UNPOOLED = ("allow", "refuse")
+FOREVER = "forever"
 FILE_VARIABLE = "CEDE_SERVER_CONFIG"
 
 
@@ -50,6 +52,15 @@ class Config:
     agent: bool = True  # whether this machine is a node, with an agent of its own
     allow_root_jobs: bool = False
     file: Path | None = None  # that it was read from
+    # How long things are kept, in milliseconds; None: for ever.
+    keep_requests: int | None = bounds.KEEP_REQUESTS_DEFAULT
+    keep_events: int | None = bounds.KEEP_EVENTS_DEFAULT
+    keep_audit: int | None = None
+    keep_idempotency: int = bounds.IDEMPOTENCY_LIFE
+
+    @property
+    def keep(self) -> Keep:
+        return Keep(self.keep_requests, self.keep_events, self.keep_audit, self.keep_idempotency)
 
     def url(self, port: int) -> str:
         """How a program on this machine reaches the server."""
@@ -119,6 +130,10 @@ def _parser() -> argparse.ArgumentParser:
         help="start no agent: this machine is counted, and runs nothing by itself",
     )
     add("--allow-root-jobs", action="store_true", help="its agent may run work as root")
+    add("--keep-requests", metavar="TIME", help="remove requests so long after their end (30d)")
+    add("--keep-events", metavar="TIME", help="remove events after so long (30d)")
+    add("--keep-audit", metavar="TIME", help="remove audit entries after so long (forever)")
+    add("--keep-idempotency", metavar="TIME", help="know repeated calls for so long (1d)")
     add("--log-level", metavar="LEVEL", help=f"{', '.join(LOG_LEVELS)} (info)")
     add("--config", metavar="FILE", help="a YAML file with any of these, by name with underscores")
     return parser
@@ -185,6 +200,22 @@ def _heartbeat(value: object) -> int:
     return period
 
 
+def _kept(value: object) -> int:
+    least, most = bounds.KEEP_MIN, bounds.KEEP_MAX
+    try:
+        time = parse_duration(value, "keep", most=most)
+    except Invalid as error:
+        raise ValueError(error.problem) from None
+    if time < least:
+        days = most // bounds.DAY
+        raise ValueError(f"must be from 1 to {days} days, such as 30d, not {value!r:.80}")
+    return time
+
+
+def _kept_or_forever(value: object) -> int | None:
+    return None if value == FOREVER else _kept(value)
+
+
 def _one_of(*words: str) -> Callable[[object], str]:
     def parse(value: object) -> str:
         if value not in words:
@@ -220,6 +251,10 @@ _FIELDS: dict[str, Callable[[object], Any]] = {
     "allow_root_jobs": _yes_or_no,
     "log_level": _one_of(*LOG_LEVELS),
     "heartbeat": _heartbeat,
+    "keep_requests": _kept_or_forever,
+    "keep_events": _kept_or_forever,
+    "keep_audit": _kept_or_forever,
+    "keep_idempotency": _kept,
 }
 
 

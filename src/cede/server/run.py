@@ -36,6 +36,7 @@ from cede.server.boot import (
 )
 from cede.server.config import Config, ConfigError, load_config
 from cede.server.local_agent import LocalAgent, has_joined, isolation, labels
+from cede.server.retention import Retention
 from cede.server.writer import Unsound, Writer
 from cede.store import Store, StoreError
 from cede.store.errors import Stopped
@@ -108,9 +109,12 @@ class _Running:
             writer = Writer(store, store.load())
             _spare_the_collector()
             writer.start()
+            retention = Retention(store, writer, self._config.keep)
+            retention.start()
             try:
                 self._serve_http(store, writer)
             finally:
+                retention.stop()
                 writer.stop()
                 store.let_go()
         return DONE

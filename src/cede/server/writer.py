@@ -50,7 +50,6 @@ AUDIT_BUSY_MAX = 20_000
 AUDIT_QUIET = bounds.SECOND
 # The anchor may lag this far behind: one sync per so many milliseconds is too little to notice.
 WITNESS_EVERY = 100
-_FORGET_EVERY = bounds.HOUR
 
 _log = structlog.get_logger("cede.writer")
 
@@ -105,7 +104,6 @@ class Writer:
         self._next_audit = now + AUDIT_EVERY
         self._called = now
         self._next_witness = now
-        self._next_forget = now
         self._renewed = now
         self._witnessed = loaded.index
         self._budgets = Budgets(store, self.query)
@@ -245,11 +243,10 @@ class Writer:
             tokens=tx.tokens,
             answers=answers,
             deleted_requests=tx.deleted_requests,
+            run=tx.run,
+            removal=tx.removal,
         )
-        if now >= self._next_forget:
-            batch.forget_answers_before = max(0, now - bounds.IDEMPOTENCY_LIFE)
-            self._next_forget = now + _FORGET_EVERY
-        if not changes.empty or tx.notes or tx.tokens or tx.deleted_requests or answers:
+        if not changes.empty or tx.wrote or answers:
             writing = perf_counter()
             self._store.commit(batch)
             self._renewed = now

@@ -24,7 +24,7 @@ from cede.model.settings import Settings
 from cede.model.subject import Subject
 from cede.model.tenant import Tenant
 from cede.model.token import Role, Token
-from cede.store import node_rows, term_rows
+from cede.store import answers, node_rows, term_rows
 from cede.store.json_text import decode, encode
 from cede.store.node_rows import Row, footprint_from, with_footprint
 from cede.store.values import AuditEntry, AuditNote, Remembered
@@ -128,8 +128,11 @@ def tenant_from(row: Sequence[Any]) -> Tenant:
     return Tenant(*row)
 
 
-def request_row(request: Request, latest: Allocation | None) -> Row:
-    """`latest` is the newest allocation that this batch brings, if it brings one."""
+def request_row(request: Request, latest: Allocation | None, now: int = 0) -> Row:
+    """`latest` is the newest allocation that this batch brings, if it brings one.
+
+    `now` is when the batch is written: what has ended by then is never written again.
+    """
     earmark, withhold = request.earmark, request.withhold
     return (
         request.id,
@@ -166,6 +169,7 @@ def request_row(request: Request, latest: Allocation | None) -> Row:
         term_rows.class_number(request.terms),
         request.terms.tenant or None,
         term_rows.terms_text(request.terms),
+        now if request.ended else None,
     )
 
 
@@ -174,7 +178,7 @@ def request_from(row: Sequence[Any]) -> Request:
         id_, index, submitted_at, subject_type, subject_name, created, status, preemptible, pool_id,
         _, _, amounts, reason, attempt, retries_used, preempted_count, retry, not_before, bypassed,
         withhold, earmark, walltime, lease, lease_until, on_silence, labels, owner, task, work,
-        part_of, kept, class_, tenant, terms,
+        part_of, kept, class_, tenant, terms, _,
     ) = row  # fmt: skip
     shape, stop_policy = node_rows.task_from(task)
     return Request(
@@ -323,7 +327,7 @@ def token_from(row: Sequence[Any]) -> Token:
 
 def answer_row(answer: Remembered) -> Row:
     of = answer.idempotency
-    return (of.token_id, of.route, of.key, of.body_hash, answer.response, answer.at)
+    return (answers.digest(of.place), of.body_hash, answers.pack(answer.response), answer.at)
 
 
 def audit_row(entry: AuditEntry) -> Row:

@@ -310,6 +310,7 @@ AUDIT: Json = {
 
 VERIFIED: Json = {
     "end": f"7:{'a07e' * 16}",
+    "removed": f"0:{'0' * 64}",
     "head": f"9:{'b2c4' * 16}",
     "done": True,
     "broken": {

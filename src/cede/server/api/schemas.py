@@ -363,6 +363,9 @@ class BrokenOut(Out):
 
 class VerifiedOut(Out):
     end: str = Field(description="The last entry that follows from the first: NUMBER:HASH.")
+    removed: str = Field(
+        description="The last entry that retention removed; 0 and zeros if none: NUMBER:HASH."
+    )
     head: str = Field(description="The newest entry that was stored as such: NUMBER:HASH.")
     done: bool = Field(description="Whether there is no more to verify; else go on `after` `end`.")
     broken: BrokenOut | None = Field(description="The first entry that does not follow, if any.")
