@@ -48,6 +48,8 @@ class Context:
     relay: Relay
     monotonic: Callable[[], float]
     streams: int = 0  # open event streams
+    # The agent that was last refused as the second of a node, by the node's name: its session.
+    refused: dict[str, str] = field(default_factory=dict)
     plans: int = 0  # plans being made or waiting for their turn
     planning: asyncio.Lock = field(default_factory=asyncio.Lock)
     _names: dict[str, str] = field(default_factory=dict)
