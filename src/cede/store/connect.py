@@ -88,11 +88,16 @@ def read_engine(url: URL) -> Engine:
 
 
 def _say_that_it_is_away(context: ExceptionContext) -> None:
-    """A database that restarts, or cannot be reached, is no mistake of ours."""
+    """A database that restarts, or cannot be reached, is no mistake of ours.
+
+    A connection that is found dead before it is used is replaced, and says nothing.
+    """
+    if context.is_pre_ping:
+        return
     state = getattr(context.original_exception, "sqlstate", None)
     broken = isinstance(context.sqlalchemy_exception, OperationalError | InterfaceError)
     if context.is_disconnect or (broken and (state is None or state.startswith(_AWAY))):
-        context.chained_exception = DatabaseAway()
+        raise DatabaseAway from context.original_exception
 
 
 def _postgresql_engine(url: URL, **options: Any) -> Engine:
