@@ -134,9 +134,9 @@ def test_a_leader_that_was_frozen_past_its_term(database: URL, tmp_path: Path) -
     cluster = Cluster(tmp_path, database=text(database), settings=SETTINGS)
     try:
         first, client = cluster.server, cluster.client
-        node = {"protocol": 3, "name": "n", "boot": "b", "session": "s", "amounts": {"gpu": 1}}
+        node = {"protocol": 2, "name": "n", "boot": "b", "amounts": {"gpu": 1}}
         token = post(first.url, cluster.join, "/agent/register", node).json()["token"]
-        beat = {"protocol": 3, "boot": "b", "session": "s"}
+        beat = {"protocol": 2, "boot": "b"}
         assert post(first.url, token, "/agent/heartbeat", beat).status_code == 200
         client.pools.create("counted", {"gpu": 1})
         client.policies.attach("counted", "red", component_type="team", priority=1)

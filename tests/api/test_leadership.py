@@ -10,6 +10,7 @@ import pytest
 
 from cede.server import clock
 from cede.server.leadership import MARGIN_DIVISOR, Leadership, NotLeading
+from cede.store.errors import DatabaseAway
 from tests.api.conftest import Server
 from tests.api.machines import Machine, run
 
@@ -113,3 +114,13 @@ def test_a_heartbeat_that_waits_is_not_answered_after_the_term(farm: Server) -> 
     farm.writer.desk.close()  # wakes it
     waiter.join()
     assert refused(answers[0])
+
+
+def test_a_database_that_is_away_is_503(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    def away(**_: object) -> None:
+        raise DatabaseAway
+
+    monkeypatch.setattr(server.store, "list_pools", away)
+    answer = server["viewer"].get("/api/v1/pools")
+    assert answer.status_code == 503 and answer.headers["Retry-After"] == "2"
+    assert answer.json()["type"].endswith("database_away")
