@@ -21,7 +21,12 @@ _DAY = 24 * bounds.HOUR
 
 
 @click.command("agent")
-@click.option("--server", metavar="URL", envvar="CEDE_SERVER", help="The server to serve.")
+@click.option(
+    "--server",
+    metavar="URL",
+    envvar="CEDE_SERVER",
+    help="The server to serve; several with commas.",
+)
 @click.option(
     "--join",
     metavar="TOKEN",
@@ -108,6 +113,7 @@ def settings_of(
     """What was given, and what this machine says where nothing was."""
     from cede.agent import detect
     from cede.agent.settings import Settings
+    from cede.client.config import clean
     from cede.launch.spec import LOG_BYTES_DEFAULT
     from cede.model.node import parse_devices, parse_group, parse_labels, parse_node_amounts
 
@@ -127,7 +133,7 @@ def settings_of(
     for who, account in pairs("--user-map", user_map):
         users[who] = (*users.get(who, ()), account)
     return Settings(
-        server=server.rstrip("/"),
+        server=clean(server),
         data=where,
         checkpoints=(checkpoints or where / "checkpoints").expanduser().absolute(),
         name=name or detect.hostname(),
