@@ -225,7 +225,7 @@ def agent(**fields: Any) -> dict[str, Any]:
 # name: (body, field, part of the detail)
 MACHINES: dict[str, tuple[Any, str, str]] = {
     "no protocol": ({"name": "x"}, "protocol", "required"),
-    "another protocol": (agent(protocol=9), "protocol", "protocols 1 to 2 and the agent 9"),
+    "another protocol": (agent(protocol=9), "protocol", "protocols 1 to 3 and the agent 9"),
     "a protocol in words": (agent(protocol="1"), "protocol", "integer"),
     "negative devices": (agent(amounts={"gpu": -2}), "amounts.gpu", "0"),
     "no devices": (agent(amounts={"gpu": 0}), "amounts.gpu", "1"),

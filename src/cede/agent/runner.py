@@ -106,7 +106,7 @@ class Runner:
         self._inbox: queue.SimpleQueue[_Arrived | None] = queue.SimpleQueue()
         self._log_replies: deque[wire.Json] = deque()
         self._old: list[str] = []  # requests with old checkpoints here: have they ended?
-        known = identity.load(settings.data)
+        known = identity.opened(identity.load(settings.data))
         self._journal = JournalFile(settings.data / "journal")
         self._attempts = Attempts(settings, probe(_group_name(settings)), boottime)
         self._link = Link(settings, known, detect.boot_id(), body=self._body, take=self._take)

@@ -21,7 +21,12 @@ _DAY = 24 * bounds.HOUR
 
 
 @click.command("agent")
-@click.option("--server", metavar="URL", envvar="CEDE_SERVER", help="The server to serve.")
+@click.option(
+    "--server",
+    metavar="URL",
+    envvar="CEDE_SERVER",
+    help="The server to serve; several with commas.",
+)
 @click.option(
     "--join",
     metavar="TOKEN",
@@ -128,6 +133,7 @@ def settings_of(
     from cede.agent import detect
     from cede.agent.isolation import LABEL, isolation_here, own_folders
     from cede.agent.settings import Settings
+    from cede.client.config import clean
     from cede.launch.spec import LOG_BYTES_DEFAULT
     from cede.model.node import parse_devices, parse_group, parse_labels, parse_node_amounts
 
@@ -145,7 +151,7 @@ def settings_of(
     has, users = parse_node_amounts(amounts), _users(user_map)
     isolation = isolation_here(users, allow_root=allow_root_jobs)
     return Settings(
-        server=server.rstrip("/"),
+        server=clean(server),
         data=where,
         checkpoints=(checkpoints or where / "checkpoints").expanduser().absolute(),
         name=name or detect.hostname(),

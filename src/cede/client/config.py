@@ -18,14 +18,18 @@ from cede.client.errors import NotConfigured
 from cede.model import written
 from cede.model.private import is_private
 
-_KEYS = ("server", "token")
-
 
 @dataclass(frozen=True, slots=True)
 class Connection:
+    """`server` is one address, or several with commas between them: servers of one database."""
+
     server: str
     token: str = field(repr=False)
     source: str = ""
+
+    @property
+    def servers(self) -> tuple[str, ...]:
+        return tuple(self.server.split(","))
 
 
 def resolve(
@@ -38,11 +42,11 @@ def resolve(
     server = server or environ.get("CEDE_SERVER") or None
     token = token or environ.get("CEDE_TOKEN") or None
     if server and token:
-        return Connection(_clean(server), token.strip(), "arguments or environment")
+        return Connection(clean(server), token.strip(), "arguments or environment")
     found = next((each for each in _files(environ) if each.is_file()), None)
     if found is not None:
         connection = _read(found)
-        if token is None and server in (None, connection.server):
+        if token is None and (server is None or clean(server) == connection.server):
             return connection
         if token is not None and server is None:
             raise NotConfigured(
@@ -91,9 +95,15 @@ def _read(path: Path) -> Connection:
     except (OSError, UnicodeDecodeError, written.Unreadable) as error:
         first_line = str(error).splitlines()[0]
         raise NotConfigured(f"cannot read {path}: {first_line}") from None
-    if not isinstance(data, dict) or not all(isinstance(data.get(key), str) for key in _KEYS):
-        raise NotConfigured(f"{path} must be a map with the texts server and token")
-    return Connection(_clean(data["server"]), data["token"].strip(), str(path))
+    given = data if isinstance(data, dict) else {}
+    server, token = given.get("server"), given.get("token")
+    if isinstance(server, list) and all(isinstance(each, str) for each in server):
+        server = ",".join(server)
+    if not isinstance(server, str) or not isinstance(token, str):
+        raise NotConfigured(
+            f"{path} must be a map with the texts server and token; server may be a list"
+        )
+    return Connection(clean(server), token.strip(), str(path))
 
 
 def _refuse_exposed(path: Path, found: os.stat_result) -> None:
@@ -103,6 +113,11 @@ def _refuse_exposed(path: Path, found: os.stat_result) -> None:
             f"{path} holds a token, and others than its owner may use it",
             fix=f"chmod 600 {shlex.quote(str(path))}",
         )
+
+
+def clean(server: str) -> str:
+    """One address, or several with commas between them, without what means nothing."""
+    return ",".join(_clean(each) for each in server.split(","))
 
 
 def _clean(server: str) -> str:

@@ -28,6 +28,8 @@ from cede.store.json_text import decode, encode
 
 Row = tuple[Any, ...]
 
+_OF_AGENT = ("lease", "promised", "folder", "protocol", "beside_server", "session", "machine")
+
 
 def node_row(node: Node) -> Row:
     return (
@@ -48,7 +50,7 @@ def node_row(node: Node) -> Row:
         node.created,
         node.edited,
         node.claimed_by,
-        encode((node.lease, node.promised, node.folder, node.protocol, node.beside_server)),
+        encode(tuple(getattr(node, name) for name in _OF_AGENT)),
     )
 
 
@@ -57,8 +59,8 @@ def node_from(row: Sequence[Any]) -> Node:
         id_, name, pool_id, state, out, reason, amounts, devices, labels, group, fingerprint,
         heartbeat, boot, failures, created, edited, claimed_by, agent,
     ) = row  # fmt: skip
-    of_agent = ("lease", "promised", "folder", "protocol", "beside_server")
-    known = dict(zip(of_agent, decode(agent), strict=True)) if agent else {}
+    # Rows of the version before end where its fields did.
+    known = dict(zip(_OF_AGENT, decode(agent), strict=False)) if agent else {}
     return Node(
         id=id_,
         name=name,

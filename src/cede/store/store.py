@@ -67,6 +67,7 @@ class Store(Accounts, retention.Retention):
         self.sqlite = parsed.get_backend_name() == "sqlite"
         self.file = connect.sqlite_path(parsed) if self.sqlite else None
         self.epoch = 0
+        self.former_term = 0  # milliseconds from the start in which our predecessor may answer
         self.at_point: Callable[[str], None] = _nothing
         self._anchor = Anchor(anchor) if anchor else None
         self._lock = FileLock(Path(f"{parsed.database}.lock")) if self.sqlite else None
@@ -88,9 +89,10 @@ class Store(Accounts, retention.Retention):
         holder = f"{socket.gethostname()}:{os.getpid()}"
         self._writing = self._writing or self._engine.connect()
         if self._lock is not None:
-            self.epoch = term.wait_for_file(self._writing, self._lock, holder, stop)
+            taken = term.wait_for_file(self._writing, self._lock, holder, stop)
         else:
-            self.epoch = term.wait_for_lease(self._writing, holder, stop)
+            taken = term.wait_for_lease(self._writing, holder, stop)
+        self.epoch, self.former_term = taken
         return self.epoch
 
     def load(self) -> Loaded:
@@ -118,6 +120,11 @@ class Store(Accounts, retention.Retention):
         self._head = meta.head
         moment = Moment(meta.instant, meta.boot_id, meta.boottime)
         return Loaded(state, meta.head, self.epoch, moment)
+
+    @property
+    def term_lasts(self) -> int | None:
+        """Milliseconds from a renewal to the end of the term; None where a file lock holds it."""
+        return None if self.sqlite else term.LEASE_MILLISECONDS
 
     def renew_lease(self) -> None:
         """Say that we are alive although there is nothing to commit.
