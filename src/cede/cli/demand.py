@@ -151,7 +151,7 @@ def submission_of(
     from cede.client.demand import submission
 
     return submission(
-        labels=dict(pairs("--label", label)),
+        labels=dict(pairs("--label", label)) or None,
         settings=settings_of("--set", own_settings, OF_REQUEST, "a request"),
         **given,
     )

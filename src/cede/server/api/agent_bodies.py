@@ -9,7 +9,8 @@ from pydantic import Field, StringConstraints, model_validator
 
 from cede.model import bounds
 from cede.model.errors import Invalid, quoted
-from cede.server.api.bodies import AmountsIn, Attempt, Body, Key, LabelText, Name, Seconds, example
+from cede.server.api.bodies import Attempt, Body, Name, Seconds, example
+from cede.server.api.declared import AmountsIn, Key, LabelText
 
 # Agents of the version before speak the first: they start from the resume point that they are told.
 PROTOCOLS = (1, 2)

@@ -9,7 +9,8 @@ from pydantic import Field
 from cede.model import bounds
 from cede.model.tenant import FIELDS
 from cede.model.usage import Usage
-from cede.server.api.bodies import Amount, Body, Name, Ratio, example
+from cede.server.api.bodies import Body, Name, Ratio, example
+from cede.server.api.declared import Amount
 from cede.server.api.json_type import Json
 from cede.server.api.schemas import Out, Page
 from cede.store import TenantView, UsageView
