@@ -112,7 +112,7 @@ def test_the_accounts_know_what_an_earlier_version_stored(database_url: str) -> 
                 said = {
                     column.name: each
                     for column, each in zip(columns, row, strict=True)
-                    if table is schema.requests or column.name not in later
+                    if each is not None and (table is schema.requests or column.name not in later)
                 }
                 connection.execute(insert(table).values(said))
         upgrade_to(connection, "0003")

@@ -190,6 +190,7 @@ requests = st.builds(
     terms=terms,
     part_of=st.none() | names,
     labels=st.dictionaries(names, texts, max_size=3),
+    comment=texts,
     owner=texts,
     created=texts,
 )

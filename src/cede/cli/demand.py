@@ -53,6 +53,7 @@ _OPTIONS: list[Callable[[Any], Any]] = [
         help="Silence after which it is given up, such as 10m, or none.",
     ),
     click.option("--label", multiple=True, metavar="NAME=VALUE", help="May be given often."),
+    click.option("--comment", metavar="TEXT", help="What people should know of it."),
 ]
 
 _TERMS: list[Callable[[Any], Any]] = [

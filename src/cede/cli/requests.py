@@ -53,6 +53,7 @@ FIELDS = (
     "reason",
     "fix",
     "labels",
+    "comment",
     "owner",
     "created",
 )

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from cede.model import bounds
 from cede.model.amounts import Amounts
-from cede.model.fields import Count, Duration, Labels, Word, declared
+from cede.model.fields import Count, Duration, Labels, Text, Word, declared
 from cede.model.lifecycle import TERMINAL, WAITING, RequestStatus
 from cede.model.reason import Code, Reason
 from cede.model.shape import Footprint, Shape
@@ -133,6 +133,13 @@ class Request:
         "Texts by name, for people and for finding it.",
         default_factory=dict,
         example={"job": "train"},
+        decides=False,
+    )
+    comment: str = declared(
+        Text(bounds.COMMENT_LENGTH_MAX),
+        "What people should know of it; printable, on one line.",
+        "",
+        example="the run for Friday's demo",
         decides=False,
     )
 
