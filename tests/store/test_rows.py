@@ -266,7 +266,7 @@ def test_who_says_nothing_unusual_has_no_text_for_it() -> None:
 def test_every_field_of_a_policy_is_kept() -> None:
     """A field that the model gets and the rows do not would be lost by the next restart."""
     columns = {"limit": "limits", "subject": "subject_type"}
-    kept = {*schema.policies.columns.keys(), *term_rows.FURTHER}
+    kept = {*schema.policies.columns.keys(), *(each.attribute for each in term_rows.FURTHER)}
     assert {columns.get(each.name, each.name) for each in fields(Policy)} <= kept
 
 

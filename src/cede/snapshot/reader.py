@@ -17,7 +17,6 @@ from cede.model.amounts import parse_amounts
 from cede.model.fields import changed, deciding, read
 from cede.model.lifecycle import AllocationState, RequestStatus
 from cede.model.policy import Policy
-from cede.model.policy_fields import FIELDS
 from cede.model.reason import Code, Reason
 from cede.model.request import PLAIN, Earmark, Request, Withhold
 from cede.model.shape import Shape
@@ -62,7 +61,7 @@ _TOP = {"now", "pools", "policies", "nodes", "tenants", "running", "requests", "
 _POOL = {"name", "preset", "capacity", "nodes", "settings", "description", "shrunk", *CLOCKS}
 _POLICY = {
     *("pool", "name", "component", "component_type", "parent"),
-    *FIELDS,
+    *deciding(Policy),
 }
 _COMMON = {
     *("id", "component", "component_type", "pool", "resources", "settings", "preemptible"),
@@ -163,7 +162,7 @@ class _Reader:
     def policy(self, path: str, value: object) -> None:
         fields = entry(value, path, _POLICY)
         pool_id = self._pool_id(path, fields)
-        said: dict[str, Any] = {name: fields.get(name) for name in FIELDS}
+        said: dict[str, Any] = {name: fields.get(name) for name in deciding(Policy)}
         with at(path):
             # Who only plans may give policies names, and need not say whose they are.
             named = {"component": fields.get("component", fields.get("name"))}

@@ -7,7 +7,6 @@ seconds. `resources` is taken literally and per task; only `settings` adds the s
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from cede.engine.admin.presets import PRESETS
@@ -63,38 +62,14 @@ def _policy(state: State, policy: Policy) -> dict[str, Any]:
         name=policy.name,
         component=policy.subject.name,
         component_type=policy.subject.type,
-        priority=policy.priority,
-        reserved=dict(policy.reserved),
-        limit=dict(policy.limit),
         parent=None if policy.parent_id is None else str(state.policies[policy.parent_id].subject),
-        **_further(policy),
+        **{
+            "priority": policy.priority,
+            "reserved": {},
+            "limit": {},
+            **said(policy),
+        },
     )
-
-
-_PLAIN = Policy("", "", Subject("team", ""), 0, {}, {})
-_SHOWN: dict[str, tuple[str, Callable[[Any], Any]]] = {
-    "weight": ("weight", float),
-    "mode": ("mode", str),
-    "settings": ("settings", shown_own),
-    "integral": ("integral", dict),
-    "type": ("kind", str),
-    "max_class": ("max_class", int),
-    "allow_sensitive": ("allow_sensitive", bool),
-    "home": ("home", lambda home: dict(home.labels) or list(home.names)),
-    "allow_lending": ("allow_lending", bool),
-    "allow_borrowing": ("allow_borrowing", bool),
-    "max_borrow_pct": ("max_borrow_pct", float),
-    "return_grace": ("return_grace", seconds),
-}
-
-
-def _further(policy: Policy) -> dict[str, Any]:
-    """What a policy says beside amounts and priority, where it is not the usual."""
-    return {
-        shown: show(getattr(policy, name))
-        for shown, (name, show) in _SHOWN.items()
-        if getattr(policy, name) != getattr(_PLAIN, name)
-    }
 
 
 def _full(**fields: Any) -> dict[str, Any]:

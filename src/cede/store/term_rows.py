@@ -10,34 +10,22 @@ from dataclasses import fields
 from operator import attrgetter
 from typing import Any
 
+from cede.model.fields import fields_of
 from cede.model.policy import Home, Kind, Policy
-from cede.model.subject import Subject
 from cede.model.terms import CLASS_DEFAULT, USUAL, Terms
 from cede.store.arrays import array_of, from_array
 from cede.store.json_text import decode, encode
 
-# What has a column of its own is not among these.
-FURTHER = (
-    "settings",
-    "integral",
-    "kind",
-    "max_class",
-    "allow_sensitive",
-    "home",
-    "allow_lending",
-    "allow_borrowing",
-    "max_borrow_pct",
-    "return_grace",
-)
-_USUAL_POLICY = Policy("", "", Subject("team", ""), 0, {}, {})
+_COLUMNS = ("priority", "reserved", "limit", "weight", "mode")  # of their own
+FURTHER = tuple(each for each in fields_of(Policy) if each.attribute not in _COLUMNS)
 
 
 def further_text(policy: Policy) -> str | None:
     """What a policy says beside its amounts, its priority and its place in the tree."""
     said = {
-        name: array_of(held) if isinstance(held, Home) else held
-        for name in FURTHER
-        if (held := getattr(policy, name)) != getattr(_USUAL_POLICY, name)
+        each.attribute: array_of(held) if isinstance(held, Home) else held
+        for each in FURTHER
+        if (held := getattr(policy, each.attribute)) != each.default
     }
     return encode(said) if said else None
 

@@ -19,6 +19,7 @@ from pydantic import (
 
 from cede.model import bounds
 from cede.model.amounts import parse_processors
+from cede.model.policy import Policy
 from cede.model.request import Request, Retry
 from cede.model.shape import Shape
 from cede.model.stopping import StopPolicy
@@ -136,44 +137,19 @@ class IntegralIn(Body):
     )
 
 
+@sends(Policy)
 class PolicyFields(Body):
     """What a policy says; absent: the usual in a new one, unchanged in one that is there."""
 
-    priority: Priority | None = None
-    reserved: AmountsIn | None = None
-    limit: AmountsIn | None = None
-    weight: Weight | None = Field(
-        None, description="Its part of what is shared by weight, against its siblings."
-    )
-    mode: Literal["fair_share", "fifo"] | None = Field(
-        None, description="How those below it share: by weight, or one after the other."
-    )
     settings: PolicySettings | None = None
     integral: IntegralIn | None = None
-    type: Literal["hpc_batch", "ml_training", "service", "sensitive", "interactive"] | None = None
-    max_class: Class | None = Field(None, description="The highest class its requests may have.")
-    allow_sensitive: bool | None = Field(
-        None, description="Whether its requests may be sensitive, or of class 10."
-    )
     home: Home | None = Field(
         None, description="The nodes that are its own: by label or by name; empty: none."
-    )
-    allow_lending: bool | None = Field(None, description="Its own nodes, while they are idle.")
-    allow_borrowing: bool | None = Field(None, description="The nodes of others.")
-    max_borrow_pct: Annotated[float, Field(ge=0, le=1_000)] | None = Field(
-        None, description="How much of its home it lends: this part of its nodes."
-    )
-    return_grace: Seconds | None = Field(
-        None, description="How long a borrower has before a node of its own is taken back."
     )
 
     def said(self) -> dict[str, Any]:
         """What is given, as the engine takes it."""
-        return {
-            name: value
-            for name, value in self.model_dump(exclude_none=True).items()
-            if name in PolicyFields.model_fields
-        }
+        return self.model_dump(exclude_none=True, include=set(PolicyFields.model_fields))
 
 
 class PolicyIn(PolicyFields):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from cede.model.policy import Policy
 from cede.model.request import Request, Retry
 from cede.model.stopping import StopPolicy
 from cede.model.terms import Terms
@@ -45,22 +46,11 @@ POLICY: Json = {
     "pool_id": _POOL_ID,
     "component": "red",
     "component_type": "team",
+    "parent_id": None,
+    **example_of(Policy),
     "priority": 10,
     "reserved": {"gpu": 4},
     "limit": {"gpu": 8},
-    "parent_id": None,
-    "weight": 1.0,
-    "mode": "fair_share",
-    "settings": {},
-    "integral": {},
-    "type": "hpc_batch",
-    "max_class": 9,
-    "allow_sensitive": False,
-    "home": {"rack": "r1"},
-    "allow_lending": True,
-    "allow_borrowing": True,
-    "max_borrow_pct": 0.2,
-    "return_grace": 0,
     "occupied": {"gpu": 6},
     "borrowed": {"gpu": 2},
     "created": "2026-03-02T09:01:00Z",

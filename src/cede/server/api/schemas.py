@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from cede.model.policy import Policy
 from cede.model.request import Request, Retry
 from cede.model.shape import Shape
 from cede.model.stopping import StopPolicy
@@ -40,29 +41,20 @@ class PoolOut(Out):
     created: str
 
 
+@shows(Policy)
 class PolicyOut(Out):
+    """A policy; what the model declares of it is added to these."""
+
     id: str
     name: str
     pool: str
     pool_id: str
     component: str
     component_type: str
-    priority: int
-    reserved: Amounts
-    limit: Amounts
     parent_id: str | None
-    weight: float
-    mode: str
     settings: dict[str, Any] = Field(description="Its own, for itself and those below it.")
     integral: dict[str, Any]
-    type: str
-    max_class: int
-    allow_sensitive: bool
     home: dict[str, str] | list[str] | None
-    allow_lending: bool
-    allow_borrowing: bool
-    max_borrow_pct: float
-    return_grace: Seconds
     occupied: Amounts
     borrowed: Amounts
     created: str

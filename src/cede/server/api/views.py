@@ -13,7 +13,7 @@ from cede.model.allocation import Allocation, allocation_id
 from cede.model.amounts import Amounts
 from cede.model.durations import seconds
 from cede.model.fields import shown
-from cede.model.policy import Home, Policy
+from cede.model.policy import Policy
 from cede.model.reason import Reason
 from cede.model.request import PLAIN, Request
 from cede.model.settings import Settings, shown_own
@@ -78,33 +78,12 @@ def policy_out(view: PolicyView) -> Json:
         "pool_id": policy.pool_id,
         "component": policy.subject.name,
         "component_type": policy.subject.type,
-        "priority": policy.priority,
-        "reserved": dict(policy.reserved),
-        "limit": dict(policy.limit),
         "parent_id": policy.parent_id,
-        "weight": policy.weight,
-        "mode": policy.mode.value,
-        "settings": shown_own(policy.settings),
-        "integral": dict(policy.integral),
-        "type": policy.kind.value,
-        "max_class": policy.max_class,
-        "allow_sensitive": policy.allow_sensitive,
-        "home": home_out(policy.home),
-        "allow_lending": policy.allow_lending,
-        "allow_borrowing": policy.allow_borrowing,
-        "max_borrow_pct": policy.max_borrow_pct,
-        "return_grace": seconds(policy.return_grace),
+        **shown(policy),
         "occupied": dict(view.occupied),
         "borrowed": _borrowed(policy, view.occupied),
         "created": policy.created,
     }
-
-
-def home_out(home: Home | None) -> Json | list[str] | None:
-    """As it was given: labels of nodes, or their names."""
-    if home is None:
-        return None
-    return dict(home.labels) or list(home.names)
 
 
 def request_out(
