@@ -11,11 +11,11 @@ column) is a table in that layer: only a new kind needs a line there.
 
 from __future__ import annotations
 
-import keyword
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields, replace
 from enum import StrEnum
 from functools import cache
+from keyword import iskeyword
 from typing import Any, TypeVar
 
 from cede.model import bounds
@@ -172,16 +172,13 @@ class Declared:
     """
 
     name: str
+    keyword: str
     attribute: str
     kind: Kind
     sentence: str
     default: Any
     example: Any  # as people write it
     decides: bool  # deciding looks at it, so that it is in a snapshot
-
-    @property
-    def keyword(self) -> str:
-        return f"{self.name}_" if keyword.iskeyword(self.name) else self.name
 
     @property
     def shown_default(self) -> Any:
@@ -214,7 +211,12 @@ def fields_of(part: type) -> tuple[Declared, ...]:
         said = each.metadata[_DECLARED]
         default = each.default if each.default_factory is MISSING else each.default_factory()
         name = said["name"] or each.name
-        found.append(Declared(**{**said, "name": name}, attribute=each.name, default=default))
+        called = {
+            "name": name,
+            "keyword": f"{name}_" if iskeyword(name) else name,
+            "attribute": each.name,
+        }
+        found.append(Declared(**(said | called), default=default))
     return tuple(found)
 
 
@@ -225,6 +227,8 @@ def deciding(part: type) -> tuple[str, ...]:
 
 def read(part: type, given: Mapping[str, Any]) -> dict[str, Any]:
     """Those fields of a dataclass that are given, by their attributes; None is not given."""
+    if not given:
+        return {}
     return {
         each.attribute: each.kind.parse(given[each.name], each.name)
         for each in fields_of(part)

@@ -56,8 +56,10 @@ OF_REQUEST = (
 
 def parse_terms(*, preemption_class: object = None, settings: object = None, **given: Any) -> Terms:
     """Terms from outside data, in the units that people write."""
-    own = {} if settings is None else parse_own(settings, OF_REQUEST, "a request")
-    return changed(USUAL, {"class": preemption_class, **given}, settings=own)
+    own = {}
+    if settings is not None:
+        own["settings"] = parse_own(settings, OF_REQUEST, "a request")
+    return changed(USUAL, {"class": preemption_class, **given}, **own)
 
 
 def parse_class(value: object, field: str = "class") -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -138,12 +139,14 @@ def _extended(parts: tuple[type, ...], field: Callable[[Declared], Any]) -> Exte
 
 def given(body: BaseModel, part: type) -> dict[str, Any]:
     """What a body says of the declared fields of a dataclass, by their names."""
-    present = body.model_fields_set
-    return {
-        each.name: getattr(body, each.keyword)
-        for each in fields_of(part)
-        if each.keyword in present
-    }
+    names = _names_of(part)
+    present = body.model_fields_set & names.keys()
+    return {names[each]: getattr(body, each) for each in present}
+
+
+@cache
+def _names_of(part: type) -> dict[str, str]:
+    return {each.keyword: each.name for each in fields_of(part)}
 
 
 def example_of(*parts: type) -> dict[str, Any]:

@@ -100,7 +100,7 @@ def _shape(body: RequestIn, each: Amounts, tasks: int) -> Shape | None:
 def _terms(body: RequestIn) -> Terms:
     own = {} if body.settings is None else body.settings.model_dump(exclude_none=True)
     settings = {name: own[name] for name in OF_REQUEST if name in own}
-    return parse_terms(settings=settings, **given(body, Terms))
+    return parse_terms(settings=settings or None, **given(body, Terms))
 
 
 def _settings(body: SettingsIn) -> ResourceSettings:
