@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 from dataclasses import dataclass, field
 from enum import StrEnum
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,12 +32,16 @@ from cede.model.fields import (
     shown,
     written,
 )
+from cede.model.policy import Policy
 from cede.model.request import Request, Retry
 from cede.model.shape import Shape
 from cede.model.stopping import StopPolicy
+from cede.model.tenant import Tenant
 from cede.model.terms import Terms
 from cede.server.api import declared as api
 from cede.store import own_columns
+
+SOURCE = Path(fields.__file__).parents[1]
 
 
 class Colour(StrEnum):
@@ -121,15 +127,38 @@ def test_every_kind_has_its_place_in_every_layer() -> None:
     assert set(api._SENT) == set(api._SHOWN) == set(own_columns._STORED) == kinds
 
 
-@pytest.mark.parametrize("part", [Request, Retry, Shape, StopPolicy, Terms])
+@pytest.mark.parametrize("part", [Policy, Request, Retry, Shape, StopPolicy, Tenant, Terms])
 def test_every_declared_field_has_a_sentence_and_a_default_that_can_be_written(part: type) -> None:
     assert fields_of(part)
     for each in fields_of(part):
         assert each.sentence.endswith("."), each
-        if each.shown_default is not None:
+        if each.shown_default not in (None, {}):  # an empty guarantee is one of type none
             assert each.kind.parse(each.shown_default, each.name) == each.default
         if each.example is not None:
             each.kind.parse(each.example, each.name)
+
+
+def test_a_field_is_named_by_the_model_a_migration_and_the_command_line_only() -> None:
+    """The codecs go by the declaration: none of them names this field of a request."""
+    named = {
+        path.relative_to(SOURCE).parts[0]
+        for path in SOURCE.rglob("*.py")
+        if "comment" in _names_in(path.read_text()) and "migrations" not in path.parts
+    }
+    assert named == {"model", "cli"}
+
+
+def _names_in(text: str) -> set[Any]:
+    """What a module names in code: attributes, keywords, and texts of one word."""
+    if "comment" not in text:
+        return set()
+    tree = list(ast.walk(ast.parse(text)))
+    return {
+        *(each.value for each in tree if isinstance(each, ast.Constant)),
+        *(each.attr for each in tree if isinstance(each, ast.Attribute)),
+        *(each.arg for each in tree if isinstance(each, ast.keyword)),
+        *(each.id for each in tree if isinstance(each, ast.Name)),
+    }
 
 
 def test_no_two_fields_of_a_request_have_one_name() -> None:
