@@ -57,11 +57,15 @@ class Part:
     note: str = declared(Text(5), "A note.", "", decides=False, example="hi")
     counts: dict[str, int] = declared(Quantities(), "Counts.", default_factory=dict)
     loud: bool = declared(Flag(), "Loud.", False)
+    fast: bool = declared(Flag(), "Fast.", True)
     other: list[int] = field(default_factory=list)
 
 
-GIVEN = {"class": 1.5, "colour": "blue", "note": "hey", "counts": {"gpu": 1}, "loud": True}
-MADE = Part(time=1500, colour=Colour.BLUE, note="hey", counts={"gpu": 1}, loud=True)
+GIVEN = {
+    **{"class": 1.5, "colour": "blue", "note": "hey"},
+    **{"counts": {"gpu": 1}, "loud": True, "fast": False},
+}
+MADE = Part(time=1500, colour=Colour.BLUE, note="hey", counts={"gpu": 1}, loud=True, fast=False)
 
 
 def test_what_is_given_is_read_and_shown_again() -> None:
@@ -79,12 +83,12 @@ def test_what_changes_nothing_is_the_usual_itself() -> None:
 def test_only_what_decides_and_is_not_usual_is_said() -> None:
     assert said(MADE) == {name: value for name, value in GIVEN.items() if name != "note"}
     assert said(Part()) == {}
-    assert deciding(Part) == ("class", "colour", "counts", "loud")
+    assert deciding(Part) == ("class", "colour", "counts", "loud", "fast")
 
 
 def test_keywords_become_a_body() -> None:
-    given = {"class_": "5s", "colour": "blue", "loud": False, "note": None}
-    assert written(given, Part) == {"class": 5, "colour": "blue"}
+    given = {"class_": "5s", "colour": "blue", "loud": False, "fast": False, "note": None}
+    assert written(given, Part) == {"class": 5, "colour": "blue", "fast": False}
     with pytest.raises(TypeError, match="unknown keyword 'colur'; did you mean colour"):
         written({"colur": "blue"}, Part)
 

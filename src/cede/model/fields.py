@@ -269,8 +269,10 @@ def written(given: Mapping[str, Any], *parts: type) -> dict[str, Any]:
     for name in given:
         if name not in known:
             raise TypeError(f"unknown keyword {name!r:.80}; {choices(name, known)}")
-    return {
-        known[name].name: known[name].kind.show(known[name].kind.parse(value, known[name].name))
-        for name, value in given.items()
-        if value is not None and value is not False  # a flag that is not set
-    }
+    body = {}
+    for name, value in given.items():
+        each = known[name]
+        not_set = value is None or (value is False and each.default is False)
+        if not not_set:
+            body[each.name] = each.kind.show(each.kind.parse(value, each.name))
+    return body
