@@ -62,8 +62,12 @@ class Part:
 
 
 GIVEN = {
-    **{"class": 1.5, "colour": "blue", "note": "hey"},
-    **{"counts": {"gpu": 1}, "loud": True, "fast": False},
+    "class": 1.5,
+    "colour": "blue",
+    "note": "hey",
+    "counts": {"gpu": 1},
+    "loud": True,
+    "fast": False,
 }
 MADE = Part(time=1500, colour=Colour.BLUE, note="hey", counts={"gpu": 1}, loud=True, fast=False)
 
