@@ -60,8 +60,3 @@ def parse_terms(*, preemption_class: object = None, settings: object = None, **g
     if settings is not None:
         own["settings"] = parse_own(settings, OF_REQUEST, "a request")
     return changed(USUAL, {"class": preemption_class, **given}, **own)
-
-
-def parse_class(value: object, field: str = "class") -> int:
-    """Exactly an integer from 0 to 10: not a text, a fraction or a truth."""
-    return CLASS.parse(value, field)

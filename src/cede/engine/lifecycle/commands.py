@@ -38,6 +38,7 @@ class Submission(Request):
 
 _NAMES = tuple(each.name for each in fields(Request))
 _values = attrgetter(*_NAMES)
+_PLACED = tuple(map(_NAMES.index, ("submitted_at", "index", "lease_until")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +81,11 @@ def _check_quota(state: State, submission: Submission) -> None:
 
 
 def _request(state: State, submission: Submission, now: int) -> Request:
-    given = dict(zip(_NAMES, _values(submission), strict=True))
+    values = list(_values(submission))
     until = None if submission.lease is None else now + submission.lease
-    placed = {"submitted_at": now, "index": state.next_index(), "lease_until": until}
-    return Request(**(given | placed))
+    for at, value in zip(_PLACED, (now, state.next_index(), until), strict=True):
+        values[at] = value
+    return Request(*values)
 
 
 def renew(

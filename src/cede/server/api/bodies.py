@@ -137,7 +137,7 @@ class IntegralIn(Body):
     )
 
 
-@sends(Policy)
+@sends(Policy, edits=True)
 class PolicyFields(Body):
     """What a policy says; absent: the usual in a new one, unchanged in one that is there."""
 

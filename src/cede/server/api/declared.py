@@ -98,11 +98,13 @@ _SHOWN: dict[type[Kind], Any] = {
 }
 
 
-def sends(*parts: type) -> Extends:
-    """The body with the declared fields of these dataclasses, each of which may be absent."""
+def sends(*parts: type, edits: bool = False) -> Extends:
+    """The body with the declared fields of these dataclasses, each of which may be absent: then it
+    has its default, or stays as it is in a body that `edits`.
+    """
 
     def field(each: Declared) -> Any:
-        default = each.shown_default
+        default = None if edits else each.shown_default
         more: Any = None if default is None else {"default": default}
         return (
             _SENT[type(each.kind)](each.kind) | None,

@@ -19,7 +19,7 @@ from cede.store import TenantView, UsageView
 _DIGITS = 9
 
 
-@sends(Tenant)
+@sends(Tenant, edits=True)
 class TenantFields(Body):
     """How much a tenant may have; null: no bound."""
 
