@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help up demo test test-fast test-zenml check lint bench worlds soak soak-postgres properties lock clean setup dev zenml system-packages
+.PHONY: help up demo test test-fast test-zenml check lint bench worlds soak soak-postgres aged properties lock clean setup dev zenml system-packages
 MAKEFLAGS += --no-print-directory
 BIN := .venv/bin
 
@@ -15,8 +15,8 @@ demo: setup ## Show three agents, a gang and a preemption on this machine
 test: dev zenml system-packages lint ## Run everything: the checks, then all tests
 	@scripts/test
 
-test-fast: dev ## Run the tests that need no other program and no patience
-	@$(BIN)/pytest -q -m 'not browser and not postgres and not slow and not system'
+test-fast: dev ## Run the tests that need no other program and no patience: 2 minutes on 2 cores
+	@scripts/test --fast
 
 test-zenml: dev ## Run pipelines on real ZenML servers, and say how long they wait
 	@scripts/setup --zenml
@@ -37,6 +37,9 @@ soak: dev ## Stop programs 300 times amid 200 kills of agents, supervisors and t
 
 soak-postgres: dev ## The same with two servers on PostgreSQL
 	@$(BIN)/python -m tests.soak --partings 300 --kills 200 --postgres $(if $(SEED),--seed $(SEED))
+
+aged: dev ## Load ten days at 10 requests a second and compare with a day; RATE=1 is shorter
+	@$(BIN)/python -m tests.aged $(if $(RATE),--rate $(RATE)) $(if $(DAYS),--days $(DAYS))
 
 properties: dev ## Try 20 times as many examples of every property, new ones; TIMES=100 tries more
 	@PROPERTY_TIMES=$(or $(TIMES),20) $(BIN)/pytest -q -m 'hypothesis and not postgres' --timeout 0

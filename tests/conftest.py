@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,6 +25,16 @@ for _number, _usual in (
         signal.signal(_number, _usual)
 
 NO_POSTGRES = pytest.StashKey[str]()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def state_directory() -> Iterator[None]:
+    """A server of root keeps its agent's data where services do; that of tests goes with them."""
+    with tempfile.TemporaryDirectory(prefix="cede-state-", ignore_cleanup_errors=True) as folder:
+        Path(folder).chmod(0o755)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("STATE_DIRECTORY", folder)
+            yield
 
 
 @pytest.fixture(scope="session")

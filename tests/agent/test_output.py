@@ -112,8 +112,8 @@ def test_whoever_waits_sees_the_last_lines_of_what_failed(shared: Cluster) -> No
 
 
 def test_following_ends_with_the_reason_where_work_can_never_start(shared: Cluster) -> None:
-    shared.agent("strict", 1, "--group", "none")  # root, and no account for anybody's work
-    request = shared.submit("true", node_labels={"host": "strict"})
+    shared.agent("strict", 1, "--group", "none")  # root, and no map of accounts to ask for
+    request = shared.submit("true", work={"user": "root"}, node_labels={"host": "strict"})
     followed = shared.server.cede("logs", "-f", request)
     assert followed.returncode == 0
     assert "--allow-root-jobs" in followed.stdout and "--allow-root-jobs" in followed.stderr

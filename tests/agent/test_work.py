@@ -150,12 +150,13 @@ def test_work_runs_as_the_mapped_account_or_not_at_all(shared: Cluster) -> None:
     not_at_fault(shared, "mapped")
 
 
-def test_an_agent_that_is_root_and_has_no_map_starts_nothing_and_names_the_fix(
+def test_a_root_agent_without_a_map_names_the_fix_to_whoever_asks_for_an_account(
     shared: Cluster,
 ) -> None:
     shared.agent("root", 1, "--group", "none")
     for _ in range(bounds.NODE_FAILURES_MAX + 1):  # the node is not at fault, however often
-        request = shared.submit("touch", "/cede-was-here", node_labels={"host": "root"})
+        wanted = {"work": {"user": "root"}, "node_labels": {"host": "root"}}
+        request = shared.submit("touch", "/cede-was-here", **wanted)
         ended = shared.ended(request)
         assert (ended["status"], ended["attempt"]) == ("failed", 1)
     assert not Path("/cede-was-here").exists()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,7 +11,6 @@ from typing import Any
 
 import httpx2
 import pytest
-import uvicorn
 from fastapi import FastAPI
 
 from cede.model.subject import Subject
@@ -23,6 +21,8 @@ from cede.server.config import Config
 from cede.server.ids import new_id
 from cede.server.writer import Writer
 from cede.store import Store
+from tests.api import listening
+from tests.support import databases
 
 PATIENCE = 60.0  # seconds that anything may take before a test gives up
 RED, BLUE = Subject("team", "red"), Subject("team", "blue")
@@ -83,6 +83,7 @@ def made(response: httpx2.Response) -> dict[str, Any]:
 
 @contextmanager
 def running(url: str) -> Iterator[Server]:
+    databases.give_tables(url)
     store = Store(url)
     store.migrate()
     store.take_over()
@@ -90,27 +91,16 @@ def running(url: str) -> Iterator[Server]:
     writer.start()
     secrets = {name: _make_token(writer, name, *kind) for name, kind in TOKENS.items()}
     app = create_app(store, writer, Config(data=Path(), database=url))
-    server = uvicorn.Server(
-        uvicorn.Config(app, host="127.0.0.1", port=0, log_level="warning", lifespan="off")
-    )
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    while not server.started:
-        assert thread.is_alive(), "the server did not start"
-        time.sleep(0.01)
-    port = server.servers[0].sockets[0].getsockname()[1]
-    found = Server(f"http://127.0.0.1:{port}", app, store, writer, secrets)
-    try:
-        yield found
-    finally:
-        for client in found.clients.values():
-            client.close()
-        close_streams(app)
-        server.should_exit = True
-        thread.join(PATIENCE)
-        writer.stop()
-        store.close()
-    assert not thread.is_alive(), "the server did not stop"
+    with listening.at_a_port(app) as port:
+        found = Server(f"http://127.0.0.1:{port}", app, store, writer, secrets)
+        try:
+            yield found
+        finally:
+            for client in found.clients.values():
+                client.close()
+            close_streams(app)
+    writer.stop()
+    store.close()
 
 
 def _make_token(writer: Writer, name: str, role: Role, subjects: tuple[Subject, ...]) -> str:
@@ -118,6 +108,12 @@ def _make_token(writer: Writer, name: str, role: Role, subjects: tuple[Subject, 
     token = Token(new_id(), name, role, subjects, digest, clock.wall())
     writer.execute(lambda tx: tx.put_token(token)).result(PATIENCE)
     return secret
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _ports() -> Iterator[None]:
+    yield
+    listening.stop_all()
 
 
 @pytest.fixture

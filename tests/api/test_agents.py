@@ -111,9 +111,9 @@ def test_who_has_seen_later_commits_gets_no_orders(farm: Server) -> None:
 def test_another_protocol_is_refused_with_both_numbers(farm: Server) -> None:
     alpha = Machine(farm)
     for path, token in (("/agent/register", join_token(farm)), ("/agent/heartbeat", alpha.token)):
-        refused = alpha.post(token, path, {"protocol": 3, "something": "new"})
+        refused = alpha.post(token, path, {"protocol": 4, "something": "new"})
         assert refused.status_code == 422 and refused.json()["field"] == "protocol"
-        assert "protocols 1 to 2 and the agent 3" in refused.json()["detail"]
+        assert "protocols 1 to 3 and the agent 4" in refused.json()["detail"]
 
 
 def test_a_gang_is_on_several_nodes_or_nowhere(farm: Server) -> None:

@@ -55,6 +55,9 @@ BODIES: dict[str, tuple[str, Any, int, str, str]] = {
         "settings.cpu_count",
         "number",
     ),
+    "a long comment": ("/requests", red(comment="x" * 501), 422, "comment", "500"),
+    "a comment of two lines": ("/requests", red(comment="a\nb"), 422, "comment", "on one line"),
+    "a number for a comment": ("/requests", red(comment=5), 422, "comment", "string"),
     "a boolean duration": ("/requests", red(walltime=True), 422, "walltime", "number of seconds"),
     "an endless walltime": ("/requests", red(walltime=1e15), 422, "walltime", "seconds"),
     "a short lease": ("/requests", red(lease=0.5), 422, "lease", "at least 1 seconds"),
@@ -225,7 +228,7 @@ def agent(**fields: Any) -> dict[str, Any]:
 # name: (body, field, part of the detail)
 MACHINES: dict[str, tuple[Any, str, str]] = {
     "no protocol": ({"name": "x"}, "protocol", "required"),
-    "another protocol": (agent(protocol=9), "protocol", "protocols 1 to 2 and the agent 9"),
+    "another protocol": (agent(protocol=9), "protocol", "protocols 1 to 3 and the agent 9"),
     "a protocol in words": (agent(protocol="1"), "protocol", "integer"),
     "negative devices": (agent(amounts={"gpu": -2}), "amounts.gpu", "0"),
     "no devices": (agent(amounts={"gpu": 0}), "amounts.gpu", "1"),

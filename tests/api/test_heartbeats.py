@@ -60,6 +60,7 @@ def test_a_heartbeat_without_news_costs_neither_writer_nor_database(
     assert farm.writer.index == before
 
 
+@pytest.mark.slow  # a node is called down seconds after its lease, whatever the lease
 def test_a_silent_node_is_degraded_and_comes_back(server: Server, eventually: Eventually) -> None:
     _heartbeat(server, 100)
     pool_of_nodes(server, settings={"node_lease": 1})

@@ -13,7 +13,7 @@ from cede.server.api.route import CedeRoute
 from tests.api import machines
 from tests.api.conftest import TOKENS, Server
 
-OPEN = {"/", "/page.js", "/page.css", "/healthz", "/version"}
+OPEN = {"/", "/page.js", "/page.css", "/healthz", "/readyz", "/version"}
 CALLERS = ["nobody", *TOKENS]
 
 

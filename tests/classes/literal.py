@@ -1,4 +1,4 @@
-"""Document 004's choice of victims straight from the algorithm of its own system.
+"""Document 004's price of a victim straight from the algorithm of its own system.
 
 The oracle of others: it shares no code with what it checks, and knows neither prices nor shields of
 ours. Times are seconds.
@@ -6,19 +6,7 @@ ours. Times are seconds.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-
 from tests.classes.cases import Holder
-
-
-@dataclass(frozen=True)
-class Choice:
-    """`victims` is None if there is no way; `freed` is then what could be freed."""
-
-    victims: list[int] | None
-    costs: list[float]
-    freed: list[str]
 
 
 def cost(holder: Holder, threshold: float) -> float:
@@ -42,28 +30,3 @@ def end_value(elapsed: int, walltime: int, threshold: float) -> float:
     if used >= threshold:
         return 1000.0
     return 1.0 if used < 0.1 else used * 100
-
-
-def choose(
-    holders: Sequence[Holder],
-    preemption_class: int,
-    nodes: int,
-    max_victims: int = 3,
-    threshold: float = 0.9,
-) -> Choice:
-    """Greedy: the cheapest first, ties in the order given, whole holders only, none given back."""
-    eligible = [
-        each
-        for each in holders
-        if each.preemption_class < preemption_class and each.running and not each.sensitive
-    ]
-    chosen: list[Holder] = []
-    freed: list[str] = []
-    for each in sorted(eligible, key=lambda one: cost(one, threshold)):
-        if len(freed) >= nodes or len(chosen) >= max_victims:
-            break
-        chosen.append(each)
-        freed += each.nodes
-    if len(freed) < nodes:
-        return Choice(None, [], freed)
-    return Choice([each.id for each in chosen], [cost(each, threshold) for each in chosen], freed)

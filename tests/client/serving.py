@@ -28,6 +28,8 @@ WAIT_SECONDS = 60.0
 class Serving:
     """One server and its data folder. It can be killed and started again on the same port."""
 
+    program: tuple[str, ...] = (str(BIN / "cede"),)
+
     def __init__(
         self,
         data: Path,
@@ -49,7 +51,7 @@ class Serving:
         self.token: str = found["token"]
 
     def start(self) -> None:
-        command = [BIN / "cede", "up", "--data", self.data, "--port", str(self.port)]
+        command = [*self.program, "up", "--data", self.data, "--port", str(self.port)]
         command += self._options
         if self._database is not None:
             command += ["--database", self._database]

@@ -49,6 +49,19 @@ def test_client_and_server_agree_where_the_file_is(clean_home: Path) -> None:
         assert resolve(environ=environ).server == "http://left-by-the-server:1"
 
 
+def test_several_servers_are_one_line_or_a_list(clean_home: Path) -> None:
+    given = {"CEDE_SERVER": "http://a:1/, https://b:2", "CEDE_TOKEN": "t"}
+    assert resolve(environ=given).servers == ("http://a:1", "https://b:2")
+    write(clean_home / ".cede" / "client.yaml", "[http://a:1, https://b:2/]")
+    assert resolve(environ={}).servers == ("http://a:1", "https://b:2")
+    assert resolve("http://a:1,https://b:2", environ={}).token == "from-file"
+    with pytest.raises(NotConfigured, match="no token"):
+        resolve("http://a:1", environ={})
+    write(clean_home / ".cede" / "client.yaml", "[http://a:1, 7]")
+    with pytest.raises(NotConfigured, match="may be a list"):
+        resolve(environ={})
+
+
 def test_a_token_from_the_environment_is_not_sent_to_a_server_from_a_file(clean_home: Path) -> None:
     write(clean_home / ".cede" / "client.yaml", "http://somebody-elses:1")
     with pytest.raises(NotConfigured, match="no server"):
@@ -118,11 +131,17 @@ def test_the_token_is_not_in_the_repr() -> None:
 
 def test_a_token_file_holds_one_token(tmp_path: Path) -> None:
     path = tmp_path / "token"
+    path.touch(mode=0o600)
     path.write_text("cede_abc\n")
     assert read_token(path) == "cede_abc"
     for bad in ("", "two words"):
         path.write_text(bad)
         with pytest.raises(NotConfigured, match="one token"):
             read_token(path)
+    path.write_text("cede_abc\n")
+    path.chmod(0o644)
+    with pytest.raises(NotConfigured, match="others than its owner") as refused:
+        read_token(path)
+    assert refused.value.fix == f"chmod 600 {path}"
     with pytest.raises(NotConfigured, match="cannot read"):
         read_token(tmp_path / "missing")

@@ -7,6 +7,7 @@ import json
 import ssl
 import threading
 from collections.abc import Iterator
+from functools import partial
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import httpx2
@@ -50,7 +51,9 @@ class Faulty:
             def log_message(self, *_: object) -> None: ...
 
         self.server = HTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        # How often it looks whether it is to stop: each test waits for that at its end.
+        serve = partial(self.server.serve_forever, poll_interval=0.01)
+        threading.Thread(target=serve, daemon=True).start()
 
 
 @pytest.fixture
@@ -137,6 +140,63 @@ def test_a_proxy_that_says_later_says_so_for_cede(client: Client, faulty: Faulty
     with pytest.raises(ServerUnreachable, match="answered 502"):
         client.pools.get("a")
     assert len(faulty.asked) == 4
+
+
+@pytest.fixture
+def second() -> Iterator[Faulty]:
+    faulty = Faulty()
+    yield faulty
+    faulty.server.shutdown()
+    faulty.server.server_close()
+
+
+@pytest.fixture
+def either(faulty: Faulty, second: Faulty, pauses: list[float]) -> Iterator[Client]:
+    urls = [f"http://127.0.0.1:{each.server.server_port}" for each in (faulty, second)]
+    with Client(http=Http(Connection(",".join(urls), "secret"), sleep=pauses.append)) as client:
+        yield client
+
+
+@pytest.mark.parametrize("away", [None, BUSY])
+def test_the_next_server_is_asked_at_once_and_remembered(
+    either: Client, faulty: Faulty, second: Faulty, pauses: list[float], away: Answer
+) -> None:
+    faulty.answers = [away]
+    second.answers = [(201, {"Cede-Index": "5"}, {"id": "r"}), (200, {}, {})]
+    assert either.requests.create({})["id"] == "r"
+    assert not pauses
+    assert faulty.asked[0][2]["Idempotency-Key"] == second.asked[0][2]["Idempotency-Key"]
+    either.pools.get("a")
+    assert len(faulty.asked) == 1 and len(second.asked) == 2
+    faulty.answers, second.answers = [(200, {}, {})], [away]
+    either.pools.get("a")
+    assert faulty.asked[-1][2]["Cede-Index-Seen"] == "5"
+
+
+def test_when_every_server_is_away_the_first_one_is_quoted(
+    either: Client, faulty: Faulty, second: Faulty, pauses: list[float]
+) -> None:
+    faulty.answers, second.answers = [BUSY] * 4, [None] * 4
+    with pytest.raises(ServerUnreachable, match="later"):
+        either.pools.get("a")
+    assert len(pauses) == 3 and len(faulty.asked) == len(second.asked) == 4
+
+
+def test_a_stream_is_opened_at_whoever_answers(
+    either: Client, faulty: Faulty, second: Faulty
+) -> None:
+    faulty.answers = [BUSY]
+    second.answers = [(200, {}, {"some": "lines"})]
+    with either.http.stream("/events", {}, silence=5) as lines:
+        assert list(lines) == ['{"some": "lines"}']
+
+
+def test_a_deletion_that_another_server_did_is_done(
+    either: Client, faulty: Faulty, second: Faulty
+) -> None:
+    faulty.answers = [None]
+    second.answers = [(404, {}, {"type": "urn:cede:problem:not_found", "detail": "no pool 'a'"})]
+    either.pools.delete("a")
 
 
 def test_names_are_one_path_segment(client: Client, faulty: Faulty) -> None:

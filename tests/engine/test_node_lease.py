@@ -44,7 +44,7 @@ def register(state: State, now: int = 0, beside_server: bool = False, **more: ob
         boot="b1",
         beside_server=beside_server,
         now=now,
-        own=True,
+        caller=fleet.Caller(own=True),
         **more,  # type: ignore[arg-type]
     )
 

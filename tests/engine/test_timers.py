@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cede.engine.state.journal import Journal
 from cede.engine.state.timers import Key, Timers
 
 STEPS = st.lists(
@@ -18,7 +19,7 @@ def test_timers_are_a_table_of_what_is_due(steps: list[tuple[int, int | None, bo
     """Against a plain table. The clock never goes back, and what came up is put back if it is due
     again, as the state does it."""
     true: dict[Key, int] = {}
-    timers = Timers(true.get)
+    timers = Timers(true.get, Journal())
     now = 0
     for number, at, look in steps:
         key = ("request", str(number))
@@ -38,7 +39,7 @@ def test_timers_are_a_table_of_what_is_due(steps: list[tuple[int, int | None, bo
 
 def test_an_entry_that_moved_later_comes_up_at_its_new_instant() -> None:
     true: dict[Key, int] = {("request", "a"): 5}
-    timers = Timers(true.get)
+    timers = Timers(true.get, Journal())
     timers.schedule(("request", "a"), 5)
     true["request", "a"] = 9
     assert timers.pop_due(8) == []

@@ -16,7 +16,7 @@ from cede.engine.ledger.queue import Queue
 from cede.engine.state.state import State
 
 # Numbers that only ever move on, so that an answer is known to be old.
-MOVES_ON = {"version", "order_versions", "moves"}
+MOVES_ON = {"version", "moves"}
 # What was worked out once, and is worked out again where what it was made of has changed.
 WORKED_OUT = {
     *("solvers", "streams", "appraised", "fair_settings", "ever", "pool_bounds", "passed_over"),
@@ -34,16 +34,14 @@ WORKED_OUT = {
 }
 # Facts about the world: that nodes were heard of is not undone.
 HEARD = {"beats"}
-# What undoing reads; timers have entries that are no longer true, and `untimed` looks at them.
-LOGS = {"_log", "_came_up", "notes", "timers"}
-# What the next pass looks at: it may find that it need not have.
-TO_LOOK_AT = {"dirty", "unearmarked", "unchecked", "fresh", "scores"}
-LEFT_OUT = MOVES_ON | WORKED_OUT | HEARD | LOGS
+# The heap of the timers has entries that hold no more; what each map says is compared.
+ORDER = {"heap", "_heap", "_due"}
+LEFT_OUT = MOVES_ON | WORKED_OUT | HEARD | ORDER
 
 
-def trace(state: State, *left_out: str) -> Any:
+def trace(state: State) -> Any:
     """Every field, without what is empty: a sum of nothing is no sum."""
-    return _Taking({*LEFT_OUT, *left_out}).apart(state)
+    return _Taking(LEFT_OUT).apart(state)
 
 
 def untimed(state: State) -> list[Any]:

@@ -64,7 +64,7 @@ class Cluster:
             labels={"pool": POOL, "host": name},
             heartbeat=self.period,
             now=self.now,
-            own=True,
+            caller=fleet.Caller(own=True),
         )
 
     def team(self, name: str, **policy: Any) -> None:

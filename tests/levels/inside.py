@@ -20,6 +20,7 @@ from cede.server.ids import new_id
 from cede.server.writer import Writer
 from cede.snapshot.writer import dump
 from cede.store import Store
+from tests.support import databases
 
 PATIENCE = 60
 
@@ -49,6 +50,7 @@ class Inside:
         self.writer.execute(lambda tx: tx.put_token(token)).result(PATIENCE)
 
     def start(self) -> None:
+        databases.give_tables(self.url)
         self.store = Store(self.url)
         self.store.migrate()
         self.store.take_over()

@@ -75,12 +75,31 @@ def test_a_crash_before_the_commit_leaves_no_administrator_without_a_secret(
 ) -> None:
     with running(database_url) as (store, writer):
         with monkeypatch.context() as patch:
-            patch.setattr(boot, "_command", lambda made, digest, node: lambda tx: 1 / 0)
+            patch.setattr(boot, "_command", lambda made, node: lambda tx: 1 / 0)
             with pytest.raises(ZeroDivisionError):
                 boot.first_start(store, writer, tmp_path, URL)
         assert boot.first_start(store, writer, tmp_path, URL) is not None
         found = yaml.safe_load((tmp_path / "client.yaml").read_text())["token"]
         assert store.find_token(tokens.hash_of(found)) is not None
+
+
+def test_where_work_reads_every_file_the_administrators_secret_is_in_none(tmp_path: Path) -> None:
+    shown: list[str] = []
+
+    def show(secret: str) -> None:
+        # First: a crash in between leaves a secret that opens nothing.
+        assert not store.list_tokens(limit=1).items
+        shown.append(secret)
+
+    with running(f"sqlite:///{tmp_path / 'cede.db'}") as (store, writer):
+        made = boot.first_start(store, writer, tmp_path, URL, show=show)
+        in_file = yaml.safe_load((tmp_path / "client.yaml").read_text())["token"]
+        roles = {each: store.find_token(tokens.hash_of(each)) for each in (*shown, in_file)}
+    assert made is not None and shown == [made.secret]
+    assert [each and each.role for each in roles.values()] == [Role.ADMIN, Role.SUBMITTER]
+    assert [each and each.subjects for each in roles.values()] == [(made.subject,)] * 2
+    for path in tmp_path.iterdir():
+        assert made.secret.encode() not in path.read_bytes()
 
 
 def test_work_of_the_first_user_runs_at_once(database_url: str, tmp_path: Path) -> None:

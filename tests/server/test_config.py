@@ -39,7 +39,8 @@ def test_every_problem_is_named_at_once(tmp_path: Path) -> None:
         "port",
         "unknown key 'prot'; did you mean port? known are agent, allow_root_jobs, allowed_hosts, "
         "data, database, "
-        "heartbeat, host, insecure_listen, log_level, port, tls_cert, tls_key, unpooled",
+        "heartbeat, host, insecure_listen, keep_audit, keep_events, keep_idempotency, "
+        "keep_requests, log_level, port, tls_cert, tls_key, unpooled",
         "unpooled",
         "allowed_hosts",
         "CEDE_INSECURE_LISTEN",
@@ -101,6 +102,30 @@ def test_a_key_that_others_may_use_is_refused_with_the_fix(
         assert problems(flags) == [f"tls_key: others than its owner may use {key}; {fix}"]
 
 
+@pytest.mark.parametrize(
+    ("address", "mode", "ok"),
+    [
+        ("postgresql://cede:secret@db/cede", 0o644, False),
+        ("postgresql://cede:secret@db/cede", 0o600, True),
+        ("postgresql://cede@db/cede", 0o644, True),
+    ],
+    ids=["a password that others may read", "a private file", "no password"],
+)
+def test_a_file_with_a_password_that_others_may_use_is_refused_with_the_fix(
+    tmp_path: Path, address: str, mode: int, ok: bool
+) -> None:
+    file = tmp_path / "server.yaml"
+    file.write_text(f"database: {address}\n")
+    file.chmod(mode)
+    flags = ["--config", str(file)]
+    if ok:
+        assert load_config(flags, {}).file == file
+    else:
+        [said] = problems(flags)
+        assert "database has a password" in said and said.endswith(f"chmod 600 {file}")
+        assert "secret" not in said
+
+
 def test_urls_are_for_this_machine() -> None:
     config = load_config(["--host", "0.0.0.0", "--insecure-listen"], {})
     assert config.url(80) == "http://127.0.0.1:80"
@@ -109,7 +134,7 @@ def test_urls_are_for_this_machine() -> None:
 
 def test_every_setting_is_in_the_reference() -> None:
     page = (Path(__file__).parents[2] / "docs" / "reference" / "server.md").read_text()
-    for name in Config.__dataclass_fields__:
+    for name in Config.__dataclass_fields__.keys() - {"file"}:  # that says where they were read
         assert f"`{name}`" in page
         assert f"`--{name.replace('_', '-')}`" in page
         assert f"`CEDE_{name.upper()}`" in page

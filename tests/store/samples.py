@@ -17,6 +17,7 @@ from cede.model.tenant import Tenant
 from cede.model.token import Role, Token
 from cede.store import Batch, Loaded, Store
 from cede.store.values import Moment
+from tests.support import databases
 
 RED = Subject("team", "red")
 BLUE = Subject("team", "blue")
@@ -97,6 +98,7 @@ def batch(
 
 def started(url: str, **more: Any) -> tuple[Store, Loaded]:
     """A store that is the writer."""
+    databases.give_tables(url)
     store = Store(url, **more)
     store.migrate()
     store.take_over()

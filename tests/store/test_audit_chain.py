@@ -239,6 +239,7 @@ def disarm(url: str) -> None:
             connection.execute(text("DROP TRIGGER audit_stay"))
         else:
             connection.execute(text("DROP TRIGGER audit_keep ON audit"))
+            connection.execute(text("DROP TRIGGER audit_stay ON audit"))
     engine.dispose()
 
 

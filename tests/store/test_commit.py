@@ -13,7 +13,7 @@ from sqlalchemy.exc import DBAPIError
 from cede.model.errors import NotFound
 from cede.model.lifecycle import AllocationState, RequestStatus
 from cede.store import AuditNote, Idempotency, Remembered, Store
-from cede.store.values import Moment
+from cede.store.values import Keep, Moment
 from tests.store.samples import (
     BLUE,
     allocation,
@@ -126,7 +126,9 @@ def test_answers_are_recalled_by_caller_route_and_key(store: Store) -> None:
     answers = [Remembered(each, f'{{"n":"{each.key}"}}', at) for at, each in enumerate(keys)]
     store.commit(batch(0, answers=answers[:2]))
     assert store.recall(keys) == {each.idempotency.place: each for each in answers[:2]}
-    store.commit(batch(1, forget_answers_before=1))
+    removal = store.next_removal(Keep(idempotency=10), 11)
+    assert removal is not None
+    store.commit(batch(1, removal=removal))
     assert list(store.recall(keys)) == [keys[1].place]
 
 

@@ -17,12 +17,22 @@ from sqlalchemy import Connection, Engine, MetaData, create_engine, insert, insp
 from sqlalchemy.schema import CreateTable
 
 from cede.model.allocation import Member
+from cede.model.lifecycle import RequestStatus
 from cede.model.request import OnSilence
 from cede.model.shape import Shape
 from cede.model.terms import Terms
-from cede.store import Store, WrongDatabase, connect, migrate, rows, schema
+from cede.store import (
+    Idempotency,
+    Remembered,
+    Store,
+    WrongDatabase,
+    connect,
+    migrate,
+    rows,
+    schema,
+)
 from cede.store.statements import REQUESTS
-from tests.store.samples import allocation, batch, policy, pool, request
+from tests.store.samples import allocation, batch, event, policy, pool, request, started
 
 
 def engine_of(url: str) -> Engine:
@@ -101,7 +111,7 @@ def test_the_accounts_know_what_an_earlier_version_stored(database_url: str) -> 
         (request("counted", 3, shape=gang), allocation("counted")),
         (request("sitting", 4, shape=gang), allocation("sitting", members=members)),
     ]
-    later = {"tenant", "nodes"}
+    later = {schema.requests: {"ended_at"}, schema.allocations: {"tenant", "nodes"}}
     with engine.begin() as connection:
         upgrade_to(connection, "0002")
         for of, held in stored:
@@ -112,7 +122,7 @@ def test_the_accounts_know_what_an_earlier_version_stored(database_url: str) -> 
                 said = {
                     column.name: each
                     for column, each in zip(columns, row, strict=True)
-                    if table is schema.requests or column.name not in later
+                    if each is not None and column.name not in later[table]
                 }
                 connection.execute(insert(table).values(said))
         upgrade_to(connection, "0003")
@@ -231,4 +241,37 @@ def test_a_migration_that_fails_leaves_nothing(
     engine.dispose()
     store.migrate()
     assert store.take_over() == 1
+    store.close()
+
+
+def test_what_had_ended_and_was_answered_before_there_was_retention(database_url: str) -> None:
+    """An ended request ended with its last event; an answer is still given under its key."""
+    engine = engine_of(database_url)
+    known = Idempotency("key", "POST /x", "token-1", "body")
+    with engine.begin() as connection:
+        upgrade_to(connection, "0005")
+        for each in (request("over", 1, status=RequestStatus.CANCELLED), request("alive", 2)):
+            row = zip(REQUESTS.columns, rows.request_row(each, None), strict=True)
+            said = {
+                of.name: value for of, value in row if value is not None and of.name != "ended_at"
+            }
+            connection.execute(insert(schema.requests).values(said))
+        events = [event(n, at=10 * n, request_id="over") for n in (1, 2, 3)]
+        for each in events:
+            columns = [of.name for of in schema.events.columns]
+            said = dict(zip(columns, rows.event_row(each), strict=True))
+            connection.execute(insert(schema.events).values(said))
+        connection.execute(
+            text(
+                "INSERT INTO idempotency (token_id, route, key, body_hash, response, at) "
+                "VALUES ('token-1', 'POST /x', 'key', 'body', '[1]', 7)"
+            )
+        )
+    engine.dispose()
+    store, _ = started(database_url)
+    assert store.recall([known]) == {known.place: Remembered(known, "[1]", 7)}
+    with store._readers.begin() as connection:
+        columns = schema.requests.c
+        found = connection.execute(select(columns.id, columns.ended_at)).all()
+    assert dict(map(tuple, found)) == {"over": 30, "alive": None}
     store.close()

@@ -5,10 +5,15 @@ Pages that neither repeat nor hide, filters, references by name or prefix, exact
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy.event
 
+from cede.model import bounds
 from cede.model.errors import Conflict, Invalid, NotFound
 from cede.model.lifecycle import AllocationState, RequestStatus
 from cede.model.request import Earmark
@@ -25,6 +30,7 @@ from tests.store.samples import (
     policy,
     pool,
     request,
+    started,
     token,
 )
 
@@ -95,6 +101,69 @@ def test_pages_neither_repeat_nor_hide(filled: Store) -> None:
     for wanted, ids in FILTERS.values():
         assert paged(filled, wanted, oldest_first=False) == ids
         assert paged(filled, wanted, oldest_first=True) == ids[::-1]
+
+
+def test_a_page_looks_at_so_many_requests_and_the_next_goes_on(
+    filled: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Then pages may be short or empty; together they still have everything, once."""
+    monkeypatch.setattr(bounds, "PAGE_SCAN_MAX", 2)
+    empty = filled.list_requests(RequestFilter(labels={"run": "7"}))
+    assert empty.items == [] and empty.next is not None
+    for wanted, ids in FILTERS.values():
+        assert paged(filled, wanted, oldest_first=False) == ids
+        assert paged(filled, wanted, oldest_first=True) == ids[::-1]
+
+
+INDEXES = {
+    "nothing": "uq_requests_at_index",
+    "a label": "uq_requests_at_index",
+    "a pool": "uq_requests_at_index",
+    "statuses": "uq_requests_at_index",
+    "a status": "ix_requests_active",
+    "an end": "ix_requests_status",
+    "who may see": "ix_requests_subject",
+    "a component of another type": "ix_requests_subject",
+    "a tenant": "ix_requests_tenant",
+    "parts": "ix_requests_part_of",
+    "waiting for a pool": "ix_requests_active",
+}
+
+
+def test_every_page_is_read_along_an_index(tmp_path: Path) -> None:
+    """Nothing is sorted and nothing scanned: a page costs what it looks at, whatever there is."""
+    store, _ = started(f"sqlite:///{tmp_path / 'cede.db'}")
+    others = {
+        "an end": RequestFilter(status=("failed",)),
+        "parts": RequestFilter(part_of="a1"),
+    }
+    for what, index in INDEXES.items():
+        wanted = others[what] if what in others else FILTERS[what][0]
+        first, second = plans(store, partial(store.list_requests, wanted))
+        assert index in first[0] and index in second[0], (what, first, second)
+        for step in (*first, *second):
+            assert "TEMP B-TREE" not in step, (what, step)
+            assert "SCAN requests" not in step or "INDEX" in step, (what, step)
+            assert "SCAN allocations" not in step, (what, step)
+    store.close()
+
+
+def plans(store: Store, read: Callable[[], object]) -> list[list[str]]:
+    """How SQLite goes about each statement of a read that concerns requests."""
+    said: list[tuple[str, Any]] = []
+
+    def hear(_: Any, __: Any, statement: str, parameters: Any, *___: Any) -> None:
+        said.append((statement, parameters))
+
+    sqlalchemy.event.listen(store._readers, "before_cursor_execute", hear)
+    read()
+    sqlalchemy.event.remove(store._readers, "before_cursor_execute", hear)
+    with store._readers.begin() as connection:
+        return [
+            [row[3] for row in connection.connection.execute(f"EXPLAIN QUERY PLAN {each}", given)]
+            for each, given in said
+            if "FROM requests" in each
+        ]
 
 
 def paged(filled: Store, wanted: RequestFilter, *, oldest_first: bool) -> list[str]:

@@ -11,6 +11,7 @@ import os
 import pwd
 import secrets
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
@@ -66,28 +67,64 @@ def _from_wheel() -> list[Path]:
     return [Path(spec.origin).parent / "pginstall" / "bin" / "initdb"]
 
 
+class Server:
+    """A server that can be stopped and started again on the same files and port."""
+
+    def __init__(self, binaries: Path, base: Path, url: URL, identity: dict[str, Any]) -> None:
+        self.url = url
+        self._binaries, self._base, self._identity = binaries, base, identity
+        self._supervisors: list[subprocess.Popen[bytes]] = []
+
+    def start(self) -> None:
+        assert self.url.port is not None
+        supervisor = _start(self._binaries, self._base, self.url.port, self._identity)
+        self._supervisors.append(supervisor)
+        _wait_until_ready(self.url, supervisor, self._base)
+
+    def stop(self) -> None:
+        """As its operators do, without waiting for those who are connected."""
+        file = self._base / "data" / "postmaster.pid"
+        os.kill(int(file.read_text().split()[0]), signal.SIGINT)
+        deadline = time.monotonic() + START_LIMIT_SECONDS
+        while file.exists():
+            assert time.monotonic() < deadline, "the server did not stop"
+            time.sleep(0.02)
+
+    def erase(self) -> None:
+        for supervisor in self._supervisors:
+            if supervisor.stdin is not None:
+                supervisor.stdin.close()
+                supervisor.wait(timeout=START_LIMIT_SECONDS)
+
+
 @contextmanager
 def running_server(binaries: Path) -> Iterator[URL]:
     """Start a server of its own on a loopback port, give its address, stop and erase it."""
+    with own_server(binaries) as server:
+        yield server.url
+
+
+@contextmanager
+def own_server(binaries: Path) -> Iterator[Server]:
+    """A running server for whoever wants to stop it meanwhile."""
     base = Path(tempfile.mkdtemp(prefix="cede-postgres-"))
     identity = _unprivileged(base)
     if identity:
         binaries = _reachable(binaries, base)
     # A password, because the port is open to every user of this machine.
     password = secrets.token_hex(16)
-    supervisor = None
+    server = None
     try:
         _create_cluster(binaries, base, password, identity)
         with ports.hold() as held:
             port = ports.number_of(held)
-            supervisor = _start(binaries, base, port, identity)
             url = URL.create("postgresql+psycopg", "cede", password, "127.0.0.1", port, "postgres")
-            _wait_until_ready(url, supervisor, base)
-        yield url
+            server = Server(binaries, base, url, identity)
+            server.start()
+        yield server
     finally:
-        if supervisor is not None and supervisor.stdin is not None:
-            supervisor.stdin.close()
-            supervisor.wait(timeout=START_LIMIT_SECONDS)
+        if server is not None:
+            server.erase()
         shutil.rmtree(base, ignore_errors=True)
 
 

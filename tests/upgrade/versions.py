@@ -15,4 +15,7 @@ class Version(NamedTuple):
     revision: str  # of its database
 
 
-VERSIONS = (Version("9db244fb4d56ca6768528e79f7d021de711e4417", 1, "0003"),)
+VERSIONS = (
+    Version("9db244fb4d56ca6768528e79f7d021de711e4417", 1, "0003"),
+    Version("a57e47531844abc5d999e18e12d125cc076f9c29", 2, "0005"),
+)

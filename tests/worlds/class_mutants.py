@@ -56,7 +56,7 @@ def max_victims_ignored() -> Iterator[None]:
     def search(mine: PoolLedger, count: int) -> VictimSettings:
         return replace(pricing.search(mine, count), max_victims=count)
 
-    with patch("cede.engine.victims.choose.choose.search", search):
+    with patch("cede.engine.victims.choose.search", search):
         yield
 
 
@@ -73,7 +73,7 @@ def equals_take() -> Iterator[None]:
 
     real = PoolLedger.takeable_below
     with (
-        patch("cede.engine.victims.choose.choose.standing", lower),
+        patch("cede.engine.victims.choose.standing", lower),
         patch.object(PoolLedger, "takeable_below", below),
     ):
         yield
@@ -96,7 +96,7 @@ def home_before_class() -> Iterator[None]:
 
     with (
         patch.object(ledger, "standing", home_first),
-        patch("cede.engine.victims.choose.choose.standing", home_first),
+        patch("cede.engine.victims.choose.standing", home_first),
     ):
         yield
 

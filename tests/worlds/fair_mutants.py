@@ -142,7 +142,7 @@ def task_group_limit_ignored() -> Iterator[None]:
     def queue_of(ledger: PoolLedger, policy_id: str, request: Request) -> QueueKey:
         return real(ledger, policy_id, request)._replace(limit=())
 
-    with patch.object(PoolLedger, "lane_of", queue_of):
+    with patch.object(PoolLedger, "queue_of", queue_of):
         yield
 
 

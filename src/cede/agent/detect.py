@@ -72,6 +72,22 @@ def boot_id() -> str:
     return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
 
 
+def machine(data: Path) -> str:
+    """The same after a restart of the machine, and another one for a copy of the data folder on
+    this machine or elsewhere, as far as a machine can tell.
+    """
+    parts = [_text_of(Path("/etc/machine-id")), _text_of(Path("/sys/class/dmi/id/product_uuid"))]
+    parts.append(str(data.stat().st_ino))
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+
+
+def _text_of(path: Path) -> str:
+    try:
+        return path.read_text(encoding="ascii").strip()
+    except (OSError, ValueError):
+        return ""  # it is for root, or there is none
+
+
 def fingerprint(found: Gpus) -> str:
     """Equal on machines on which a program behaves the same: kernel, processor, GPUs, driver."""
     parts = (platform.machine(), platform.release(), _processor(), found.driver, *found.models)

@@ -22,7 +22,8 @@ _log = structlog.get_logger("cede.agent")
 def identity(folder: Path) -> str:
     """The word of this folder; empty when it cannot be used."""
     try:
-        folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+        # Nobody but agents lists whose requests have checkpoints.
+        folder.mkdir(mode=0o711, parents=True, exist_ok=True)
         with contextlib.suppress(FileNotFoundError):
             return _read(folder / FILE)
         part = folder / f"{FILE}.{os.getpid()}"

@@ -1,13 +1,21 @@
-"""Who this agent is: its data directory, its lock, and the token and epoch it must not forget."""
+"""Who this agent is: its data directory, its locks, and the token, session and epoch it must not
+forget.
+"""
 
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import json
 import os
-from dataclasses import asdict, dataclass, field
+import secrets
+import shlex
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
+
+from cede.launch.presence import Presence, is_shown
+from cede.model.private import is_private
 
 FILE = "agent.json"
 LOCK = "lock"
@@ -19,12 +27,17 @@ class Unusable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """`epoch` and `index` are the highest seen: a witness against a server that went back."""
+    """`epoch` and `index` are the highest seen: a witness against a server that went back.
+    `session` is the one that the server knows; `next_session` is on disk before it is asked for,
+    so that a process that dies with the answer under way can go on.
+    """
 
     node: str = ""
     token: str = field(default="", repr=False)
     epoch: int = 0
     index: int = 0
+    session: str = ""
+    next_session: str = ""
 
 
 def take(data: Path) -> int:
@@ -45,9 +58,38 @@ def take(data: Path) -> int:
     return lock
 
 
+def hold_machine(node: str) -> Presence:
+    """Keep any other agent of this node off this machine, also one with a copy of the data folder.
+
+    Only one in the same network namespace is seen; the others are left to the server.
+    """
+    held = Presence("cede-agent-" + hashlib.sha256(node.encode()).hexdigest()[:32])
+    if not held.show() and is_shown(held.name):
+        raise Unusable("another agent of this node runs on this machine")
+    return held
+
+
+def opened(identity: Identity) -> Identity:
+    """The identity with a session for this process."""
+    return replace(identity, next_session=identity.next_session or secrets.token_hex(16))
+
+
+def confirmed(identity: Identity) -> Identity:
+    """The identity after the server has taken its session."""
+    return replace(identity, session=identity.next_session, next_session="")
+
+
 def load(data: Path) -> Identity:
     try:
-        found: Any = json.loads((data / FILE).read_text(encoding="utf-8"))
+        with (data / FILE).open(encoding="utf-8") as file:
+            mode = os.fstat(file.fileno())
+            if not is_private(mode.st_mode, mode.st_uid):
+                path = shlex.quote(str(data / FILE))
+                raise Unusable(
+                    f"{data / FILE} holds this node's token, and others than its owner may use it; "
+                    f"chmod 600 {path}"
+                )
+            found: Any = json.loads(file.read())
         return Identity(**found)
     except FileNotFoundError:
         return Identity()

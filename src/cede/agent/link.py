@@ -14,7 +14,7 @@ from dataclasses import replace
 
 import structlog
 
-from cede.agent import crash, folder, identity, wire
+from cede.agent import crash, identity, wire
 from cede.agent.identity import Identity
 from cede.agent.settings import Settings
 from cede.client.config import Connection
@@ -51,6 +51,8 @@ class Link:
         self._joined = threading.Event()
         self._news = threading.Event()
         self._http: Http | None = None
+        # From the start where the node is known, else from when it has joined.
+        self._machine = identity.hold_machine(known.node) if known.node else None
 
     def start(self) -> None:
         for work in (self._listen, self._tell):
@@ -94,6 +96,7 @@ class Link:
 
     def _join(self) -> None:
         token = self.known.token or self._settings.join_token
+        identity.save(self._settings.data, self.known)  # the session, before the server knows it
         try:
             found = self._register(token)
         except Unauthorized:
@@ -103,6 +106,10 @@ class Link:
             found = self._register(self._settings.join_token)
             token = self._settings.join_token
         self.heartbeat = float(found["heartbeat"])
+        if self._machine is None or self.known.node != found["node"]:
+            self._hold_machine(str(found["node"]))
+        if self.known.next_session:
+            self.known = identity.confirmed(self.known)
         self.known = replace(
             self.known, node=str(found["node"]), token=str(found.get("token") or token)
         )
@@ -113,10 +120,16 @@ class Link:
         for note in found.get("notes") or ():
             _log.warning("note", text=note)
 
+    def _hold_machine(self, node: str) -> None:
+        try:
+            self._machine = identity.hold_machine(node)
+        except identity.Unusable as error:
+            # The server knows that the other one is silent and has nothing: ours is the node now.
+            _log.warning("a silent agent is in the way", why=str(error))
+
     def _register(self, token: str) -> wire.Json:
         with closing(_http(self._settings.server, token)) as http:
-            of_checkpoints = folder.identity(self._settings.checkpoints)
-            body = wire.registration(self._settings, self._boot, of_checkpoints)
+            body = wire.registration(self._settings, self.known, self._boot)
             found: wire.Json = http.call("POST", f"{API}/agent/register", body=body)
             return found
 
@@ -142,6 +155,7 @@ class Link:
     def _beat(self, *, wait: float, news: bool = False) -> None:
         assert self._http is not None
         body: wire.Json = {"protocol": wire.PROTOCOL, "boot": self._boot, "wait": wait}
+        body["session"] = self.known.session
         body |= self._body(news)
         # Counted from here: whatever the network adds, the server counts from later.
         sent_at = boottime()

@@ -23,6 +23,7 @@ import structlog
 from cede.agent import crash, detect, identity, wire
 from cede.agent.attempts import Attempts
 from cede.agent.identity import Unusable
+from cede.agent.isolation import warnings
 from cede.agent.journal import COMPACT_BYTES, JournalDamaged, JournalFull
 from cede.agent.journal import Journal as JournalFile
 from cede.agent.link import Link
@@ -54,6 +55,7 @@ from cede.agent.values import (
     Tick,
     key_of,
 )
+from cede.launch import processes
 from cede.launch.clock import boottime
 from cede.launch.probe import probe
 from cede.model import bounds
@@ -76,6 +78,9 @@ class CannotRun(CedeError):
 
 def run(settings: Settings) -> None:
     """Serve this node until told to end. Raises what is wrong, for people."""
+    processes.close_to_account()
+    for text in warnings(settings.isolation, settings.users):
+        _log.warning(text)
     try:
         identity.take(settings.data)  # held until this process ends
         runner = Runner(settings)
@@ -101,7 +106,7 @@ class Runner:
         self._inbox: queue.SimpleQueue[_Arrived | None] = queue.SimpleQueue()
         self._log_replies: deque[wire.Json] = deque()
         self._old: list[str] = []  # requests with old checkpoints here: have they ended?
-        known = identity.load(settings.data)
+        known = identity.opened(identity.load(settings.data))
         self._journal = JournalFile(settings.data / "journal")
         self._attempts = Attempts(settings, probe(_group_name(settings)), boottime)
         self._link = Link(settings, known, detect.boot_id(), body=self._body, take=self._take)

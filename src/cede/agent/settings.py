@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from cede.agent.isolation import Isolation
 from cede.agent.machine import RETAINED
 from cede.launch.spec import LOG_BYTES_DEFAULT
 from cede.model import bounds
@@ -33,3 +34,5 @@ class Settings:
     keep_checkpoints: float = bounds.CHECKPOINT_KEEP_DEFAULT / bounds.SECOND
     log_bytes: int = LOG_BYTES_DEFAULT
     pids_max: int | None = None
+    isolation: Isolation = Isolation.NONE
+    hidden: tuple[Path, ...] = ()  # from work that runs as the agent's own account

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from cede.agent.accounts import Account, account_for
+from cede.agent.accounts import Account, NotAllowed, account_for, own_home
+from cede.agent.isolation import Isolation
 from cede.agent.settings import Settings
 from cede.agent.values import Order
 from cede.launch.places import component
@@ -21,6 +22,8 @@ PATH = "/usr/local/bin:/usr/bin:/bin"
 LANGUAGE = "C.UTF-8"
 # Ours inside an attempt's directory, given to the work's account.
 TMP, TALK = "tmp", "talk"
+# In the agent's data: the homes of accounts that it made.
+HOMES = "homes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +49,8 @@ def surroundings(order: Order, settings: Settings, can_limit: Collection[str]) -
         settings.users,
         allow_root=settings.allow_root_jobs,
     )
+    if account.made_for:
+        account = replace(account, home=str(own_home(settings.data / HOMES, account)))
     home = settings.data / "attempts" / order.key.directory
     tmp, talk = home / TMP, home / TALK
     checkpoints = checkpoint_directory(order, settings)
@@ -68,8 +73,31 @@ def surroundings(order: Order, settings: Settings, can_limit: Collection[str]) -
         log_bytes=settings.log_bytes,
         walltime=body.get("walltime"),
         walltime_grace=order.grace,
+        **_view(settings, account, [tmp, *([talk, checkpoints] if protocol else [])]),
     )
+    _refuse_hidden(spec)
     return Surroundings(spec, account, tmp, talk, checkpoints, protocol)
+
+
+def _view(settings: Settings, account: Account, own: list[Path]) -> dict[str, tuple[str, ...]]:
+    """What work that runs as the agent's account does not see, and which of it is its own."""
+    if account.user is not None or settings.isolation is not Isolation.NAMESPACE:
+        return {}
+    hidden = (settings.data, settings.checkpoints, *settings.hidden)
+    return {"hide": tuple(map(str, hidden)), "show": tuple(map(str, own))}
+
+
+def _refuse_hidden(spec: Spec) -> None:
+    """A directory that the work will not find is named now, with the reason."""
+    wanted = Path(spec.directory).resolve()
+    if any(wanted.is_relative_to(Path(each).resolve()) for each in spec.show):
+        return
+    for each in spec.hide:
+        if wanted.is_relative_to(Path(each).resolve()):
+            raise NotAllowed(
+                f"its directory {spec.directory} is in {each}, which is hidden from work: submit "
+                "it from another directory"
+            )
 
 
 def _limits(order: Order, settings: Settings, can_limit: Collection[str]) -> Limits:
@@ -90,6 +118,8 @@ def protocol_of(order: Order) -> str:
 
 def make_directories(found: Surroundings) -> None:
     """What the work writes to belongs to its account; what it is in does not."""
+    if found.account.made_for:
+        _give(Path(found.account.home), found.account)
     _give(found.tmp, found.account)
     if found.protocol:
         _give(found.talk, found.account)

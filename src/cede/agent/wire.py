@@ -10,11 +10,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from cede import __version__
+from cede.agent import detect, folder
+from cede.agent.identity import Identity
 from cede.agent.settings import Settings
 from cede.agent.values import Do, Key, Order, Orders, Report
 from cede.model import bounds
 
-PROTOCOL = 2
+PROTOCOL = 3
 Json = dict[str, Any]
 
 
@@ -39,7 +41,7 @@ class Answer:
     over: frozenset[str]  # of the requests that were asked about: those that have ended
 
 
-def registration(settings: Settings, boot: str, folder: str) -> Json:
+def registration(settings: Settings, known: Identity, boot: str) -> Json:
     return {
         "protocol": PROTOCOL,
         "version": __version__,
@@ -50,7 +52,10 @@ def registration(settings: Settings, boot: str, folder: str) -> Json:
         "labels": dict(settings.labels),
         "group": settings.group,
         "fingerprint": settings.fingerprint,
-        "folder": folder,
+        "folder": folder.identity(settings.checkpoints),
+        "session": known.next_session or known.session,
+        "previous": known.session,
+        "machine": detect.machine(settings.data),
     }
 
 

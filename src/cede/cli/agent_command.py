@@ -14,6 +14,7 @@ from cede.cli.values import Duration, amounts_option, pairs
 from cede.model import bounds
 
 if TYPE_CHECKING:
+    from cede.agent.detect import Gpus
     from cede.agent.settings import Settings
 
 AS_ROOT = Path("/var/lib/cede-agent")
@@ -21,12 +22,22 @@ _DAY = 24 * bounds.HOUR
 
 
 @click.command("agent")
-@click.option("--server", metavar="URL", envvar="CEDE_SERVER", help="The server to serve.")
+@click.option(
+    "--server",
+    metavar="URL",
+    envvar="CEDE_SERVER",
+    help="The server to serve; several with commas.",
+)
 @click.option(
     "--join",
     metavar="TOKEN",
     envvar="CEDE_JOIN",
     help="A join token, the first time; or CEDE_JOIN.",
+)
+@click.option(
+    "--join-file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="A file with the join token, which nobody else may read.",
 )
 @click.option(
     "--data", type=click.Path(path_type=Path, file_okay=False), help="Where it keeps files."
@@ -48,7 +59,15 @@ _DAY = 24 * bounds.HOUR
     "--user-map",
     multiple=True,
     metavar="WHO=ACCOUNT",
-    help="Whose work runs as which account: team:red=red, ann=ann, *=nobody.",
+    help="Whose work runs as which account: team:red=red, ann=ann. Without any, each team "
+    "has an account of its own if the agent is root.",
+)
+@click.option(
+    "--hide",
+    multiple=True,
+    metavar="PATH",
+    type=click.Path(path_type=Path),
+    help="A file or folder with secrets that work of the agent's own account must not see.",
 )
 @click.option("--allow-root-jobs", is_flag=True, help="Work may run as root.")
 @click.option(
@@ -68,17 +87,22 @@ _DAY = 24 * bounds.HOUR
 @click.option("--log-bytes", type=click.IntRange(min=4096), help="Of one log, before it rotates.")
 @click.option("--pids", type=click.IntRange(min=1), help="The most processes of one task.")
 @click.pass_context
-def agent(ctx: click.Context, /, server: str | None, **given: Any) -> None:
+def agent(ctx: click.Context, /, server: str | None, join_file: Path | None, **given: Any) -> None:
     """Make this machine a node and run what the server puts on it.
 
     When it is told to end, its work goes on: each task has a supervisor of its own, and the next
     agent on the same data adopts it.
     """
     from cede.agent.runner import run
+    from cede.client.config import read_token
 
     options = ctx.find_root().obj or {}
     if given["join"] is not None and not given["join"].strip():
         raise click.UsageError("the join token is empty: make one with cede token create")
+    if join_file is not None:
+        if given["join"] is not None:
+            raise click.UsageError("give --join-file or --join (CEDE_JOIN), not both")
+        given["join"] = read_token(join_file)
     server = server or options.get("server")
     if not server:
         raise click.UsageError("give --server URL")
@@ -99,6 +123,7 @@ def settings_of(
     group: str,
     fingerprint: str | None,
     user_map: tuple[str, ...],
+    hide: tuple[Path, ...],
     allow_root_jobs: bool,
     keep: int,
     keep_checkpoints: float,
@@ -107,33 +132,25 @@ def settings_of(
 ) -> Settings:
     """What was given, and what this machine says where nothing was."""
     from cede.agent import detect
+    from cede.agent.isolation import LABEL, isolation_here, own_folders
     from cede.agent.settings import Settings
+    from cede.client.config import clean
     from cede.launch.spec import LOG_BYTES_DEFAULT
     from cede.model.node import parse_devices, parse_group, parse_labels, parse_node_amounts
 
     gpus = detect.gpus()
-    wanted = {**detect.amounts(gpus), **(amount or {})}
-    amounts = {key: each for key, each in wanted.items() if each}
     where = (data or _default_data()).expanduser().absolute()
-    devices = {key: tuple(each.split(",")) for key, each in pairs("--device", device)}
-    for key, names in devices.items():
-        amounts.setdefault(key, len(names))
-    if "gpu" in amounts and "gpu" not in devices:
-        # Given as a number only: their numbers are their names.
-        found = gpus.names if len(gpus.names) == amounts["gpu"] else None
-        devices["gpu"] = found or tuple(str(n) for n in range(amounts["gpu"]))
-    has = parse_node_amounts(amounts)
-    users: dict[str, tuple[str, ...]] = {}
-    for who, account in pairs("--user-map", user_map):
-        users[who] = (*users.get(who, ()), account)
+    amounts, devices = _has(gpus, amount or {}, device)
+    has, users = parse_node_amounts(amounts), _users(user_map)
+    isolation = isolation_here(users, allow_root=allow_root_jobs)
     return Settings(
-        server=server.rstrip("/"),
+        server=clean(server),
         data=where,
         checkpoints=(checkpoints or where / "checkpoints").expanduser().absolute(),
         name=name or detect.hostname(),
         amounts=has,
         devices=parse_devices(devices, has, "device"),
-        labels=parse_labels(dict(pairs("--label", label)), "label"),
+        labels=parse_labels({**_labels(label, LABEL), LABEL: str(isolation)}, "label"),
         group=parse_group(group),
         fingerprint=detect.fingerprint(gpus) if fingerprint is None else fingerprint,
         join_token=join or "",
@@ -143,7 +160,41 @@ def settings_of(
         keep_checkpoints=keep_checkpoints,
         log_bytes=log_bytes or LOG_BYTES_DEFAULT,
         pids_max=pids,
+        isolation=isolation,
+        hidden=(*own_folders(os.environ), *(each.expanduser().absolute() for each in hide)),
     )
+
+
+def _has(
+    gpus: Gpus, amount: dict[str, int], device: tuple[str, ...]
+) -> tuple[dict[str, int], dict[str, tuple[str, ...]]]:
+    """The amounts and the devices of this machine, as found and as given."""
+    from cede.agent import detect
+
+    wanted = {**detect.amounts(gpus), **amount}
+    amounts = {key: each for key, each in wanted.items() if each}
+    devices = {key: tuple(each.split(",")) for key, each in pairs("--device", device)}
+    for key, names in devices.items():
+        amounts.setdefault(key, len(names))
+    if "gpu" in amounts and "gpu" not in devices:
+        # Given as a number only: their numbers are their names.
+        found = gpus.names if len(gpus.names) == amounts["gpu"] else None
+        devices["gpu"] = found or tuple(str(n) for n in range(amounts["gpu"]))
+    return amounts, devices
+
+
+def _users(given: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+    users: dict[str, tuple[str, ...]] = {}
+    for who, account in pairs("--user-map", given):
+        users[who] = (*users.get(who, ()), account)
+    return users
+
+
+def _labels(given: tuple[str, ...], detected: str) -> dict[str, str]:
+    labels = dict(pairs("--label", given))
+    if detected in labels:
+        raise click.UsageError(f"--label: the agent finds out {detected} by itself")
+    return labels
 
 
 def _default_data() -> Path:

@@ -73,7 +73,8 @@ def verify(
         print_json(found)
     elif found["ok"]:
         head = found["head"] or "not stored"
-        click.echo(f"the audit chain holds: {found['entries']} entries, head {head}")
+        gone = f" after {found['removed']} that were removed" if found["removed"] else ""
+        click.echo(f"the audit chain holds: {found['entries']} entries{gone}, head {head}")
     else:
         broken = found["broken"]
         click.echo(f"the audit chain is broken at entry {broken['number']}: {broken['what']}")
@@ -96,7 +97,7 @@ def _offline(data: Path | None, database: str | None, noted: str | None) -> dict
 
             found = follow(piece, noted)
             if found["ok"] and (behind := chained.rolled_back()) is not None:
-                number = found["entries"] + 1
+                number = found["removed"] + found["entries"] + 1
                 broken = {"number": number, "what": "rolled_back", "detail": behind}
                 found |= {"ok": False, "broken": broken}
             return found

@@ -82,7 +82,11 @@ class LazyGroup(click.Group):
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--server", metavar="URL", help="The server; else CEDE_SERVER, else client.yaml.")
+@click.option(
+    "--server",
+    metavar="URL,…",
+    help="The server, or several of one database; else CEDE_SERVER, else client.yaml.",
+)
 @click.option(
     "--token-file",
     type=click.Path(path_type=Path, dir_okay=False),

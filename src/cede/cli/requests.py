@@ -21,6 +21,7 @@ from cede.cli.pools import REQUEST_COLUMNS, REQUEST_FIELDS, request_row
 from cede.cli.printing import print_json, print_one, print_rows
 from cede.cli.values import Amounts, OneOf, chosen, merged
 from cede.cli.work_commands import cancel
+from cede.model import bounds
 from cede.model.lifecycle import RequestStatus
 
 if TYPE_CHECKING:
@@ -53,9 +54,12 @@ FIELDS = (
     "reason",
     "fix",
     "labels",
+    "comment",
     "owner",
     "created",
 )
+# More than a screen, and one page of the API.
+SHOWN = 100
 # A stopping request is asked about this often; its grace is seconds, so more would only be noise.
 DELETE_PAUSE = 0.5
 
@@ -74,11 +78,16 @@ def request() -> None:
 @click.option("--tenant", help="Only this tenant's.")
 @click.option("--label", multiple=True, metavar="NAME=VALUE", help="May be given several times.")
 @click.option("-c", "--columns", default=None, help="Which columns, separated by commas.")
-@click.option("--limit", type=click.IntRange(min=1), default=None, help="At most this many.")
+@click.option(
+    "--limit", type=click.IntRange(min=1), default=SHOWN, help=f"At most this many ({SHOWN})."
+)
+@click.option("--all", "everything", is_flag=True, help="All of them, however many.")
 @output_option
 @click.pass_context
-def list_requests(ctx: click.Context, /, output: str, limit: int | None, **given: Any) -> None:
-    """List the requests that this token may see, newest first."""
+def list_requests(
+    ctx: click.Context, /, output: str, limit: int, everything: bool, **given: Any
+) -> None:
+    """List the newest requests that this token may see, newest first."""
     from itertools import islice
 
     labels = given.pop("label")
@@ -88,9 +97,14 @@ def list_requests(ctx: click.Context, /, output: str, limit: int | None, **given
     filters = {"pool": pool, "explain": "true", **given, **_label_filters(labels)}
     if preemptible is not None:
         filters["preemptible"] = "true" if preemptible else "false"
-    found = islice(client_of(ctx).requests.list(**filters), limit)
-    rows = (request_row(each) for each in found)
+    if not everything:
+        filters["limit"] = min(limit + 1, bounds.PAGE_MAX)
+    found = iter(client_of(ctx).requests.list(**filters))
+    rows = (request_row(each) for each in (found if everything else islice(found, limit)))
     print_rows(rows, shown, output, empty="no such requests")
+    if not everything and next(found, None) is not None:
+        more = f"these are the newest {limit}; there are more: --limit N, --all, or a filter"
+        click.echo(more, err=True)
 
 
 @request.command("describe")

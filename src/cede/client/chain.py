@@ -20,7 +20,8 @@ START = "0:" + "0" * 64
 
 
 def follow(piece: Piece, noted: str | None = None) -> Json:
-    """`ok`, how many `entries` hold, the `head`, and the first that is `broken`, if any.
+    """`ok`, how many `entries` hold, how many older ones were `removed`, the `head`, and the first
+    that is `broken`, if any.
 
     `noted` is an entry that was the head once: the chain must still have it.
     """
@@ -30,14 +31,30 @@ def follow(piece: Piece, noted: str | None = None) -> Json:
         known = _number(end)
         limit = bounds.AUDIT_PIECE_MAX
         if at is not None and known < at:
-            limit = min(limit, at - known)  # a piece ends at the noted entry, to compare it
+            # A piece ends at the noted entry, to compare it. Where the first begins is not known.
+            limit = 1 if end == START else min(limit, at - known)
         found = piece(end, limit)
+        removed = found.get("removed", START)  # servers of older versions removed none
         end, broken = found["end"], found["broken"]
         if broken is None and at is not None:
-            broken = _compare(end, at, noted, done=found["done"])
+            broken = _compare_removed(removed, at, noted)
+            broken = broken or _compare(end, at, noted, done=found["done"])
         if broken is not None or found["done"]:
-            head = found["head"]
-            return {"ok": broken is None, "entries": _number(end), "head": head, "broken": broken}
+            return {
+                "ok": broken is None,
+                "entries": _number(end) - _number(removed),
+                "removed": _number(removed),
+                "head": found["head"],
+                "broken": broken,
+            }
+
+
+def _compare_removed(removed: str, at: int, noted: str | None) -> Json | None:
+    """What is wrong if the noted entry is among those that retention removed."""
+    if _number(removed) < at or removed == noted:
+        return None
+    detail = f"entries up to {_number(removed)} were removed as too old; note a newer head"
+    return {"number": at, "what": "noted", "detail": detail}
 
 
 def _compare(end: str, at: int, noted: str | None, *, done: bool) -> Json | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,14 +18,18 @@ from cede.client.errors import NotConfigured
 from cede.model import written
 from cede.model.private import is_private
 
-_KEYS = ("server", "token")
-
 
 @dataclass(frozen=True, slots=True)
 class Connection:
+    """`server` is one address, or several with commas between them: servers of one database."""
+
     server: str
     token: str = field(repr=False)
     source: str = ""
+
+    @property
+    def servers(self) -> tuple[str, ...]:
+        return tuple(self.server.split(","))
 
 
 def resolve(
@@ -37,11 +42,11 @@ def resolve(
     server = server or environ.get("CEDE_SERVER") or None
     token = token or environ.get("CEDE_TOKEN") or None
     if server and token:
-        return Connection(_clean(server), token.strip(), "arguments or environment")
+        return Connection(clean(server), token.strip(), "arguments or environment")
     found = next((each for each in _files(environ) if each.is_file()), None)
     if found is not None:
         connection = _read(found)
-        if token is None and server in (None, connection.server):
+        if token is None and (server is None or clean(server) == connection.server):
             return connection
         if token is not None and server is None:
             raise NotConfigured(
@@ -60,7 +65,9 @@ def read_token(path: Path) -> str:
     """A token from a file of its own; `-` is not offered, because argv and logs are not for
     secrets."""
     try:
-        token = path.read_text(encoding="utf-8").strip()
+        with path.open(encoding="utf-8") as file:
+            _refuse_exposed(path, os.fstat(file.fileno()))
+            token = file.read().strip()
     except (OSError, UnicodeDecodeError) as error:
         raise NotConfigured(f"cannot read the token file {path}: {error}") from None
     if not token or len(token.split()) != 1:
@@ -88,18 +95,29 @@ def _read(path: Path) -> Connection:
     except (OSError, UnicodeDecodeError, written.Unreadable) as error:
         first_line = str(error).splitlines()[0]
         raise NotConfigured(f"cannot read {path}: {first_line}") from None
-    if not isinstance(data, dict) or not all(isinstance(data.get(key), str) for key in _KEYS):
-        raise NotConfigured(f"{path} must be a map with the texts server and token")
-    return Connection(_clean(data["server"]), data["token"].strip(), str(path))
+    given = data if isinstance(data, dict) else {}
+    server, token = given.get("server"), given.get("token")
+    if isinstance(server, list) and all(isinstance(each, str) for each in server):
+        server = ",".join(server)
+    if not isinstance(server, str) or not isinstance(token, str):
+        raise NotConfigured(
+            f"{path} must be a map with the texts server and token; server may be a list"
+        )
+    return Connection(clean(server), token.strip(), str(path))
 
 
 def _refuse_exposed(path: Path, found: os.stat_result) -> None:
-    """A token that others can read is theirs as well."""
-    if not is_private(found.st_mode, found.st_uid):
+    """A token that others can read is theirs as well. A pipe or a terminal keeps none."""
+    if stat.S_ISREG(found.st_mode) and not is_private(found.st_mode, found.st_uid):
         raise NotConfigured(
             f"{path} holds a token, and others than its owner may use it",
             fix=f"chmod 600 {shlex.quote(str(path))}",
         )
+
+
+def clean(server: str) -> str:
+    """One address, or several with commas between them, without what means nothing."""
+    return ",".join(_clean(each) for each in server.split(","))
 
 
 def _clean(server: str) -> str:

@@ -3,6 +3,9 @@
 A call may be retried when doing it twice is the same as doing it once: reads, edits and deletions
 by nature, POSTs because each carries an `Idempotency-Key` of its own. The token appears in one
 header and nowhere else: not in errors, not in `repr`.
+
+Of several servers of one database one leads. Each try asks the one that answered last, then those
+after it, until one answers that is not away.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 from urllib.parse import quote, urlsplit
 from uuid import uuid4
@@ -36,8 +39,13 @@ PAUSE_FIRST = 0.2
 # that.
 RETRY_AFTER_MAX = 30.0
 
+# Where there is another server to ask, an address that nobody answers at is left this soon.
+CONNECT_TIMEOUT = 3.0
+
 # "Later", whoever says so: cede, or a proxy while cede starts.
 _LATER = (429, 502, 503, 504)
+# What another server may answer better: this one does not lead, ends, or cannot reach its database.
+_AWAY = (502, 503, 504)
 _PROBLEM = "urn:cede:problem:"
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _STATUS_ERRORS: dict[int, type[errors.CedeClientError]] = {
@@ -64,6 +72,23 @@ def _trusted(server: str) -> ssl.SSLContext | bool:
     return ssl.create_default_context(cafile=given) if given else True
 
 
+def _client(server: str, token: str, timeout: float) -> httpx2.Client:
+    return httpx2.Client(
+        base_url=server,
+        timeout=timeout,
+        # A proxy from the environment cannot reach this machine's own loopback.
+        trust_env=urlsplit(server).hostname not in _LOOPBACK,
+        verify=_trusted(server),
+        # A renewal that waits for news keeps its connection, and no other call waits for that.
+        limits=httpx2.Limits(max_connections=None, max_keepalive_connections=20),
+        headers={
+            "Authorization": f"Bearer {token}",
+            "Accept": "application/json",
+            "User-Agent": f"cede/{__version__}",
+        },
+    )
+
+
 class Http:
     """Safe to share between threads; keeps the highest index seen, so that one reads what one
     wrote."""
@@ -83,23 +108,12 @@ class Http:
         self._index = 0
         self._lock = threading.Lock()
         self._timeout = timeout
-        self._client = httpx2.Client(
-            base_url=connection.server,
-            timeout=timeout,
-            # A proxy from the environment cannot reach this machine's own loopback.
-            trust_env=urlsplit(connection.server).hostname not in _LOOPBACK,
-            verify=_trusted(connection.server),
-            # A renewal that waits for news keeps its connection, and no other call waits for that.
-            limits=httpx2.Limits(max_connections=None, max_keepalive_connections=20),
-            headers={
-                "Authorization": f"Bearer {connection.token}",
-                "Accept": "application/json",
-                "User-Agent": f"cede/{__version__}",
-            },
-        )
+        self._clients = [_client(each, connection.token, timeout) for each in connection.servers]
+        self._leader = 0  # which of them answered last
 
     def close(self) -> None:
-        self._client.close()
+        for each in self._clients:
+            each.close()
 
     def call(
         self,
@@ -133,27 +147,55 @@ class Http:
         last = attempts or self._attempts
         for attempt in range(1, last + 1):
             response: httpx2.Response | None = None
+            before = self._leader
             try:
-                response = self._client.request(
-                    method,
-                    path,
-                    params=known,
-                    headers=headers | self._seen(),
-                    timeout=timeout or self._timeout,
-                    **({} if body is None else {"json": body}),
+                response = self._ask(
+                    lambda client: client.request(
+                        method,
+                        path,
+                        params=known,
+                        headers=headers | self._seen(),
+                        timeout=self._timeouts(timeout or self._timeout),
+                        **({} if body is None else {"json": body}),
+                    )
                 )
             except httpx2.TransportError as error:
                 if attempt == last:
                     raise self._unreachable(error) from None
             else:
-                self._note_index(response)
-                if method == "DELETE" and attempt > 1 and response.status_code == 404:
+                repeated = attempt > 1 or self._leader != before
+                if method == "DELETE" and repeated and response.status_code == 404:
                     # The try whose answer was lost did it.
                     return httpx2.Response(204)
                 if response.status_code not in _LATER or attempt == last:
                     return response
             self._sleep(self._pause(attempt, response))
         raise AssertionError("the loop above returns or raises")
+
+    def _ask(self, call: Callable[[httpx2.Client], httpx2.Response]) -> httpx2.Response:
+        """The first answer of a server that is not away; of none, what the first of them said."""
+        first, refused, failed = self._leader, None, None
+        for step in range(len(self._clients)):
+            at = (first + step) % len(self._clients)
+            try:
+                response = call(self._clients[at])
+            except httpx2.TransportError as error:
+                failed = error
+                continue
+            self._note_index(response)
+            if response.status_code not in _AWAY:
+                self._leader = at
+                return response
+            if refused is None:
+                refused = response
+        if refused is not None:
+            return refused
+        assert failed is not None, "there is at least one server"
+        raise failed
+
+    def _timeouts(self, seconds: float, read: float | None = -1) -> httpx2.Timeout:
+        connect = min(seconds, CONNECT_TIMEOUT) if len(self._clients) > 1 else seconds
+        return httpx2.Timeout(seconds, connect=connect, read=seconds if read == -1 else read)
 
     @contextmanager
     def stream(
@@ -178,12 +220,17 @@ class Http:
     def _open(
         self, path: str, params: Mapping[str, Any], kind: str, silence: float | None
     ) -> Iterator[httpx2.Response]:
-        timeout = httpx2.Timeout(self._timeout, read=silence)
+        timeout = self._timeouts(self._timeout, silence)
         headers = {"Accept": kind} | self._seen()
         try:
-            with self._client.stream(
-                "GET", path, params=dict(params), headers=headers, timeout=timeout
-            ) as response:
+            with ExitStack() as opened:
+                response = self._ask(
+                    lambda client: opened.enter_context(
+                        client.stream(
+                            "GET", path, params=dict(params), headers=headers, timeout=timeout
+                        )
+                    )
+                )
                 if response.status_code != 200:
                     response.read()
                     self._parse(response)

@@ -4,6 +4,6 @@
              ◀── started.json, exit.json, logs ──
 
 Nothing here knows of servers, agents or HTTP. What the supervisor imports (`supervisor`, `child`,
-`course`, `contain`, `processes`, `places`, `logs`, `crash`, `clock`) has no dataclasses: they would
-double the time that it takes to start one.
+`course`, `contain`, `namespace`, `processes`, `places`, `logs`, `crash`, `clock`) has no
+dataclasses: they would double the time that it takes to start one.
 """

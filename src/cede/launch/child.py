@@ -12,7 +12,7 @@ import os
 import signal
 from typing import Any, NoReturn
 
-from cede.launch import crash, processes
+from cede.launch import crash, namespace, processes
 from cede.launch.contain import Group
 from cede.launch.lookup import cannot_run
 
@@ -74,6 +74,8 @@ def _become(
     users = ""  # what of the user's could be wrong by now
     program = ""  # set once that is its program
     try:
+        # Its supervisor's /proc is closed; the work's own is not, and we need ours from here on.
+        processes.prctl(processes.PR_SET_DUMPABLE, 1)
         _die_with(supervisor)
         os.setsid()
         group.enter(os.getpid())
@@ -84,7 +86,12 @@ def _become(
         for number, descriptor in enumerate((stdin, *output)):
             os.dup2(descriptor, number)
         _drop(spec["user"])
+        hidden = spec.get("hide") or ()  # an older agent's spec has no such field
+        if hidden:
+            namespace.hide(hidden, spec["show"])
         processes.prctl(processes.PR_SET_NO_NEW_PRIVS, 1)
+        if hidden:
+            namespace.keep_signals_inside()
         _die_with(supervisor)  # again: a change of user forgets it
         users = spec["directory"]
         os.chdir(users)

@@ -1,7 +1,7 @@
 """The supervisor dies on purpose at a named point, so that tests can look at what is left (K6, K10,
 K11).
 
-`CEDE_KEEPER_CRASH=fork_after` and the like. Without the variable nothing here ever happens.
+`CEDE_SUPERVISOR_CRASH=fork_after` and the like. Without the variable nothing here ever happens.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import signal
 
-VARIABLE = "CEDE_KEEPER_CRASH"
+VARIABLE = "CEDE_SUPERVISOR_CRASH"
 POINTS = (
     "group_before", "group_after",
     "fork_before", "fork_after",

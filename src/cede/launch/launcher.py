@@ -98,7 +98,7 @@ def launch(directory: Path) -> None:
                 stdout=subprocess.DEVNULL,
                 stderr=log,
                 cwd="/",
-                env=_supervisor_environment(),
+                env=supervisor_environment(),
                 start_new_session=True,
             )
         # Popen's own timeout looks every 50 ms; this wakes when it has happened.
@@ -113,7 +113,7 @@ def launch(directory: Path) -> None:
             raise LaunchFailed(f"the supervisor ended with code {code}: {_last_words(place)}")
 
 
-def _supervisor_environment() -> dict[str, str]:
+def supervisor_environment() -> dict[str, str]:
     """Ours is not for the supervisor: it needs neither tokens nor the markers of attempts."""
     passed_on = ("LANG", "LC_ALL", "PATH", crash.VARIABLE)
     kept = {name: os.environ[name] for name in passed_on if name in os.environ}

@@ -5,9 +5,11 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+import sys
 from collections.abc import Callable, Iterable
 
 PR_SET_PDEATHSIG = 1
+PR_SET_DUMPABLE = 4
 PR_SET_CHILD_SUBREAPER = 36
 PR_SET_NO_NEW_PRIVS = 38
 # Descriptors held at once while signalling; far below every usual limit.
@@ -18,6 +20,14 @@ def prctl(option: int, value: int) -> None:
     if ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0):
         number = ctypes.get_errno()
         raise OSError(number, f"prctl({option}): {os.strerror(number)}")
+
+
+def close_to_account() -> None:
+    """Close this process to others of its account: its environment, memory and descriptors in
+    /proc, and ptrace. Nothing happens on a system that is not Linux.
+    """
+    if sys.platform.startswith("linux"):
+        prctl(PR_SET_DUMPABLE, 0)
 
 
 def start_time(pid: int) -> int | None:

@@ -69,7 +69,10 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """`env` is the whole environment; `user` None is the supervisor's own; times are seconds."""
+    """`env` is the whole environment; `user` None is the supervisor's own; times are seconds.
+
+    `hide` are files and folders that the work does not see, but for the folders `show` in them.
+    """
 
     fence: Fence
     argv: tuple[str, ...]
@@ -80,6 +83,8 @@ class Spec:
     log_bytes: int = LOG_BYTES_DEFAULT
     walltime: float | None = None
     walltime_grace: float = WALLTIME_GRACE_DEFAULT
+    hide: tuple[str, ...] = ()
+    show: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "argv", _tuple("argv", self.argv))
@@ -91,6 +96,12 @@ class Spec:
         _text("directory", self.directory)
         if not self.directory.startswith("/"):
             raise Invalid("directory", "must be an absolute path")
+        for name in ("hide", "show"):
+            object.__setattr__(self, name, _tuple(name, getattr(self, name)))
+            for each in getattr(self, name):
+                _text(name, each)
+                if not each.startswith("/"):
+                    raise Invalid(name, "must be absolute paths")
         _integer("log_bytes", self.log_bytes, LOG_BYTES_MIN, LOG_BYTES_MAX)
         if self.walltime is not None:
             _seconds("walltime", self.walltime)
@@ -112,7 +123,7 @@ class Spec:
             "log_bytes": self.log_bytes,
             "walltime": self.walltime,
             "walltime_grace": self.walltime_grace,
-        }
+        } | ({"hide": list(self.hide), "show": list(self.show)} if self.hide else {})
 
     @classmethod
     def from_json(cls, value: object) -> Spec:

@@ -256,6 +256,7 @@ def main(arguments: list[str]) -> int:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1):
         signal.signal(number, signal.SIG_IGN)
     processes.prctl(processes.PR_SET_CHILD_SUBREAPER, 1)
+    processes.close_to_account()
     place = Place(arguments[0])
     if not place.lock() or place.exists(places.STARTED) or place.exists(places.EXIT):
         place.close()

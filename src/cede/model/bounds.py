@@ -7,6 +7,7 @@ below it nothing stalls. Times are milliseconds unless the name says otherwise.
 SECOND = 1000
 MINUTE = 60 * SECOND
 HOUR = 60 * MINUTE
+DAY = 24 * HOUR
 
 # Amounts stay exact in every JSON reader (doubles hold integers up to 2**53).
 AMOUNT_MAX = 2**53 - 1
@@ -17,6 +18,8 @@ NAME_LENGTH_MAX = 128
 DESCRIPTION_LENGTH_MAX = 2_000
 LABELS_MAX = 32
 LABEL_LENGTH_MAX = 512
+# A few lines for people; whoever writes more keeps it elsewhere, and links to it.
+COMMENT_LENGTH_MAX = 500
 # Priorities are compared, never added, so any range does; this one prints in a table.
 PRIORITY_MAX = 1_000_000
 
@@ -36,7 +39,20 @@ AUDIT_PIECE_MAX = 2_000
 COMMANDS_MAX = 20_000
 IDEMPOTENCY_KEY_LENGTH_MAX = 128
 # Long enough for any client's retries, short enough that the table stays small.
-IDEMPOTENCY_LIFE = 24 * HOUR
+IDEMPOTENCY_LIFE = DAY
+
+# A month: what people look back at. What was held stays for reports, by days.
+KEEP_REQUESTS_DEFAULT = 30 * DAY
+KEEP_EVENTS_DEFAULT = 30 * DAY
+# History goes by whole days, so less would be none; who wants more than ten years wants all of it.
+KEEP_MIN = DAY
+KEEP_MAX = 3_660 * DAY
+# Rows that one commit removes: some ten milliseconds of the writer's time, which nobody notices.
+REMOVED_REQUESTS_MAX = 100
+REMOVED_ROWS_MAX = 500
+# Requests that one page of a list looks at when its filters match few of them: tens of
+# milliseconds. Such a page may be short or empty, and still have a next one.
+PAGE_SCAN_MAX = 10_000
 
 # A year: longer walltimes and delays are typing errors.
 DURATION_MAX = 366 * 24 * HOUR

@@ -75,6 +75,9 @@ class Node:
     folder: str = ""  # the identity of its checkpoint folder; nodes with the same one share it
     protocol: int = 1  # that its agent speaks
     beside_server: bool = False  # whether it shares its machine with the only server
+    # Of its agent: that of one process, and what tells its machine and data folder from others.
+    session: str = ""
+    machine: str = ""
 
     @property
     def usable(self) -> bool:

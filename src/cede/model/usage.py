@@ -6,11 +6,11 @@ now. Whoever sums in a database hands over sums; the arithmetic is the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from cede.model.amounts import Amounts
+from cede.model.amounts import Amounts, add_to
 from cede.model.bounds import BUDGET_WINDOW, HOUR
 from cede.model.tenant import Tenant
 
@@ -37,6 +37,11 @@ class Usage:
         self.node_time += nodes * milliseconds
         for key, amount in amounts.items():
             self.amount_time[key] = self.amount_time.get(key, 0) + amount * milliseconds
+
+    def include(self, node_time: int, amount_time: Mapping[str, int]) -> None:
+        """Add what was summed already."""
+        self.node_time += node_time
+        add_to(self.amount_time, amount_time)
 
     @property
     def node_hours(self) -> float:

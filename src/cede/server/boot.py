@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import getpass
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,27 +47,39 @@ class FirstStart:
     client_file: Path
     subject: Subject
     capacity: dict[str, int]
+    submitter: str = ""  # the secret in the client file, if that is not the administrator's
 
 
 def first_start(
-    store: Store, writer: Writer, data: Path, url: str, *, node: Node | None = None
+    store: Store,
+    writer: Writer,
+    data: Path,
+    url: str,
+    *,
+    node: Node | None = None,
+    show: Callable[[str], None] | None = None,
 ) -> FirstStart | None:
     """Make what a fresh database needs; None when this one has been started before.
 
-    With a `node` the pool is made of it, else this machine's capacity is only counted.
+    With a `node` the pool is made of it, else this machine's capacity is only counted. With `show`
+    the administrator's secret goes there and into no file, for work could read it; the client file
+    then has the secret of a submitter.
     """
     client_file = data / CLIENT_FILE
     if store.list_tokens(limit=1).items:
         _follow(client_file, url)
         return None
-    secret, digest = tokens.new_token()
-    made = FirstStart(secret, client_file, _somebody(), this_machine())
-    _write_private(client_file, {"server": url, "token": secret})
-    writer.execute(_command(made, digest, node)).result()
+    secret, _ = tokens.new_token()
+    submitter = tokens.new_token()[0] if show else ""
+    made = FirstStart(secret, client_file, _somebody(), this_machine(), submitter)
+    if show is not None:
+        show(secret)  # before it opens anything, as with the file
+    _write_private(client_file, {"server": url, "token": submitter or secret})
+    writer.execute(_command(made, node)).result()
     return made
 
 
-def this_node(heartbeat: int) -> Node:
+def this_node(heartbeat: int, labels: Mapping[str, str] = LABELS) -> Node:
     """This machine as its agent will register it: work may be granted before the agent is here."""
     found = detect.gpus()
     capacity = this_machine()
@@ -77,7 +89,7 @@ def this_node(heartbeat: int) -> Node:
         name=detect.hostname(),
         amounts=capacity,
         devices=devices,
-        labels=LABELS,
+        labels=labels,
         fingerprint=detect.fingerprint(found),
         boot=detect.boot_id(),
         heartbeat=heartbeat,
@@ -104,7 +116,7 @@ def this_machine() -> dict[str, int]:
     return {**found, "step_run": steps}
 
 
-def _command(made: FirstStart, digest: str, node: Node | None) -> Callable[[Tx], None]:
+def _command(made: FirstStart, node: Node | None) -> Callable[[Tx], None]:
     def command(tx: Tx) -> None:
         state, everything = tx.state, made.capacity
         pool = create_pool(
@@ -131,9 +143,12 @@ def _command(made: FirstStart, digest: str, node: Node | None) -> Callable[[Tx],
         )
         tx.audit(_ACTOR, "policy.attach", str(made.subject), {"pool": POOL})
         name = made.subject.name
-        token = Token(new_id(), name, Role.ADMIN, (made.subject,), digest, tx.wall)
-        tx.put_token(token)
-        tx.audit(_ACTOR, "token.create", token.id, {"name": name, "role": str(token.role)})
+        for secret, role in ((made.secret, Role.ADMIN), (made.submitter, Role.SUBMITTER)):
+            if secret:
+                digest = tokens.hash_of(secret)
+                token = Token(new_id(), name, role, (made.subject,), digest, tx.wall)
+                tx.put_token(token)
+                tx.audit(_ACTOR, "token.create", token.id, {"name": name, "role": str(role)})
 
     return command
 

@@ -14,14 +14,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from cede.model import bounds, written
 from cede.model.durations import parse_duration
 from cede.model.errors import Invalid, choices
 from cede.model.private import is_private
+from cede.store.values import Keep
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
 UNPOOLED = ("allow", "refuse")
+FOREVER = "forever"
 FILE_VARIABLE = "CEDE_SERVER_CONFIG"
 
 
@@ -48,6 +51,16 @@ class Config:
     heartbeat: int = bounds.HEARTBEAT_DEFAULT  # of nodes, in milliseconds
     agent: bool = True  # whether this machine is a node, with an agent of its own
     allow_root_jobs: bool = False
+    file: Path | None = None  # that it was read from
+    # How long things are kept, in milliseconds; None: for ever.
+    keep_requests: int | None = bounds.KEEP_REQUESTS_DEFAULT
+    keep_events: int | None = bounds.KEEP_EVENTS_DEFAULT
+    keep_audit: int | None = None
+    keep_idempotency: int = bounds.IDEMPOTENCY_LIFE
+
+    @property
+    def keep(self) -> Keep:
+        return Keep(self.keep_requests, self.keep_events, self.keep_audit, self.keep_idempotency)
 
     def url(self, port: int) -> str:
         """How a program on this machine reaches the server."""
@@ -62,7 +75,8 @@ def load_config(arguments: Sequence[str], environ: Mapping[str, str]) -> Config:
     problems: list[str] = []
     file = flags.pop("config") or environ.get(FILE_VARIABLE)
     given: dict[str, Any] = {}
-    for name, value in (_read_file(Path(file), problems) if file else {}).items():
+    from_file = _read_file(Path(file), problems) if file else {}
+    for name, value in from_file.items():
         if name not in _FIELDS:
             problems.append(f"{file}: unknown key {name!r}; {choices(name, _FIELDS)}")
         else:
@@ -77,8 +91,9 @@ def load_config(arguments: Sequence[str], environ: Mapping[str, str]) -> Config:
             _take(given, name, _from_text(name, value), flag, problems)
     given.setdefault("data", default_data(environ))
     given.setdefault("database", f"sqlite:///{given['data'] / 'cede.db'}")
-    config = Config(**given)
+    config = Config(**given, file=Path(file).absolute() if file else None)
     problems += _check_listening(config)
+    problems += _check_file(file, from_file)
     if problems:
         raise ConfigError(problems)
     return config
@@ -115,6 +130,10 @@ def _parser() -> argparse.ArgumentParser:
         help="start no agent: this machine is counted, and runs nothing by itself",
     )
     add("--allow-root-jobs", action="store_true", help="its agent may run work as root")
+    add("--keep-requests", metavar="TIME", help="remove requests so long after their end (30d)")
+    add("--keep-events", metavar="TIME", help="remove events after so long (30d)")
+    add("--keep-audit", metavar="TIME", help="remove audit entries after so long (forever)")
+    add("--keep-idempotency", metavar="TIME", help="know repeated calls for so long (1d)")
     add("--log-level", metavar="LEVEL", help=f"{', '.join(LOG_LEVELS)} (info)")
     add("--config", metavar="FILE", help="a YAML file with any of these, by name with underscores")
     return parser
@@ -181,6 +200,22 @@ def _heartbeat(value: object) -> int:
     return period
 
 
+def _kept(value: object) -> int:
+    least, most = bounds.KEEP_MIN, bounds.KEEP_MAX
+    try:
+        time = parse_duration(value, "keep", most=most)
+    except Invalid as error:
+        raise ValueError(error.problem) from None
+    if time < least:
+        days = most // bounds.DAY
+        raise ValueError(f"must be from 1 to {days} days, such as 30d, not {value!r:.80}")
+    return time
+
+
+def _kept_or_forever(value: object) -> int | None:
+    return None if value == FOREVER else _kept(value)
+
+
 def _one_of(*words: str) -> Callable[[object], str]:
     def parse(value: object) -> str:
         if value not in words:
@@ -216,6 +251,10 @@ _FIELDS: dict[str, Callable[[object], Any]] = {
     "allow_root_jobs": _yes_or_no,
     "log_level": _one_of(*LOG_LEVELS),
     "heartbeat": _heartbeat,
+    "keep_requests": _kept_or_forever,
+    "keep_events": _kept_or_forever,
+    "keep_audit": _kept_or_forever,
+    "keep_idempotency": _kept,
 }
 
 
@@ -234,6 +273,21 @@ def _check_listening(config: Config) -> list[str]:
             "the clear; give tls_cert and tls_key, or insecure_listen behind a proxy that has them"
         )
     return problems
+
+
+def _check_file(file: str | None, content: Mapping[str, Any]) -> list[str]:
+    """A file with the database's password in it lets whoever reads it have the database."""
+    try:
+        password = urlsplit(str(content.get("database") or "")).password
+        found = Path(file).stat() if file and password else None
+    except (OSError, ValueError):
+        return []  # that it is unreadable, or no address, is said elsewhere
+    if found is None or is_private(found.st_mode, found.st_uid):
+        return []
+    return [
+        f"{file}: database has a password, and others than its owner may use the file; "
+        f"chmod 600 {shlex.quote(str(file))}"
+    ]
 
 
 def _check_key(path: Path | None) -> list[str]:

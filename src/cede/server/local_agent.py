@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import hashlib
 import os
 import signal
 import subprocess
@@ -18,9 +19,13 @@ from pathlib import Path
 
 import structlog
 
+from cede.agent.isolation import LABEL, Isolation, isolation_here
 from cede.server.config import Config
 
 FOLDER = "agent"
+# Where services keep their state, unless the service manager says otherwise.
+STATE = "/var/lib"
+SQLITE = "sqlite:///"
 # What makes its node one of the pool `local`.
 LABELS = {"pool": "local"}
 STOP_SECONDS = 10.0
@@ -32,13 +37,16 @@ _log = structlog.get_logger("cede.local_agent")
 
 class LocalAgent:
     def __init__(self, config: Config, url: str, amounts: Mapping[str, int], join: str) -> None:
-        self._data = config.data / FOLDER
+        self._data = folder(config)
+        self._before = config.data / FOLDER  # of a server that let work be root, or an older one
         command = [sys.executable, "-m", "cede.cli", "agent", "--server", url]
         command += ["--data", str(self._data)]
         for name, text in LABELS.items():
             command += ["--label", f"{name}={text}"]
         for key, amount in amounts.items():
             command += ["--amount", f"{key}={amount}"]
+        for path in _secrets(config):
+            command += ["--hide", str(path)]
         self._command = command + (["--allow-root-jobs"] if config.allow_root_jobs else [])
         self._join = join
         self._process: subprocess.Popen[bytes] | None = None
@@ -57,7 +65,8 @@ class LocalAgent:
                 process.wait(STOP_SECONDS)
 
     def _keep(self) -> None:
-        _end_orphan(self._data / "lock", self._stopping)
+        for each in dict.fromkeys((self._data, self._before)):
+            _end_orphan(each / "lock", self._stopping)
         pause = PAUSE_FIRST
         while not self._stopping.is_set():
             self._process = subprocess.Popen(
@@ -74,8 +83,37 @@ class LocalAgent:
                 pause = min(2 * pause, PAUSE_MAX)
 
 
-def has_joined(data: Path) -> bool:
-    return (data / FOLDER / "agent.json").exists()
+def folder(config: Config) -> Path:
+    """The agent's data. Work of other accounts comes by there, so where the agent is to start some
+    it is not in the server's own folder, which is closed to them.
+    """
+    if os.geteuid() != 0 or config.allow_root_jobs:
+        return config.data / FOLDER
+    digest = hashlib.sha256(str(config.data).encode()).hexdigest()
+    return Path(os.environ.get("STATE_DIRECTORY") or STATE) / f"cede-agent-{digest[:12]}"
+
+
+def has_joined(config: Config) -> bool:
+    return (folder(config) / "agent.json").exists()
+
+
+def isolation(config: Config) -> Isolation:
+    """What keeps work that this agent starts from the server's files."""
+    return isolation_here({}, allow_root=config.allow_root_jobs)
+
+
+def labels(config: Config) -> dict[str, str]:
+    """Those that the agent will register with."""
+    return {**LABELS, LABEL: str(isolation(config))}
+
+
+def _secrets(config: Config) -> list[Path]:
+    """The server's files with secrets, which work of its own account must not see."""
+    found = [config.data, *(each for each in (config.file, config.tls_key) if each is not None)]
+    if config.database.startswith(SQLITE):
+        file = config.database.removeprefix(SQLITE).partition("?")[0]
+        found += [Path(f"{file}{end}").absolute() for end in ("", "-wal", "-shm")]
+    return found
 
 
 def _end_orphan(lock: Path, stopping: threading.Event) -> None:

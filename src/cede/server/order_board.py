@@ -36,7 +36,7 @@ class Posted:
 
 
 class OrderBoard:
-    def __init__(self, state: State, now: int) -> None:
+    def __init__(self, state: State, now: int, former_term: int = 0) -> None:
         self.posted: dict[str, Posted] = {}
         self.closed = False
         self._since = now  # a server that starts counts every node as heard of
@@ -45,7 +45,8 @@ class OrderBoard:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._waiting: dict[str, set[asyncio.Future[None]]] = {}
         for node_id in state.nodes:
-            state.beats[node_id] = now
+            # S14: what the server before this one answers until its term is over counts from then.
+            state.beats[node_id] = now + former_term
             self._post(state, node_id)
 
     # The writer ---------------------------------------------------------------------------------
@@ -55,7 +56,7 @@ class OrderBoard:
         while self._beats:
             node_id, at = self._beats.popleft()
             if node_id in state.nodes:
-                state.beats[node_id] = at
+                state.beats[node_id] = max(at, state.beats.get(node_id, 0))
 
     def publish(self, state: State, changes: Changes) -> None:
         """Post what a commit changed, and wake whoever should do something else now."""

@@ -16,16 +16,27 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import structlog
 import uvicorn
 
+from cede.agent.isolation import Isolation, why_no_namespace
+from cede.launch import processes
 from cede.launch.presence import Presence, name_of
-from cede.server.boot import FirstStart, first_start, join_token, this_machine, this_node
+from cede.server.boot import (
+    CLIENT_FILE,
+    FirstStart,
+    first_start,
+    join_token,
+    this_machine,
+    this_node,
+)
 from cede.server.config import Config, ConfigError, load_config
-from cede.server.local_agent import LocalAgent, has_joined
+from cede.server.local_agent import LocalAgent, has_joined, isolation, labels
+from cede.server.retention import Retention
 from cede.server.writer import Unsound, Writer
 from cede.store import Store, StoreError
 from cede.store.errors import Stopped
@@ -53,6 +64,7 @@ def main(arguments: Sequence[str], environ: Mapping[str, str] = os.environ) -> i
 def serve(config: Config) -> int:
     """Serve until told to stop. What went wrong is one line on standard error."""
     _set_up_logging(config.log_level)
+    processes.close_to_account()
     try:
         config.data.mkdir(mode=0o700, parents=True, exist_ok=True)
         with _listening(config) as listener:
@@ -97,9 +109,12 @@ class _Running:
             writer = Writer(store, store.load())
             _spare_the_collector()
             writer.start()
+            retention = Retention(store, writer, self._config.keep)
+            retention.start()
             try:
                 self._serve_http(store, writer)
             finally:
+                retention.stop()
                 writer.stop()
                 store.let_go()
         return DONE
@@ -110,8 +125,13 @@ class _Running:
 
         config = self._config
         url = config.url(self._listener.getsockname()[1])
-        node = this_node(config.heartbeat) if config.agent else None
-        made = first_start(store, writer, config.data, url, node=node)
+        isolated = isolation(config) if config.agent else None
+        node = this_node(config.heartbeat, labels(config)) if config.agent else None
+        # Whoever lets work be root knows that it may read everything.
+        exposed = isolated is Isolation.NONE and not config.allow_root_jobs
+        made = first_start(
+            store, writer, config.data, url, node=node, show=_show_secret if exposed else None
+        )
         app = create_app(store, writer, config)
         self._close_streams = lambda: close_streams(app)
         settings = uvicorn.Config(
@@ -128,6 +148,9 @@ class _Running:
 
         def on_start() -> None:
             _welcome(url, made)
+            if isolated is not None:
+                _say_isolation(isolated, exposed, config.data / CLIENT_FILE)
+            _say(f"cede is serving on {url}")
             if agent is not None:
                 agent.start()
 
@@ -143,7 +166,7 @@ class _Running:
         config = self._config
         if not config.agent:
             return None
-        join = "" if has_joined(config.data) else join_token(writer)
+        join = "" if has_joined(config) else join_token(writer)
         return LocalAgent(config, url, this_machine(), join)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
@@ -174,15 +197,36 @@ class _Server(uvicorn.Server):
 
 
 def _welcome(url: str, made: FirstStart | None) -> None:
-    """The last line is for programs as well: whoever waits for it may call."""
     if made is not None:
         what = ", ".join(f"{amount} {key}" for key, amount in sorted(made.capacity.items()))
         _say(f"first start: pool local is this machine ({what}), all of it for {made.subject}")
-        _say(f"administrator token, shown once: {made.secret}")
-        _say(f"it is also in {made.client_file}, for the command line on this machine")
+        if made.submitter:
+            _say(f"{made.client_file} has a token that may only submit: work here can read it")
+        else:
+            _say(f"administrator token, shown once: {made.secret}")
+            _say(f"it is also in {made.client_file}, for the command line on this machine")
         # After the #, so that no browser sends it anywhere.
         _say(f"the page, open to whoever has this link: {url}/#token={made.secret}")
-    _say(f"cede is serving on {url}")
+
+
+def _show_secret(secret: str) -> None:
+    _say(f"administrator token, shown once and kept in no file: {secret}")
+
+
+def _say_isolation(isolated: Isolation, exposed: bool, client_file: Path) -> None:
+    """What work on this machine can reach, in one line for whoever started the server."""
+    if isolated is Isolation.ACCOUNT:
+        _say("isolation: account; work runs as accounts of its own, one for each team")
+    elif isolated is Isolation.NAMESPACE:
+        _say("isolation: namespace; work runs as your account and does not see cede's files")
+    elif exposed:
+        _say(
+            f"isolation: none; WORK CAN READ AND CHANGE ALL FILES OF CEDE, {client_file} and the "
+            f"database with them: this system gives no user namespace ({why_no_namespace()}). "
+            "Start cede as root, or allow user namespaces, before others submit work"
+        )
+    else:
+        _say("isolation: none; work may be root and can read and change all files of cede")
 
 
 def _say(line: str) -> None:

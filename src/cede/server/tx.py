@@ -9,7 +9,7 @@ from cede.engine.state.state import State
 from cede.model.errors import CedeError, Conflict
 from cede.model.token import Token
 from cede.store import Store
-from cede.store.values import AuditNote
+from cede.store.values import AuditNote, Removal, Run
 
 
 class Undecided(CedeError):
@@ -21,7 +21,8 @@ class Undecided(CedeError):
 @dataclass(slots=True)
 class Tx:
     """One transaction in the making. A refused command leaves nothing in it. `asked` are the nodes
-    that its submissions ask for, by tenant: the pass has yet to say who of them gets any.
+    that its submissions ask for, by tenant: the pass has yet to say who of them gets any. `run` and
+    `removal` are retention's, of which there is one.
     """
 
     state: State
@@ -31,6 +32,8 @@ class Tx:
     tokens: list[Token] = field(default_factory=list)
     deleted_requests: list[str] = field(default_factory=list)
     asked: dict[str, int] = field(default_factory=dict)
+    run: Run | None = None
+    removal: Removal | None = None
 
     def audit(self, actor: str, action: str, target: str, detail: dict[str, Any]) -> None:
         """C13: who did what, in the same transaction as its effect."""
@@ -50,6 +53,12 @@ class Tx:
         if request_id in self.state.requests:
             raise Conflict("not_ended", f"request {request_id} has not ended: cancel it first")
         self.deleted_requests.append(request_id)
+
+    @property
+    def wrote(self) -> bool:
+        """Whether there is anything to write besides the state's changes."""
+        retained = self.run is not None or self.removal is not None
+        return bool(self.notes or self.tokens or self.deleted_requests or retained)
 
     def sizes(self) -> tuple[int, int, int]:
         """To cut back to when a command is refused."""

@@ -28,6 +28,7 @@ from cede.server import clock
 from cede.server.budgets import Budgets
 from cede.server.clock import Clock
 from cede.server.crash import crash_hook
+from cede.server.leadership import Leadership
 from cede.server.order_board import OrderBoard
 from cede.server.queue import Job, Overloaded, Queue, Stopping, resolve
 from cede.server.tx import Tx, Undecided
@@ -50,7 +51,6 @@ AUDIT_BUSY_MAX = 20_000
 AUDIT_QUIET = bounds.SECOND
 # The anchor may lag this far behind: one sync per so many milliseconds is too little to notice.
 WITNESS_EVERY = 100
-_FORGET_EVERY = bounds.HOUR
 
 _log = structlog.get_logger("cede.writer")
 
@@ -96,7 +96,8 @@ class Writer:
         self._clock = Clock(loaded.moment)
         # Leases and stops of clients count from here: they may have been out of reach.
         self._state.since = self._clock.now()
-        self.order_board = OrderBoard(loaded.state, self._clock.now())
+        self.order_board = OrderBoard(loaded.state, self._clock.now(), store.former_term)
+        self.leadership = Leadership(store.term_lasts)
         self._on_fatal = on_fatal
         self._queue = Queue(waiting_max)
         self._thread = threading.Thread(target=self._main, name="cede-writer", daemon=True)
@@ -105,7 +106,6 @@ class Writer:
         self._next_audit = now + AUDIT_EVERY
         self._called = now
         self._next_witness = now
-        self._next_forget = now
         self._renewed = now
         self._witnessed = loaded.index
         self._budgets = Budgets(store, self.query)
@@ -113,6 +113,8 @@ class Writer:
     # For everybody ------------------------------------------------------------------------------
 
     def start(self) -> None:
+        # What was loaded may have taken longer than the term: nothing is answered on an old one.
+        self._renew(self._clock.now())
         self._budgets.first(self._state, self._clock.now())
         self._thread.start()
 
@@ -245,13 +247,14 @@ class Writer:
             tokens=tx.tokens,
             answers=answers,
             deleted_requests=tx.deleted_requests,
+            run=tx.run,
+            removal=tx.removal,
         )
-        if now >= self._next_forget:
-            batch.forget_answers_before = max(0, now - bounds.IDEMPOTENCY_LIFE)
-            self._next_forget = now + _FORGET_EVERY
-        if not changes.empty or tx.notes or tx.tokens or tx.deleted_requests or answers:
+        if not changes.empty or tx.wrote or answers:
             writing = perf_counter()
+            sent_at = clock.boottime()
             self._store.commit(batch)
+            self.leadership.renewed(sent_at)
             self._renewed = now
             self.index = batch.index
             self.order_board.publish(self._state, changes)
@@ -346,12 +349,18 @@ class Writer:
                 _log.error("the state is unsound; nothing is granted", problems=self.trouble[:20])
         self._budgets.look_after(self._state, now)
         if not self._store.sqlite and now >= self._renewed + RENEW_MILLISECONDS:
-            self._store.renew_lease()
-            self._renewed = now
+            self._renew(now)
         if self._witnessed != self.index and now >= self._next_witness:
             self._store.witness()
             self._witnessed = self.index
             self._next_witness = now + WITNESS_EVERY
+
+    def _renew(self, now: int) -> None:
+        """Prolong the term while there is nothing to commit."""
+        sent_at = clock.boottime()
+        self._store.renew_lease()
+        self.leadership.renewed(sent_at)
+        self._renewed = now
 
     def _audit_due(self) -> int:
         """When to count everything again; an unsound state is looked at whoever calls."""

@@ -1,17 +1,30 @@
-"""Tenants, and what was held by whom and for how long: sums over allocations.
+"""Tenants, and what was held by whom and for how long: sums over allocations, and over the days in
+which those of removed requests are summed already.
 
 Allocations are many and their shapes are few: the database sums time by shape, and amounts are
 multiplied here, as integers, so they are exact. Nothing else is read, so the accounts are the same
-after a restart, and after a request was deleted.
+after a restart, and after a request was deleted. A period that begins inside a day of removed
+requests has that day whole.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, and_, case, func, or_, select, text
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    and_,
+    case,
+    false,
+    func,
+    or_,
+    select,
+    text,
+)
 
 from cede.model import bounds
 from cede.model.lifecycle import RequestStatus
@@ -22,19 +35,26 @@ from cede.model.usage import Usage, budget_fraction
 from cede.store import rows, schema, views
 from cede.store.json_text import decode
 from cede.store.reads import Reads, bounded
+from cede.store.usage_days import times_from
 from cede.store.values import Page, TenantView, UsageView
 
 _allocations, _requests = schema.allocations.c, schema.requests.c
-_policies, _tenants = schema.policies.c, schema.tenants.c
-_NODES = func.coalesce(_allocations.nodes, 1)
+_policies, _tenants, _days = schema.policies.c, schema.tenants.c, schema.usage_days.c
+NODES = func.coalesce(_allocations.nodes, 1)
 _ACTIVE = text(schema.ACTIVE)
 # Stopped for a waiter, or by a rule that has none: a claim of its node, a limit that was lowered.
-_STOPPED = or_(
+STOPPED = or_(
     _allocations.taken_for.is_not(None),
     *(
         _allocations.reason.contains(f'"code":"{code}"', autoescape=True)
         for code in (Code.SENSITIVE_CLAIM, Code.OVER_LIMIT)
     ),
+)
+# A victim that ended by itself first was not stopped for somebody.
+CAME_BACK = or_(
+    _requests.id.is_(None),
+    _requests.attempt > _allocations.attempt,
+    _requests.status == str(RequestStatus.PREEMPTED),
 )
 
 
@@ -50,6 +70,12 @@ _COLUMNS: dict[By, Any] = {
     By.POOL: _allocations.pool_id,
     By.POLICY: _allocations.policy_id,
     By.TENANT: _allocations.tenant,
+}
+# The same of days, and the column that counts each request once.
+_DAYS: dict[By, tuple[Any, Any]] = {
+    By.POOL: (_days.pool_id, _days.requests_of_pool),
+    By.POLICY: (_days.policy_id, _days.requests_of_policy),
+    By.TENANT: (func.nullif(_days.tenant, ""), _days.requests_of_tenant),
 }
 
 
@@ -100,16 +126,23 @@ class Accounts(Reads):
         the largest first.
         """
         where = [_held_within(since, now)]
+        days = [] if since is None else [_days.day >= since // bounds.DAY]
         if subjects is not None:
-            mine = select(_policies.id).where(or_(*map(views.is_subject, subjects)))
+            mine = select(_policies.id).where(or_(false(), *map(views.is_subject, subjects)))
             where.append(_allocations.policy_id.in_(mine))
+            days.append(_days.policy_id.in_(mine))
         with self._readers.begin() as connection:
             found = _usage(connection, _COLUMNS[by], where, _time(since, now))
-            requests = _requests_of(connection, _COLUMNS[by], where)
-            preempted = _preempted(connection, _COLUMNS[by], where, now)
+            requests = Counter(_requests_of(connection, _COLUMNS[by], where))
+            preempted = Counter(_preempted(connection, _COLUMNS[by], where, now))
+            for each in _removed(connection, *_DAYS[by], days):
+                found.setdefault(each.id, Usage()).include(
+                    each.usage.node_time, each.usage.amount_time
+                )
+                requests[each.id] += each.requests
+                preempted[each.id] += each.preempted
         made = [
-            UsageView(each, usage, requests[each], preempted.get(each, 0))
-            for each, usage in found.items()
+            UsageView(each, usage, requests[each], preempted[each]) for each, usage in found.items()
         ]
         return sorted(made, key=lambda each: (-each.usage.node_time, each.id or ""))
 
@@ -146,14 +179,23 @@ def _usage(
     connection: Connection, by: Any, where: list[ColumnElement[bool]], time: Any
 ) -> dict[str | None, Usage]:
     statement = (
-        select(by, _allocations.amounts, _NODES, time)
+        select(by, _allocations.amounts, NODES, time)
         .where(*where)
-        .group_by(by, _allocations.amounts, _NODES)
+        .group_by(by, _allocations.amounts, NODES)
     )
     found: dict[str | None, Usage] = {}
     for each, amounts, nodes, milliseconds in connection.execute(statement):
         found.setdefault(each, Usage()).add(nodes, decode(amounts), int(milliseconds))
     return found
+
+
+def _removed(
+    connection: Connection, by: Any, requests: Any, where: list[ColumnElement[bool]]
+) -> Iterator[UsageView]:
+    """What the days say, row by row."""
+    statement = select(by, _days.node_time, _days.amount_time, requests, _days.preempted)
+    for id_, node_time, amounts, counted, preempted in connection.execute(statement.where(*where)):
+        yield UsageView(id_, Usage(node_time, times_from(amounts)), counted, preempted)
 
 
 def _requests_of(
@@ -167,17 +209,12 @@ def _requests_of(
 def _preempted(
     connection: Connection, by: Any, where: list[ColumnElement[bool]], now: int
 ) -> dict[str | None, int]:
-    """Attempts that were stopped for somebody: a victim that ended by itself first was not."""
-    came_back = or_(
-        _requests.id.is_(None),
-        _requests.attempt > _allocations.attempt,
-        _requests.status == str(RequestStatus.PREEMPTED),
-    )
+    """Attempts that were stopped for somebody."""
     statement = (
         select(by, func.count())
         .select_from(schema.allocations)
         .outerjoin(schema.requests, _requests.id == _allocations.request_id)
-        .where(*where, _STOPPED, _allocations.ended_at <= now, came_back)
+        .where(*where, STOPPED, _allocations.ended_at <= now, CAME_BACK)
         .group_by(by)
     )
     return {row[0]: row[1] for row in connection.execute(statement)}
@@ -200,7 +237,7 @@ def _tenant_views(
 def _nodes_held(connection: Connection, names: Any) -> dict[str, int]:
     return _counted(
         connection,
-        select(_allocations.tenant, func.sum(_NODES))
+        select(_allocations.tenant, func.sum(NODES))
         .where(_allocations.live == 1, _allocations.tenant.in_(names))
         .group_by(_allocations.tenant),
     )
@@ -228,7 +265,7 @@ def _budgets(connection: Connection, where: ColumnElement[bool], now: int) -> di
     ]
     used = {each.name: Usage() for each in tenants}
     statement = (
-        select(_allocations.tenant, _allocations.amounts, _NODES, _time(None, now))
+        select(_allocations.tenant, _allocations.amounts, NODES, _time(None, now))
         .join(schema.tenants, _tenants.name == _allocations.tenant)
         .where(
             where,
@@ -236,10 +273,16 @@ def _budgets(connection: Connection, where: ColumnElement[bool], now: int) -> di
             _allocations.allocated_at >= now - bounds.BUDGET_WINDOW,
             _allocations.allocated_at <= now,
         )
-        .group_by(_allocations.tenant, _allocations.amounts, _NODES)
+        .group_by(_allocations.tenant, _allocations.amounts, NODES)
     )
     for name, amounts, nodes, milliseconds in connection.execute(statement):
         used[name].add(nodes, decode(amounts), int(milliseconds))
+    days = select(_days.tenant, _days.node_time, _days.amount_time).where(
+        _days.tenant.in_(list(used)),
+        _days.begun >= max(0, now - bounds.BUDGET_WINDOW) // bounds.DAY,
+    )
+    for name, node_time, amounts in connection.execute(days):
+        used[name].include(node_time, times_from(amounts))
     return {each.name: _fraction(each, used[each.name]) for each in tenants}
 
 

@@ -3,10 +3,14 @@
 An entry that is changed, removed, inserted or moved no longer follows from the one before it, or
 the next one does not follow from it. The newest entries have no next one: for them the number and
 hash of the newest entry, the head, are stored beside the chain with every commit.
+
+Retention may remove the oldest entries. Then the chain begins after the last of them, whose number
+and hash are stored, and an entry further on says the same: without it the beginning was cut off.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -44,6 +48,7 @@ class Flaw(StrEnum):
     PREVIOUS = "previous"  # the entry does not name the hash of the one before
     HASH = "hash"  # the entry's hash is not that of its content
     HEAD = "head"  # the newest entry is not the one that was stored as the head
+    CUT = "cut"  # the oldest entries are missing, and no entry says that they were removed
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +62,13 @@ class Broken:
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """A stretch of the chain: `end` is its last good entry, `done` whether the chain ends there."""
+    """A stretch of the chain: `end` is its last good entry, `done` whether the chain ends there.
+
+    `removed` is the last entry that retention removed, START if none was.
+    """
 
     end: Link
+    removed: Link
     head: Link | None  # None in databases of versions that stored none
     done: bool
     broken: Broken | None
@@ -124,10 +133,26 @@ def verify_head(newest: Link, head: Link) -> Broken | None:
     return Broken(newest.number, Flaw.HEAD, detail)
 
 
+def verify_cut(removed: Link, entry: Sequence[Any] | None) -> Broken | None:
+    """What is wrong when the entry that should say so does not say that the chain lost its entries
+    up to `removed`. The entry itself is verified with the rest of the chain.
+    """
+    if removed == START:
+        return None
+    with contextlib.suppress(KeyError, TypeError, ValueError):
+        if entry is not None and entry[0] > removed.number:
+            said = decode(entry[5])["audit"]
+            if Link(said["through"], said["hash"]) == removed:
+                return None
+    detail = f"the entries up to {removed.number} are missing, and no entry says they were removed"
+    return Broken(removed.number, Flaw.CUT, detail)
+
+
 def to_json(found: Verified) -> dict[str, Any]:
     broken = found.broken
     return {
         "end": str(found.end),
+        "removed": str(found.removed),
         "head": None if found.head is None else str(found.head),
         "done": found.done,
         "broken": broken

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection, Engine, create_engine, event
-from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, NoSuchModuleError
+from sqlalchemy.engine import URL, ExceptionContext, make_url
+from sqlalchemy.exc import ArgumentError, InterfaceError, NoSuchModuleError, OperationalError
 
-from cede.store.errors import WrongDatabase
+from cede.store.errors import DatabaseAway, WrongDatabase
 
 # "cede", so that `file` and we can tell our databases from others'.
 APPLICATION_ID = 0x63656465
@@ -23,12 +23,24 @@ _SQLITE_PRAGMAS = (
     "PRAGMA foreign_keys = ON",
     "PRAGMA synchronous = FULL",
     "PRAGMA busy_timeout = 10000",
-    # 64 MB of pages: a year of small requests stays warm.
-    "PRAGMA cache_size = -65536",
     "PRAGMA temp_store = MEMORY",
 )
 # How many reads may run at once; more wait their turn.
 READERS = 8
+# Kilobytes of pages that a connection keeps for itself. Each fills its own over days, so together
+# they are what a server's memory grows by; what they miss is in the system's cache.
+WRITER_CACHE = 32 * 1024
+READER_CACHE = 4 * 1024
+# What PostgreSQL says of connections, of too little of something, and of being stopped or started.
+_AWAY = ("08", "53", "57P")
+# A server whose database is cut off finds out about when its term is over, not after two hours.
+_KEEPALIVE = {
+    "connect_timeout": 10,
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 10_000,
+}
 # A little longer than the lease: a frozen writer's transaction ends about when its lease does.
 _IDLE_IN_TRANSACTION = "10s"
 
@@ -70,12 +82,29 @@ def read_engine(url: URL) -> Engine:
     if url.get_backend_name() == "sqlite":
         return _sqlite_engine(url, begin="BEGIN", pool_size=READERS, setup=_forbid_writing)
     options = "-c default_transaction_read_only=on"
-    return _postgresql_engine(
+    engine = _postgresql_engine(
         url, pool_size=READERS, isolation_level="REPEATABLE READ", connect_args={"options": options}
     )
+    event.listen(engine, "handle_error", _say_that_it_is_away)
+    return engine
+
+
+def _say_that_it_is_away(context: ExceptionContext) -> None:
+    """A database that restarts, or cannot be reached, is no mistake of ours.
+
+    A connection that is found dead before it is used is replaced, and says nothing.
+    """
+    if context.is_pre_ping:
+        return
+    state = getattr(context.original_exception, "sqlstate", None)
+    broken = isinstance(context.sqlalchemy_exception, OperationalError | InterfaceError)
+    if context.is_disconnect or (broken and (state is None or state.startswith(_AWAY))):
+        raise DatabaseAway from context.original_exception
 
 
 def _postgresql_engine(url: URL, **options: Any) -> Engine:
+    given = {name: value for name, value in _KEEPALIVE.items() if name not in url.query}
+    options["connect_args"] |= given
     try:
         # A connection that died while idle is replaced before it is used for reading.
         return create_engine(url, max_overflow=0, pool_pre_ping=options["pool_size"] > 1, **options)
@@ -110,8 +139,10 @@ def _sqlite_engine(url: URL, *, begin: str, pool_size: int, setup: Any) -> Engin
 
 
 def _make_wal(connection: Any) -> None:
+    connection.execute(f"PRAGMA cache_size = -{WRITER_CACHE}")
     connection.execute("PRAGMA journal_mode = WAL")
 
 
 def _forbid_writing(connection: Any) -> None:
+    connection.execute(f"PRAGMA cache_size = -{READER_CACHE}")
     connection.execute("PRAGMA query_only = ON")

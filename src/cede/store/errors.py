@@ -39,6 +39,13 @@ class WrongDatabase(StoreError):
     """Not a database that this version may use: foreign, newer, or not reachable."""
 
 
+class DatabaseAway(StoreError):
+    """The database cannot be reached now: it restarts, or the way to it is lost."""
+
+    def __init__(self) -> None:
+        super().__init__("the database does not answer; try again")
+
+
 class RolledBack(StoreError):
     """S25: the database is older than what has been witnessed."""
 

@@ -6,19 +6,35 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, cast, exists, false, func, or_, select, text, tuple_
+from sqlalchemy import (
+    ColumnElement,
+    TextClause,
+    and_,
+    cast,
+    exists,
+    false,
+    func,
+    or_,
+    select,
+    text,
+    tuple_,
+)
 from sqlalchemy.dialects.postgresql import JSONB
 
-from cede.model.lifecycle import HOLDING, WAITING
+from cede.model.lifecycle import HOLDING, TERMINAL, WAITING, RequestStatus
 from cede.model.subject import Subject
 from cede.store import schema
 
 QUEUED, ACTIVE, ALL = "queued", "active", "all"
 _WAITING = sorted(status.value for status in WAITING)
 _HOLDING = sorted(status.value for status in HOLDING)
+_ACTIVE = {status.value for status in RequestStatus if status not in TERMINAL}
 
 _requests = schema.requests.c
 _policies = schema.policies.c
+
+
+Condition = ColumnElement[bool] | TextClause
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +56,32 @@ class RequestFilter:
         """What a cursor is bound to."""
         return asdict(self)
 
+    def walked(self) -> list[Condition]:
+        """Conditions that one index with the order of the list has; none: that of all requests."""
+        if self.part_of is not None:
+            return [_requests.part_of == self.part_of]
+        if self.tenant is not None:
+            return [_requests.tenant == self.tenant]
+        if (subject := self._subject()) is not None:
+            return [
+                _requests.subject_type == subject.type,
+                _requests.subject_name == subject.name,
+            ]
+        if self.view is not None or (self.status and _ACTIVE.issuperset(self.status)):
+            return [text(schema.ACTIVE)]
+        if len(self.status) == 1:
+            return [text(schema.ENDED), _requests.status == self.status[0]]
+        return []
+
+    def _subject(self) -> Subject | None:
+        if self.component is not None and self.component_type is not None:
+            return Subject(self.component_type, self.component)
+        if self.subjects is not None and len(self.subjects) == 1:
+            return self.subjects[0]
+        return None
+
     def conditions(self, dialect: str) -> list[ColumnElement[bool]]:
+        """All of it, whatever the index."""
         found: list[ColumnElement[bool]] = []
         if self.subjects is not None:
             found.append(of_subjects(self.subjects))

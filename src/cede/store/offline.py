@@ -36,6 +36,7 @@ class Offline:
         except SQLAlchemyError as error:
             raise _unreadable(error) from error
         self._headed = schema.meta.c.audit_number.name in columns
+        self._cut = schema.meta.c.audit_cut.name in columns
 
     def __enter__(self) -> Offline:
         return self
@@ -46,7 +47,7 @@ class Offline:
     def verify(self, after: chain.Link, limit: int) -> chain.Verified:
         """As the server's own `verify_audit`."""
         try:
-            return self._reads.verify_audit(after, limit, headed=self._headed)
+            return self._reads.verify_audit(after, limit, headed=self._headed, cut=self._cut)
         except SQLAlchemyError as error:
             raise _unreadable(error) from error
 

@@ -182,21 +182,35 @@ class Reads:
         cursor: str | None = None,
         limit: int = bounds.PAGE_DEFAULT,
     ) -> Page[RequestView]:
-        """Newest first, unless asked otherwise."""
+        """Newest first, unless asked otherwise.
+
+        A page looks at no more than `PAGE_SCAN_MAX` requests. Where few of them match it is short,
+        and its cursor goes on from the last one that was looked at.
+        """
         filters = [filter.key(), oldest_first]
         place = _requests.at_index
+        in_order = place.asc() if oldest_first else place.desc()
         with self._readers.begin() as connection:
             after = self._after(connection, "requests", filters, cursor, place, not oldest_first)
+            along = [after, *filter.walked()]
+            scan = select(place).where(*along).order_by(in_order)
+            last = connection.execute(scan.offset(bounds.PAGE_SCAN_MAX - 1).limit(1)).scalar()
+            if last is not None:
+                along.append(place <= last if oldest_first else place >= last)
             statement = (
                 views.with_allocation(short=True)
-                .where(after, *filter.conditions(connection.dialect.name))
-                .order_by(place.asc() if oldest_first else place.desc())
+                .where(*along, *filter.conditions(connection.dialect.name))
+                .order_by(in_order)
                 .limit(bounded(limit) + 1)
             )
             found = [views.request_view(row) for row in connection.execute(statement)]
-            return self._page(
+            page = self._page(
                 connection, "requests", filters, found, limit, lambda view: view.request.index
             )
+            if page.next is None and last is not None:
+                cursors = self._cursors(connection)
+                return Page(page.items, cursors.make("requests", filters, last))
+            return page
 
     # Journals and tokens ------------------------------------------------------------------------
 
@@ -280,26 +294,34 @@ class Reads:
         limit: int = bounds.AUDIT_PIECE_MAX,
         *,
         headed: bool = True,
+        cut: bool = True,
     ) -> chain.Verified:
         """S24: whether the next entries, at most `limit`, follow from this one and each other.
 
-        `headed` is False for databases of versions that stored no head.
+        `headed` and `cut` are False for databases of versions that stored no head, and that
+        removed no entries.
         """
-        meta, number = schema.meta.c, schema.audit.c.number
-        statement = select(schema.audit).order_by(number).limit(limit)
-        if after != chain.START:  # else also numbers that no entry can have
-            statement = statement.where(number > after.number)
-        head = None
+        number = schema.audit.c.number
+        head, removed, broken = None, chain.START, None
         with self._readers.begin() as connection, _any_text(connection):
             if headed:
-                row = connection.execute(select(meta.audit_number, meta.audit_hash)).one()
-                head = chain.Link(row[0] or 0, row[1] or chain.GENESIS)
+                head = _link(connection, "audit_number", "audit_hash")
+            if cut:
+                removed = _link(connection, "audit_through", "audit_through_hash")
+            statement = select(schema.audit).order_by(number).limit(limit)
+            if after == chain.START and removed != chain.START:
+                after = removed
+                broken = chain.verify_cut(removed, _cut_entry(connection))
+            if after != chain.START:  # else also numbers that no entry can have
+                statement = statement.where(number > after.number)
             found = connection.execute(statement).all()
+        if broken is not None:
+            return chain.Verified(after, removed, head, True, broken)
         end, broken = chain.verify(found, after)
         done = broken is not None or len(found) < limit
         if done and broken is None and head is not None:
             broken = chain.verify_head(end, head)
-        return chain.Verified(end, head, done, broken)
+        return chain.Verified(end, removed, head, done, broken)
 
     def close_reads(self) -> None:
         self._readers.dispose()
@@ -349,6 +371,18 @@ def bounded(limit: int) -> int:
     if not 1 <= limit <= bounds.PAGE_MAX:
         raise Invalid("limit", f"must be from 1 to {bounds.PAGE_MAX}, not {limit}")
     return limit
+
+
+def _link(connection: Connection, number: str, hash_: str) -> chain.Link:
+    """A place in the audit that is stored beside it."""
+    row = connection.execute(select(schema.meta.c[number], schema.meta.c[hash_])).one()
+    return chain.Link(row[0] or 0, row[1] or chain.GENESIS)
+
+
+def _cut_entry(connection: Connection) -> Sequence[Any] | None:
+    """The entry that says up to where retention removed entries."""
+    number = select(schema.meta.c.audit_cut).scalar_subquery()
+    return connection.execute(select(schema.audit).where(schema.audit.c.number == number)).first()
 
 
 @contextmanager

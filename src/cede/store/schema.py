@@ -15,7 +15,6 @@ from __future__ import annotations
 from enum import StrEnum
 
 from sqlalchemy import (
-    BigInteger,
     Boolean,
     CheckConstraint,
     Column,
@@ -36,6 +35,8 @@ from cede.model.lifecycle import TERMINAL, AllocationState, RequestStatus
 from cede.model.node import NodeState, Out
 from cede.model.subject import SUBJECT_TYPES
 from cede.model.token import Role
+from cede.store import own_columns
+from cede.store.own_columns import NAME, NUMBER
 
 metadata = MetaData(
     naming_convention={
@@ -47,10 +48,6 @@ metadata = MetaData(
     }
 )
 
-# "C" compares code points, as SQLite does; a locale's order would make prefix ranges wrong.
-NAME = Text().with_variant(Text(collation="C"), "postgresql")
-NUMBER = BigInteger().with_variant(Integer(), "sqlite")
-
 
 def one_of(column: str, values: type[StrEnum] | tuple[str, ...] | list[str]) -> str:
     """`column IN ('a', 'b')`, for checks on our own closed sets of words."""
@@ -59,6 +56,7 @@ def one_of(column: str, values: type[StrEnum] | tuple[str, ...] | list[str]) -> 
 
 
 ACTIVE = one_of("status", [status for status in RequestStatus if status not in TERMINAL])
+ENDED = one_of("status", [status for status in RequestStatus if status in TERMINAL])
 
 
 def not_negative(*columns: str) -> CheckConstraint:
@@ -81,6 +79,13 @@ meta = Table(
     # The newest audit entry: its number and its hash.
     Column("audit_number", NUMBER, nullable=True),
     Column("audit_hash", Text, nullable=True),
+    # Retention: requests that ended before this instant, and events and audit entries up to these
+    # places, are removed or about to be. Entry `audit_cut` of the audit says so of the audit.
+    Column("requests_before", NUMBER, nullable=False, server_default=text("0")),
+    Column("events_through", NUMBER, nullable=False, server_default=text("0")),
+    Column("audit_through", NUMBER, nullable=False, server_default=text("0")),
+    Column("audit_cut", NUMBER, nullable=False, server_default=text("0")),
+    Column("audit_through_hash", Text, nullable=True),
     CheckConstraint("id = 1", "one_row"),
     not_negative("epoch", "lease_until", "head", "instant", "boottime"),
 )
@@ -173,7 +178,8 @@ tenants = Table(
 # live allocations refer to: two live allocations of one request in two pools cannot both find their
 # pair. `task` and `work` are what a request is about and never change: its shape and how it parts,
 # and what agents run, which may be large. `kept` is its checkpoint and how often machines lost it.
-# `class` is NULL for the usual one, `tenant` for none; `terms` is the rest of its terms.
+# `class` is NULL for the usual one, `tenant` for none; `terms` is the rest of its terms. After them
+# come the fields that the model declares.
 requests = Table(
     "requests",
     metadata,
@@ -198,11 +204,8 @@ requests = Table(
     Column("bypassed", Integer, nullable=False),
     Column("withhold", Text),
     Column("earmark", Text),
-    Column("walltime", NUMBER),
     Column("lease", NUMBER),
     Column("lease_until", NUMBER),
-    Column("on_silence", Text),
-    Column("labels", Text),
     Column("owner", Text, nullable=False),
     Column("task", Text),
     Column("work", Text),
@@ -211,6 +214,8 @@ requests = Table(
     Column("class", SmallInteger),
     Column("tenant", NAME),
     Column("terms", Text),
+    Column("ended_at", NUMBER),
+    *own_columns.columns(),
     Column("one", SmallInteger, nullable=False, server_default=text("1")),
     UniqueConstraint("id", "granted_pool_id", "one", name="uq_requests_granted"),
     CheckConstraint(one_of("status", RequestStatus), "status"),
@@ -246,6 +251,20 @@ Index(
     requests.c.at_index,
     sqlite_where=text("tenant IS NOT NULL"),
     postgresql_where=text("tenant IS NOT NULL"),
+)
+
+Index(
+    "ix_requests_ended",
+    requests.c.ended_at,
+    sqlite_where=text("ended_at IS NOT NULL"),
+    postgresql_where=text("ended_at IS NOT NULL"),
+)
+Index(
+    "ix_requests_status",
+    requests.c.status,
+    requests.c.at_index,
+    sqlite_where=text(ENDED),
+    postgresql_where=text(ENDED),
 )
 
 # Its id is `request_id.attempt`, so it needs no column. `live` is 1 or, once ended, NULL: then
@@ -314,6 +333,42 @@ Index(
     postgresql_where=text("tenant IS NOT NULL"),
 )
 
+Index(
+    "ix_allocations_ended",
+    allocations.c.ended_at,
+    sqlite_where=text("ended_at IS NOT NULL"),
+    postgresql_where=text("ended_at IS NOT NULL"),
+)
+
+# What ended requests held, summed by days when the requests are removed: days of the server's clock
+# (instant // 24 h). `day` is when it was held, `begun` when its allocation began, which is what
+# budgets count by. An attempt, and its preemption, count on the day of its end; so does a request,
+# once for each policy, pool and tenant, with its last attempt there. Times are milliseconds times
+# nodes or amounts.
+usage_days = Table(
+    "usage_days",
+    metadata,
+    Column("day", NUMBER, primary_key=True, autoincrement=False),
+    Column("begun", NUMBER, primary_key=True, autoincrement=False),
+    Column("pool_id", NAME, primary_key=True),
+    Column("policy_id", NAME, primary_key=True),
+    Column("tenant", NAME, primary_key=True),
+    Column("owner", NAME, primary_key=True),
+    Column("node_time", NUMBER, nullable=False),
+    Column("amount_time", Text, nullable=False),
+    Column("preempted_time", NUMBER, nullable=False),
+    Column("attempts", NUMBER, nullable=False),
+    Column("preempted", NUMBER, nullable=False),
+    Column("requests_of_policy", NUMBER, nullable=False),
+    Column("requests_of_pool", NUMBER, nullable=False),
+    Column("requests_of_tenant", NUMBER, nullable=False),
+    not_negative(
+        "node_time", "preempted_time", "attempts", "preempted", "requests_of_policy",
+        "requests_of_pool", "requests_of_tenant",
+    ),
+    sqlite_with_rowid=False,
+)  # fmt: skip
+
 # Devices of live allocations: assigned with the grant, given back with its end (S3). A node whose
 # devices are held cannot be deleted.
 held_devices = Table(
@@ -357,18 +412,18 @@ tokens = Table(
     not_negative("uses"),
 )
 
-idempotency = Table(
-    "idempotency",
+# Answers remembered under idempotency keys. `key` is a digest of token, route and key, and
+# `response` is packed: rows above a quarter of a page cost SQLite a page each.
+answers = Table(
+    "answers",
     metadata,
-    Column("token_id", NAME, primary_key=True),
-    Column("route", NAME, primary_key=True),
     Column("key", NAME, primary_key=True),
     Column("body_hash", Text, nullable=False),
     Column("response", Text, nullable=False),
     Column("at", NUMBER, nullable=False),
     sqlite_with_rowid=False,
 )
-Index("ix_idempotency_at", idempotency.c.at)
+Index("ix_answers_at", answers.c.at)
 
 audit = Table(
     "audit",
@@ -385,5 +440,5 @@ audit = Table(
     UniqueConstraint("previous"),
 )
 
-# Journals only grow; see the first migration for the triggers that say so.
+# Journals only grow, and lose their beginning; triggers of the migrations say so.
 APPEND_ONLY = (events, audit)

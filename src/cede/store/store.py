@@ -11,11 +11,12 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from threading import Event
 
 import structlog
-from sqlalchemy import Connection, and_, delete, select, text, tuple_, update
+from sqlalchemy import Connection, and_, delete, select, text, update
 from sqlalchemy.exc import SQLAlchemyError
 
 from cede.engine.state.changes import Changes
@@ -24,7 +25,18 @@ from cede.engine.state.state import State
 from cede.model.allocation import Allocation
 from cede.model.lifecycle import TERMINAL
 from cede.model.token import Token
-from cede.store import chain, connect, migrate, node_rows, rows, schema, statements, term
+from cede.store import (
+    answers,
+    chain,
+    connect,
+    migrate,
+    node_rows,
+    retention,
+    rows,
+    schema,
+    statements,
+    term,
+)
 from cede.store.accounts import Accounts
 from cede.store.anchor import Anchor
 from cede.store.errors import Deposed, StaleIndex, StoreError, WrongDatabase
@@ -34,15 +46,15 @@ from cede.store.values import Batch, Idempotency, Loaded, Moment, Remembered
 _log = structlog.get_logger("cede.store")
 _ACTIVE = text(schema.ACTIVE)
 _ENDED = [status.value for status in TERMINAL]
-# Three variables a key, and SQLite takes 32,766.
-_KEYS_AT_ONCE = 5_000
+# A variable a key, and SQLite takes 32,766.
+_KEYS_AT_ONCE = 15_000
 
 
 def _nothing(point: str) -> None:
     """Where a crash test would end the process."""
 
 
-class Store(Accounts):
+class Store(Accounts, retention.Retention):
     """Everything that lasts.
 
     `anchor` is a file on another path that witnesses how far commits have come.
@@ -55,6 +67,7 @@ class Store(Accounts):
         self.sqlite = parsed.get_backend_name() == "sqlite"
         self.file = connect.sqlite_path(parsed) if self.sqlite else None
         self.epoch = 0
+        self.former_term = 0  # milliseconds from the start in which our predecessor may answer
         self.at_point: Callable[[str], None] = _nothing
         self._anchor = Anchor(anchor) if anchor else None
         self._lock = FileLock(Path(f"{parsed.database}.lock")) if self.sqlite else None
@@ -76,9 +89,10 @@ class Store(Accounts):
         holder = f"{socket.gethostname()}:{os.getpid()}"
         self._writing = self._writing or self._engine.connect()
         if self._lock is not None:
-            self.epoch = term.wait_for_file(self._writing, self._lock, holder, stop)
+            taken = term.wait_for_file(self._writing, self._lock, holder, stop)
         else:
-            self.epoch = term.wait_for_lease(self._writing, holder, stop)
+            taken = term.wait_for_lease(self._writing, holder, stop)
+        self.epoch, self.former_term = taken
         return self.epoch
 
     def load(self) -> Loaded:
@@ -106,6 +120,11 @@ class Store(Accounts):
         self._head = meta.head
         moment = Moment(meta.instant, meta.boot_id, meta.boottime)
         return Loaded(state, meta.head, self.epoch, moment)
+
+    @property
+    def term_lasts(self) -> int | None:
+        """Milliseconds from a renewal to the end of the term; None where a file lock holds it."""
+        return None if self.sqlite else term.LEASE_MILLISECONDS
 
     def renew_lease(self) -> None:
         """Say that we are alive although there is nothing to commit.
@@ -141,19 +160,19 @@ class Store(Accounts):
         Whole, under our epoch, from the expected index; or raise and change nothing.
         """
         connection = self._connection()
-        entries = chain.extend(batch.audit, self._audit_head)
+        notes = batch.audit if batch.run is None else [*batch.audit, batch.run.note]
+        entries = chain.extend(notes, self._audit_head)
         self.at_point("before_commit")
         with connection.begin():
             head = chain.Link(entries[-1].number, entries[-1].hash) if entries else None
             self._seal(connection, batch, head)
-            _write_changes(connection, batch.changes)
+            _write_changes(connection, batch.changes, batch.moment.instant)
             statements.AUDIT.insert(connection, [rows.audit_row(entry) for entry in entries])
             statements.ANSWERS.insert(connection, [rows.answer_row(each) for each in batch.answers])
             _write_tokens(connection, batch.tokens)
             _delete_requests(connection, batch.deleted_requests)
-            if batch.forget_answers_before is not None:
-                old = schema.idempotency.c.at < batch.forget_answers_before
-                connection.execute(delete(schema.idempotency).where(old))
+            if batch.removal is not None:
+                retention.remove(connection, batch.removal)
             self.at_point("during_commit")
         self.at_point("after_commit")
         self._head = batch.index
@@ -166,17 +185,17 @@ class Store(Accounts):
 
     def recall(self, keys: Sequence[Idempotency]) -> dict[tuple[str, str, str], Remembered]:
         """The answers already given under these keys, by (token, route, key)."""
-        table = schema.idempotency.c
+        table = schema.answers
         found: dict[tuple[str, str, str], Remembered] = {}
         connection = self._connection()
         with connection.begin():
             for start in range(0, len(keys), _KEYS_AT_ONCE):
-                some = keys[start : start + _KEYS_AT_ONCE]
-                wanted = [each.place for each in some]
-                matches = tuple_(table.token_id, table.route, table.key).in_(wanted)
-                for row in connection.execute(select(schema.idempotency).where(matches)):
-                    idempotency = Idempotency(row.key, row.route, row.token_id, row.body_hash)
-                    found[idempotency.place] = Remembered(idempotency, row.response, row.at)
+                some = {answers.digest(each.place): each for each in keys[start:][:_KEYS_AT_ONCE]}
+                matches = select(table).where(table.c.key.in_(some))
+                for row in connection.execute(matches):
+                    first = replace(some[row.key], body_hash=row.body_hash)
+                    response = answers.unpack(row.response)
+                    found[first.place] = Remembered(first, response, row.at)
         return found
 
     def _connection(self) -> Connection:
@@ -191,7 +210,11 @@ class Store(Accounts):
         """
         meta = schema.meta
         moment = batch.moment
-        newest = {} if audit is None else {"audit_number": audit.number, "audit_hash": audit.hash}
+        newest: dict[str, object] = {}
+        if audit is not None:
+            newest = {"audit_number": audit.number, "audit_hash": audit.hash}
+            if batch.run is not None:
+                newest |= retention.floors(batch.run, audit.number)
         statement = (
             update(meta)
             .where(and_(meta.c.epoch == self.epoch, meta.c.head == batch.expected))
@@ -231,7 +254,7 @@ def _alive(connection: Connection) -> Iterator[Entity]:
         yield rows.allocation_from(row)
 
 
-def _write_changes(connection: Connection, changes: Changes) -> None:
+def _write_changes(connection: Connection, changes: Changes, now: int) -> None:
     """In an order in which every constraint holds after every statement."""
     write = statements
     allocations, nodes = changes.allocations, changes.nodes
@@ -253,11 +276,15 @@ def _write_changes(connection: Connection, changes: Changes) -> None:
     write.ALLOCATIONS_ENDED.update(connection, [rows.allocation_row(each) for each in ended])
     latest = _latest(allocations.inserted)
     requests = changes.requests
-    inserted = [rows.request_row(each, latest.get(each.id)) for each in requests.inserted]
+    inserted = [rows.request_row(each, latest.get(each.id), now) for each in requests.inserted]
     granted = [
-        rows.request_row(each, latest[each.id]) for each in requests.updated if each.id in latest
+        rows.request_row(each, latest[each.id], now)
+        for each in requests.updated
+        if each.id in latest
     ]
-    others = [rows.request_row(each, None) for each in requests.updated if each.id not in latest]
+    others = [
+        rows.request_row(each, None, now) for each in requests.updated if each.id not in latest
+    ]
     write.REQUESTS.insert(connection, inserted)
     write.REQUESTS_GRANTED.update(connection, granted)
     write.REQUESTS.update(connection, others)
@@ -308,7 +335,7 @@ def _delete_requests(connection: Connection, ids: Sequence[str]) -> None:
     connection.execute(
         update(allocations)
         .where(allocations.c.request_id.in_(of_ended))
-        .values(reason=None, members=None, stop_progress=None)
+        .values(reason=None, members=None, parting=None)
     )
     ended = and_(requests.c.id.in_(ids), requests.c.status.in_(_ENDED))
     connection.execute(delete(requests).where(ended))

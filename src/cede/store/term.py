@@ -11,10 +11,11 @@ writer's transaction finds no row to update (S12).
 from __future__ import annotations
 
 from threading import Event
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import BigInteger, Connection, cast, extract, func, literal, select, update
 
+from cede.model import bounds
 from cede.store import schema
 from cede.store.errors import Deposed, Stopped
 from cede.store.lock import FileLock
@@ -27,6 +28,20 @@ _POLL_SECONDS = 0.2
 _LOCK_CLASS = 0x6365
 
 _meta = schema.meta
+
+
+class Taken(NamedTuple):
+    """A new epoch, and for how many milliseconds from now the writer before it may still believe
+    that it leads.
+    """
+
+    epoch: int
+    former_term: int
+
+
+def former_term() -> int:
+    """The longest that a writer without its lease can believe in it, on a clock of its own."""
+    return LEASE_MILLISECONDS + LEASE_MILLISECONDS // bounds.LEASE_DRIFT_DIVISOR
 
 
 def database_clock(dialect: str) -> Any:
@@ -43,30 +58,36 @@ def lease_end(dialect: str) -> Any:
     return literal(0) if dialect == "sqlite" else database_clock(dialect) + LEASE_MILLISECONDS
 
 
-def wait_for_file(connection: Connection, lock: FileLock, holder: str, stop: Event | None) -> int:
+def wait_for_file(connection: Connection, lock: FileLock, holder: str, stop: Event | None) -> Taken:
     if not lock.acquire(stop):
         raise Stopped
     with connection.begin():
         bumped = update(_meta).values(epoch=_meta.c.epoch + 1, holder=holder)
-        return int(connection.execute(bumped.returning(_meta.c.epoch)).scalar_one())
+        epoch = int(connection.execute(bumped.returning(_meta.c.epoch)).scalar_one())
+    return Taken(epoch, 0)  # whoever had the lock has ended
 
 
-def wait_for_lease(connection: Connection, holder: str, stop: Event | None) -> int:
+def wait_for_lease(connection: Connection, holder: str, stop: Event | None) -> Taken:
     pause = stop or Event()
     while True:
-        epoch = _try_take_over(connection, holder)
-        if epoch is not None:
-            return epoch
+        taken = _try_take_over(connection, holder)
+        if taken is not None:
+            return taken
         if pause.wait(_POLL_SECONDS):
             raise Stopped
 
 
-def _try_take_over(connection: Connection, holder: str) -> int | None:
-    """The new epoch, if the last writer is gone or has let its lease run out."""
+def _try_take_over(connection: Connection, holder: str) -> Taken | None:
+    """The new epoch, if the last writer's session is gone or its lease has run out.
+
+    Neither says that its process has ended: a session is lost with a connection, and the database's
+    clock may jump. Only a writer that let go believes in nothing any more.
+    """
     with connection.begin():
         clock = database_clock("postgresql")
-        row = connection.execute(select(_meta.c.epoch, _meta.c.lease_until <= clock)).one()
-        epoch, expired = int(row[0]), bool(row[1])
+        until = _meta.c.lease_until
+        row = connection.execute(select(_meta.c.epoch, until, until <= clock)).one()
+        epoch, let_go, expired = int(row[0]), row[1] == 0, bool(row[2])
         gone = _try_lock(connection, epoch)
         taken = None
         if (gone or expired) and _try_lock(connection, epoch + 1):
@@ -76,7 +97,7 @@ def _try_take_over(connection: Connection, holder: str) -> int | None:
                 .values(epoch=epoch + 1, holder=holder, lease_until=lease_end("postgresql"))
             )
             if connection.execute(statement).rowcount == 1:
-                taken = epoch + 1
+                taken = Taken(epoch + 1, 0 if let_go else former_term())
             else:
                 _unlock(connection, epoch + 1)
         if gone:

@@ -7,6 +7,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from cede.engine.state.changes import Changes
 from cede.engine.state.state import State
+from cede.model import bounds
 from cede.model.allocation import Allocation
 from cede.model.amounts import Amounts
 from cede.model.policy import Policy
@@ -81,6 +82,49 @@ class Moment:
     boottime: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """How long things are kept, in milliseconds; None: for ever."""
+
+    requests: int | None = bounds.KEEP_REQUESTS_DEFAULT
+    events: int | None = bounds.KEEP_EVENTS_DEFAULT
+    audit: int | None = None
+    idempotency: int = bounds.IDEMPOTENCY_LIFE
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run of retention: what is removed from now on, and the audit entry that says so.
+
+    None: nothing more than before. `audit` is the number and the hash of the last entry to go.
+    """
+
+    note: AuditNote
+    requests_before: int | None = None
+    events_through: int | None = None
+    audit: tuple[int, str] | None = None
+
+
+@dataclass(slots=True)
+class Removal:
+    """Rows that one commit removes, by their keys, and the days that keep the sum of what they
+    held, as rows.
+    """
+
+    requests: list[tuple[Any, ...]] = field(default_factory=list)
+    allocations: list[tuple[Any, ...]] = field(default_factory=list)
+    events: list[tuple[Any, ...]] = field(default_factory=list)
+    audit: list[tuple[Any, ...]] = field(default_factory=list)
+    answers: list[tuple[Any, ...]] = field(default_factory=list)
+    new_days: list[tuple[Any, ...]] = field(default_factory=list)
+    more_days: list[tuple[Any, ...]] = field(default_factory=list)
+
+    @property
+    def rows(self) -> int:
+        removed = (self.requests, self.allocations, self.events, self.audit, self.answers)
+        return sum(map(len, removed))
+
+
 @dataclass(slots=True)
 class Batch:
     """Everything that one transaction makes true.
@@ -95,8 +139,9 @@ class Batch:
     audit: list[AuditNote] = field(default_factory=list)
     tokens: list[Token] = field(default_factory=list)
     answers: list[Remembered] = field(default_factory=list)
-    forget_answers_before: int | None = None
     deleted_requests: list[str] = field(default_factory=list)
+    run: Run | None = None  # what retention removes from now on; its entry comes last
+    removal: Removal | None = None  # what of it is removed with this commit
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ comes back drained. Only registering and deleting change a pool's capacity.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from cede.engine.admin import edits
 from cede.engine.admin.membership import drop_promises, pool_for
@@ -33,6 +33,29 @@ from cede.model.node import (
 from cede.model.reason import Code, Reason
 from cede.model.subject import parse_name
 
+SECOND_AGENT = "second_agent"
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """The agent that registers. `own`: with the token of the node of that name. `previous` is the
+    session that its data folder had before. `has_agent`: some agent has spoken for the node.
+    """
+
+    own: bool = False
+    previous: str = ""
+    has_agent: bool = True
+
+
+NEWCOMER = Caller()
+
+
+def refused(state: State, name: str, why: str, now: int) -> None:
+    """Note on a node that another agent tried to speak for it."""
+    state.now = now
+    if (node := state.nodes.named(name)) is not None:
+        state.emit("node_refused", pool_id=node.pool_id, node=node.name, reason=why)
+
 
 def register(
     state: State,
@@ -49,11 +72,13 @@ def register(
     folder: object = "",
     protocol: int = 1,
     beside_server: bool = False,
+    session: object = "",
+    machine: object = "",
     created: str = "",
     now: int,
-    own: bool = False,
+    caller: Caller = NEWCOMER,
 ) -> Node:
-    """A machine says what it has. `own`: it has shown that it is the node of that name."""
+    """A machine says what it has."""
     state.now = now
     has = parse_node_amounts(amounts)
     node = Node(
@@ -69,6 +94,8 @@ def register(
         folder=_word(folder, "folder"),
         protocol=protocol,
         beside_server=beside_server,
+        session=_word(session, "session"),
+        machine=_word(machine, "machine"),
         created=created,
     )
     node = replace(node, pool_id=pool_for(state, node))
@@ -79,17 +106,50 @@ def register(
         state.emit("node_registered", pool_id=node.pool_id, node=node.name, amounts=dict(has))
         count_capacity(state, node.pool_id)
         return node
-    return _again(state, known, node, own)
+    _refuse_second_agent(state, known, node, caller)
+    return _again(state, known, node)
 
 
-def _again(state: State, known: Node, node: Node, own: bool) -> Node:
-    """A node that is known registers once more."""
+def _refuse_second_agent(state: State, known: Node, node: Node, caller: Caller) -> None:
+    """One node, one agent: another one may speak for a node once the first is silent and no work
+    is on it that its agent may run. Work that stops with its lease has left the node then (S14).
+    """
+    if not caller.has_agent:
+        return
     silent = state.beats.get(known.id, 0) + SILENT_AFTER * known.heartbeat <= state.now
-    if not own and not silent and known.boot != node.boot:
+    if not known.session and (caller.own or not node.session):
+        # An agent of an earlier protocol, or the same one after its upgrade.
+        if not caller.own and not silent and known.boot != node.boot:
+            raise Conflict(
+                "node_conflict",
+                f"a node named {known.name} is alive on another machine; give this one another "
+                "name",
+            )
+        return
+    goes_on = known.session == node.session or (caller.own and known.session == caller.previous)
+    # A machine that started again stops what ran on it; a copy of its disk does not, and is only
+    # told from it by the first one's heartbeats.
+    if goes_on and known.machine == node.machine and (known.boot == node.boot or silent):
+        return
+    held = [each for each in state.on_node(known) if state.requests[each.request_id].work]
+    if not silent:
         raise Conflict(
-            "node_conflict",
-            f"a node named {known.name} is alive on another machine; give this one another name",
+            SECOND_AGENT,
+            f"another agent speaks for node {known.name}; end that one, or give this one another "
+            "name",
         )
+    if held:
+        names = ", ".join(each.request_id for each in held[:10])
+        raise Conflict(
+            SECOND_AGENT,
+            f"node {known.name} is silent and holds {names}, which another agent of that name may "
+            f"run: wait until its lease is over; if its machine is gone for good, disable the node "
+            "and delete it with force",
+        )
+
+
+def _again(state: State, known: Node, node: Node) -> Node:
+    """A node that is known registers once more."""
     became = replace(
         known,
         amounts=node.amounts,
@@ -102,6 +162,8 @@ def _again(state: State, known: Node, node: Node, own: bool) -> Node:
         heartbeat=node.heartbeat,
         folder=node.folder,
         protocol=node.protocol,
+        session=node.session,
+        machine=node.machine,
         # What runs there was promised that it is kept, and may not have heard of anything else.
         beside_server=node.beside_server or (known.beside_server and bool(state.on_node(known))),
     )

@@ -37,6 +37,7 @@ from cede.engine.queue.view import eligible_nodes, site
 from cede.engine.rights.cover import Holding
 from cede.engine.rights.standing import BORROWED, IN_SHARE, LOWEST, Standing
 from cede.engine.state.state import State
+from cede.engine.state.trial import as_of
 from cede.engine.steps import checkpoint as brokering
 from cede.engine.victims.protection import protected
 from cede.model.amounts import Amounts, plus, show, total
@@ -397,8 +398,12 @@ def why(state: State, request_id: str, now: int, *, tried: bool = True) -> dict[
 
     Without `tried` no changes are tried out, which is what costs: for whoever asks often.
     """
-    state.now = now
-    request = state.requests[request_id]
+    with as_of(state, now):
+        return _story(state, state.requests[request_id], tried)
+
+
+def _story(state: State, request: Request, tried: bool) -> dict[str, Any]:
+    request_id = request.id
     allocation = state.allocation_of(request_id)
     story: dict[str, Any] = {"request": request_id, "status": str(request.status)}
     story |= {"attempt": request.attempt, "preempted_count": request.preempted_count}

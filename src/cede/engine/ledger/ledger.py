@@ -91,8 +91,6 @@ class PoolLedger:
         self._yielding: dict[tuple[str, Standing], dict[str, int]] = {}
         self.pool_bounds: dict[Standing, tuple[int, list[Any]]] = {}  # of a version, by standing
         self.version = 0  # moves with every change, so that an answer can be known to hold still
-        self.unchecked = True  # an edit may have put work above a limit
-        self.fresh = True  # just opened: what an edit may have broken is not yet checked
         self.tiers: dict[Tier, dict[str, int]] = {}  # takeable sums
         self.takeable: dict[str, SortedList[Place]] = {}
         self._rights: dict[str, int] = {}

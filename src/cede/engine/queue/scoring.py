@@ -1,4 +1,4 @@
-"""The score of the queue's queues, where a pool goes by it: among equal standing, who goes first.
+"""The scores of a pool's queues, where it goes by them: among equal standing, who goes first.
 
 All waiters of a queue are alike to every factor but their age, so the score of the oldest stands
 for the queue, and inside it the older one goes first. Scores are computed at the beginning of a
@@ -28,14 +28,14 @@ def score_queues(state: State) -> None:
     for pool_id in state.dirty:
         ledger = state.ledgers[pool_id]
         if ledger.pool.settings.order is QueueOrder.SCORE:
-            _score(state, ledger)
+            state.scores[pool_id] = ledger.scores = _score(state, ledger)
 
 
-def _score(state: State, ledger: PoolLedger) -> None:
+def _score(state: State, ledger: PoolLedger) -> dict[QueueKey, float]:
     queues = {key: queue.oldest for key, queue in ledger.queues.items() if len(queue)}
-    ledger.scores = {}
+    scores: dict[QueueKey, float] = {}
     if not queues:
-        return
+        return scores
     waiting = _backlog(state, ledger)
     groups, largest = _nodes(ledger.inventory)
     for key, oldest in queues.items():
@@ -53,7 +53,8 @@ def _score(state: State, ledger: PoolLedger) -> None:
             ),
             conformance=score.conformance(largest, request.tasks),
         )
-        ledger.scores[key] = score_of(ledger, key, factors, state.budgets.get(tenant))
+        scores[key] = score_of(ledger, key, factors, state.budgets.get(tenant))
+    return scores
 
 
 def score_of(ledger: PoolLedger, key: QueueKey, factors: Factors, used: float | None) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
@@ -62,9 +63,11 @@ class Mark:
     log: int
     events: int
     index: int
-    notes: int
+    journal: int
     came_up: int  # timers
     clock: tuple[int, int]
+    dirty: Mapping[str, None]
+    unearmarked: Mapping[str, None]
 
     @property
     def written(self) -> tuple[int, int]:

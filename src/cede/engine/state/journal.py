@@ -1,5 +1,7 @@
-"""What is known beside the entities and is never written down: every change of it is noted, so that
-undoing finds how it was.
+"""The one undo: every change of what a state knows beside its entities is noted with the old value.
+
+Entities have a log of their own in `State`, because the store writes it down; both go back together
+in `State.undo`.
 """
 
 from __future__ import annotations
@@ -12,20 +14,20 @@ T = TypeVar("T")
 _NOTHING: Any = object()
 
 
-class Notes:
+class Journal:
     """The changes of some maps, in the order in which they were made."""
 
     def __init__(self) -> None:
-        self._old: list[tuple[dict[str, Any], str, Any]] = []
+        self._old: list[tuple[dict[Any, Any], Any, Any]] = []
 
     def __len__(self) -> int:
         return len(self._old)
 
-    def note(self, values: dict[str, Any], key: str) -> None:
+    def note(self, values: dict[Any, Any], key: Any) -> None:
         self._old.append((values, key, values.get(key, _NOTHING)))
 
     def undo(self, length: int) -> None:
-        """Back to when there were so many."""
+        """Back to when there were so many changes."""
         while len(self._old) > length:
             values, key, old = self._old.pop()
             if old is _NOTHING:
@@ -40,19 +42,19 @@ class Notes:
 class Noted(MutableMapping[str, T]):
     """A map whose changes are noted. Its values are replaced, never changed in place."""
 
-    def __init__(self, notes: Notes) -> None:
-        self._notes = notes
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
         self._values: dict[str, T] = {}
 
     def __getitem__(self, key: str) -> T:
         return self._values[key]
 
     def __setitem__(self, key: str, value: T) -> None:
-        self._notes.note(self._values, key)
+        self._journal.note(self._values, key)
         self._values[key] = value
 
     def __delitem__(self, key: str) -> None:
-        self._notes.note(self._values, key)
+        self._journal.note(self._values, key)
         del self._values[key]
 
     def __iter__(self) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Filling a state: ledger that many policies belong in are opened once, behind the last of them.
+"""Filling a state: the ledger of a pool is opened once, behind the last of its policies.
 
 One policy more is rare on a server, and opens its pool's ledger anew. Whoever reads a thousand of
 them, from a store or a snapshot, would open the ledger a thousand times.
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def policies_at_once(state: State) -> Iterator[None]:
-    """Meanwhile nobody may wait or hold: there are no ledger in which to write it."""
+    """Meanwhile nobody may wait or hold: there is no ledger to write it in."""
     assert not state.requests
     unopened: dict[str, None] = {}
     state.unopened = unopened

@@ -141,7 +141,7 @@ def _rate(running: Running, pressure: Pressure, settings: BrokerSettings) -> flo
 
 
 def _wanted(running: Running, pressure: Pressure) -> float:
-    """The value of stop quickly: higher classes wait, or simply many."""
+    """The value of leaving quickly: higher classes wait, or simply many."""
     yielding = 1 - running.preemption_class / CLASS_MAX
     waiting = pressure.waiting_higher * WAITING_VALUE * yielding
     return waiting + pressure.backlog * max(1, running.nodes) * BACKLOG_VALUE

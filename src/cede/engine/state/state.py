@@ -20,7 +20,7 @@ from cede.engine.nodes.inventory import NodeInventory
 from cede.engine.state.changes import Changes, Event, Mark
 from cede.engine.state.due import allocation_due, changes_itself, may_lose, node_due, request_due
 from cede.engine.state.entities import Entity, Nodes, gone, may_go_on, place_of, table_of
-from cede.engine.state.journal import Noted, Notes
+from cede.engine.state.journal import Journal, Noted
 from cede.engine.state.loading import in_batches
 from cede.engine.state.moves import check_move
 from cede.engine.state.timers import Key, Timers
@@ -37,6 +37,7 @@ class State:
     """The one state. `now` is the instant of the last command or pass."""
 
     def __init__(self) -> None:
+        self.journal = Journal()
         self.pools: dict[str, Pool] = {}
         self.nodes = Nodes()
         self.policies: dict[str, Policy] = {}
@@ -48,29 +49,32 @@ class State:
         self.since = 0  # when the server that holds this began; never written down either
         self.beats: dict[str, int] = {}  # when each node was last heard of; never written down
         # By node: moves when what it should do may have changed.
-        self.order_versions: dict[str, int] = {}
+        self.order_versions: Noted[int] = Noted(self.journal)
         self.draining: dict[str, None] = {}
         # Of pools with fair shares, and never written down: what computes them, what it found and
         # when, who starves, and when to look again.
         self.solvers: dict[str, Any] = {}
-        self.notes = Notes()
-        self.published: Noted[Published] = Noted(self.notes)
-        self.published_at: Noted[int] = Noted(self.notes)
+        self.published: Noted[Published] = Noted(self.journal)
+        self.published_at: Noted[int] = Noted(self.journal)
         self.eager = False  # whether they are computed before every pass, as for a plan
-        self.starving: Noted[Mapping[str, Any]] = Noted(self.notes)
-        self.looks: Noted[int] = Noted(self.notes)
-        self.over: Noted[dict[str, int]] = Noted(self.notes)  # what is above a limit, since when
-        self.staged: Noted[int] = Noted(self.notes)  # when each node last took for a starving one
+        self.starving: Noted[Mapping[str, Any]] = Noted(self.journal)
+        self.looks: Noted[int] = Noted(self.journal)
+        self.over: Noted[dict[str, int]] = Noted(self.journal)  # what is above a limit, since when
+        self.staged: Noted[int] = Noted(self.journal)  # when each node last took for a starving one
+        # By pool: its queues' scores; whether an edit may have broken promises or limits.
+        self.scores: Noted[dict[Any, float]] = Noted(self.journal)
+        self.fresh: Noted[bool] = Noted(self.journal)
+        self.unchecked: Noted[bool] = Noted(self.journal)
         # By pool: what bounded the waiters that the last pass left waiting; never written down.
-        self.passed_over: Noted[Any] = Noted(self.notes)
-        self.volumes: Noted[Any] = Noted(self.notes)  # what policies have saved up over time
+        self.passed_over: Noted[Any] = Noted(self.journal)
+        self.volumes: Noted[Any] = Noted(self.journal)  # what policies have saved up over time
         self.tenancy = Tenancy()
         self.budgets: dict[str, float] = {}  # by tenant: the part used; never written down
         self.now = 0
         self.passed = 0  # the instant up to which timers have been looked at
         self.index = 0
         self.events: list[Event] = []
-        self.timers = Timers(self._due)
+        self.timers = Timers(self._due, self.journal)
         self.dirty: dict[str, None] = {}  # pools that the next pass must look at
         self.delayed: dict[str, None] = {}  # waiters whose retry delay is not over
         self.untold: dict[str, dict[str, None]] = {}  # beneficiary: victims that do not know it yet
@@ -80,7 +84,7 @@ class State:
         self._by_subject: dict[Subject, dict[str, None]] = {}
         self._policies_of: dict[Subject, list[Policy]] = {}  # as asked for; edits forget it
         self._allocations_of: dict[str, dict[str, None]] = {}
-        self.unopened: dict[str, None] | None = None  # pools whose ledger are opened later
+        self.unopened: dict[str, None] | None = None  # pools whose ledgers are opened later
         self._came_up: list[Key] = []  # timers that came up since the last drain
         # (table, id, old value, whether nothing had changed it since the last drain)
         self._log: list[tuple[str, str, Entity | None, bool]] = []
@@ -155,9 +159,11 @@ class State:
             log=len(self._log),
             events=len(self.events),
             index=self.index,
-            notes=len(self.notes),
+            journal=len(self.journal),
             came_up=len(self._came_up),
             clock=(self.now, self.passed),
+            dirty=dict(self.dirty),
+            unearmarked=dict(self.unearmarked),
         )
 
     def undo(self, mark: Mark) -> None:
@@ -170,12 +176,14 @@ class State:
                 del self._touched[table, entity_id]
         del self.events[mark.events :]
         self.index = mark.index
-        self.notes.undo(mark.notes)
+        self._put_to_sleep(self._came_up[mark.came_up :])
+        del self._came_up[mark.came_up :]
+        self.journal.undo(mark.journal)  # behind all that notes something while it goes back
         for pool_id, ledger in self.ledgers.items():
             if ledger.published is not (published := self.published.get(pool_id, UNPUBLISHED)):
                 ledger.publish(published)
-        self._go_back(self._came_up[mark.came_up :])
-        del self._came_up[mark.came_up :]
+            ledger.scores = self.scores.get(pool_id, {})
+        self.dirty, self.unearmarked = dict(mark.dirty), dict(mark.unearmarked)
 
     def publish(self, pool_id: str, published: Published) -> None:
         """Fair shares of a pool were computed anew."""
@@ -193,13 +201,12 @@ class State:
         """Look at a pool again at this instant at the latest."""
         self.wake(pool_id, min(at, self.looks.get(pool_id, at)))
 
-    def _go_back(self, came_up: list[Key]) -> None:
-        """What a pass in the future woke is asleep again, with its timer."""
+    def _put_to_sleep(self, came_up: list[Key]) -> None:
+        """Waiters that a pass in the future woke wait for their delay again."""
         for kind, entity_id in came_up:
             if kind == "request" and (request := self.requests.get(entity_id)) is not None:
                 self._unindex_request(request)
                 self._index_request(request)
-        self.reschedule((*came_up, *(("pool", pool_id) for pool_id in self.looks)))
 
     def drain(self) -> Changes:
         """What changed since the last drain; ended entities leave memory with it."""
@@ -217,7 +224,7 @@ class State:
         self.events = []
         self._came_up = []
         self._log.clear()
-        self.notes.clear()
+        self.journal.clear()
         self._touched.clear()
         return changes
 
@@ -228,7 +235,7 @@ class State:
         for entity in in_batches(self, entities):
             self._replace(table_of(entity), entity.id, None, entity)
         self._log.clear()
-        self.notes.clear()
+        self.journal.clear()
         self._touched.clear()
 
     def begin_pass(self, now: int) -> list[Key]:
@@ -363,14 +370,15 @@ class State:
             self._index_request(request)
 
     def open_ledger(self, pool_id: str) -> None:
-        """PoolLedger from scratch for one pool, with the holdings its old ones had."""
+        """Open the ledger of a pool from scratch, with the holdings that the old one had."""
         old = self.ledgers.pop(pool_id, None)
         pool = self.pools.get(pool_id)
         if pool is None:
             self.dirty.pop(pool_id, None)
             self.inventories.pop(pool_id, None)
-            self.published.pop(pool_id, None)
-            self.passed_over.pop(pool_id, None)
+            kept = (self.published, self.scores, self.fresh, self.unchecked, self.passed_over)
+            for values in kept:
+                values.pop(pool_id, None)
             return
         inventory = (
             None if pool.nodes is None else self.inventories.setdefault(pool_id, NodeInventory())
@@ -378,6 +386,8 @@ class State:
         policies = {pid: each for pid, each in self.policies.items() if each.pool_id == pool_id}
         self.ledgers[pool_id] = PoolLedger(pool, policies, inventory)
         self.ledgers[pool_id].publish(self.published.get(pool_id, UNPUBLISHED))
+        self.ledgers[pool_id].scores = self.scores.get(pool_id, {})
+        self.fresh[pool_id] = self.unchecked[pool_id] = True
         self.dirty[pool_id] = None
         holdings = () if old is None else tuple(old.holdings.values())
         if inventory is not None:
@@ -455,7 +465,7 @@ class State:
         """A request's terms have changed: so may what follows for what it holds."""
         allocation = self.allocation_of(request_id)
         if allocation is not None:
-            self.ledgers[allocation.pool_id].unchecked = True
+            self.unchecked[allocation.pool_id] = True
             self._release(allocation)
             self._hold(allocation)
 

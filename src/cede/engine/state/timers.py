@@ -9,22 +9,39 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable
 
+from cede.engine.state.journal import Journal
+
 Key = tuple[str, str]  # ("request" | "allocation" | "node" | "pool", id)
 
 
+class _Scheduled(dict[Key, int]):
+    """When each entry comes up. What is put in is in the heap as well: undoing needs no more."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.heap: list[tuple[int, Key]] = []
+
+    def __setitem__(self, key: Key, at: int) -> None:
+        super().__setitem__(key, at)
+        heapq.heappush(self.heap, (at, key))
+
+
 class Timers:
-    def __init__(self, due: Callable[[Key], int | None]) -> None:
+    """Entries by instant. Changes are noted in the journal."""
+
+    def __init__(self, due: Callable[[Key], int | None], journal: Journal) -> None:
         self._due = due  # what is true now; None when nothing is due any more
-        self._heap: list[tuple[int, Key]] = []
-        self._scheduled: dict[Key, int] = {}
+        self._journal = journal
+        self._scheduled = _Scheduled()
+        self._heap = self._scheduled.heap
 
     def schedule(self, key: Key, at: int | None) -> None:
         if at is None:
             return
         known = self._scheduled.get(key)
         if known is None or at < known:
+            self._journal.note(self._scheduled, key)
             self._scheduled[key] = at
-            heapq.heappush(self._heap, (at, key))
 
     def next(self) -> int | None:
         """The next instant at which something is really due."""
@@ -48,5 +65,6 @@ class Timers:
     def _pop(self) -> Key:
         at, key = heapq.heappop(self._heap)
         if self._scheduled.get(key) == at:
+            self._journal.note(self._scheduled, key)
             del self._scheduled[key]
         return key

@@ -26,8 +26,8 @@ from cede.model.lifecycle import AllocationState, RequestStatus
 def drop_dead(state: State, ledger: PoolLedger) -> bool:
     """Drop the earmarks that an edit or a lost holder made impossible; whether there were any."""
     died = False
-    if ledger.fresh:
-        ledger.fresh = False
+    if state.fresh[ledger.pool.id]:
+        state.fresh[ledger.pool.id] = False
         for owner_id in [each for each in ledger.earmarks if not _still_allowed(ledger, each)]:
             drop(state, owner_id)
             died = True

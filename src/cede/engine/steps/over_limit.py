@@ -45,8 +45,8 @@ def stop_overruns(state: State, plan: Plan, pool_ids: list[str]) -> None:
     """Stop what has been above a limit for longer than the grace, in pools that say so."""
     for pool_id in pool_ids:
         ledger = state.ledgers[pool_id]
-        if ledger.unchecked and ledger.pool.settings.over_limit is OverLimit.PREEMPT:
-            ledger.unchecked = _stop_in(state, plan, ledger)
+        if state.unchecked[pool_id] and ledger.pool.settings.over_limit is OverLimit.PREEMPT:
+            state.unchecked[pool_id] = _stop_in(state, plan, ledger)
 
 
 def _stop_in(state: State, plan: Plan, ledger: PoolLedger) -> bool:

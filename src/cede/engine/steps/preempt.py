@@ -36,7 +36,7 @@ from cede.engine.steps.earmarks import settle
 from cede.engine.steps.grant import Covered, WithinQuota
 from cede.engine.victims.choose import Missing, find_victims, rule
 from cede.engine.victims.pricing import is_immediate, stop_progress_time
-from cede.engine.victims.protection import Preemptor, may_take, note_stage
+from cede.engine.victims.protection import Preemptor, may_take, note_stage, return_grace_end
 from cede.engine.victims.weighing import weighed
 from cede.model.amounts import Amounts, add_to
 from cede.model.plan import Plan, Preemption
@@ -241,6 +241,7 @@ class Taking:
         """
         choice = find_victims(self.state, offer.ledger, offer.preemptor, offer.missing)
         if choice.victims is None:
+            self._look_again(offer)
             by_price = offer.ledger.pool.settings.price is Price.CHECKPOINT
             if choice.best is None and alike and by_price:
                 self.no_set[offer.preemptor.key] = (offer.ledger.version, offer.demand)
@@ -257,6 +258,12 @@ class Taking:
         del self.plan.decisions[decided:]
         self.plan.again = again
         return False
+
+    def _look_again(self, offer: Offer) -> None:
+        """Wake the pool when borrowers have had their time to give nodes back."""
+        end = return_grace_end(offer.ledger, offer.preemptor)
+        if end > self.state.now:
+            self.state.wake_by(offer.ledger.pool.id, end)
 
     def _preempt(self, waiter: Request, offer: Offer, victims: list[Holding], cost: float) -> bool:
         """Stop these, and promise the waiter its demand; whether the promise holds."""

@@ -127,14 +127,15 @@ def _returns_later(
     state: State, ledger: PoolLedger, preemptor: Preemptor, holding: Holding
 ) -> bool:
     """Whether a borrower still has time to give a policy its nodes back by itself."""
+    return preemptor.rank == holding.rank and return_grace_end(ledger, preemptor) > state.now
+
+
+def return_grace_end(ledger: PoolLedger, preemptor: Preemptor) -> int:
+    """Until when its equals may give a waiter's policy its nodes back by themselves."""
     grace = ledger.policies[preemptor.policy_id].return_grace
-    if not grace or preemptor.rights != IN_SHARE or preemptor.rank != holding.rank:
-        return False
-    since = max(preemptor.request.submitted_at, preemptor.request.not_before) + grace
-    if state.now >= since:
-        return False
-    state.wake_by(ledger.pool.id, since)
-    return True
+    if not grace or preemptor.rights != IN_SHARE:
+        return 0
+    return max(preemptor.request.submitted_at, preemptor.request.not_before) + grace
 
 
 def _class_band(rank: int) -> int:

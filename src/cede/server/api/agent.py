@@ -73,9 +73,11 @@ async def register(body: RegisterIn, call: ThisCall) -> Response:
             folder=body.folder,
             protocol=body.protocol,
             beside_server=context.store.sqlite and body.boot == detect.boot_id(),
+            session=body.session,
+            machine=body.machine,
             created=tx.wall,
             now=tx.now,
-            own=not joins,
+            caller=fleet.Caller(not joins, body.previous, _has_agent(tx, context.store, before)),
         )
         fleet.heard(tx.state, node.id, tx.now)
         if join is not None:
@@ -85,11 +87,28 @@ async def register(body: RegisterIn, call: ThisCall) -> Response:
             tx.audit(caller.name, "node.register", node.id, detail)
         return node
 
-    node, notes = await context.execute(lambda tx: _noted(tx, command(tx)))
+    try:
+        node, notes = await context.execute(lambda tx: _noted(tx, command(tx)))
+    except Conflict as error:
+        if error.code == fleet.SECOND_AGENT:
+            await _note_refusal(context, body, error.problem)
+        raise
     context.auth.forget()
     context.writer.order_board.beat(node.id, context.writer.now())
     made = {"node": node.id, "epoch": context.store.epoch, "notes": notes} | _periods(node)
     return answer(made | ({"token": secret} if joins else {}))
+
+
+def _has_agent(tx: Tx, store: Store, node: Node | None) -> bool:
+    """Whether an agent has spoken for a node; the first start of a server makes one without."""
+    return node is not None and bool(node.session or _tokens_of(tx, store, node))
+
+
+async def _note_refusal(context: Context, body: RegisterIn, why: str) -> None:
+    """Once for each agent that tries, however often it does."""
+    if context.refused.get(body.name) != body.session:
+        context.refused[body.name] = body.session
+        await context.execute(lambda tx: fleet.refused(tx.state, body.name, why, tx.now))
 
 
 def _noted(tx: Tx, node: Node) -> tuple[Node, list[str]]:
@@ -135,10 +154,15 @@ def _hand_over(tx: Tx, store: Store, join: Token, node: Node, digest: str) -> No
 
 
 def revoke_tokens(tx: Tx, store: Store, node: Node) -> None:
+    for token in _tokens_of(tx, store, node):
+        tx.put_token(replace(token, revoked=True))
+
+
+def _tokens_of(tx: Tx, store: Store, node: Node) -> list[Token]:
+    """The tokens that speak for a node, as this transaction has them."""
     of_node = {each.id: each for each in (*store.tokens_of_node(node.id), *tx.tokens)}
-    for token in of_node.values():
-        if token.role is Role.NODE and token.subjects == (node_subject(node.id),):
-            tx.put_token(replace(token, revoked=True))
+    mine = (node_subject(node.id),)
+    return [each for each in of_node.values() if each.role is Role.NODE and each.subjects == mine]
 
 
 @router.post("/agent/heartbeat", responses={200: ok(HeartbeatOut, examples.HEARTBEAT)})
@@ -153,12 +177,13 @@ async def heartbeat(body: HeartbeatIn, call: ThisCall) -> Response:
     if body.boot != posted.node.boot:
         detail = f"node {posted.node.name} has registered on another boot since; register again"
         raise Problem(409, "node_conflict", detail, field="boot")
+    _check_session(posted.node, body)
     order_board.beat(node_id, context.writer.now())
     for piece in body.logs:
         relay.take(node_id, piece)
     retry = _may_retry(posted, context.writer.now())
     if body.reports or retry or _is_back(posted.node):
-        await context.execute(lambda tx: _take_reports(tx, node_id, body.reports, retry))
+        await context.execute(lambda tx: _take_reports(tx, node_id, body, retry))
         context.store.at_point("reports_taken")
         posted = _posted(context, node_id)
     nothing_new = (body.epoch, body.seen) == (context.store.epoch, posted.version)
@@ -168,6 +193,7 @@ async def heartbeat(body: HeartbeatIn, call: ThisCall) -> Response:
         await order_board.wait(posted, most / bounds.SECOND)
         posted = _posted(context, node_id)
     began = perf_counter()
+    _check_session(posted.node, body)  # another may speak for the node since
     text = _heartbeat_text(context, posted, body, await _over(context, body.saved))
     context.metrics.observe_heartbeat(spent + perf_counter() - began)
     if posted.version != body.seen:
@@ -243,11 +269,18 @@ def _may_retry(posted: Posted, now: int) -> bool:
     return fleet.is_failing(posted.node) and posted.at + bounds.NODE_RETRY <= now
 
 
-def _take_reports(tx: Tx, node_id: str, given: list[ReportIn], retry: bool) -> None:
+def _check_session(node: Node, body: HeartbeatIn) -> None:
+    if body.session != node.session:
+        detail = f"another agent speaks for node {node.name}; register again"
+        raise Problem(409, fleet.SECOND_AGENT, detail, field="session")
+
+
+def _take_reports(tx: Tx, node_id: str, body: HeartbeatIn, retry: bool) -> None:
     if node_id not in tx.state.nodes:
         return  # deleted meanwhile: nothing that it says is of a current attempt
+    _check_session(tx.state.nodes[node_id], body)
     fleet.heard(tx.state, node_id, tx.now, retry=retry)
-    for each in given:
+    for each in body.reports:
         mark = tx.state.mark()
         try:
             reports.take(tx.state, node_id, _report(each), tx.now)

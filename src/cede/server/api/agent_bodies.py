@@ -9,10 +9,13 @@ from pydantic import Field, StringConstraints, model_validator
 
 from cede.model import bounds
 from cede.model.errors import Invalid, quoted
-from cede.server.api.bodies import AmountsIn, Attempt, Body, Key, LabelText, Name, Seconds, example
+from cede.server.api.bodies import Attempt, Body, Name, Seconds, example
+from cede.server.api.declared import AmountsIn, Key, LabelText
 
-# Agents of the version before speak the first: they start from the resume point that they are told.
-PROTOCOLS = (1, 2)
+# Agents of the first start from the resume point that they are told; those before the third have no
+# session, so that two of them with one name are not always told apart.
+PROTOCOLS = (1, 2, 3)
+SESSIONS = 3
 
 Short = Annotated[str, StringConstraints(max_length=bounds.NAME_LENGTH_MAX)]
 Text = Annotated[str, StringConstraints(max_length=bounds.DESCRIPTION_LENGTH_MAX)]
@@ -23,7 +26,7 @@ LOG_TEXT_MAX = (bounds.LOG_CHUNK_BYTES + 2) // 3 * 4
 
 
 class AgentBody(Body):
-    protocol: int = Field(description="The protocol that the agent speaks: 1 or 2.")
+    protocol: int = Field(description="The protocol that the agent speaks: 1 to 3.")
 
     @model_validator(mode="before")
     @classmethod
@@ -42,7 +45,7 @@ class RegisterIn(AgentBody):
     """A machine and what it has."""
 
     model_config = example(
-        protocol=2,
+        protocol=3,
         version="0.1.0",
         name="gpu-7",
         boot="6f1c2b3a-9d0e-4c55-8a11-0b7d2c9e4f10",
@@ -51,6 +54,8 @@ class RegisterIn(AgentBody):
         labels={"gpu_type": "a100"},
         group="spine-1/rack-3",
         folder="8d1f6c0a5b7e4f52",
+        session="3f0f7a52c1d64b0e9a55d1c2b7e80a41",
+        machine="5c1e7d90a2b34f68",
     )
 
     version: Short = ""
@@ -67,6 +72,15 @@ class RegisterIn(AgentBody):
     group: Short = Field("", description="Where it is, as a path: such as spine-1/rack-3.")
     fingerprint: Short = ""
     folder: Short = Field("", description="Of its checkpoints; nodes with the same one share it.")
+    session: Short = Field("", description="Of this process; heartbeats carry it too. Protocol 3.")
+    previous: Short = Field("", description="The session that its data folder had before.")
+    machine: Short = Field("", description="What tells its machine and data folder from others.")
+
+    @model_validator(mode="after")
+    def _has_a_session(self) -> RegisterIn:
+        if self.protocol >= SESSIONS and not self.session:
+            raise Invalid("session", f"is missing; agents of protocol {SESSIONS} have one")
+        return self
 
 
 class ReportIn(Body):
@@ -122,8 +136,9 @@ class HeartbeatIn(AgentBody):
     """A sign of life; what happened, and what of the orders is known."""
 
     model_config = example(
-        protocol=2,
+        protocol=3,
         boot="6f1c2b3a-9d0e-4c55-8a11-0b7d2c9e4f10",
+        session="3f0f7a52c1d64b0e9a55d1c2b7e80a41",
         epoch=3,
         index=41,
         seen=40,
@@ -140,6 +155,7 @@ class HeartbeatIn(AgentBody):
     )
 
     boot: Short
+    session: Short = Field("", description="As at its registration.")
     epoch: Number = Field(0, description="The highest it has seen.")
     index: Number = Field(0, description="The highest it has seen under that epoch.")
     seen: Number = Field(0, description="The version of the orders that it has.")

@@ -20,8 +20,7 @@ from cede.server.api.errors import Problem
 # C3: a revoked token works for at most this much longer; half of the promised second.
 CACHE_SECONDS = 0.5
 # An agent's heartbeat should cost no look at the database. Its token is revoked by the server that
-# it talks to, which then forgets what it remembers; one that was deposed meanwhile can only give
-# answers of an old epoch, and those an agent refuses.
+# it talks to, which then forgets what it remembers; one whose term may be over answers nothing.
 NODE_CACHE_SECONDS = 60.0
 # More callers than this at once only means that some are looked up more often.
 CACHE_MAX = 32_768

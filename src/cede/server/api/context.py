@@ -48,6 +48,8 @@ class Context:
     relay: Relay
     monotonic: Callable[[], float]
     streams: int = 0  # open event streams
+    # The agent that was last refused as the second of a node, by the node's name: its session.
+    refused: dict[str, str] = field(default_factory=dict)
     plans: int = 0  # plans being made or waiting for their turn
     planning: asyncio.Lock = field(default_factory=asyncio.Lock)
     _names: dict[str, str] = field(default_factory=dict)
@@ -64,11 +66,22 @@ class Context:
         answer: Callable[[T, Tx], Any] | None = None,
     ) -> Any:
         """A command, answered once it is committed; see `Writer.execute`."""
-        return await self.writer.run(command, idempotency=idempotency, answer=answer)
+        future = self.writer.run(command, idempotency=idempotency, answer=answer)
+        return await self._while_leading(future)
 
     async def query(self, read: Callable[[State, int], T]) -> T:
         """A look at the committed state, between two commits."""
-        return await self.writer.ask(read)
+        return await self._while_leading(self.writer.ask(read))
+
+    async def _while_leading(self, future: asyncio.Future[T]) -> T:
+        """What the writer makes of a command, unless the term ends first: a writer whose database
+        does not answer may hang for long. The caller asks again, and a key tells what became of it.
+        """
+        leadership = self.writer.leadership
+        while not future.done() and (left := leadership.seconds_left) is not None:
+            leadership.require()
+            await asyncio.wait([future], timeout=left)
+        return await future
 
     def node_name(self, node_id: str) -> str:
         posted = self.writer.order_board.posted.get(node_id)

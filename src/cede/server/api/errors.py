@@ -16,9 +16,10 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from cede.model.errors import CedeError, Conflict, Invalid, Malformed, NotFound, Refused
+from cede.server.leadership import NotLeading
 from cede.server.queue import Overloaded, Stopping
 from cede.snapshot.reader import SnapshotError
-from cede.store.errors import StoreError
+from cede.store.errors import DatabaseAway, StoreError
 
 TYPE_PREFIX = "urn:cede:problem:"
 MEDIA_TYPE = "application/problem+json"
@@ -98,12 +99,8 @@ def problem_of(error: Exception) -> Problem:
             return Problem(422, "refused", error.reason.text, reason=reason)
         case SnapshotError():
             return Problem(422, "invalid", str(error), field=error.path or "body")
-        case Overloaded():
-            return unavailable("overloaded", str(error))
-        case Stopping():
-            return unavailable("stopping", str(error), 2)
-        case StoreError():
-            return unavailable("not_writing", "this server is not the one that writes", 2)
+        case Overloaded() | Stopping() | NotLeading() | StoreError():
+            return _not_now(error)
         case RequestValidationError():
             return validation_problem(error.errors())
         case HTTPException():
@@ -111,6 +108,20 @@ def problem_of(error: Exception) -> Problem:
         case CedeError():
             return Problem(422, "refused", str(error))
     return Problem(500, "internal", "the server made a mistake; its log has the details")
+
+
+def _not_now(error: CedeError | StoreError) -> Problem:
+    """What is wrong with this server at the moment, and not with the call."""
+    match error:
+        case Overloaded():
+            return unavailable("overloaded", str(error))
+        case NotLeading():
+            return unavailable("not_leading", str(error))
+        case Stopping():
+            return unavailable("stopping", str(error), 2)
+        case DatabaseAway():
+            return unavailable("database_away", str(error), 2)
+    return unavailable("not_writing", "this server is not the one that writes", 2)
 
 
 def unavailable(code: str, detail: str, retry_after: int = 1) -> Problem:

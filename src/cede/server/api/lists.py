@@ -10,6 +10,7 @@ from fastapi import Path, Query
 from cede.engine.explain.why import waiting_reason
 from cede.engine.ledger.admit import hopeless
 from cede.engine.state.state import State
+from cede.engine.state.trial import as_of
 from cede.model import bounds
 from cede.server.api import redact
 from cede.server.api.context import Call
@@ -93,11 +94,11 @@ async def reasons_of(call: Call, ids: list[str]) -> dict[str, Json]:
 
     def read(state: State, now: int) -> dict[str, Json]:
         found = {}
-        for request_id in ids:
-            request = state.requests.get(request_id)
-            if request is not None and request.waiting and not hopeless(state, request):
-                state.now = now
-                found[request_id] = waiting_reason(state, request).to_public()
+        with as_of(state, now):
+            for request_id in ids:
+                request = state.requests.get(request_id)
+                if request is not None and request.waiting and not hopeless(state, request):
+                    found[request_id] = waiting_reason(state, request).to_public()
         return found
 
     try:

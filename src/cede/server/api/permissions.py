@@ -43,6 +43,7 @@ PERMISSIONS: dict[tuple[str, str], Permission] = {
     ("GET", "/page.js"): _OPEN,
     ("GET", "/page.css"): _OPEN,
     ("GET", "/healthz"): _OPEN,
+    ("GET", "/readyz"): _OPEN,
     ("GET", "/version"): _OPEN,
     ("GET", "/metrics"): Permission(Role.VIEWER, cost=50, whole=True),
     ("GET", f"{API}/openapi.json"): _LIST,

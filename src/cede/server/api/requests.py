@@ -241,7 +241,7 @@ def _for_holder(call: Call, shown: Json) -> Json:
 async def said(id: RequestRef, body: SaidIn, call: ThisCall) -> Response:
     """What work that its client holds says after it was asked to save itself: that it is at it,
     that it needs longer, or that a verified checkpoint is there. The answer shows what was made of
-    it under `allocation.stop`."""
+    it under `allocation.parting`."""
     told = commands.Said(
         body.kind,
         seconds=parse_duration(body.seconds, "seconds"),

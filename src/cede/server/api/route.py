@@ -62,6 +62,9 @@ class CedeRoute(APIRoute):
         async def handle(request: Request) -> Response:
             context: Context = request.app.state.cede
             permission = _permission(request.method, self.path)
+            if permission.role is not None:
+                # Without its database it could not even look up who is calling.
+                context.writer.leadership.require()
             caller = await _authenticate(context, request, permission)
             is_change = request.method not in _SAFE and permission.budget == "all"
             if caller is not None and is_change:
@@ -72,9 +75,23 @@ class CedeRoute(APIRoute):
                 _check_media_type(request)
                 await strict.parse()
             strict.state.call = Call(context, caller, strict)
-            return await act(strict)
+            try:
+                response = await act(strict)
+            except Exception:
+                _require_term(context, permission)
+                raise
+            _require_term(context, permission)
+            return response
 
         return handle
+
+
+def _require_term(context: Context, permission: Permission) -> None:
+    """Law 6: an answer is a promise of this server's term, and so is a refusal: whoever reads that
+    its attempt is over stops it. So the last look is after everything that could have waited.
+    """
+    if permission.role is not None:
+        context.writer.leadership.require()
 
 
 def _permission(method: str, path: str) -> Permission:

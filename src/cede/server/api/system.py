@@ -26,11 +26,13 @@ _TEXT = {"text/plain": {"schema": {"type": "string"}, "example": 'cede_grants_to
 
 
 @router.get("/healthz", responses={200: ok(HealthOut, {"status": "ok", "writer": True})})
+@router.get("/readyz", responses={200: ok(HealthOut, {"status": "ok", "writer": True})})
 async def healthz(call: ThisCall) -> Response:
     """Whether this server takes commands and grants. Needs no token and tells nothing else."""
     writer = call.context.writer
     if not writer.alive:
         raise unavailable("not_writing", "this server takes no commands")
+    writer.leadership.require()
     if trouble := writer.trouble:
         broken = sorted({_what_is_broken(each) for each in trouble})
         raise unavailable(

@@ -1,0 +1,54 @@
+"""How answers are remembered under idempotency keys: small.
+
+One is kept for every keyed call of a day, so its size is most of what a request costs that day. The
+place of an answer is a digest, and the answer is compressed against a text that most answers share.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import zlib
+
+# Marks a packed text, which no JSON starts with; its second character is the number of the shared
+# text. What an older version stored is plain JSON.
+_MARK = "z1"
+# What answers have in common. It must not change: another text gets another number.
+_SHARED = (
+    b'"parts":["error":{"code":"not_found","detail":"conflict","already_ended","invalid","field":'
+    b'"untracked","gang":true,"nodes":[{"node":"devices":{"gpu":["0","1"]}}],"tasks":1,"checkpoint"'
+    b':null,"members":[],"argv":[],"env":{},"cwd":null,"failed","cancelled","preempted","rejected",'
+    b'"suspended","queued","code":"waiting_for_capacity","text":"","fix":"nothing","orchestrator",'
+    b'"step_operator","user","team","pipeline":"","step":"","run":"","memory_mb":1024,"mcpu":1000,'
+    b'"gpu":1,"step_run":1}[{"status":201,"request":{"id":"019","status":"released","component":"'
+    b'","component_type":"team","resources":{"step_run":1},"preemptible":true,"pool":null,"attempt"'
+    b':1,"retries_used":0,"preempted_count":0,"retry":{"max_retries":0,"delay":0,"backoff":1,'
+    b'"preemptions":"count"},"walltime":null,"lease":600,"lease_until":null,"on_silence":"keep",'
+    b'"labels":{},"owner":"","created":"2026-01-01T00:00:00.000Z","submitted_at":1.0,"index":1,'
+    b'"class":5,"sensitive":false,"tenant":null,"limit":{},"weight":1.0,"settings":{},"part_of":null'
+    b',"shape":null,"work":null,"earmark":null,"withhold":null,"reason":null,"allocation":{"id":"'
+    b'","attempt":1,"state":"granted","pool":"local","policy":"","amounts":{},"allocated_at":1.0,'
+    b'"started_at":null,"ended_at":null,"deadline":null,"lease_left":600,"seconds_left":null,'
+    b'"parting":null,"asked":null,"taken_for":null,"preemptible":true}}}]'
+)
+
+
+def digest(place: tuple[str, str, str]) -> str:
+    """What stands for token, route and key."""
+    whole = json.dumps(place, separators=(",", ":")).encode()
+    return base64.urlsafe_b64encode(hashlib.sha256(whole).digest()).decode().rstrip("=")
+
+
+def pack(response: str) -> str:
+    packer = zlib.compressobj(6, wbits=-15, zdict=_SHARED)
+    packed = packer.compress(response.encode()) + packer.flush()
+    return _MARK + base64.b85encode(packed).decode()
+
+
+def unpack(stored: str) -> str:
+    if not stored.startswith(_MARK):
+        return stored
+    unpacker = zlib.decompressobj(wbits=-15, zdict=_SHARED)
+    packed = base64.b85decode(stored[len(_MARK) :])
+    return (unpacker.decompress(packed) + unpacker.flush()).decode()

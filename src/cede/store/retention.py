@@ -1,0 +1,265 @@
+"""Removing what is older than it is kept: the one place that deletes history.
+
+A run sets, in one commit with its audit entry, up to where requests, events and audit entries go.
+Then they go, a few rows in each commit, until none is left before that place. After a crash
+whoever leads next goes on from there. What removed requests held is added to the days in the commit
+that removes them, so it is never missing and never counted twice.
+
+Finding rows is done by readers, beside the writer; only `remove` and `floors` are the writer's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import date, timedelta
+from typing import Any
+
+from sqlalchemy import Connection, Select, and_, func, select, tuple_
+
+from cede.model import bounds
+from cede.model.bounds import DAY
+from cede.store import accounts, schema, statements
+from cede.store.reads import Reads
+from cede.store.usage_days import Held, days_of
+from cede.store.values import AuditNote, Keep, Removal, Run
+
+ACTOR, ACTION, TARGET = "retention", "retention.remove", "history"
+
+_meta, _requests, _allocations = schema.meta.c, schema.requests.c, schema.allocations.c
+_events, _audit, _answers, _days = (
+    schema.events.c,
+    schema.audit.c,
+    schema.answers.c,
+    schema.usage_days.c,
+)
+# One statement has a tuple of six for each of these, and SQLite takes 32,766 variables.
+_DAYS_AT_ONCE = 1_000
+
+
+class Retention(Reads):
+    """What there is to remove. Each call is one snapshot."""
+
+    def next_run(self, keep: Keep, now: int, wall: str) -> Run | None:
+        """What has become too old since the last run, by whole days; None if nothing has.
+
+        `wall` is the time of day, which is what audit entries have.
+        """
+        with self._readers.begin() as connection:
+            removed = connection.execute(select(schema.meta)).one()
+            detail: dict[str, Any] = {}
+            before = _begin_of_day(now, keep.requests)
+            if before > removed.requests_before and (count := _ended(connection, before)):
+                detail["requests"] = {"ended_before": before, "count": count}
+            through = _last_event(
+                connection, removed.events_through, _begin_of_day(now, keep.events)
+            )
+            if through is not None:
+                count = _counted(connection, _events.at_index <= through)
+                detail["events"] = {"through": through, "count": count}
+            last = _last_entry(connection, removed.audit_through, _wall_day(wall, keep.audit))
+            if last is not None:
+                count = last[0] - removed.audit_through
+                detail["audit"] = {"through": last[0], "hash": last[1], "count": count}
+        if not detail:
+            return None
+        note = AuditNote(wall, ACTOR, ACTION, TARGET, detail)
+        return Run(note, before if "requests" in detail else None, through, last)
+
+    def next_removal(self, keep: Keep, now: int) -> Removal | None:
+        """The next few rows to remove; None when there are none."""
+        with self._readers.begin() as connection:
+            removed = connection.execute(select(schema.meta)).one()
+            found = _old_requests(connection, removed.requests_before)
+            if not found.rows:
+                found = _old_orphans(connection, removed.requests_before)
+            if not found.rows:
+                found.events = _keys(
+                    connection,
+                    select(_events.at_index)
+                    .where(_events.at_index <= removed.events_through)
+                    .order_by(_events.at_index),
+                )
+            if not found.rows:
+                found.audit = _keys(
+                    connection,
+                    select(_audit.number)
+                    .where(_audit.number <= removed.audit_through)
+                    .order_by(_audit.number),
+                )
+            if not found.rows:
+                found.answers = _keys(
+                    connection,
+                    select(_answers.key)
+                    .where(_answers.at < now - keep.idempotency)
+                    .order_by(_answers.at),
+                )
+        return found if found.rows else None
+
+
+def floors(run: Run, entry: int) -> dict[str, object]:
+    """What a run changes in `meta`; `entry` is the number of its audit entry."""
+    found: dict[str, object] = {}
+    if run.requests_before is not None:
+        found["requests_before"] = run.requests_before
+    if run.events_through is not None:
+        found["events_through"] = run.events_through
+    if run.audit is not None:
+        number, hash_ = run.audit
+        found |= {"audit_through": number, "audit_through_hash": hash_, "audit_cut": entry}
+    return found
+
+
+def remove(connection: Connection, removal: Removal) -> None:
+    """Delete these rows and keep their days; part of a commit."""
+    statements.USAGE_DAYS.insert(connection, removal.new_days)
+    statements.USAGE_DAYS.update(connection, removal.more_days)
+    statements.ALLOCATIONS.delete(connection, removal.allocations)
+    statements.REQUESTS.delete(connection, removal.requests)
+    statements.EVENTS.delete(connection, removal.events)
+    statements.AUDIT.delete(connection, removal.audit)
+    statements.ANSWERS.delete(connection, removal.answers)
+
+
+def _begin_of_day(now: int, keep: int | None) -> int:
+    """The beginning of the first day that is kept; 0 when everything is."""
+    return 0 if keep is None else max(0, now - keep) // DAY * DAY
+
+
+def _wall_day(wall: str, keep: int | None) -> str:
+    """The same as a date; empty when everything is kept."""
+    if keep is None:
+        return ""
+    return (date.fromisoformat(wall[:10]) - timedelta(milliseconds=keep)).isoformat()
+
+
+def _ended(connection: Connection, before: int) -> int:
+    ended = select(func.count()).select_from(schema.requests).where(_requests.ended_at < before)
+    return int(connection.execute(ended).scalar_one())
+
+
+def _last_event(connection: Connection, removed: int, before: int) -> int | None:
+    """The last event of the days that are not kept, if it has not been removed already.
+
+    Events are in the order of their instants: what is looked at is what is to be removed.
+    """
+    if before == 0:
+        return None
+    rest = select(_events.at_index).where(_events.at_index > removed).order_by(_events.at_index)
+    kept = connection.execute(rest.where(_events.at >= before).limit(1)).scalar()
+    last = select(func.max(_events.at_index)).where(_events.at_index > removed)
+    if kept is not None:
+        last = last.where(_events.at_index < kept)
+    found: int | None = connection.execute(last).scalar()
+    return found
+
+
+def _counted(connection: Connection, where: Any) -> int:
+    counted = select(func.count()).select_from(schema.events).where(where)
+    return int(connection.execute(counted).scalar_one())
+
+
+def _last_entry(connection: Connection, removed: int, day: str) -> tuple[int, str] | None:
+    """The last audit entry before a date, if it has not been removed already."""
+    kept = (
+        select(_audit.number)
+        .where(_audit.number > removed, _audit.created >= day)
+        .order_by(_audit.number)
+        .limit(1)
+    )
+    first = connection.execute(kept).scalar()
+    # The newest entry stays in any case: a run would not be about itself.
+    newest = connection.execute(select(func.max(_audit.number))).scalar() or 0
+    number = (newest if first is None else first) - 1
+    if number <= removed:
+        return None
+    found = select(_audit.hash).where(_audit.number == number)
+    hash_ = connection.execute(found).scalar()
+    # An entry that somebody else took away is not ours to remove, and stays to be found.
+    return None if hash_ is None else (number, hash_)
+
+
+def _keys(connection: Connection, statement: Select[Any]) -> list[tuple[Any, ...]]:
+    limited = statement.limit(bounds.REMOVED_ROWS_MAX)
+    return [tuple(row) for row in connection.execute(limited)]
+
+
+def _old_requests(connection: Connection, before: int) -> Removal:
+    old = (
+        select(_requests.id, _requests.owner)
+        .where(_requests.ended_at < before)
+        .order_by(_requests.ended_at)
+        .limit(bounds.REMOVED_REQUESTS_MAX)
+    )
+    owners = {row[0]: row[1] for row in connection.execute(old)}
+    if not owners:
+        return Removal()
+    return _removal(connection, owners, _allocations.request_id.in_(list(owners)))
+
+
+def _old_orphans(connection: Connection, before: int) -> Removal:
+    """Allocations whose request somebody deleted."""
+    old = (
+        select(_allocations.request_id)
+        .outerjoin(schema.requests, _requests.id == _allocations.request_id)
+        .where(_allocations.ended_at < before, _requests.id.is_(None))
+        .order_by(_allocations.ended_at)
+        .limit(bounds.REMOVED_REQUESTS_MAX)
+    )
+    ids = list(dict.fromkeys(connection.execute(old).scalars()))
+    if not ids:
+        return Removal()
+    return _removal(connection, {}, _allocations.request_id.in_(ids))
+
+
+def _removal(connection: Connection, owners: dict[str, str], where: Any) -> Removal:
+    """Requests with all their allocations, and the days with these added."""
+    statement = (
+        select(
+            _allocations.request_id,
+            _allocations.attempt,
+            _allocations.pool_id,
+            _allocations.policy_id,
+            func.coalesce(_allocations.tenant, ""),
+            accounts.NODES,
+            _allocations.amounts,
+            _allocations.allocated_at,
+            _allocations.ended_at,
+            and_(accounts.STOPPED, accounts.CAME_BACK),
+        )
+        .select_from(schema.allocations)
+        .outerjoin(schema.requests, _requests.id == _allocations.request_id)
+        .where(where)
+    )
+    held = [
+        Held._make((*row[:5], owners.get(row[0], ""), *row[5:9], bool(row[9])))
+        for row in connection.execute(statement)
+    ]
+    new, more = _days_with(connection, held)
+    return Removal(
+        requests=[(each,) for each in owners],
+        allocations=[(each.request_id, each.attempt) for each in held],
+        new_days=new,
+        more_days=more,
+    )
+
+
+def _days_with(
+    connection: Connection, held: Iterable[Held]
+) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
+    """Rows of days that are new, and of days that are there already, with these added."""
+    found = days_of(held)
+    keys, known = list(found), set()
+    for start in range(0, len(keys), _DAYS_AT_ONCE):
+        for row in connection.execute(_stored(keys[start : start + _DAYS_AT_ONCE])):
+            key = tuple(row[:6])
+            found[key].include(tuple(row))
+            known.add(key)
+    new = [day.row(key) for key, day in found.items() if key not in known]
+    return new, [day.row(key) for key, day in found.items() if key in known]
+
+
+def _stored(keys: Sequence[Any]) -> Select[Any]:
+    place = tuple_(
+        _days.day, _days.begun, _days.pool_id, _days.policy_id, _days.tenant, _days.owner
+    )
+    return select(schema.usage_days).where(place.in_(keys))

@@ -1,0 +1,116 @@
+"""What removed requests held, by days.
+
+Sums of allocations of requests that have ended, such that every report over whole days has the same
+numbers before and after: held time belongs to the day in which it was held, an attempt and a
+request to the day of its end. Pure; rows come from `retention` and go to `accounts`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from cede.model.amounts import add_to
+from cede.model.bounds import DAY
+from cede.store.json_text import decode
+
+Key = tuple[int, int, str, str, str, str]
+
+
+class Held(NamedTuple):
+    """One ended allocation, and the owner of its request, empty where that is not known."""
+
+    request_id: str
+    attempt: int
+    pool_id: str
+    policy_id: str
+    tenant: str
+    owner: str
+    nodes: int
+    amounts: str
+    begin: int
+    end: int
+    preempted: bool
+
+    @property
+    def end_day(self) -> int:
+        """The last day of a report that counts it: an end at midnight is of the day before."""
+        return max(0, self.end - 1) // DAY
+
+    def key(self, day: int) -> Key:
+        begun = self.begin // DAY
+        return (day, begun, self.pool_id, self.policy_id, self.tenant, self.owner)
+
+
+@dataclass(slots=True)
+class Day:
+    """One row of `usage_days` without its key."""
+
+    node_time: int = 0
+    amount_time: dict[str, int] = field(default_factory=dict)
+    preempted_time: int = 0
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def row(self, key: Key) -> tuple[Any, ...]:
+        counted = (self.counts[name] for name in COUNTS)
+        return (*key, self.node_time, times_text(self.amount_time), self.preempted_time, *counted)
+
+    def include(self, row: tuple[Any, ...]) -> None:
+        """Add a row that is stored."""
+        _, _, _, _, _, _, node_time, amount_time, preempted_time, *counts = row
+        self.node_time += node_time
+        add_to(self.amount_time, times_from(amount_time))
+        self.preempted_time += preempted_time
+        self.counts.update(dict(zip(COUNTS, counts, strict=True)))
+
+
+COUNTS = ("attempts", "preempted", "requests_of_policy", "requests_of_pool", "requests_of_tenant")
+
+
+def days_of(held: Iterable[Held]) -> dict[Key, Day]:
+    """The sums of these allocations; all allocations of a request come together."""
+    found: dict[Key, Day] = {}
+    last: dict[tuple[str, str, str], Held] = {}
+    for each in held:
+        amounts = decode(each.amounts)
+        for day, milliseconds in _parts(each):
+            row = found.setdefault(each.key(day), Day())
+            row.node_time += each.nodes * milliseconds
+            row.preempted_time += each.nodes * milliseconds if each.preempted else 0
+            add_to(row.amount_time, {key: of * milliseconds for key, of in amounts.items()})
+        row = found.setdefault(each.key(each.end_day), Day())
+        # Reports name a key also when nothing of it was held for any time.
+        add_to(row.amount_time, dict.fromkeys(amounts, 0))
+        row.counts["attempts"] += 1
+        row.counts["preempted"] += each.preempted
+        for of, id_ in (("policy", each.policy_id), ("pool", each.pool_id), ("tenant", "")):
+            place = (each.request_id, of, id_)
+            if place not in last or (each.end, each.attempt) > (
+                last[place].end,
+                last[place].attempt,
+            ):
+                last[place] = each
+    for (_, of, _), each in last.items():
+        found[each.key(each.end_day)].counts[f"requests_of_{of}"] += 1
+    return found
+
+
+def times_text(times: Mapping[str, int]) -> str:
+    """Amounts times milliseconds do not fit into 64 bits, which is all that `json_text` takes."""
+    return json.dumps(times, separators=(",", ":"))
+
+
+def times_from(text: str) -> dict[str, int]:
+    found: dict[str, int] = json.loads(text)
+    return found
+
+
+def _parts(held: Held) -> Iterator[tuple[int, int]]:
+    """The days in which it was held, and how long in each."""
+    for day in range(held.begin // DAY, held.end_day + 1):
+        milliseconds = min(held.end, (day + 1) * DAY) - max(held.begin, day * DAY)
+        if milliseconds > 0:
+            yield day, milliseconds

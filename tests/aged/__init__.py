@@ -1,0 +1,1 @@
+"""Databases of many days, made by loading; what they cost after retention."""
