@@ -237,8 +237,8 @@ def _say(line: str) -> None:
 @contextlib.contextmanager
 def _listening(config: Config) -> Iterator[socket.socket]:
     """The bound socket; it listens only once uvicorn has it."""
-    task_group = socket.AF_INET6 if ":" in config.host else socket.AF_INET
-    listener = socket.socket(task_group, socket.SOCK_STREAM)
+    family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
