@@ -119,7 +119,7 @@ def test_a_supervisor_that_lives_is_not_swept_away(make: Make) -> None:
     attempt.launch().close()
     attempt.running()
     until(lambda: survivors(attempt.mark))  # it may still be getting ready
-    with pytest.raises(Conflict, match="keeper that lives"):
+    with pytest.raises(Conflict, match="supervisor that lives"):
         sweep(attempt.directory)
     assert survivors(attempt.mark)
 

@@ -71,6 +71,7 @@ def test_a_misspelt_setting_is_found_at_the_start_and_not_when_it_is_needed() ->
 
 def test_the_token_may_be_in_a_file_of_its_own(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("from-a-file\n")
+    (tmp_path / "token").chmod(0o600)
     environ = {**WHERE, "CEDE_TOKEN_FILE": str(tmp_path / "token")}
     del environ["CEDE_TOKEN"]
     assert Settings.read(environ).connection.token == "from-a-file"
