@@ -152,7 +152,7 @@ FIRES: dict[str, tuple[Callable[[State], None], str]] = {
     "a wrong sum of what may be taken": (_takeable, "S21 pool gpus: takeable is"),
     "wrong rights": (_rights, "S21 pool gpus: rights of f.1 are not"),
     "a holding the books forgot": (_forgotten_holding, "S21 pool gpus: rights of f.1"),
-    "a waiter outside its lane": (_left_its_queue, "S21 pool gpus: request w is not in its lane"),
+    "a waiter outside its queue": (_left_its_queue, "S21 pool gpus: request w is not in its queue"),
     "an owner that queues as well": (_in_a_queue_twice, "S21 pool gpus: request b is not in its"),
 }  # fmt: skip
 

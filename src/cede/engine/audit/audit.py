@@ -514,4 +514,4 @@ def _ledger(state: State, pool: Pool) -> Iterator[str]:
                 queued = queue is not None and request.id in queue
                 owns = request.earmark is not None and request.earmark.pool_id == pool.id
                 if queued == (owns or request.id in state.delayed):
-                    yield f"S21 pool {pool.name}: request {request.id} is not in its lane"
+                    yield f"S21 pool {pool.name}: request {request.id} is not in its queue"

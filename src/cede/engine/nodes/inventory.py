@@ -177,7 +177,7 @@ class NodeInventory:
     # Reading ----------------------------------------------------------------------------------
 
     def room(self, amounts: Amounts) -> Room:
-        """Amounts in the ground's own order of keys."""
+        """Amounts in the inventory's own order of keys."""
         return tuple(amounts.get(key, 0) for key in self.keys)
 
     def has(self, footprint: Iterable[tuple[str, int]], each: Amounts) -> bool:

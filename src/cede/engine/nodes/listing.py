@@ -15,7 +15,7 @@ from sortedcontainers import SortedList
 from cede.engine.rights.cover import Holding
 from cede.model.node import Node
 
-Room = tuple[int, ...]  # by key, in the ground's own order of keys
+Room = tuple[int, ...]  # by key, in the inventory's own order of keys
 Entry = tuple[Room, str]  # a room and whose it is: a node's id, or a group
 # Whose home a node is, who claimed it, and whether others than its owner use it; "" is nobody.
 Part = tuple[str, str, bool]
@@ -78,7 +78,7 @@ class Groups:
 
 
 class Listing:
-    """The usable nodes of a ground, each by one of its entries."""
+    """The usable nodes of an inventory, each by one of its entries."""
 
     def __init__(self, spots: Mapping[str, Spot], entry_of: Callable[[Spot], Entry]) -> None:
         self._spots = spots

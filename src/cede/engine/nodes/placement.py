@@ -26,8 +26,8 @@ Groups = dict[str, list[tuple[str, int]]]
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """One of a ground's two listings, with the rooms of a few nodes read differently; of all nodes
-    or only of some.
+    """One of an inventory's two listings, with the rooms of a few nodes read differently; of all
+    nodes or only of some.
     """
 
     inventory: NodeInventory
