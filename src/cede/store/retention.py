@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from datetime import date, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, Select, and_, func, select, tuple_
+from sqlalchemy import Column, ColumnElement, Connection, Select, and_, func, select, tuple_
 
 from cede.model import bounds
 from cede.model.bounds import DAY
@@ -73,26 +73,14 @@ class Retention(Reads):
             if not found.rows:
                 found = _old_orphans(connection, removed.requests_before)
             if not found.rows:
-                found.events = _keys(
-                    connection,
-                    select(_events.at_index)
-                    .where(_events.at_index <= removed.events_through)
-                    .order_by(_events.at_index),
-                )
+                old = _events.at_index <= removed.events_through
+                found.events = _keys(connection, _events.at_index, old, _events.at_index)
             if not found.rows:
-                found.audit = _keys(
-                    connection,
-                    select(_audit.number)
-                    .where(_audit.number <= removed.audit_through)
-                    .order_by(_audit.number),
-                )
+                old = _audit.number <= removed.audit_through
+                found.audit = _keys(connection, _audit.number, old, _audit.number)
             if not found.rows:
-                found.answers = _keys(
-                    connection,
-                    select(_answers.key)
-                    .where(_answers.at < now - keep.idempotency)
-                    .order_by(_answers.at),
-                )
+                old = _answers.at < now - keep.idempotency
+                found.answers = _keys(connection, _answers.key, old, _answers.at)
         return found if found.rows else None
 
 
@@ -178,9 +166,12 @@ def _last_entry(connection: Connection, removed: int, day: str) -> tuple[int, st
     return None if hash_ is None else (number, hash_)
 
 
-def _keys(connection: Connection, statement: Select[Any]) -> list[tuple[Any, ...]]:
-    limited = statement.limit(bounds.REMOVED_ROWS_MAX)
-    return [tuple(row) for row in connection.execute(limited)]
+def _keys(
+    connection: Connection, key: Column[Any], old: ColumnElement[bool], by: Column[Any]
+) -> list[tuple[Any, ...]]:
+    """The keys of the first few old rows."""
+    found = select(key).where(old).order_by(by).limit(bounds.REMOVED_ROWS_MAX)
+    return [tuple(row) for row in connection.execute(found)]
 
 
 def _old_requests(connection: Connection, before: int) -> Removal:
