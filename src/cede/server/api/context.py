@@ -63,6 +63,8 @@ class Context:
     # Large bodies are parsed one at a time.
     parsing: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(1))
     gate: Gate = field(default_factory=Gate)
+    # Bulk calls: each keeps the loop busy for as long as hundreds of others.
+    bulk_gate: Gate = field(default_factory=lambda: Gate(most=1))
     trimmer: Trimmer = field(default_factory=Trimmer)
     _names: dict[str, str] = field(default_factory=dict)
 

@@ -22,7 +22,7 @@ from cede.server.api.auth import Caller
 from cede.server.api.context import Call, Context
 from cede.server.api.errors import Problem
 from cede.server.api.limits import METER, UNITS_PER_SECOND, Meter
-from cede.server.api.permissions import SMALL, UNREAD, Body, Permission, permission_for
+from cede.server.api.permissions import LARGE, SMALL, UNREAD, Body, Permission, permission_for
 from cede.server.connections import SCOPE_KEY
 
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
@@ -109,7 +109,8 @@ class CedeRoute(APIRoute):
             strict.state.call = Call(context, caller, strict)
             if not permission.gated:
                 return await act(strict)
-            async with context.gate.place():
+            gate = context.bulk_gate if permission.body is LARGE else context.gate
+            async with gate.place():
                 return await act(strict)
 
         return handle
