@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help up demo test test-fast test-zenml check lint bench worlds soak soak-postgres properties lock clean setup dev zenml system-packages
+.PHONY: help up demo test test-fast test-zenml check lint bench worlds soak soak-postgres stall properties lock clean setup dev zenml system-packages
 MAKEFLAGS += --no-print-directory
 BIN := .venv/bin
 
@@ -37,6 +37,9 @@ soak: dev ## Stop programs 300 times amid 200 kills of agents, supervisors and t
 
 soak-postgres: dev ## The same with two servers on PostgreSQL
 	@$(BIN)/python -m tests.soak --partings 300 --kills 200 --postgres $(if $(SEED),--seed $(SEED))
+
+stall: dev ## Attack a server from ten tokens and a hundred addresses; say how long renewals take
+	@$(BIN)/python -m tests.stall
 
 properties: dev ## Try 20 times as many examples of every property, new ones; TIMES=100 tries more
 	@PROPERTY_TIMES=$(or $(TIMES),20) $(BIN)/pytest -q -m 'hypothesis and not postgres' --timeout 0

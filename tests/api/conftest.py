@@ -20,6 +20,7 @@ from cede.model.token import Role, Token, node_subject
 from cede.server import clock, tokens
 from cede.server.api.app import close_streams, create_app
 from cede.server.config import Config
+from cede.server.connections import Connections, protocol_for
 from cede.server.ids import new_id
 from cede.server.writer import Writer
 from cede.store import Store
@@ -49,6 +50,7 @@ class Server:
     store: Store
     writer: Writer
     secrets: dict[str, str]
+    connections: Connections
     clients: dict[str, httpx2.Client] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> httpx2.Client:
@@ -90,8 +92,16 @@ def running(url: str) -> Iterator[Server]:
     writer.start()
     secrets = {name: _make_token(writer, name, *kind) for name, kind in TOKENS.items()}
     app = create_app(store, writer, Config(data=Path(), database=url))
+    connections = Connections(1_000)
     server = uvicorn.Server(
-        uvicorn.Config(app, host="127.0.0.1", port=0, log_level="warning", lifespan="off")
+        uvicorn.Config(
+            app,
+            host="127.0.0.1",
+            port=0,
+            log_level="warning",
+            lifespan="off",
+            http=protocol_for(connections),
+        )
     )
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
@@ -99,7 +109,7 @@ def running(url: str) -> Iterator[Server]:
         assert thread.is_alive(), "the server did not start"
         time.sleep(0.01)
     port = server.servers[0].sockets[0].getsockname()[1]
-    found = Server(f"http://127.0.0.1:{port}", app, store, writer, secrets)
+    found = Server(f"http://127.0.0.1:{port}", app, store, writer, secrets, connections)
     try:
         yield found
     finally:

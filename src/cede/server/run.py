@@ -25,7 +25,10 @@ import uvicorn
 from cede.launch.presence import Presence, name_of
 from cede.server.boot import FirstStart, first_start, join_token, this_machine, this_node
 from cede.server.config import Config, ConfigError, load_config
+from cede.server.connections import Connections, protocol_for, room_for_connections
+from cede.server.identities import adopt_identities
 from cede.server.local_agent import LocalAgent, has_joined
+from cede.server.memory import share_arenas
 from cede.server.writer import Unsound, Writer
 from cede.store import Store, StoreError
 from cede.store.errors import Stopped
@@ -96,8 +99,10 @@ class _Running:
         with _present(store):
             writer = Writer(store, store.load())
             _spare_the_collector()
+            share_arenas()
             writer.start()
             try:
+                writer.execute(lambda tx: adopt_identities(tx, store.tokens_named)).result()
                 self._serve_http(store, writer)
             finally:
                 writer.stop()
@@ -118,11 +123,13 @@ class _Running:
             app,
             log_config=None,
             access_log=False,
+            log_level="error",  # not a line for every call that cannot be read
             server_header=False,
             lifespan="off",
             timeout_graceful_shutdown=GRACE_SECONDS,
             ssl_certfile=config.tls_cert,
             ssl_keyfile=config.tls_key,
+            http=protocol_for(Connections(room_for_connections())),
         )
         agent = self._agent(writer, url)
 
