@@ -35,7 +35,10 @@ from cede.server.boot import (
     this_node,
 )
 from cede.server.config import Config, ConfigError, load_config
+from cede.server.connections import Connections, protocol_for, room_for_connections
+from cede.server.identities import adopt_identities
 from cede.server.local_agent import LocalAgent, has_joined, isolation, labels
+from cede.server.memory import share_arenas
 from cede.server.retention import Retention
 from cede.server.writer import Unsound, Writer
 from cede.store import Store, StoreError
@@ -108,10 +111,12 @@ class _Running:
         with _present(store):
             writer = Writer(store, store.load())
             _spare_the_collector()
+            share_arenas()
             writer.start()
             retention = Retention(store, writer, self._config.keep)
             retention.start()
             try:
+                writer.execute(lambda tx: adopt_identities(tx, store.tokens_named)).result()
                 self._serve_http(store, writer)
             finally:
                 retention.stop()
@@ -138,11 +143,13 @@ class _Running:
             app,
             log_config=None,
             access_log=False,
+            log_level="error",  # not a line for every call that cannot be read
             server_header=False,
             lifespan="off",
             timeout_graceful_shutdown=GRACE_SECONDS,
             ssl_certfile=config.tls_cert,
             ssl_keyfile=config.tls_key,
+            http=protocol_for(Connections(room_for_connections())),
         )
         agent = self._agent(writer, url)
 
@@ -237,8 +244,8 @@ def _say(line: str) -> None:
 @contextlib.contextmanager
 def _listening(config: Config) -> Iterator[socket.socket]:
     """The bound socket; it listens only once uvicorn has it."""
-    task_group = socket.AF_INET6 if ":" in config.host else socket.AF_INET
-    listener = socket.socket(task_group, socket.SOCK_STREAM)
+    family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

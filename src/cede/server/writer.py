@@ -172,10 +172,16 @@ class Writer:
         *,
         idempotency: Idempotency | None = None,
         answer: Callable[[T, Tx], Any] | None = None,
+        urgent: bool = False,
+        weight: int = 1,
     ) -> asyncio.Future[Any]:
-        """`execute` for an event loop: all answers of a batch come back in one hand-over."""
+        """`execute` for an event loop: all answers of a batch come back in one hand-over. What is
+        `urgent` is in the next transaction, whatever waits; `weight` bounds what else is in it.
+        """
         future = asyncio.get_running_loop().create_future()
-        self._queue.put(Job(command, future, idempotency=idempotency, answer=answer))
+        job = Job(command, future, idempotency=idempotency, answer=answer)
+        job.urgent, job.weight = urgent, weight
+        self._queue.put(job)
         return future
 
     def ask(self, read: Callable[[State, int], T]) -> asyncio.Future[T]:

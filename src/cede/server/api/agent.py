@@ -14,6 +14,7 @@ from typing import Any
 import orjson
 import structlog
 from fastapi import APIRouter
+from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from cede.agent import detect
@@ -84,7 +85,7 @@ async def register(body: RegisterIn, call: ThisCall) -> Response:
             _hand_over(tx, context.store, join, node, digest)
         if join is not None or before != node:
             detail = {"name": node.name, "amounts": dict(node.amounts), "boot": node.boot}
-            tx.audit(caller.name, "node.register", node.id, detail)
+            tx.audit(caller.identity, "node.register", node.id, detail)
         return node
 
     try:
@@ -205,7 +206,8 @@ async def _over(context: Context, requests: list[str]) -> list[str]:
     """Those that have ended, for good; what is not known here may live elsewhere."""
     if not requests:
         return []
-    found = await context.read(context.store.get_requests, requests)
+    # Not among the other reads: a heartbeat waits for nobody's list.
+    found = await run_in_threadpool(context.store.get_requests, requests)
     return [id for id, view in found.items() if view.request.ended]
 
 

@@ -31,6 +31,7 @@ from cede.server.api import (
 )
 from cede.server.api.auth import Authenticator
 from cede.server.api.context import Context
+from cede.server.api.costly import Costly
 from cede.server.api.errors import Problem, problem_of
 from cede.server.api.limits import Limiter
 from cede.server.api.metrics import Metrics
@@ -53,6 +54,7 @@ def create_app(store: Store, writer: Writer, config: Config) -> FastAPI:
         pulse=Pulse(),
         relay=Relay(writer.order_board.wake, clock.monotonic),
         monotonic=clock.monotonic,
+        costly=Costly(writer, clock.monotonic),
     )
     writer.listeners.append(lambda index: context.pulse.beat())
     writer.on_turn = context.metrics.observe_turn

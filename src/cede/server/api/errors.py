@@ -36,12 +36,17 @@ TITLES = {
     421: "Wrong host",
     422: "Not acceptable as it is",
     429: "Too many requests",
+    431: "Too large",
     500: "Internal error",
     503: "Not now",
 }
 
 # At most this many single errors are listed in one problem; the first ones tell the story.
 ERRORS_MAX = 20
+
+
+class UnknownFields(Invalid):
+    """More fields that we do not know than are worth listing; `field` is the first."""
 
 
 class Problem(Exception):
@@ -172,6 +177,9 @@ def _one_finding(error: Mapping[str, Any]) -> dict[str, str]:
     context = error.get("ctx", {})
     if isinstance(context.get("error"), Invalid):
         inner: Invalid = context["error"]
+        if isinstance(inner, UnknownFields):
+            place.append(inner.field)
+            return {"field": ".".join(place)[:200], "detail": inner.problem}
         return {"field": inner.field if field == "body" else field, "detail": inner.problem}
     if error["type"] == "extra_forbidden":
         return {"field": field, "detail": "unknown field"}

@@ -13,6 +13,7 @@ from cede.model.durations import seconds
 from cede.model.node import Node
 from cede.model.request import Request
 from cede.model.stopping import Ask, StopPolicy, StopProgress
+from cede.model.token import name_in
 from cede.model.work import Work
 from cede.server.api.json_type import Json
 from cede.server.order_board import Posted
@@ -54,7 +55,7 @@ def order_out(order: Order, now: int) -> Json:
         "walltime": seconds(order.walltime),
         "pool": order.pool,
         "subject": order.subject,
-        "owner": order.owner,
+        "owner": name_in(order.owner),
     }
 
 

@@ -44,7 +44,7 @@ def submission_of(body: RequestIn, caller: Caller, unpooled: str) -> Submission:
         lease=_lease(body),
         on_silence=None if body.on_silence is None else OnSilence(body.on_silence),
         labels=body.labels or {},
-        owner=caller.name,
+        owner=caller.identity,
         unpooled="refuse" if is_work or body.pool is not None else unpooled,
         shape=_shape(body, each, tasks),
         work=None if body.work is None else parse_work(body.work.model_dump()),
