@@ -14,6 +14,7 @@ from cede.cli.values import Duration, amounts_option, pairs
 from cede.model import bounds
 
 if TYPE_CHECKING:
+    from cede.agent.detect import Gpus
     from cede.agent.settings import Settings
 
 AS_ROOT = Path("/var/lib/cede-agent")
@@ -138,16 +139,8 @@ def settings_of(
     from cede.model.node import parse_devices, parse_group, parse_labels, parse_node_amounts
 
     gpus = detect.gpus()
-    wanted = {**detect.amounts(gpus), **(amount or {})}
-    amounts = {key: each for key, each in wanted.items() if each}
     where = (data or _default_data()).expanduser().absolute()
-    devices = {key: tuple(each.split(",")) for key, each in pairs("--device", device)}
-    for key, names in devices.items():
-        amounts.setdefault(key, len(names))
-    if "gpu" in amounts and "gpu" not in devices:
-        # Given as a number only: their numbers are their names.
-        found = gpus.names if len(gpus.names) == amounts["gpu"] else None
-        devices["gpu"] = found or tuple(str(n) for n in range(amounts["gpu"]))
+    amounts, devices = _has(gpus, amount or {}, device)
     has, users = parse_node_amounts(amounts), _users(user_map)
     isolation = isolation_here(users, allow_root=allow_root_jobs)
     return Settings(
@@ -170,6 +163,24 @@ def settings_of(
         isolation=isolation,
         hidden=(*own_folders(os.environ), *(each.expanduser().absolute() for each in hide)),
     )
+
+
+def _has(
+    gpus: Gpus, amount: dict[str, int], device: tuple[str, ...]
+) -> tuple[dict[str, int], dict[str, tuple[str, ...]]]:
+    """The amounts and the devices of this machine, as found and as given."""
+    from cede.agent import detect
+
+    wanted = {**detect.amounts(gpus), **amount}
+    amounts = {key: each for key, each in wanted.items() if each}
+    devices = {key: tuple(each.split(",")) for key, each in pairs("--device", device)}
+    for key, names in devices.items():
+        amounts.setdefault(key, len(names))
+    if "gpu" in amounts and "gpu" not in devices:
+        # Given as a number only: their numbers are their names.
+        found = gpus.names if len(gpus.names) == amounts["gpu"] else None
+        devices["gpu"] = found or tuple(str(n) for n in range(amounts["gpu"]))
+    return amounts, devices
 
 
 def _users(given: tuple[str, ...]) -> dict[str, tuple[str, ...]]:

@@ -110,24 +110,32 @@ class CedeRoute(APIRoute):
                     context.trimmer.soon(asyncio.get_running_loop().call_later)
                 await strict.parse(context.parsing)
             strict.state.call = Call(context, caller, strict)
-            try:
-                response = await acted(context, permission, strict)
-            except Exception:
-                _require_term(context, permission)
-                raise
-            _require_term(context, permission)
-            return response
-
-        async def acted(
-            context: Context, permission: Permission, strict: StrictRequest
-        ) -> Response:
-            if not permission.gated:
-                return await act(strict)
-            gate = context.bulk_gate if permission.body is LARGE else context.gate
-            async with gate.place():
-                return await act(strict)
+            return await _act_in_term(act, context, permission, strict)
 
         return handle
+
+
+async def _act_in_term(
+    act: Handler, context: Context, permission: Permission, strict: StrictRequest
+) -> Response:
+    """What the handler answers, or raises, if the term still holds after everything that waited."""
+    try:
+        response = await _act_in_turn(act, context, permission, strict)
+    except Exception:
+        _require_term(context, permission)
+        raise
+    _require_term(context, permission)
+    return response
+
+
+async def _act_in_turn(
+    act: Handler, context: Context, permission: Permission, strict: StrictRequest
+) -> Response:
+    if not permission.gated:
+        return await act(strict)
+    gate = context.bulk_gate if permission.body is LARGE else context.gate
+    async with gate.place():
+        return await act(strict)
 
 
 def _require_term(context: Context, permission: Permission) -> None:

@@ -119,7 +119,7 @@ class AllocationOut(Out):
     ended_at: Seconds | None
     deadline: Seconds | None
     members: list[MemberOut]
-    stop_progress: StopProgressOut | None
+    parting: StopProgressOut | None
     asked: AskOut | None
 
 
