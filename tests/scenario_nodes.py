@@ -136,7 +136,7 @@ def _register(state: State, name: str, words: list[str], now: int) -> None:
         folder=options.get("folder", ""),
         protocol=2 if "folder" in options else 1,
         now=now,
-        own="boot" not in options,
+        caller=fleet.Caller(own="boot" not in options),
     )
 
 

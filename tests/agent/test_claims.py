@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.agent.cluster import BLUE, GRACE, TEAM, Cluster, read_when_there
-from tests.agent.test_stop_progress import AMPLE, VICTIM
+from tests.agent.test_stopping import AMPLE, VICTIM
 
 pytestmark = pytest.mark.system
 

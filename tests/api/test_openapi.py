@@ -188,3 +188,11 @@ def _run(strategy: Any, run: Any, check: Any) -> None:
 
     with contextlib.suppress(Unsatisfiable):  # nothing to get wrong: no parameters, no body
         each()
+
+
+def test_the_document_names_no_default_that_an_edit_would_not_set(server: Server) -> None:
+    bodies = document(server)["components"]["schemas"]
+    assert bodies["RequestIn"]["properties"]["checkpoint_timeout"]["default"] == 600
+    for name in ("PolicyPatch", "TenantPatch"):
+        said = [each.get("default") for each in bodies[name]["properties"].values()]
+        assert said == [None] * len(said), name

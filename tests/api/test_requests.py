@@ -28,6 +28,18 @@ def post(server: Server, who: str, path: str, **body: Any) -> dict[str, Any]:
     return made(server[who].post(API + path, json=body))
 
 
+def test_a_comment_is_for_people_and_decides_nothing(any_server: Server) -> None:
+    server = ready(any_server)
+    request = server.submit("red", 2, comment="for Friday's demo")
+    assert request["comment"] == "for Friday's demo"
+    assert get(server, "red", f"/requests/{request['id']}")["comment"] == "for Friday's demo"
+    assert [each["comment"] for each in get(server, "red", "/requests")["items"]] == [
+        "for Friday's demo"
+    ]
+    assert server.submit("red", 2)["comment"] == ""
+    assert "Friday" not in server["admin"].get(f"{API}/snapshot").text
+
+
 def test_submitted_granted_renewed_released(any_server: Server) -> None:
     server = ready(any_server)
     request = server.submit("red", 2, walltime=3600, labels={"job": "a"}, lease=30)

@@ -10,7 +10,7 @@ import pytest
 
 from cede.cli.policies import _home, _settings
 from cede.cli.values import Amounts, merged, settings_of
-from cede.client.demand import submission, terms_body
+from cede.client.demand import declared_body, submission
 from cede.model.errors import Invalid
 from cede.model.policy import OF_POLICY
 from tests.client.serving import Serving
@@ -88,18 +88,30 @@ def test_the_library_writes_the_names_of_the_api() -> None:
     assert body["settings"] == {"gpu_count": 1, "preemptible": True, "x": 1}
     terms = {"class": 7, "sensitive": True, "tenant": "bio", "limit": {"gpu": 4}, "weight": 2}
     assert {name: body[name] for name in terms} == terms
-    assert terms_body() == {}
+    assert declared_body() == {}
+    assert declared_body(comment="for the demo") == {"comment": "for the demo"}
     with pytest.raises(Invalid, match="0 to 10"):
-        terms_body(class_="7")  # type: ignore[arg-type]
+        declared_body(class_="7")  # type: ignore[arg-type]
     for weight in (0, -1, float("nan"), float("inf"), 1e300):
         with pytest.raises(Invalid, match=r"weight.*from 1e-06 to 1e\+06"):
-            terms_body(weight=weight)
+            declared_body(weight=weight)
 
 
 def typed(server: Serving, *arguments: str) -> Any:
     done = server.cede(*arguments)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
+
+
+@pytest.mark.system
+def test_a_comment_is_shown_by_describe(server: Serving) -> None:
+    with server.client() as client:
+        client.pools.create("gpus", {"gpu": 8})
+        client.policies.attach("gpus", "red", priority=1)
+    asked = ("--component", "red", "--gpu", "1", "--comment", "for the demo")
+    made = typed(server, "request", "create", *asked, "-o", "json")
+    assert made["comment"] == "for the demo"
+    assert "for the demo" in server.cede("request", "describe", made["id"]).stdout
 
 
 @pytest.mark.system

@@ -19,7 +19,7 @@ from cede.model.policy import Home, Kind
 from cede.model.reason import Code
 from cede.model.request import Request
 from cede.model.subject import Subject
-from cede.model.terms import USUAL, parse_class, parse_terms
+from cede.model.terms import CLASS, USUAL, parse_terms
 
 RED = Subject("team", "red")
 
@@ -54,12 +54,12 @@ def codes(request: Request) -> list[str]:
 @pytest.mark.parametrize("value", ["5", 5.0, True, None, -1, 11, 10**400, [5]])
 def test_a_class_is_exactly_an_integer_from_0_to_10(value: object) -> None:
     with pytest.raises(Malformed, match="integer from 0 to 10"):
-        parse_class(value)
+        CLASS.parse(value, "class")
 
 
 @pytest.mark.parametrize("value", [0, 4, 10])
 def test_the_ends_are_classes(value: int) -> None:
-    assert parse_class(value) == value
+    assert CLASS.parse(value, "class") == value
 
 
 def test_who_says_nothing_shares_the_usual_terms() -> None:

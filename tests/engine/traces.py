@@ -19,7 +19,7 @@ from cede.engine.state.state import State
 MOVES_ON = {"version", "moves"}
 # What was worked out once, and is worked out again where what it was made of has changed.
 WORKED_OUT = {
-    *("solvers", "streams", "appraised", "fair_settings", "ever", "pool_bounds"),
+    *("solvers", "streams", "appraised", "fair_settings", "ever", "pool_bounds", "passed_over"),
     *(
         "_below",
         "_from",

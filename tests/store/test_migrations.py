@@ -122,7 +122,7 @@ def test_the_accounts_know_what_an_earlier_version_stored(database_url: str) -> 
                 said = {
                     column.name: each
                     for column, each in zip(columns, row, strict=True)
-                    if column.name not in later[table]
+                    if each is not None and column.name not in later[table]
                 }
                 connection.execute(insert(table).values(said))
         upgrade_to(connection, "0003")
@@ -252,7 +252,9 @@ def test_what_had_ended_and_was_answered_before_there_was_retention(database_url
         upgrade_to(connection, "0005")
         for each in (request("over", 1, status=RequestStatus.CANCELLED), request("alive", 2)):
             row = zip(REQUESTS.columns, rows.request_row(each, None), strict=True)
-            said = {of.name: value for of, value in row if of.name != "ended_at"}
+            said = {
+                of.name: value for of, value in row if value is not None and of.name != "ended_at"
+            }
             connection.execute(insert(schema.requests).values(said))
         events = [event(n, at=10 * n, request_id="over") for n in (1, 2, 3)]
         for each in events:

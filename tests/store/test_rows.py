@@ -190,6 +190,7 @@ requests = st.builds(
     terms=terms,
     part_of=st.none() | names,
     labels=st.dictionaries(names, texts, max_size=3),
+    comment=texts,
     owner=texts,
     created=texts,
 )
@@ -265,7 +266,7 @@ def test_who_says_nothing_unusual_has_no_text_for_it() -> None:
 def test_every_field_of_a_policy_is_kept() -> None:
     """A field that the model gets and the rows do not would be lost by the next restart."""
     columns = {"limit": "limits", "subject": "subject_type"}
-    kept = {*schema.policies.columns.keys(), *term_rows.FURTHER}
+    kept = {*schema.policies.columns.keys(), *(each.attribute for each in term_rows.FURTHER)}
     assert {columns.get(each.name, each.name) for each in fields(Policy)} <= kept
 
 

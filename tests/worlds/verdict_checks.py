@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from unittest.mock import patch
 
 from cede.engine.explain import why as explain
-from cede.engine.ledger.account import Allowance, Bound
+from cede.engine.ledger.account import Allowance, Bound, Room
 from cede.engine.ledger.ledger import PoolLedger
 from cede.engine.ledger.queue import QueueKey
 from cede.engine.queue.bounds import bounds_of
@@ -52,23 +52,30 @@ BOUNDS: dict[Code, tuple[Bound | None, ...]] = {
 class Watch:
     """What granting compared the waiters of each stream with, when it last did."""
 
-    met: dict[tuple[str, QueueKey, int], tuple[int, list[Allowance]]] = field(default_factory=dict)
+    met: dict[tuple[str, QueueKey, int], tuple[int, list[Allowance] | None]] = field(
+        default_factory=dict
+    )
     compared: int = 0  # reasons that were compared with what a pass met
     kinds: set[Bound | None] = field(default_factory=set)
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        def watched(
-            state: State, ledger: PoolLedger, stream: Stream, *, placed: bool = True
-        ) -> list[Allowance]:
-            found = bounds_of(state, ledger, stream, placed=placed)
-            copy = [
-                each._replace(left=None if each.left is None else {**each.left}) for each in found
-            ]
-            self.met[ledger.pool.id, stream.key, stream.rights] = (ledger.version, copy)
+        real = grant._Pool._room
+        seen: list[list[Allowance]] = []
+
+        def bounds(state: State, ledger: PoolLedger, stream: Stream) -> list[Allowance]:
+            found = bounds_of(state, ledger, stream)
+            seen.append([each._replace(left=each.left and {**each.left}) for each in found])
             return found
 
-        with patch.object(grant, "bounds_of", watched):
+        def room(pool: grant._Pool, stream: Stream) -> Room | None:
+            seen.clear()
+            found = real(pool, stream)
+            at = (pool.ledger.pool.id, stream.key, stream.rights)
+            self.met[at] = (pool.ledger.version, seen[0] if seen else None)
+            return found
+
+        with patch.object(grant, "bounds_of", bounds), patch.object(grant._Pool, "_room", room):
             yield
 
     def check(self, state: State) -> None:
@@ -87,9 +94,8 @@ class Watch:
         met: Bound | None = None
         for stream in ledger.streams[key]:
             version, bounds = self.met[policy.pool_id, key, stream.rights]
-            if version != ledger.version:  # later grants of the pass have moved the numbers
-                placed = bounds[-1].bound is not Bound.PLACEMENT
-                bounds = bounds_of(state, ledger, stream, placed=placed)
+            if bounds is None or version != ledger.version:  # without numbers, or with old ones
+                bounds = bounds_of(state, ledger, stream, placed=bounds is not None)
             room = {each.bound: each.left for each in bounds}
             met = next((b for b, _, left in bounds if _exceeds(b, demand, left)), None)
             covered = room.get(Bound.SHARE)

@@ -53,6 +53,7 @@ _OPTIONS: list[Callable[[Any], Any]] = [
         help="Silence after which it is given up, such as 10m, or none.",
     ),
     click.option("--label", multiple=True, metavar="NAME=VALUE", help="May be given often."),
+    click.option("--comment", metavar="TEXT", help="What people should know of it."),
 ]
 
 _TERMS: list[Callable[[Any], Any]] = [
@@ -151,7 +152,7 @@ def submission_of(
     from cede.client.demand import submission
 
     return submission(
-        labels=dict(pairs("--label", label)),
+        labels=dict(pairs("--label", label)) or None,
         settings=settings_of("--set", own_settings, OF_REQUEST, "a request"),
         **given,
     )

@@ -9,6 +9,10 @@ import click
 from cede.cli.context import PoolName, client_of, output_option, remove, yes_option
 from cede.cli.printing import print_one, print_rows
 from cede.cli.values import OneOf, amounts_option, chosen, map_option, pairs
+from cede.model.fields import fields_of
+from cede.model.request import Request
+from cede.model.stopping import StopPolicy
+from cede.model.terms import Terms
 
 POOL_COLUMNS = ("id", "name", "capacity", "occupied_resources")
 POOL_FIELDS = (
@@ -30,11 +34,10 @@ REQUEST_COLUMNS = ("id", "state", "status", "component", "step_run", "created", 
 # Everything else that a list of requests can show.
 REQUEST_FIELDS = (
     *("component_type", "tracked", "pool", "resources", "preemptible", "attempt", "tasks"),
-    *("preempted_count", "lost_count", "retry", "walltime", "lease", "on_silence", "labels"),
-    *("owner", "submitted_at", "earmark", "allocation", "allocation_state", "index", "part_of"),
-    *("parts", "shape", "command", "work", "checkpoint", "checkpoint_protocol", "class"),
-    *("checkpoint_timeout", "max_deferral", "interruptible", "resume", "resume_wait", "saved"),
-    *("sensitive", "tenant", "limit", "weight", "settings"),
+    *("preempted_count", "lost_count", "retry", "lease", "owner", "submitted_at", "earmark"),
+    *("allocation", "allocation_state", "index", "part_of", "parts", "shape", "command", "work"),
+    *("saved", "settings"),
+    *(each.name for part in (Request, StopPolicy, Terms) for each in fields_of(part)),
 )
 VIEWS = ("queued", "active", "all")
 

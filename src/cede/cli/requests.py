@@ -54,6 +54,7 @@ FIELDS = (
     "reason",
     "fix",
     "labels",
+    "comment",
     "owner",
     "created",
 )

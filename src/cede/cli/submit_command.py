@@ -15,13 +15,6 @@ from cede.cli.demand import demand_options, stop_policy_options, submission_of
 from cede.cli.printing import print_json
 from cede.cli.values import OneOf, pairs
 
-# What goes into the request as it was given.
-PLACEMENT = (
-    "per_node",
-    "fingerprint",
-    "topology",
-    "on_silence",
-)
 # What makes a program's name mean the same there. A fixed list: an environment holds secrets.
 CAPTURED = ("PATH", "VIRTUAL_ENV", "CONDA_PREFIX", "LANG")
 
@@ -120,10 +113,10 @@ def _body(
         "directory": str((directory or Path()).absolute()),
         "user": user,
     }
-    placement = _placement(given)
+    counted, given = _placement(**given)
     labels = (*label, *([f"name={name}"] if name else []))
     body = submission_of(label=labels, **given)
-    return body | placement | {"work": {key: value for key, value in work.items() if value}}
+    return body | counted | {"work": {key: value for key, value in work.items() if value}}
 
 
 def environment_of(
@@ -146,15 +139,19 @@ def environment_of(
     return found
 
 
-def _placement(given: dict[str, Any]) -> dict[str, Any]:
-    """How it sits on nodes and how it parts, taken out of what was given."""
-    tasks, nodes = given.pop("tasks"), given.pop("nodes")
-    placement = {name: given.pop(name) for name in PLACEMENT}
+def _placement(
+    *,
+    tasks: int | None,
+    nodes: int | None,
+    independent: bool,
+    node_label: tuple[str, ...],
+    **given: Any,
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """How many tasks there are, and the other options: `--nodes` is one task on each."""
     if nodes is not None:
-        if placement["per_node"] not in (None, 1) or tasks not in (None, nodes):
+        if given["per_node"] not in (None, 1) or tasks not in (None, nodes):
             raise click.UsageError("--nodes means one task on each; leave out --tasks, --per-node")
-        tasks, placement["per_node"] = nodes, 1
-    placement["tasks"] = tasks
-    placement["gang"] = False if given.pop("independent") else None
-    placement["node_labels"] = dict(pairs("--node-label", given.pop("node_label")))
-    return {key: value for key, value in placement.items() if value not in (None, {})}
+        tasks, given["per_node"] = nodes, 1
+    given["node_labels"] = dict(pairs("--node-label", node_label)) or None
+    counted = {"tasks": tasks, "gang": False if independent else None}
+    return {name: value for name, value in counted.items() if value is not None}, given

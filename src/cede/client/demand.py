@@ -9,11 +9,13 @@ from decimal import Decimal
 from typing import Any
 
 from cede.client.http import Json
-from cede.model.amounts import parse_amounts
 from cede.model.durations import parse_duration, seconds
+from cede.model.fields import written
+from cede.model.request import Request
 from cede.model.resources import ResourceSettings
-from cede.model.settings import parse_weight
-from cede.model.terms import parse_class
+from cede.model.shape import Shape
+from cede.model.stopping import StopPolicy
+from cede.model.terms import Terms
 
 
 def submission(
@@ -29,21 +31,14 @@ def submission(
     retries: int = 0,
     retry_delay: float = 0,
     preemptions: str | None = None,
-    walltime: float | str | None = None,
     lease: float | str | None = None,
-    labels: Mapping[str, str] | None = None,
     settings: Mapping[str, Any] | None = None,
-    class_: int | None = None,
-    sensitive: bool = False,
-    tenant: str | None = None,
-    limit: Mapping[str, int] | None = None,
-    weight: float | None = None,
-    **stop_policy: Any,
+    **declared: Any,
 ) -> Json:
     """A request of kind `work`: units for anything that is not a step; it needs a policy.
 
     Times are seconds, or a text such as `1h30m`. `settings`: its own, where the pool shares
-    fairly; `stop`: how it parts, by the names of `farewell_body`.
+    fairly; `declared`: the names of `declared_body`.
     """
     needs = ResourceSettings(
         gpu_count=gpu,
@@ -60,52 +55,16 @@ def submission(
         component=component,
         component_type=component_type,
         retry=_given(**retry),
-        walltime=_time("walltime", walltime),
         lease=lease if lease == "none" else _time("lease", lease),
-        labels=dict(labels or {}) or None,
-        **terms_body(class_=class_, sensitive=sensitive, tenant=tenant, limit=limit, weight=weight),
-        **stop_policy_body(**stop_policy),
+        **declared_body(**declared),
     )
 
 
-def terms_body(
-    *,
-    class_: int | None = None,
-    sensitive: bool = False,
-    tenant: str | None = None,
-    limit: Mapping[str, int] | None = None,
-    weight: float | None = None,
-) -> Json:
-    """On what terms a request waits and holds."""
-    return _given(
-        **{"class": None if class_ is None else parse_class(class_)},
-        sensitive=sensitive or None,
-        tenant=tenant,
-        limit=None if limit is None else parse_amounts(limit, "limit"),
-        weight=None if weight is None else parse_weight(weight),
-    )
-
-
-def stop_policy_body(
-    *,
-    checkpoint: str | None = None,
-    checkpoint_protocol: str | None = None,
-    checkpoint_timeout: float | str | None = None,
-    max_deferral: float | str | None = None,
-    interruptible: bool = False,
-    resume: str | None = None,
-    resume_wait: float | str | None = None,
-) -> Json:
-    """How a request parts from its units when somebody else needs them."""
-    return _given(
-        checkpoint=checkpoint,
-        checkpoint_protocol=checkpoint_protocol,
-        checkpoint_timeout=_time("checkpoint_timeout", checkpoint_timeout),
-        max_deferral=_time("max_deferral", max_deferral),
-        interruptible=interruptible or None,
-        resume=resume,
-        resume_wait=_time("resume_wait", resume_wait),
-    )
+def declared_body(**given: Any) -> Json:
+    """What the model declares of a request, by its own names (`class_` for `class`): labels,
+    walltime, how its tasks sit, on what terms it waits and how it stops.
+    """
+    return written(given, Request, Shape, StopPolicy, Terms)
 
 
 def settings_body(settings: ResourceSettings) -> Json:

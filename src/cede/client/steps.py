@@ -14,12 +14,12 @@ from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Generic, Literal, ParamSpec, TypeVar, overload
+from typing import Any, Generic, ParamSpec, TypeVar, overload
 from uuid import uuid4
 
 from cede.client.calls import Call
 from cede.client.client import Client
-from cede.client.demand import settings_body, stop_policy_body, terms_body
+from cede.client.demand import declared_body, settings_body
 from cede.client.http import Json
 from cede.client.runner import MakeWork, Runner
 from cede.client.waiting import reason_text
@@ -101,12 +101,7 @@ class Step(Generic[P, R]):
         step_operator: str | None = None,
         lease: float | None = None,
         checkpoint_dir: str | os.PathLike[str] | None = None,
-        class_: int | None = None,
-        sensitive: bool = False,
-        tenant: str | None = None,
-        limit: Mapping[str, int] | None = None,
-        weight: float | None = None,
-        **stop_policy: Any,
+        **declared: Any,
     ) -> None:
         functools.update_wrapper(self, function)
         self.name = name or function.__name__
@@ -116,10 +111,7 @@ class Step(Generic[P, R]):
         self.step_operator = step_operator
         self.lease = lease
         self.checkpoint_dir = None if checkpoint_dir is None else Path(checkpoint_dir)
-        self.terms = terms_body(
-            class_=class_, sensitive=sensitive, tenant=tenant, limit=limit, weight=weight
-        )
-        self.stop_policy = stop_policy_body(**stop_policy)
+        self.declared = declared_body(**declared)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         run = _current.get()
@@ -167,9 +159,13 @@ class Step(Generic[P, R]):
             "kind": "step",
             "settings": settings_body(self.resources),
             "retry": self.retry.body(),
-            "labels": {"pipeline": run.pipeline, "run": run.name, "step": self.name},
-            **self.terms,
-            **self.stop_policy,
+            **self.declared,
+            "labels": {
+                **self.declared.get("labels", {}),
+                "pipeline": run.pipeline,
+                "run": run.name,
+                "step": self.name,
+            },
         }
         if self.lease is not None:
             body["lease"] = self.lease
@@ -263,18 +259,8 @@ def step(
     retry: StepRetryConfig | Mapping[str, Any] | None = None,
     step_operator: str | None = None,
     lease: float | None = None,
-    checkpoint: Literal["auto", "manual", "none"] | None = None,
     checkpoint_dir: str | os.PathLike[str] | None = None,
-    checkpoint_protocol: Literal["signal", "shm", "grpc"] | None = None,
-    checkpoint_timeout: float | None = None,
-    max_deferral: float | None = None,
-    interruptible: bool = False,
-    resume: Literal["preferred", "required"] | None = None,
-    class_: int | None = None,
-    sensitive: bool = False,
-    tenant: str | None = None,
-    limit: Mapping[str, int] | None = None,
-    weight: float | None = None,
+    **declared: Any,
 ) -> Callable[[Callable[P, R]], Step[P, R]]: ...
 def step(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Turn a function into a step: `@step`, or `@step(settings={"resources": …}, retry=…)`."""

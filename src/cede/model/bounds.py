@@ -18,6 +18,8 @@ NAME_LENGTH_MAX = 128
 DESCRIPTION_LENGTH_MAX = 2_000
 LABELS_MAX = 32
 LABEL_LENGTH_MAX = 512
+# A few lines for people; whoever writes more keeps it elsewhere, and links to it.
+COMMENT_LENGTH_MAX = 500
 # Priorities are compared, never added, so any range does; this one prints in a table.
 PRIORITY_MAX = 1_000_000
 

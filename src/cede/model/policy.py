@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from cede.model import bounds
 from cede.model.amounts import Amounts
+from cede.model.fields import Count, Duration, Flag, Quantities, Ratio, Word, declared
+from cede.model.policy_fields import OF_POLICY, Guarantee, Home, HomeNodes, OwnSettings
 from cede.model.pool import Pool
 from cede.model.subject import Subject
+from cede.model.terms import CLASS
+
+__all__ = ["OF_POLICY", "Home", "Kind", "Mode", "Policy"]
 
 
 class Mode(StrEnum):
@@ -29,29 +35,6 @@ class Kind(StrEnum):
     INTERACTIVE = "interactive"
 
 
-# What of a fair-share pool's settings a policy may set, for itself and those below it.
-OF_POLICY = (
-    "fair_share_starvation_timeout",
-    "fair_share_starvation_tolerance",
-    "enable_aggressive_starvation",
-    "allow_aggressive_preemption",
-    "non_preemptible_resource_usage_threshold",
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Home:
-    """The nodes that are a policy's own: by label, or by name."""
-
-    labels: Mapping[str, str] = field(default_factory=dict)
-    names: tuple[str, ...] = ()
-
-    def has(self, name: str, labels: Mapping[str, str]) -> bool:
-        if name in self.names:
-            return True
-        return bool(self.labels) and all(labels.get(k) == v for k, v in self.labels.items())
-
-
 @dataclass(frozen=True, slots=True)
 class Policy:
     """Reserved: what its subject is entitled to. Limit: the most it may hold. Priority: rank."""
@@ -59,23 +42,48 @@ class Policy:
     id: str
     pool_id: str
     subject: Subject
-    priority: int
-    reserved: Amounts
-    limit: Amounts
+    priority: int = declared(Count(0, bounds.PRIORITY_MAX), "Its rank; higher comes first.", 0)
+    reserved: Amounts = declared(
+        Quantities(), "What its subject is entitled to.", default_factory=dict
+    )
+    limit: Amounts = declared(Quantities(), "The most it may hold.", default_factory=dict)
     name: str = ""
     parent_id: str | None = None  # the policy of the same pool below which it stands
-    weight: float = 1.0  # its part of what is shared by weight, against its siblings
-    mode: Mode = Mode.FAIR_SHARE
-    settings: Mapping[str, Any] = field(default_factory=dict)  # of its own and those below it
-    integral: Mapping[str, Any] = field(default_factory=dict)  # a guarantee over time
-    kind: Kind = Kind.HPC_BATCH
-    max_class: int = 9
-    allow_sensitive: bool = False
-    home: Home | None = None
-    allow_lending: bool = True  # its own nodes, while they are idle
-    allow_borrowing: bool = True  # those of others
-    max_borrow_pct: float = 0.2  # of its own nodes, at most this part is lent
-    return_grace: int = 0  # how long a borrower has before a node is taken back
+    weight: float = declared(
+        Ratio(bounds.WEIGHT_MIN, bounds.WEIGHT_MAX),
+        "Its part of what is shared by weight, against its siblings.",
+        1.0,
+    )
+    mode: Mode = declared(
+        Word(Mode), "How those below it share: by weight, or one after the other.", Mode.FAIR_SHARE
+    )
+    settings: Mapping[str, Any] = declared(
+        OwnSettings(), "Its own, for itself and those below it.", default_factory=dict
+    )
+    integral: Mapping[str, Any] = declared(
+        Guarantee(), "A guarantee over time.", default_factory=dict
+    )
+    kind: Kind = declared(
+        Word(Kind), "The kind of work that it is for.", Kind.HPC_BATCH, name="type"
+    )
+    max_class: int = declared(CLASS, "The highest class its requests may have.", 9)
+    allow_sensitive: bool = declared(
+        Flag(), "Whether its requests may be sensitive, or of class 10.", False
+    )
+    home: Home | None = declared(
+        HomeNodes(),
+        "The nodes that are its own: by label or by name; empty: none.",
+        None,
+        example={"rack": "r1"},
+    )
+    allow_lending: bool = declared(Flag(), "Its own nodes, while they are idle.", True)
+    allow_borrowing: bool = declared(Flag(), "The nodes of others.", True)
+    max_borrow_pct: float = declared(
+        Ratio(0, 1_000), "How much of its home it lends: this part of its nodes.", 0.2
+    )
+    return_grace: int = declared(
+        Duration(), "Seconds a borrower has before a node of its own is taken back.", 0
+    )
     created: str = ""
     edited: int = 0  # the place in the journal of its last edit of amounts
 

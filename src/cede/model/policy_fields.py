@@ -1,20 +1,18 @@
-"""The fields of a policy as people write them."""
+"""The fields of a policy that are more than a number or a word, as kinds of their own."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from enum import StrEnum
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from cede.model import bounds
-from cede.model.amounts import parse_amount, parse_amounts
-from cede.model.durations import parse_duration
+from cede.model.amounts import parse_amounts
 from cede.model.errors import Invalid, choices
+from cede.model.fields import Kind
 from cede.model.node import parse_labels
-from cede.model.policy import OF_POLICY, Home, Kind, Mode
-from cede.model.settings import parse_flag, parse_own, parse_ratio, parse_weight
+from cede.model.settings import parse_flag, parse_own, parse_ratio, shown_own
 from cede.model.subject import parse_name
-from cede.model.terms import parse_class
 
 # A volume is what its flow fills; these are the parts that document 003's system names.
 _INTEGRAL_TYPES = ("none", "burst", "relaxed")
@@ -24,34 +22,71 @@ _MULTIPLIER = "relaxed_share_multiplier_limit"
 _INTEGRAL = ("guarantee_type", *_INTEGRAL_AMOUNTS, _MULTIPLIER, *_INTEGRAL_FLAGS)
 
 
-def parse_fields(given: Mapping[str, object]) -> dict[str, Any]:
-    """Those of a policy's fields that are given, by their own names; None is not given."""
-    return {
-        _OWN.get(name, name): _PARSERS[name](value)
-        for name, value in given.items()
-        if value is not None
-    }
+# What of a fair-share pool's settings a policy may set, for itself and those below it.
+OF_POLICY = (
+    "fair_share_starvation_timeout",
+    "fair_share_starvation_tolerance",
+    "enable_aggressive_starvation",
+    "allow_aggressive_preemption",
+    "non_preemptible_resource_usage_threshold",
+)
 
 
-def _priority(value: object) -> int:
-    priority = parse_amount(value, "priority")
-    if priority > bounds.PRIORITY_MAX:
-        raise Invalid("priority", f"must be from 0 to {bounds.PRIORITY_MAX}, not {priority}")
-    return priority
+@dataclass(frozen=True, slots=True)
+class Home:
+    """The nodes that are a policy's own: by label, or by name."""
+
+    labels: Mapping[str, str] = field(default_factory=dict)
+    names: tuple[str, ...] = ()
+
+    def has(self, name: str, labels: Mapping[str, str]) -> bool:
+        if name in self.names:
+            return True
+        return bool(self.labels) and all(labels.get(k) == v for k, v in self.labels.items())
 
 
-def _word(words: type[StrEnum], field: str) -> Callable[[object], StrEnum]:
-    def parse(value: object) -> StrEnum:
-        try:
-            return words(value)  # type: ignore[arg-type]
-        except ValueError:
-            raise Invalid(field, f"must be {' or '.join(words)}, not {value!r:.80}") from None
+class OwnSettings(Kind):
+    """Those settings of a fair-share pool that a policy may have of its own."""
 
-    return parse
+    __slots__ = ()
+
+    def parse(self, value: object, name: str) -> dict[str, Any]:
+        return parse_own(value, OF_POLICY, "a policy")
+
+    def show(self, value: Any) -> Any:
+        return shown_own(value)
 
 
-def _settings(value: object) -> dict[str, Any]:
-    return parse_own(value, OF_POLICY, "a policy")
+class Guarantee(Kind):
+    """A guarantee over time: how fast it fills, and the most it gives at once."""
+
+    __slots__ = ()
+
+    def parse(self, value: object, name: str) -> dict[str, Any]:
+        return parse_integral(value)
+
+    def show(self, value: Any) -> Any:
+        return dict(value)
+
+
+class HomeNodes(Kind):
+    """Its own nodes: labels of them, or their names. An empty map or list is no home."""
+
+    __slots__ = ()
+
+    def parse(self, value: object, name: str) -> Home | None:
+        if isinstance(value, Mapping):
+            if any(isinstance(each, int) for each in value.values()):
+                raise Invalid(name, "must be labels of nodes; amounts of its own are `reserved`")
+            return Home(labels=parse_labels(value, name)) if value else None
+        if isinstance(value, Sequence) and not isinstance(value, str):
+            if len(value) > bounds.HOME_NODES_MAX:
+                raise Invalid(name, f"at most {bounds.HOME_NODES_MAX} names, not {len(value)}")
+            return Home(names=tuple(parse_name(each, name) for each in value)) if value else None
+        raise Invalid(name, "must be labels of nodes, or a list of their names")
+
+    def show(self, value: Any) -> Any:
+        return dict(value.labels) or list(value.names)
 
 
 def parse_integral(value: object) -> dict[str, Any]:
@@ -78,38 +113,3 @@ def parse_integral(value: object) -> dict[str, Any]:
             value[_MULTIPLIER], f"integral.{_MULTIPLIER}", least=1, most=most
         )
     return made
-
-
-def _home(value: object) -> Home | None:
-    """Its own nodes; an empty map or list is no home."""
-    if isinstance(value, Mapping):
-        if any(isinstance(each, int) for each in value.values()):
-            raise Invalid("home", "must be labels of nodes; amounts of its own are `reserved`")
-        return Home(labels=parse_labels(value, "home")) if value else None
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        if len(value) > bounds.HOME_NODES_MAX:
-            raise Invalid("home", f"at most {bounds.HOME_NODES_MAX} names, not {len(value)}")
-        return None if not value else Home(names=tuple(parse_name(each, "home") for each in value))
-    raise Invalid("home", "must be labels of nodes, or a list of their names")
-
-
-# What people call it, where that is not its own name.
-_OWN = {"type": "kind"}
-_PARSERS: dict[str, Callable[[object], Any]] = {
-    "priority": _priority,
-    "reserved": lambda value: parse_amounts(value, "reserved"),
-    "limit": lambda value: parse_amounts(value, "limit"),
-    "weight": parse_weight,
-    "mode": _word(Mode, "mode"),
-    "settings": _settings,
-    "integral": parse_integral,
-    "type": _word(Kind, "type"),
-    "max_class": lambda value: parse_class(value, "max_class"),
-    "allow_sensitive": lambda value: parse_flag(value, "allow_sensitive"),
-    "home": _home,
-    "allow_lending": lambda value: parse_flag(value, "allow_lending"),
-    "allow_borrowing": lambda value: parse_flag(value, "allow_borrowing"),
-    "max_borrow_pct": lambda value: parse_ratio(value, "max_borrow_pct", most=1_000),
-    "return_grace": lambda value: parse_duration(value, "return_grace"),
-}
-FIELDS = tuple(_PARSERS)

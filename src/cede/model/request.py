@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from cede.model import bounds
 from cede.model.amounts import Amounts
+from cede.model.fields import Count, Duration, Labels, Text, Word, declared
 from cede.model.lifecycle import TERMINAL, WAITING, RequestStatus
 from cede.model.reason import Code, Reason
 from cede.model.shape import Footprint, Shape
@@ -37,10 +38,18 @@ class OnSilence(StrEnum):
 class Retry:
     """How often, and after what delay, a request comes back after a failure or a preemption."""
 
-    max_retries: int = 0
-    delay: int = 0
-    backoff: int = 1
-    preemptions: Preemptions = Preemptions.COUNT
+    max_retries: int = declared(Count(0, bounds.RETRIES_MAX), "How often.", 0)
+    delay: int = declared(
+        Duration(bounds.RETRY_DELAY_MAX), "Seconds before the first time it comes back.", 0
+    )
+    backoff: int = declared(
+        Count(1, bounds.BACKOFF_MAX), "By what the delay is multiplied each time.", 1
+    )
+    preemptions: Preemptions = declared(
+        Word(Preemptions),
+        "Whether being preempted uses up a retry; a step's does unless told otherwise.",
+        Preemptions.COUNT,
+    )
 
     def delay_before(self, retry: int) -> int:
         """Milliseconds to wait before retry number `retry` (from 1)."""
@@ -82,8 +91,8 @@ class Request:
     id: str
     subject: Subject
     amounts: Amounts
-    submitted_at: int
-    index: int
+    submitted_at: int = 0
+    index: int = 0
     status: RequestStatus = RequestStatus.QUEUED
     preemptible: bool = True
     pool_id: str | None = None  # the pool it names, if it names one
@@ -96,10 +105,8 @@ class Request:
     bypassed: int = 0
     withhold: Withhold | None = None
     earmark: Earmark | None = None
-    walltime: int | None = None
     lease: int | None = bounds.LEASE_DEFAULT
     lease_until: int | None = None
-    on_silence: OnSilence | None = None
     shape: Shape | None = None  # None: one task, on any node
     work: Work | None = None  # what agents run; without it a client holds the units
     stop_policy: StopPolicy = PLAIN
@@ -109,9 +116,32 @@ class Request:
     lost_count: int = 0  # attempts that a machine ended
     terms: Terms = USUAL
     part_of: str | None = None  # the first of the independent tasks it was submitted with
-    labels: Mapping[str, str] = field(default_factory=dict)
     owner: str = ""
     created: str = ""
+
+    # Each of these has a column of its own name.
+    walltime: int | None = declared(
+        Duration(), "Seconds after which it ends for certain.", None, example=3600
+    )
+    on_silence: OnSilence | None = declared(
+        Word(OnSilence),
+        "Absent: `keep` beside the only server, else `stop`.",
+        None,
+    )
+    labels: Mapping[str, str] = declared(
+        Labels(),
+        "Texts by name, for people and for finding it.",
+        default_factory=dict,
+        example={"job": "train"},
+        decides=False,
+    )
+    comment: str = declared(
+        Text(bounds.COMMENT_LENGTH_MAX),
+        "What people should know of it; printable, on one line.",
+        "",
+        example="the run for Friday's demo",
+        decides=False,
+    )
 
     @property
     def waiting(self) -> bool:

@@ -262,7 +262,3 @@ def parse_ratio(value: object, field: str, *, least: float = 0.0, most: float) -
     if not least <= value <= most:
         raise Invalid(field, f"must be from {least:g} to {most:g}, not {quoted(value)}")
     return float(value)
-
-
-def parse_weight(value: object) -> float:
-    return parse_ratio(value, "weight", least=bounds.WEIGHT_MIN, most=bounds.WEIGHT_MAX)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
 from cede.model import bounds
 from cede.model.amounts import Amounts
 from cede.model.errors import Invalid, quoted
+from cede.model.fields import Count, Labels, Text, Word, declared
 
 
 class Topology(StrEnum):
@@ -51,10 +52,23 @@ class Shape:
 
     amounts: Amounts
     tasks: int = 1
-    per_node: int | None = None
-    labels: Mapping[str, str] = field(default_factory=dict)
-    fingerprint: str = ""
-    topology: Topology = Topology.TIGHT
+    per_node: int | None = declared(
+        Count(1, bounds.TASKS_MAX), "At most so many tasks on one node.", None
+    )
+    labels: Mapping[str, str] = declared(
+        Labels(of_nodes=True),
+        "Only on nodes with these labels.",
+        default_factory=dict,
+        name="node_labels",
+    )
+    fingerprint: str = declared(
+        Text(bounds.NAME_LENGTH_MAX), "Only on nodes with this fingerprint.", ""
+    )
+    topology: Topology = declared(
+        Word(Topology),
+        "Its tasks: in few and near groups of nodes, in many, in any.",
+        Topology.TIGHT,
+    )
 
     def form(self, metered: Amounts) -> Form:
         """This shape in a pool that counts only these amounts of a task."""
@@ -76,10 +90,3 @@ def parse_count(value: object, field: str, most: int = bounds.TASKS_MAX) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
         raise Invalid(field, f"must be an integer from 1 to {most}, not {quoted(value)}")
     return value
-
-
-def parse_topology(value: object, field: str = "topology") -> Topology:
-    try:
-        return Topology(value)  # type: ignore[arg-type]
-    except ValueError:
-        raise Invalid(field, f"must be {', '.join(Topology)}, not {value!r:.80}") from None

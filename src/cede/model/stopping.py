@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from cede.model import bounds
+from cede.model.fields import Duration, Flag, Word, declared
 
 
 class Checkpoint(StrEnum):
@@ -40,20 +41,48 @@ class Resume(StrEnum):
 EXIT_SAVED = 75
 
 
+_TIME = Duration(bounds.CHECKPOINT_TIMEOUT_MAX)
+
+
 @dataclass(frozen=True, slots=True)
 class StopPolicy:
-    """What a request asks for when it must part. `interruptible` work that ends by itself with exit
-    code 0 within the grace is done. `resume_wait` is how long a next attempt waits for nodes that
-    have its checkpoint.
-    """
+    """What a request asks for when it must stop."""
 
-    checkpoint: Checkpoint = Checkpoint.NONE
-    protocol: Protocol = Protocol.SIGNAL
-    timeout: int = bounds.CHECKPOINT_TIMEOUT_DEFAULT
-    deferral_max: int = bounds.DEFERRAL_DEFAULT
-    interruptible: bool = False
-    resume: Resume = Resume.PREFERRED
-    resume_wait: int = bounds.RESUME_WAIT_DEFAULT
+    checkpoint: Checkpoint = declared(
+        Word(Checkpoint), "Whether it is asked to save itself before it stops.", Checkpoint.NONE
+    )
+    protocol: Protocol = declared(
+        Word(Protocol),
+        "How it is asked.",
+        Protocol.SIGNAL,
+        name="checkpoint_protocol",
+        decides=False,
+    )
+    timeout: int = declared(
+        _TIME,
+        "Seconds that saving may take; 600 unless given.",
+        bounds.CHECKPOINT_TIMEOUT_DEFAULT,
+        name="checkpoint_timeout",
+    )
+    deferral_max: int = declared(
+        _TIME,
+        "Seconds by which saving may be put off in all; 300 unless given.",
+        bounds.DEFERRAL_DEFAULT,
+        name="max_deferral",
+    )
+    interruptible: bool = declared(
+        Flag(), "Whether ending with exit code 0 when it is stopped means that it is done.", False
+    )
+    resume: Resume = declared(
+        Word(Resume),
+        "Whether it may start anew when its checkpoint cannot be read.",
+        Resume.PREFERRED,
+    )
+    resume_wait: int = declared(
+        _TIME,
+        "Seconds to wait for nodes that have its checkpoint; 600 unless given.",
+        bounds.RESUME_WAIT_DEFAULT,
+    )
 
 
 @dataclass(frozen=True, slots=True)

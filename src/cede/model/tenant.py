@@ -5,14 +5,16 @@ Requests name it. A name that no tenant has is no mistake: then there is no quot
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from cede.model import bounds
-from cede.model.amounts import parse_amount
-from cede.model.errors import Invalid
-from cede.model.settings import parse_ratio
+from cede.model.errors import Invalid, choices
+from cede.model.fields import Count, Ratio, declared, fields_of, read
+
+_AMOUNT = Count(0, bounds.AMOUNT_MAX)
+_HOURS = Ratio(bounds.BUDGET_HOURS_MIN, bounds.BUDGET_HOURS_MAX)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,12 +23,20 @@ class Tenant:
 
     id: str
     name: str
-    max_nodes: int | None = None
-    max_concurrent: int | None = None  # requests that have not ended, waiting ones too
-    gpu_hours_budget: float | None = None
-    node_hours_budget: float | None = None
-    fair_share_target: float = 0  # a part of all nodes
-    burst_allowance: float | None = None
+    max_nodes: int | None = declared(_AMOUNT, "Nodes in use at once, in all pools.", None)
+    max_concurrent: int | None = declared(
+        _AMOUNT, "Requests that have not ended, waiting ones too.", None
+    )
+    gpu_hours_budget: float | None = declared(
+        _HOURS, "GPU-hours in the last 90 days; whoever has used them comes later.", None
+    )
+    node_hours_budget: float | None = declared(_HOURS, "The same of node-hours.", None)
+    fair_share_target: float = declared(
+        Ratio(0, 1), "The part of all nodes that it should have.", 0
+    )
+    burst_allowance: float | None = declared(
+        Ratio(0, bounds.BURST_MAX), "How far it may go beyond its target while much is idle.", None
+    )
     created: str = ""
     edited: int = 0  # the place in the journal of its last edit
 
@@ -35,29 +45,13 @@ class Tenant:
         return self.gpu_hours_budget is not None or self.node_hours_budget is not None
 
 
-def parse_fields(given: Mapping[str, object]) -> dict[str, Any]:
+FIELDS = tuple(each.name for each in fields_of(Tenant))
+
+
+def parse_fields(given: Mapping[str, Any]) -> dict[str, Any]:
     """Those of a tenant's fields that are given; None takes a bound away."""
     for name in given:
-        if name not in _PARSERS:
-            raise Invalid(name, f"unknown; known are {', '.join(FIELDS)}")
-    return {
-        name: _USUAL[name] if value is None else _PARSERS[name](value, name)
-        for name, value in given.items()
-    }
-
-
-def _hours(value: object, field: str) -> float:
-    least, most = bounds.BUDGET_HOURS_MIN, bounds.BUDGET_HOURS_MAX
-    return parse_ratio(value, field, least=least, most=most)
-
-
-_PARSERS: dict[str, Callable[[object, str], Any]] = {
-    "max_nodes": parse_amount,
-    "max_concurrent": parse_amount,
-    "gpu_hours_budget": _hours,
-    "node_hours_budget": _hours,
-    "fair_share_target": lambda value, field: parse_ratio(value, field, most=1),
-    "burst_allowance": lambda value, field: parse_ratio(value, field, most=bounds.BURST_MAX),
-}
-FIELDS = tuple(_PARSERS)
-_USUAL: dict[str, Any] = dict.fromkeys(FIELDS) | {"fair_share_target": 0}
+        if name not in FIELDS:
+            raise Invalid(name, f"unknown; {choices(name, FIELDS)}")
+    usual = {each.name: each.default for each in fields_of(Tenant) if each.name in given}
+    return usual | read(Tenant, given)

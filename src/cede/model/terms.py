@@ -6,28 +6,41 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from cede.model.amounts import Amounts, parse_amounts
-from cede.model.errors import Malformed, quoted
-from cede.model.settings import parse_flag, parse_own, parse_weight
-from cede.model.subject import parse_name
+from cede.model import bounds
+from cede.model.amounts import Amounts
+from cede.model.fields import Count, Flag, Name, Quantities, Ratio, changed, declared
+from cede.model.settings import parse_own
 
 # Document 004's classes. Who says nothing is "normal".
 CLASS_MIN, CLASS_MAX = 0, 10
 CLASS_DEFAULT = 4
 
 
+CLASS = Count(CLASS_MIN, CLASS_MAX, malformed=True)
+
+
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """`limit` bounds what all its tasks hold together; `settings` are its own fair-share ones, and
-    `weight` its part of what its policy shares among its requests.
+    """What all independent tasks of a request have in common. `settings` are its own fair-share
+    ones.
     """
 
-    preemption_class: int = CLASS_DEFAULT
-    sensitive: bool = False  # never stopped for anybody
-    tenant: str = ""
-    limit: Amounts = field(default_factory=dict)
+    preemption_class: int = declared(
+        CLASS, f"Its preemption class; {CLASS_DEFAULT} unless given.", CLASS_DEFAULT, name="class"
+    )
+    sensitive: bool = declared(
+        Flag(), "Never stopped for anybody, where its policy allows it.", False
+    )
+    tenant: str = declared(Name(), "Whose it is, for quotas and accounts.", "")
+    limit: Amounts = declared(
+        Quantities(), "The most that all its tasks may hold together.", default_factory=dict
+    )
     settings: Mapping[str, Any] = field(default_factory=dict)
-    weight: float = 1
+    weight: float = declared(
+        Ratio(bounds.WEIGHT_MIN, bounds.WEIGHT_MAX),
+        "Its part of what its policy shares by weight, against its other requests.",
+        1,
+    )
 
 
 # Shared by all who say nothing: most requests.
@@ -41,33 +54,9 @@ OF_REQUEST = (
 )
 
 
-def parse_terms(
-    *,
-    preemption_class: object = None,
-    sensitive: object = None,
-    tenant: object = None,
-    limit: object = None,
-    settings: object = None,
-    weight: object = None,
-) -> Terms:
+def parse_terms(*, preemption_class: object = None, settings: object = None, **given: Any) -> Terms:
     """Terms from outside data, in the units that people write."""
-    made = Terms(
-        preemption_class=(
-            CLASS_DEFAULT if preemption_class is None else parse_class(preemption_class)
-        ),
-        sensitive=False if sensitive is None else parse_flag(sensitive, "sensitive"),
-        tenant="" if tenant in (None, "") else parse_name(tenant, "tenant"),
-        limit={} if limit is None else parse_amounts(limit, "limit"),
-        settings={} if settings is None else parse_own(settings, OF_REQUEST, "a request"),
-        weight=1 if weight is None else parse_weight(weight),
-    )
-    return USUAL if made == USUAL else made
-
-
-def parse_class(value: object, field: str = "class") -> int:
-    """Exactly an integer from 0 to 10: not a text, a fraction or a truth."""
-    if isinstance(value, bool) or not isinstance(value, int) or not CLASS_MIN <= value <= CLASS_MAX:
-        raise Malformed(
-            field, f"must be an integer from {CLASS_MIN} to {CLASS_MAX}, not {quoted(value)}"
-        )
-    return value
+    own = {}
+    if settings is not None:
+        own["settings"] = parse_own(settings, OF_REQUEST, "a request")
+    return changed(USUAL, {"class": preemption_class, **given}, **own)

@@ -11,15 +11,15 @@ from cede.model import bounds
 from cede.model.amounts import parse_amount, parse_amounts
 from cede.model.durations import parse_duration, parse_instant
 from cede.model.errors import CedeError, Invalid, choices
-from cede.model.node import parse_labels
+from cede.model.fields import changed
 from cede.model.reason import Reason
-from cede.model.request import PLAIN, Preemptions, Retry
+from cede.model.request import Preemptions, Retry
 from cede.model.resources import ResourceSettings
 from cede.model.settings import parse_own
-from cede.model.shape import Shape, parse_count, parse_topology
-from cede.model.stopping import Ask, Checkpoint, Pin, Saved, StopPolicy, StopProgress
+from cede.model.shape import Shape, parse_count
+from cede.model.stopping import Ask, Pin, Saved, StopPolicy, StopProgress
 from cede.model.subject import Subject
-from cede.model.terms import OF_REQUEST, Terms, parse_terms
+from cede.model.terms import OF_REQUEST, USUAL, Terms
 
 Entry = Mapping[str, Any]
 Word = TypeVar("Word", bound=StrEnum)
@@ -158,31 +158,19 @@ def _settings(fields: Entry) -> tuple[Any, dict[str, Any]]:
 
 def terms(fields: Entry) -> Terms:
     """On what terms it waits and holds."""
-    return parse_terms(
-        preemption_class=fields.get("class"),
-        sensitive=fields.get("sensitive"),
-        tenant=fields.get("tenant"),
-        limit=fields.get("limit"),
-        weight=fields.get("weight"),
-        settings=_settings(fields)[1],
-    )
+    own = parse_own(_settings(fields)[1], OF_REQUEST, "a request")
+    return changed(USUAL, fields, settings=own)
 
 
-def shape(fields: Entry, path: str, each: dict[str, int]) -> Shape | None:
+def shape(fields: Entry, each: dict[str, int]) -> Shape | None:
     """How the tasks must sit; None for one task anywhere."""
-    tasks, per_node = fields.get("tasks"), fields.get("per_node")
+    tasks = fields.get("tasks")
     if tasks is None:  # a holder that names its nodes has a task on each
         named = fields.get("members") or fields.get("nodes")
         tasks = len(named) if isinstance(named, list) and named else 1
-    found = Shape(
-        amounts=each,
-        tasks=parse_count(tasks, "tasks"),
-        per_node=None if per_node is None else parse_count(per_node, "per_node"),
-        labels=parse_labels(fields.get("node_labels") or {}, "node_labels"),
-        fingerprint=text(fields, path, "fingerprint"),
-        topology=parse_topology(fields.get("topology", "tight")),
-    )
-    return None if found == Shape(amounts=each) else found
+    anywhere = Shape(each, parse_count(tasks, "tasks"))
+    found = changed(anywhere, fields)
+    return None if found.tasks == 1 and found is anywhere else found
 
 
 def retry(fields: Entry, path: str) -> Retry:
@@ -196,20 +184,6 @@ def retry(fields: Entry, path: str) -> Retry:
         backoff=min(parse_amount(backoff, "retry_backoff", 1), bounds.BACKOFF_MAX),
         preemptions=word(fields, path, "preemptions", Preemptions.COUNT),
     )
-
-
-def stop_policy(fields: Entry, path: str) -> StopPolicy:
-    timeout, deferral = duration(fields, "checkpoint_timeout"), duration(fields, "max_deferral")
-    wait = duration(fields, "resume_wait")
-    found = StopPolicy(
-        checkpoint=word(fields, path, "checkpoint", Checkpoint.NONE),
-        timeout=PLAIN.timeout if timeout is None else timeout,
-        deferral_max=PLAIN.deferral_max if deferral is None else deferral,
-        interruptible=flag(fields, path, "interruptible"),
-        resume=word(fields, path, "resume", PLAIN.resume),
-        resume_wait=PLAIN.resume_wait if wait is None else wait,
-    )
-    return PLAIN if found == PLAIN else found
 
 
 SAVED = frozenset({"id", "at", "size", "index", "attempt", "before", "folders"})

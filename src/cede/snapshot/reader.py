@@ -14,13 +14,15 @@ from cede.engine.state.loading import policies_at_once
 from cede.engine.state.state import State
 from cede.model.allocation import Allocation, allocation_id
 from cede.model.amounts import parse_amounts
+from cede.model.fields import changed, deciding, read
 from cede.model.lifecycle import AllocationState, RequestStatus
 from cede.model.policy import Policy
-from cede.model.policy_fields import FIELDS
 from cede.model.reason import Code, Reason
-from cede.model.request import Earmark, OnSilence, Request, Withhold
-from cede.model.stopping import Saved
+from cede.model.request import PLAIN, Earmark, Request, Withhold
+from cede.model.shape import Shape
+from cede.model.stopping import Saved, StopPolicy
 from cede.model.subject import Subject, parse_name
+from cede.model.terms import Terms
 from cede.model.work import Work
 from cede.snapshot.claims import check_claims
 from cede.snapshot.clocks import CLOCKS, read_clocks
@@ -40,13 +42,11 @@ from cede.snapshot.fields import (
     retry,
     saved,
     shape,
-    stop_policy,
     stop_progress,
     subject,
     terms,
     text,
     timed,
-    word,
 )
 from cede.snapshot.nodes import Devices, footprint, members, read_node, whole_node
 from cede.snapshot.order import Placed, insert
@@ -61,18 +61,14 @@ _TOP = {"now", "pools", "policies", "nodes", "tenants", "running", "requests", "
 _POOL = {"name", "preset", "capacity", "nodes", "settings", "description", "shrunk", *CLOCKS}
 _POLICY = {
     *("pool", "name", "component", "component_type", "parent"),
-    *FIELDS,
+    *deciding(Policy),
 }
 _COMMON = {
     *("id", "component", "component_type", "pool", "resources", "settings", "preemptible"),
     *("submitted_at", "submitted_index", "attempt", "preempted_count", "lost_count", "retries"),
-    "left_count",
-    *("preemptions", "retry_delay", "retry_backoff", "walltime", "lease", "lease_until"),
-    *("on_silence", "tasks", "per_node", "node_labels", "fingerprint", "topology", "work"),
-    *("checkpoint", "checkpoint_timeout", "max_deferral", "interruptible", "saved", "part_of"),
-    *("resume", "resume_wait", "pin"),
-    "owner",
-    *("policy", "class", "sensitive", "tenant", "limit", "weight", "last_checkpoint_at"),
+    *("left_count", "preemptions", "retry_delay", "retry_backoff", "lease", "lease_until"),
+    *("tasks", "work", "saved", "part_of", "pin", "owner", "policy", "last_checkpoint_at"),
+    *(name for part in (Request, Shape, StopPolicy, Terms) for name in deciding(part)),
 }
 _RUNNING = _COMMON | {
     *("request", "allocated_at", "started_at", "index", "state", "for", "cancelled", "reason"),
@@ -166,7 +162,7 @@ class _Reader:
     def policy(self, path: str, value: object) -> None:
         fields = entry(value, path, _POLICY)
         pool_id = self._pool_id(path, fields)
-        said: dict[str, Any] = {name: fields.get(name) for name in FIELDS}
+        said: dict[str, Any] = {name: fields.get(name) for name in deciding(Policy)}
         with at(path):
             # Who only plans may give policies names, and need not say whose they are.
             named = {"component": fields.get("component", fields.get("name"))}
@@ -386,7 +382,7 @@ class _Reader:
     def _request(self, path: str, fields: Entry, position: int, submitted: int) -> Request:
         with at(path):
             each, preemptible = amounts(fields, lambda: self._whole(path, fields))
-            sits = shape(fields, path, each)
+            sits = shape(fields, each)
             tasks = 1 if sits is None else sits.tasks
             part_of = fields.get("part_of")
             return Request(
@@ -401,19 +397,16 @@ class _Reader:
                 lost_count=count(fields, path, "lost_count", 0),
                 left_count=count(fields, path, "left_count", 0),
                 retry=retry(fields, path),
-                walltime=duration(fields, "walltime"),
                 lease=duration(fields, "lease"),
-                on_silence=None
-                if fields.get("on_silence") is None
-                else word(fields, path, "on_silence", OnSilence.STOP),
                 shape=sits,
                 work=_UNTOLD if flag(fields, path, "work") else None,
-                stop_policy=stop_policy(fields, path),
+                stop_policy=changed(PLAIN, fields),
                 saved=saved(fields, path, self.now),
                 pin=pin(fields, path),
                 terms=terms(fields),
                 part_of=None if part_of is None else text(fields, path, "part_of"),
                 owner=text(fields, path, "owner"),
+                **read(Request, fields),
             )
 
     def _whole(self, path: str, fields: Entry) -> dict[str, int]:

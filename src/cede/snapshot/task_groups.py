@@ -13,8 +13,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from cede.model.amounts import parse_amount
-from cede.model.shape import parse_count
-from cede.model.terms import OF_REQUEST
+from cede.model.fields import deciding
+from cede.model.request import Request
+from cede.model.shape import Shape, parse_count
+from cede.model.stopping import StopPolicy
+from cede.model.terms import OF_REQUEST, Terms
 from cede.snapshot.fields import Entry, SnapshotError, at
 
 Listed = tuple[str, Any]
@@ -22,15 +25,13 @@ Listed = tuple[str, Any]
 # What all tasks of a request have in common; an entry may repeat it, and may not contradict it.
 _COMMON = (
     *("component", "component_type", "policy"),
-    *("class", "sensitive", "tenant", "limit", "weight"),
+    *deciding(Terms),
 )
 # What a task is like unless its own entry says otherwise.
 _ALIKE = (
-    *("preemptible", "walltime", "submitted_at", "lease", "on_silence", "work"),
+    *("preemptible", "submitted_at", "lease", "work"),
     *("retries", "preemptions", "retry_delay", "retry_backoff", "lost_count"),
-    *("per_node", "node_labels", "fingerprint", "topology"),
-    *("checkpoint", "checkpoint_timeout", "max_deferral", "interruptible"),
-    *("resume", "resume_wait"),
+    *(name for part in (Request, Shape, StopPolicy) for name in deciding(part)),
 )
 
 

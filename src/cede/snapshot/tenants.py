@@ -7,12 +7,12 @@ from typing import Any
 
 from cede.engine.admin import tenant_edits
 from cede.engine.state.state import State
+from cede.model.fields import said
 from cede.model.settings import parse_ratio
 from cede.model.tenant import FIELDS, Tenant
 from cede.snapshot.fields import at, entry
 
 TENANT = frozenset({"name", "budget_used", *FIELDS})
-_USUAL = Tenant("", "")
 # Beyond any use: nobody holds a budget so many times over.
 _USED_MAX = 10**9
 
@@ -24,13 +24,8 @@ def show_tenants(state: State) -> list[dict[str, Any]]:
 
 
 def _show(state: State, tenant: Tenant) -> dict[str, Any]:
-    said = {
-        name: getattr(tenant, name)
-        for name in FIELDS
-        if getattr(tenant, name) != getattr(_USUAL, name)
-    }
     used = state.budgets.get(tenant.name)
-    return {"name": tenant.name, **said, **({} if used is None else {"budget_used": used})}
+    return {"name": tenant.name, **said(tenant), **({} if used is None else {"budget_used": used})}
 
 
 def read_tenant(state: State, path: str, value: object) -> None:

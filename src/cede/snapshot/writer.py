@@ -7,7 +7,6 @@ seconds. `resources` is taken literally and per task; only `settings` adds the s
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from cede.engine.admin.presets import PRESETS
@@ -15,17 +14,17 @@ from cede.engine.state.state import State
 from cede.model import bounds
 from cede.model.allocation import Allocation, Member
 from cede.model.durations import seconds
+from cede.model.fields import said
 from cede.model.lifecycle import AllocationState, RequestStatus
 from cede.model.node import Node, Out
 from cede.model.policy import Policy
 from cede.model.pool import Pool
 from cede.model.reason import Code
-from cede.model.request import PLAIN, Preemptions, Request
+from cede.model.request import Preemptions, Request
 from cede.model.settings import shown_own
-from cede.model.shape import Footprint, Topology
-from cede.model.stopping import Ask, Checkpoint, Saved, StopProgress
+from cede.model.shape import Footprint
+from cede.model.stopping import Ask, Saved, StopProgress
 from cede.model.subject import Subject
-from cede.model.terms import CLASS_DEFAULT, USUAL, Terms
 from cede.snapshot.clocks import show_clocks
 from cede.snapshot.tenants import show_tenants
 
@@ -63,38 +62,14 @@ def _policy(state: State, policy: Policy) -> dict[str, Any]:
         name=policy.name,
         component=policy.subject.name,
         component_type=policy.subject.type,
-        priority=policy.priority,
-        reserved=dict(policy.reserved),
-        limit=dict(policy.limit),
         parent=None if policy.parent_id is None else str(state.policies[policy.parent_id].subject),
-        **_further(policy),
+        **{
+            "priority": policy.priority,
+            "reserved": {},
+            "limit": {},
+            **said(policy),
+        },
     )
-
-
-_PLAIN = Policy("", "", Subject("team", ""), 0, {}, {})
-_SHOWN: dict[str, tuple[str, Callable[[Any], Any]]] = {
-    "weight": ("weight", float),
-    "mode": ("mode", str),
-    "settings": ("settings", shown_own),
-    "integral": ("integral", dict),
-    "type": ("kind", str),
-    "max_class": ("max_class", int),
-    "allow_sensitive": ("allow_sensitive", bool),
-    "home": ("home", lambda home: dict(home.labels) or list(home.names)),
-    "allow_lending": ("allow_lending", bool),
-    "allow_borrowing": ("allow_borrowing", bool),
-    "max_borrow_pct": ("max_borrow_pct", float),
-    "return_grace": ("return_grace", seconds),
-}
-
-
-def _further(policy: Policy) -> dict[str, Any]:
-    """What a policy says beside amounts and priority, where it is not the usual."""
-    return {
-        shown: show(getattr(policy, name))
-        for shown, (name, show) in _SHOWN.items()
-        if getattr(policy, name) != getattr(_PLAIN, name)
-    }
 
 
 def _full(**fields: Any) -> dict[str, Any]:
@@ -257,7 +232,7 @@ def _common(request: Request) -> dict[str, Any]:
         component=request.subject.name,
         component_type=request.subject.type,
         resources=dict(request.amounts if request.shape is None else request.shape.amounts),
-        **_shape(request),
+        **_tasks(request),
         preemptible=request.preemptible,
         submitted_at=seconds(request.submitted_at),
         submitted_index=request.index,
@@ -266,17 +241,17 @@ def _common(request: Request) -> dict[str, Any]:
         lost_count=request.lost_count or None,
         left_count=request.left_count or None,
         **_retries(request),
-        walltime=seconds(request.walltime),
         lease=seconds(request.lease),
-        on_silence=request.on_silence and str(request.on_silence),
         work=request.work is not None or None,
-        **_stop_policy(request),
         saved=request.saved and _saved(request, request.saved),
         pin=request.pin
         and _full(folders=list(request.pin.folders), until=seconds(request.pin.until)),
         part_of=request.part_of,
         owner=(request.terms.sensitive and request.owner) or None,  # else it decides nothing
-        **_terms(request.terms),
+        settings=shown_own(request.terms.settings) or None,
+        **said(request),
+        **said(request.stop_policy),
+        **said(request.terms),
     )
 
 
@@ -294,29 +269,12 @@ def _saved(request: Request, saved: Saved) -> dict[str, Any]:
     )
 
 
-def _terms(terms: Terms) -> dict[str, Any]:
-    usual = terms.preemption_class == CLASS_DEFAULT
-    return _full(
-        **{"class": None if usual else terms.preemption_class},
-        sensitive=terms.sensitive or None,
-        tenant=terms.tenant or None,
-        limit=dict(terms.limit) or None,
-        weight=terms.weight if terms.weight != USUAL.weight else None,
-        settings=shown_own(terms.settings) or None,
-    )
-
-
-def _shape(request: Request) -> dict[str, Any]:
+def _tasks(request: Request) -> dict[str, Any]:
+    """How many there are and how they must sit."""
     shape = request.shape
     if shape is None:
         return {}
-    return _full(
-        tasks=shape.tasks if shape.tasks != 1 else None,
-        per_node=shape.per_node,
-        node_labels=dict(shape.labels) or None,
-        fingerprint=shape.fingerprint or None,
-        topology=str(shape.topology) if shape.topology is not Topology.TIGHT else None,
-    )
+    return {**({} if shape.tasks == 1 else {"tasks": shape.tasks}), **said(shape)}
 
 
 def _retries(request: Request) -> dict[str, Any]:
@@ -330,23 +288,4 @@ def _retries(request: Request) -> dict[str, Any]:
         preemptions=None if counted else str(retry.preemptions),
         retry_delay=seconds(retry.delay_before(request.retries_used + 1) or None),
         retry_backoff=retry.backoff if retry.backoff != 1 and retry.delay else None,
-    )
-
-
-def _stop_policy(request: Request) -> dict[str, Any]:
-    stop_policy = request.stop_policy
-    timeout, deferral = bounds.CHECKPOINT_TIMEOUT_DEFAULT, bounds.DEFERRAL_DEFAULT
-    return _full(
-        checkpoint=str(stop_policy.checkpoint)
-        if stop_policy.checkpoint is not Checkpoint.NONE
-        else None,
-        checkpoint_timeout=seconds(stop_policy.timeout) if stop_policy.timeout != timeout else None,
-        max_deferral=seconds(stop_policy.deferral_max)
-        if stop_policy.deferral_max != deferral
-        else None,
-        interruptible=stop_policy.interruptible or None,
-        resume=str(stop_policy.resume) if stop_policy.resume is not PLAIN.resume else None,
-        resume_wait=seconds(stop_policy.resume_wait)
-        if stop_policy.resume_wait != PLAIN.resume_wait
-        else None,
     )

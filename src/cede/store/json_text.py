@@ -10,4 +10,5 @@ decode = orjson.loads
 
 
 def encode(value: Any) -> str:
-    return orjson.dumps(value).decode()
+    """Words of closed sets are written as text, and whatever maps names as a map."""
+    return orjson.dumps(value, dict).decode()

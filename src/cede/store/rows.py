@@ -19,14 +19,15 @@ from cede.model.lifecycle import AllocationState, RequestStatus
 from cede.model.policy import Mode, Policy
 from cede.model.pool import Pool
 from cede.model.reason import Reason
-from cede.model.request import Earmark, OnSilence, Preemptions, Request, Retry, Withhold
+from cede.model.request import Earmark, Request, Retry, Withhold
 from cede.model.settings import Settings
 from cede.model.subject import Subject
 from cede.model.tenant import Tenant
 from cede.model.token import Role, Token
-from cede.store import answers, node_rows, term_rows
+from cede.store import answers, node_rows, own_columns, term_rows
+from cede.store.arrays import array_of, from_array
 from cede.store.json_text import decode, encode
-from cede.store.node_rows import Row, footprint_from, with_footprint
+from cede.store.node_rows import Row
 from cede.store.values import AuditEntry, AuditNote, Remembered
 
 # The hash of the audit chain is over this form, so it must not change.
@@ -154,13 +155,10 @@ def request_row(request: Request, latest: Allocation | None, now: int = 0) -> Ro
         _retry(request.retry),
         request.not_before,
         request.bypassed,
-        _withhold(withhold) if withhold else None,
-        _earmark(earmark) if earmark else None,
-        request.walltime,
+        encode(array_of(withhold, optional=1)) if withhold else None,
+        encode(array_of(earmark, optional=1)) if earmark else None,
         request.lease,
         request.lease_until,
-        request.on_silence and request.on_silence.value,
-        encode(dict(request.labels)) if request.labels else None,
         request.owner,
         node_rows.task_text(request),
         node_rows.work_text(request.work),
@@ -170,6 +168,7 @@ def request_row(request: Request, latest: Allocation | None, now: int = 0) -> Ro
         request.terms.tenant or None,
         term_rows.terms_text(request.terms),
         now if request.ended else None,
+        *own_columns.values_of(request),
     )
 
 
@@ -177,8 +176,8 @@ def request_from(row: Sequence[Any]) -> Request:
     (
         id_, index, submitted_at, subject_type, subject_name, created, status, preemptible, pool_id,
         _, _, amounts, reason, attempt, retries_used, preempted_count, retry, not_before, bypassed,
-        withhold, earmark, walltime, lease, lease_until, on_silence, labels, owner, task, work,
-        part_of, kept, class_, tenant, terms, _,
+        withhold, earmark, lease, lease_until, owner, task, work, part_of, kept, class_, tenant,
+        terms, _, *own,
     ) = row  # fmt: skip
     shape, stop_policy = node_rows.task_from(task)
     return Request(
@@ -197,21 +196,19 @@ def request_from(row: Sequence[Any]) -> Request:
         retry=_retry_from(retry),
         not_before=not_before,
         bypassed=bypassed,
-        withhold=_withhold_from(*decode(withhold)) if withhold else None,
-        earmark=_earmark_from(*decode(earmark)) if earmark else None,
-        walltime=walltime,
+        withhold=from_array(Withhold, decode(withhold)) if withhold else None,
+        earmark=from_array(Earmark, decode(earmark)) if earmark else None,
         lease=lease,
         lease_until=lease_until,
-        on_silence=OnSilence(on_silence) if on_silence else None,
         shape=shape,
         work=node_rows.work_from(work),
         stop_policy=stop_policy,
         **node_rows.kept_from(kept),
         terms=term_rows.terms_from(class_, tenant, terms),
         part_of=part_of,
-        labels=decode(labels) if labels else {},
         owner=owner,
         created=created,
+        **own_columns.fields_from(own),
     )
 
 
@@ -363,30 +360,9 @@ def _reason_from(text: str | None) -> Reason | None:
     return Reason.from_dict(decode(text)) if text else None
 
 
-def _withhold(withhold: Withhold) -> str:
-    return with_footprint((withhold.pool_id, withhold.until), withhold.footprint)
-
-
-def _withhold_from(pool_id: str, until: int, footprint: Any = ()) -> Withhold:
-    return Withhold(pool_id, until, footprint_from(footprint))
-
-
-def _earmark(earmark: Earmark) -> str:
-    return with_footprint((earmark.pool_id, earmark.policy_id, earmark.index), earmark.footprint)
-
-
-def _earmark_from(pool_id: str, policy_id: str, index: int, footprint: Any = ()) -> Earmark:
-    return Earmark(pool_id, policy_id, index, footprint_from(footprint))
-
-
 def _retry(retry: Retry) -> str | None:
-    if retry == _DEFAULT_RETRY:
-        return None
-    return encode((retry.max_retries, retry.delay, retry.backoff, retry.preemptions.value))
+    return None if retry == _DEFAULT_RETRY else encode(array_of(retry))
 
 
 def _retry_from(text: str | None) -> Retry:
-    if text is None:
-        return _DEFAULT_RETRY
-    max_retries, delay, backoff, preemptions = decode(text)
-    return Retry(max_retries, delay, backoff, Preemptions(preemptions))
+    return _DEFAULT_RETRY if text is None else from_array(Retry, decode(text))

@@ -15,7 +15,6 @@ from __future__ import annotations
 from enum import StrEnum
 
 from sqlalchemy import (
-    BigInteger,
     Boolean,
     CheckConstraint,
     Column,
@@ -36,6 +35,8 @@ from cede.model.lifecycle import TERMINAL, AllocationState, RequestStatus
 from cede.model.node import NodeState, Out
 from cede.model.subject import SUBJECT_TYPES
 from cede.model.token import Role
+from cede.store import own_columns
+from cede.store.own_columns import NAME, NUMBER
 
 metadata = MetaData(
     naming_convention={
@@ -46,10 +47,6 @@ metadata = MetaData(
         "ix": "ix_%(table_name)s_%(column_0_N_name)s",
     }
 )
-
-# "C" compares code points, as SQLite does; a locale's order would make prefix ranges wrong.
-NAME = Text().with_variant(Text(collation="C"), "postgresql")
-NUMBER = BigInteger().with_variant(Integer(), "sqlite")
 
 
 def one_of(column: str, values: type[StrEnum] | tuple[str, ...] | list[str]) -> str:
@@ -181,7 +178,8 @@ tenants = Table(
 # live allocations refer to: two live allocations of one request in two pools cannot both find their
 # pair. `task` and `work` are what a request is about and never change: its shape and how it parts,
 # and what agents run, which may be large. `kept` is its checkpoint and how often machines lost it.
-# `class` is NULL for the usual one, `tenant` for none; `terms` is the rest of its terms.
+# `class` is NULL for the usual one, `tenant` for none; `terms` is the rest of its terms. After them
+# come the fields that the model declares.
 requests = Table(
     "requests",
     metadata,
@@ -206,11 +204,8 @@ requests = Table(
     Column("bypassed", Integer, nullable=False),
     Column("withhold", Text),
     Column("earmark", Text),
-    Column("walltime", NUMBER),
     Column("lease", NUMBER),
     Column("lease_until", NUMBER),
-    Column("on_silence", Text),
-    Column("labels", Text),
     Column("owner", Text, nullable=False),
     Column("task", Text),
     Column("work", Text),
@@ -220,6 +215,7 @@ requests = Table(
     Column("tenant", NAME),
     Column("terms", Text),
     Column("ended_at", NUMBER),
+    *own_columns.columns(),
     Column("one", SmallInteger, nullable=False, server_default=text("1")),
     UniqueConstraint("id", "granted_pool_id", "one", name="uq_requests_granted"),
     CheckConstraint(one_of("status", RequestStatus), "status"),

@@ -28,7 +28,7 @@ from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.sql import ColumnElement
 from sqlalchemy.sql.expression import Executable
 
-from cede.store import schema
+from cede.store import own_columns, schema
 from cede.store.node_rows import Row
 
 
@@ -147,7 +147,7 @@ TENANTS = Writes(schema.tenants)
 # What a request is known by and about never changes; leaving it out leaves its indexes alone.
 _IDENTITY = (
     "at_index", "submitted_at", "subject_type", "subject_name", "created", "task", "work",
-    "part_of", "class", "tenant",
+    "part_of", "class", "tenant", *own_columns.NAMES,
 )  # fmt: skip
 _GRANTED = ("granted_pool_id", "granted_attempt")
 # Most updates bring no new allocation: then the pair that live allocations refer to is left alone

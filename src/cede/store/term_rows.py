@@ -6,35 +6,26 @@ field that comes later needs no new column, and one that nobody uses costs nothi
 
 from __future__ import annotations
 
+from dataclasses import fields
+from operator import attrgetter
 from typing import Any
 
+from cede.model.fields import fields_of
 from cede.model.policy import Home, Kind, Policy
-from cede.model.subject import Subject
 from cede.model.terms import CLASS_DEFAULT, USUAL, Terms
+from cede.store.arrays import array_of, from_array
 from cede.store.json_text import decode, encode
 
-# What has a column of its own is not among these.
-FURTHER = (
-    "settings",
-    "integral",
-    "kind",
-    "max_class",
-    "allow_sensitive",
-    "home",
-    "allow_lending",
-    "allow_borrowing",
-    "max_borrow_pct",
-    "return_grace",
-)
-_USUAL_POLICY = Policy("", "", Subject("team", ""), 0, {}, {})
+_COLUMNS = ("priority", "reserved", "limit", "weight", "mode")  # of their own
+FURTHER = tuple(each for each in fields_of(Policy) if each.attribute not in _COLUMNS)
 
 
 def further_text(policy: Policy) -> str | None:
     """What a policy says beside its amounts, its priority and its place in the tree."""
     said = {
-        name: _plain(getattr(policy, name))
-        for name in FURTHER
-        if getattr(policy, name) != getattr(_USUAL_POLICY, name)
+        each.attribute: array_of(held) if isinstance(held, Home) else held
+        for each in FURTHER
+        if (held := getattr(policy, each.attribute)) != each.default
     }
     return encode(said) if said else None
 
@@ -46,30 +37,37 @@ def further_from(text: str | None) -> dict[str, Any]:
     if "kind" in said:
         said["kind"] = Kind(said["kind"])
     if "home" in said:
-        labels, names = said["home"]
-        said["home"] = Home(labels, tuple(names))
+        said["home"] = from_array(Home, said["home"])
     return said
-
-
-def _plain(value: Any) -> Any:
-    return (dict(value.labels), value.names) if isinstance(value, Home) else value
 
 
 def class_number(terms: Terms) -> int | None:
     return None if terms.preemption_class == CLASS_DEFAULT else terms.preemption_class
 
 
+# In this order: `class` and `tenant` have columns, because requests are found by them.
+_REST = tuple(
+    each.name for each in fields(Terms) if each.name not in ("preemption_class", "tenant")
+)
+_rest = attrgetter(*_REST)
+_USUAL_REST = _rest(USUAL)
+# Rows from before have the first of them only: those that came later are left out while they can.
+_FIRST = 3
+
+
 def terms_text(terms: Terms) -> str | None:
     """What of the terms of a request nobody filters by."""
-    weight = () if terms.weight == USUAL.weight else (terms.weight,)  # rows from before have none
-    if not (terms.sensitive or terms.limit or terms.settings or weight):
+    rest = list(_rest(terms))
+    if rest == list(_USUAL_REST):
         return None
-    return encode((terms.sensitive, dict(terms.limit), dict(terms.settings), *weight))
+    while len(rest) > _FIRST and rest[-1] == _USUAL_REST[len(rest) - 1]:
+        rest.pop()
+    return encode(rest)
 
 
 def terms_from(preemption_class: int | None, tenant: str | None, text: str | None) -> Terms:
     if preemption_class is None and tenant is None and text is None:
         return USUAL
-    sensitive, *rest = (False, {}, {}) if text is None else decode(text)
+    rest = () if text is None else decode(text)
     class_ = CLASS_DEFAULT if preemption_class is None else preemption_class
-    return Terms(class_, sensitive, tenant or "", *rest)
+    return Terms(class_, tenant=tenant or "", **dict(zip(_REST, rest, strict=False)))

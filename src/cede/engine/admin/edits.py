@@ -20,10 +20,10 @@ from cede.engine.state.state import State
 from cede.model import bounds
 from cede.model.amounts import Amounts, parse_amounts, total
 from cede.model.errors import Conflict, Invalid, NotFound
+from cede.model.fields import read
 from cede.model.lifecycle import RequestStatus
 from cede.model.node import parse_labels
 from cede.model.policy import Policy
-from cede.model.policy_fields import parse_fields
 from cede.model.pool import Pool
 from cede.model.reason import Code
 from cede.model.subject import Subject, parse_name
@@ -148,7 +148,6 @@ def attach_policy(
     a policy of that pool, by id or name; `given` are fields as people write them.
     """
     pool = find_pool(state, pool_id)
-    said = {"priority": 0, "reserved": {}, "limit": {}, **parse_fields(given)}
     whose = parse_name(name or subject.name, "name")
     policy = Policy(
         id=id,
@@ -157,7 +156,7 @@ def attach_policy(
         name=whose,
         parent_id=None if parent is None else _parent(state, pool, whose, parent).id,
         created=created,
-        **said,
+        **read(Policy, given),
     )
     if any(each.subject == subject for each in _policies(state, pool_id)):
         raise Conflict("policy_exists", f"{subject} already has a policy in pool {pool.name}")
@@ -189,7 +188,7 @@ def _parent(state: State, pool: Pool, whose: str, wanted: object) -> Policy:
 
 def update_policy(state: State, policy_id: str, **given: object) -> Policy:
     """Change fields of a policy; a given map replaces the whole old one."""
-    policy = replace(find_policy(state, policy_id), **parse_fields(given))
+    policy = replace(find_policy(state, policy_id), **read(Policy, given))
     policy = replace(policy, edited=state.next_index())
     _check_policy(state, state.pools[policy.pool_id], policy)
     state.put(policy)

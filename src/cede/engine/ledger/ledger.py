@@ -58,8 +58,7 @@ class PoolLedger:
         self._shares: dict[Level, Mapping[str, float]] = {}
         self.homes = Homes(policies, inventory)
         self.chains = {pid: chain(policies, pid) for pid in policies}  # itself, and upwards
-        parents = {each.parent_id for each in policies.values()}
-        # Limits that are capacity for those below.
+        parents = {each.parent_id for each in policies.values()}  # their limits bound those below
         self.limits = {pid: p.limit for pid, p in policies.items() if pid in parents and p.limit}
         self.live: dict[str, int] = {}
         self.leaving: dict[str, int] = {}
@@ -90,8 +89,7 @@ class PoolLedger:
         self._from: dict[Standing, dict[str, int]] = {}
         self._inside: dict[tuple[str, int, Standing], dict[str, int]] = {}
         self._yielding: dict[tuple[str, Standing], dict[str, int]] = {}
-        # By standing: what `account` worked out at some version.
-        self.pool_bounds: dict[Standing, tuple[int, list[Any]]] = {}
+        self.pool_bounds: dict[Standing, tuple[int, list[Any]]] = {}  # of a version, by standing
         self.version = 0  # moves with every change, so that an answer can be known to hold still
         self.tiers: dict[Tier, dict[str, int]] = {}  # takeable sums
         self.takeable: dict[str, SortedList[Place]] = {}

@@ -4,8 +4,8 @@ what was refused.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, fields, replace
+from operator import attrgetter
 
 from cede.engine.ledger.admit import candidates, hopeless, no_policy, own_limit_broken, rejection
 from cede.engine.ledger.tenants import refusal
@@ -25,36 +25,20 @@ from cede.model.amounts import UNBOUNDED_WHEN_ABSENT, Amounts, parse_amounts
 from cede.model.errors import Conflict, Invalid, NotFound, Refused
 from cede.model.lifecycle import AllocationState, RequestStatus
 from cede.model.reason import Code, Reason
-from cede.model.request import PLAIN, OnSilence, Request, Retry
-from cede.model.shape import Shape
-from cede.model.stopping import EXIT_SAVED, StopPolicy
-from cede.model.subject import Subject
-from cede.model.terms import USUAL, Terms
-from cede.model.work import Work
+from cede.model.request import Request
+from cede.model.stopping import EXIT_SAVED
 
 
 @dataclass(frozen=True, slots=True)
-class Submission:
-    """A request as it comes through the door."""
+class Submission(Request):
+    """A request as it comes through the door: it has no place in the journal yet."""
 
-    id: str
-    subject: Subject
-    amounts: Amounts
-    preemptible: bool = True
-    pool_id: str | None = None
-    retry: Retry = field(default_factory=Retry)
-    walltime: int | None = None
-    lease: int | None = bounds.LEASE_DEFAULT
-    on_silence: OnSilence | None = None
-    shape: Shape | None = None
-    work: Work | None = None
-    stop_policy: StopPolicy = PLAIN
-    terms: Terms = USUAL
-    part_of: str | None = None
-    labels: Mapping[str, str] = field(default_factory=dict)
-    owner: str = ""
-    created: str = ""
     unpooled: str = "allow"  # or "refuse": what happens to a subject without any policy
+
+
+_NAMES = tuple(each.name for each in fields(Request))
+_values = attrgetter(*_NAMES)
+_PLACED = tuple(map(_NAMES.index, ("submitted_at", "index", "lease_until")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,28 +81,11 @@ def _check_quota(state: State, submission: Submission) -> None:
 
 
 def _request(state: State, submission: Submission, now: int) -> Request:
-    return Request(
-        id=submission.id,
-        subject=submission.subject,
-        amounts=submission.amounts,
-        submitted_at=now,
-        index=state.next_index(),
-        preemptible=submission.preemptible,
-        pool_id=submission.pool_id,
-        retry=submission.retry,
-        walltime=submission.walltime,
-        lease=submission.lease,
-        lease_until=None if submission.lease is None else now + submission.lease,
-        on_silence=submission.on_silence,
-        shape=submission.shape,
-        work=submission.work,
-        stop_policy=submission.stop_policy,
-        terms=submission.terms,
-        part_of=submission.part_of,
-        labels=submission.labels,
-        owner=submission.owner,
-        created=submission.created,
-    )
+    values = list(_values(submission))
+    until = None if submission.lease is None else now + submission.lease
+    for at, value in zip(_PLACED, (now, state.next_index(), until), strict=True):
+        values[at] = value
+    return Request(*values)
 
 
 def renew(

@@ -20,7 +20,6 @@ from cede.engine.ledger.account import (
     pool_bounds,
 )
 from cede.engine.ledger.ledger import PoolLedger
-from cede.engine.ledger.queue import QueueKey
 from cede.engine.ledger.tenants import quota_verdict
 from cede.engine.queue.cursor import Stream, streams_of
 from cede.engine.queue.view import locate
@@ -30,14 +29,15 @@ from cede.model.request import Request
 
 
 class Met(NamedTuple):
-    """The bounds of a stream in which nobody fitted, and the ledger's version then."""
+    """What kept everybody in a stream out when it was last looked at: its bounds, or None where
+    there was no place on nodes, which is asked first.
+    """
 
-    version: int
-    bounds: list[Allowance]
+    version: int  # the ledger's then
+    bounds: list[Allowance] | None
 
 
-# By queue and rights.
-PassedOver = Mapping[tuple[QueueKey, int], Met]
+PassedOver = Mapping[Stream, Met]
 
 
 def bounds_of(
@@ -120,21 +120,17 @@ def _met(state: State, ledger: PoolLedger, stream: Stream) -> list[Allowance]:
     the pool since it changed.
     """
     met: PassedOver = state.passed_over.get(ledger.pool.id, {})
-    known = met.get((stream.key, stream.rights))
+    known = met.get(stream)
     if known is None or ledger.pool.id in state.dirty:
-        return _bounds_now(state, ledger, stream)
-    if known.version == ledger.version:
+        key, rights = stream.key, stream.rights
+        placed = stream.form is None or bool(
+            locate(state, ledger, key, rights, stream.standing, promise=False)
+        )
+        return bounds_of(state, ledger, stream, placed=placed)
+    if known.bounds is not None and known.version == ledger.version:
         return known.bounds
     # Later grants of the same pass have moved the numbers, and only taken places.
-    placed = known.bounds[-1].bound is not Bound.PLACEMENT
-    return bounds_of(state, ledger, stream, placed=placed)
-
-
-def _bounds_now(state: State, ledger: PoolLedger, stream: Stream) -> list[Allowance]:
-    placed = stream.form is None or locate(
-        state, ledger, stream.key, stream.rights, stream.standing, promise=False
-    )
-    return bounds_of(state, ledger, stream, placed=bool(placed))
+    return bounds_of(state, ledger, stream, placed=known.bounds is not None)
 
 
 def _on_starting(bounds: Iterable[Allowance], request_id: str) -> list[Allowance]:

@@ -31,9 +31,9 @@ def order(standing: Standing, age: Age, satisfaction: tuple[float, ...] = ()) ->
     return (-standing[0], -standing[1], satisfaction, age)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Stream:
-    """One queue at one level of rights."""
+    """One queue at one level of rights; compared by identity, which is cheap to keep things by."""
 
     queue: Queue
     key: QueueKey

@@ -104,7 +104,7 @@ class _Pool:
         # Answers given, each with what must not have moved since.
         self._placed: dict[Any, tuple[Any, Footprint | None]] = {}
         self._starts: dict[str, tuple[Any, Start | None]] = {}
-        self._met: dict[tuple[QueueKey, int], Met] = {}
+        self._met: dict[Stream, Met] = {}
         # Where nodes are somebody's, who waits decides where it may sit.
         self._apart = self.ledger.homes.matter
         self.fitting = Cursor(self.ledger, self.streams, self._room, self.besides)
@@ -138,10 +138,11 @@ class _Pool:
 
     def _room(self, stream: Stream) -> Room | None:
         """What a waiter of this stream may take now."""
-        placed = stream.form is None or bool(self._where(stream))
-        bounds = bounds_of(self.state, self.ledger, stream, placed=placed)
-        self._met[stream.key, stream.rights] = Met(self.ledger.version, bounds)
-        return headroom(bounds)
+        bounds = None
+        if stream.form is None or self._where(stream):
+            bounds = bounds_of(self.state, self.ledger, stream)
+        self._met[stream] = Met(self.ledger.version, bounds)
+        return None if bounds is None else headroom(bounds)
 
     def _room_beside(self, stream: Stream, head_id: str) -> Room | None:
         """The same, if nothing were withheld for a head."""

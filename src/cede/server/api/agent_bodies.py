@@ -9,7 +9,8 @@ from pydantic import Field, StringConstraints, model_validator
 
 from cede.model import bounds
 from cede.model.errors import Invalid, quoted
-from cede.server.api.bodies import AmountsIn, Attempt, Body, Key, LabelText, Name, Seconds, example
+from cede.server.api.bodies import Attempt, Body, Name, Seconds, example
+from cede.server.api.declared import AmountsIn, Key, LabelText
 
 # Agents of the first start from the resume point that they are told; those before the third have no
 # session, so that two of them with one name are not always told apart.

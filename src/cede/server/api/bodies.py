@@ -20,43 +20,24 @@ from pydantic import (
 
 from cede.model import bounds
 from cede.model.amounts import parse_processors
-from cede.model.durations import parse_duration
-from cede.model.errors import Invalid
-from cede.model.terms import CLASS_DEFAULT, CLASS_MAX, CLASS_MIN, parse_class
+from cede.model.policy import Policy
+from cede.model.request import Request, Retry
+from cede.model.shape import Shape
+from cede.model.stopping import StopPolicy
+from cede.model.terms import CLASS, Terms
+from cede.server.api.declared import Amount, AmountsIn, LabelsIn, count, seconds, sends
 from cede.server.api.errors import ERRORS_MAX, UnknownFields
 
 Name = Annotated[str, StringConstraints(min_length=1, max_length=bounds.NAME_LENGTH_MAX)]
 # A name, an id, or the first characters of an id.
 Reference = Annotated[str, StringConstraints(min_length=1, max_length=bounds.NAME_LENGTH_MAX)]
-Key = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9_.\-/]{0,62}$")]
-Amount = Annotated[int, Field(ge=0, le=bounds.AMOUNT_MAX)]
-AmountsIn = Annotated[dict[Key, Amount], Field(max_length=bounds.KEYS_MAX)]
 ComponentType = Literal["orchestrator", "step_operator", "team", "user"]
 Priority = Annotated[int, Field(ge=0, le=bounds.PRIORITY_MAX)]
 Description = Annotated[str, StringConstraints(max_length=bounds.DESCRIPTION_LENGTH_MAX)]
-LabelText = Annotated[str, StringConstraints(max_length=bounds.LABEL_LENGTH_MAX)]
-NodeLabels = Annotated[dict[LabelText, LabelText], Field(max_length=bounds.LABELS_MAX)]
 NodeRefs = Annotated[list[Reference], Field(min_length=1, max_length=bounds.BULK_MAX)]
 Attempt = Annotated[
     int, Field(ge=1, le=bounds.AMOUNT_MAX, description="The fence: the attempt that is meant.")
 ]
-
-
-def _seconds(most: int, *, least: int = 0, word: str | None = None) -> Any:
-    """A number of seconds within bounds, or one word; one check, so one error."""
-
-    def check(value: Any) -> Any:
-        if word is not None and value == word:
-            return value
-        if isinstance(value, str):  # programs send numbers; options and files have more
-            raise Invalid("value", f"must be a number of seconds, not {value!r:.80}")
-        if parse_duration(value, "value", most=most) < least:
-            raise Invalid("value", f"must be at least {least / 1000:g} seconds, not {value}")
-        return value
-
-    number: dict[str, Any] = {"type": "number", "minimum": least / 1000, "maximum": most // 1000}
-    schema = number if word is None else {"anyOf": [number, {"const": word}]}
-    return Annotated[int | float | str, PlainValidator(check), WithJsonSchema(schema)]
 
 
 def _processors(value: Any) -> Any:
@@ -66,26 +47,18 @@ def _processors(value: Any) -> Any:
 
 if TYPE_CHECKING:
     Seconds = int | float
-    RetryDelay = int | float
-    CheckpointTime = int | float
     Lease = int | float | str
     Processors = int | float | str
     Class = int
 else:
-    Seconds = _seconds(bounds.DURATION_MAX)
-    RetryDelay = _seconds(bounds.RETRY_DELAY_MAX)
-    CheckpointTime = _seconds(bounds.CHECKPOINT_TIMEOUT_MAX)
-    Lease = _seconds(bounds.LEASE_MAX, least=bounds.LEASE_MIN, word="none")
+    Seconds = seconds(bounds.DURATION_MAX)
+    Lease = seconds(bounds.LEASE_MAX, least=bounds.LEASE_MIN, word="none")
     Processors = Annotated[
         int | float | str,
         PlainValidator(_processors),
         WithJsonSchema({"type": "number", "minimum": 0, "examples": [4, 0.5]}),
     ]
-    Class = Annotated[
-        int,
-        PlainValidator(parse_class),
-        WithJsonSchema({"type": "integer", "minimum": CLASS_MIN, "maximum": CLASS_MAX}),
-    ]
+    Class = count(CLASS)
 
 
 class Body(BaseModel):
@@ -113,7 +86,7 @@ class PoolIn(Body):
 
     name: Name
     capacity: AmountsIn | None = None
-    nodes: NodeLabels | None = Field(
+    nodes: LabelsIn | None = Field(
         None,
         description="Instead of capacity: the labels of its nodes, whose sum it is then.",
     )
@@ -130,7 +103,7 @@ class PoolPatch(Body):
     model_config = example(capacity={"gpu": 4})
 
     capacity: AmountsIn | None = None
-    nodes: NodeLabels | None = Field(
+    nodes: LabelsIn | None = Field(
         None,
         description="Other labels of its nodes, whole. Refused if a node that holds work would "
         "leave the pool.",
@@ -141,7 +114,7 @@ class PoolPatch(Body):
 
 Ratio = Annotated[float, Field(ge=0, le=1)]
 Weight = Annotated[float, Field(ge=bounds.WEIGHT_MIN, le=bounds.WEIGHT_MAX)]
-Home = NodeLabels | Annotated[list[Name], Field(max_length=bounds.HOME_NODES_MAX)]
+Home = LabelsIn | Annotated[list[Name], Field(max_length=bounds.HOME_NODES_MAX)]
 
 
 class OwnSettings(Body):
@@ -176,44 +149,19 @@ class IntegralIn(Body):
     )
 
 
+@sends(Policy, edits=True)
 class PolicyFields(Body):
     """What a policy says; absent: the usual in a new one, unchanged in one that is there."""
 
-    priority: Priority | None = None
-    reserved: AmountsIn | None = None
-    limit: AmountsIn | None = None
-    weight: Weight | None = Field(
-        None, description="Its part of what is shared by weight, against its siblings."
-    )
-    mode: Literal["fair_share", "fifo"] | None = Field(
-        None, description="How those below it share: by weight, or one after the other."
-    )
     settings: PolicySettings | None = None
     integral: IntegralIn | None = None
-    type: Literal["hpc_batch", "ml_training", "service", "sensitive", "interactive"] | None = None
-    max_class: Class | None = Field(None, description="The highest class its requests may have.")
-    allow_sensitive: bool | None = Field(
-        None, description="Whether its requests may be sensitive, or of class 10."
-    )
     home: Home | None = Field(
         None, description="The nodes that are its own: by label or by name; empty: none."
-    )
-    allow_lending: bool | None = Field(None, description="Its own nodes, while they are idle.")
-    allow_borrowing: bool | None = Field(None, description="The nodes of others.")
-    max_borrow_pct: Annotated[float, Field(ge=0, le=1_000)] | None = Field(
-        None, description="How much of its home it lends: this part of its nodes."
-    )
-    return_grace: Seconds | None = Field(
-        None, description="How long a borrower has before a node of its own is taken back."
     )
 
     def said(self) -> dict[str, Any]:
         """What is given, as the engine takes it."""
-        return {
-            name: value
-            for name, value in self.model_dump(exclude_none=True).items()
-            if name in PolicyFields.model_fields
-        }
+        return self.model_dump(exclude_none=True, include=set(PolicyFields.model_fields))
 
 
 class PolicyIn(PolicyFields):
@@ -242,16 +190,9 @@ class PolicyPatch(PolicyFields):
     model_config = example(priority=20, limit={"gpu": 8})
 
 
+@sends(Retry)
 class RetryIn(Body):
     """How often, and after what delay, a request comes back."""
-
-    max_retries: Annotated[int, Field(ge=0, le=bounds.RETRIES_MAX)] = 0
-    delay: RetryDelay = 0
-    backoff: Annotated[int, Field(ge=1, le=bounds.BACKOFF_MAX)] = 1
-    preemptions: Literal["count", "free"] | None = Field(
-        None,
-        description="Whether being preempted uses up a retry; a step's does unless told otherwise.",
-    )
 
 
 class SettingsIn(OwnSettings):
@@ -275,8 +216,12 @@ class WorkIn(Body):
     user: str = ""
 
 
+@sends(Request, Shape, StopPolicy, Terms)
 class RequestIn(Body):
-    """A request for compute: literal `resources`, or the `settings` of a step; for each task."""
+    """A request for compute: literal `resources`, or the `settings` of a step; for each task.
+
+    What the model declares is added to these: they say what it asks for, of whom and by whom.
+    """
 
     model_config = example(
         component="red",
@@ -295,14 +240,9 @@ class RequestIn(Body):
         None, description="Only this pool: its name, id or start of its id."
     )
     retry: RetryIn | None = None
-    walltime: Seconds | None = None
     lease: Lease | None = Field(
         None, description="Seconds of silence after which the units return; `none` for never."
     )
-    on_silence: Literal["stop", "keep"] | None = Field(
-        None, description="Absent: `keep` beside the only server, else `stop`."
-    )
-    labels: Annotated[dict[LabelText, LabelText], Field(max_length=bounds.LABELS_MAX)] | None = None
     kind: Literal["step", "work"] = Field(
         "step", description="`work` needs a policy; a step may run untracked."
     )
@@ -310,37 +250,7 @@ class RequestIn(Body):
     gang: bool | None = Field(
         None, description="All tasks or none; false: each waits, runs and retries by itself."
     )
-    per_node: Annotated[int, Field(ge=1, le=bounds.TASKS_MAX)] | None = Field(
-        None, description="At most so many tasks on one node."
-    )
-    node_labels: NodeLabels | None = None
-    fingerprint: Annotated[str, StringConstraints(max_length=bounds.NAME_LENGTH_MAX)] = ""
-    topology: Literal["any", "tight", "spread"] = Field(
-        "tight", description="Its tasks: in few and near groups of nodes, in many, in any."
-    )
     work: WorkIn | None = Field(None, description="Absent: the caller holds the units itself.")
-    checkpoint: Literal["auto", "manual", "none"] = "none"
-    checkpoint_protocol: Literal["signal", "shm", "grpc"] = "signal"
-    checkpoint_timeout: CheckpointTime | None = None
-    max_deferral: CheckpointTime | None = None
-    interruptible: bool = False
-    resume: Literal["preferred", "required"] = Field(
-        "preferred", description="Whether it may start anew when its checkpoint cannot be read."
-    )
-    resume_wait: CheckpointTime | None = Field(
-        None, description="Seconds to wait for nodes that have its checkpoint; 600 unless given."
-    )
-    class_: Class | None = Field(
-        None, alias="class", description=f"Its preemption class; absent: {CLASS_DEFAULT}."
-    )
-    sensitive: bool = Field(False, description="Never stopped for anybody; the policy must allow.")
-    tenant: Name | None = Field(None, description="Whose it is, for quotas and accounts.")
-    limit: AmountsIn | None = Field(
-        None, description="The most that all its tasks may hold together."
-    )
-    weight: Weight | None = Field(
-        None, description="Its part of what its policy shares, against its other requests."
-    )
 
 
 class RequestPatch(Body):

@@ -4,6 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from cede.model.policy import Policy
+from cede.model.request import Request, Retry
+from cede.model.stopping import StopPolicy
+from cede.model.terms import Terms
+from cede.server.api.declared import example_of
+
 Json = dict[str, Any]
 
 _POOL_ID = "0198c1d2-7a10-7c3e-9f00-4b1f6a2d8e01"
@@ -40,22 +46,11 @@ POLICY: Json = {
     "pool_id": _POOL_ID,
     "component": "red",
     "component_type": "team",
+    "parent_id": None,
+    **example_of(Policy),
     "priority": 10,
     "reserved": {"gpu": 4},
     "limit": {"gpu": 8},
-    "parent_id": None,
-    "weight": 1.0,
-    "mode": "fair_share",
-    "settings": {},
-    "integral": {},
-    "type": "hpc_batch",
-    "max_class": 9,
-    "allow_sensitive": False,
-    "home": {"rack": "r1"},
-    "allow_lending": True,
-    "allow_borrowing": True,
-    "max_borrow_pct": 0.2,
-    "return_grace": 0,
     "occupied": {"gpu": 6},
     "borrowed": {"gpu": 2},
     "created": "2026-03-02T09:01:00Z",
@@ -85,11 +80,8 @@ REQUEST: Json = {
     "preemptible": True,
     "attempt": 1,
     "preempted_count": 0,
-    "retry": {"max_retries": 0, "delay": 0, "backoff": 1, "preemptions": "count"},
-    "walltime": 3600,
+    "retry": example_of(Retry),
     "lease": 60,
-    "on_silence": None,
-    "labels": {"job": "train"},
     "owner": "red-ci",
     "created": "2026-03-02T09:05:00Z",
     "submitted_at": 300.25,
@@ -102,21 +94,10 @@ REQUEST: Json = {
     "shape": None,
     "command": None,
     "work": None,
-    "checkpoint": "none",
-    "checkpoint_protocol": "signal",
-    "checkpoint_timeout": 600,
-    "max_deferral": 300,
-    "interruptible": False,
-    "resume": "preferred",
-    "resume_wait": 600,
     "saved": None,
     "lost_count": 0,
-    "class": 4,
-    "sensitive": False,
-    "tenant": None,
-    "limit": {},
-    "weight": 1.0,
     "settings": {},
+    **example_of(Request, StopPolicy, Terms),
 }
 
 GRANTED: Json = REQUEST | {
@@ -220,6 +201,7 @@ HEARTBEAT: Json = {
     "acknowledged": [f"{_REQUEST_ID}.1.0/started/1"],
     "orders": [
         {
+            **example_of(StopPolicy),
             "allocation": f"{_REQUEST_ID}.1",
             "request": _REQUEST_ID,
             "attempt": 1,
@@ -242,12 +224,6 @@ HEARTBEAT: Json = {
             "pool": "training-gpus",
             "subject": "team:red",
             "owner": "red-ci",
-            "checkpoint": "auto",
-            "checkpoint_protocol": "signal",
-            "checkpoint_timeout": 600,
-            "max_deferral": 300,
-            "interruptible": False,
-            "resume_wait": 600,
         }
     ],
     "logs": [

@@ -10,9 +10,10 @@ from cede.engine.lifecycle.orders import Order
 from cede.engine.state.state import State
 from cede.model.allocation import Allocation, Member
 from cede.model.durations import seconds
+from cede.model.fields import shown
 from cede.model.node import Node
 from cede.model.request import Request
-from cede.model.stopping import Ask, StopPolicy, StopProgress
+from cede.model.stopping import Ask, StopProgress
 from cede.model.token import name_in
 from cede.model.work import Work
 from cede.server.api.json_type import Json
@@ -33,7 +34,7 @@ def orders_text(posted: Posted, now: int) -> bytes:
 
 
 def order_out(order: Order, now: int) -> Json:
-    return stop_policy_out(order.stop_policy) | {
+    return shown(order.stop_policy) | {
         "allocation": order.allocation_id,
         "request": order.request_id,
         "attempt": order.attempt,
@@ -68,29 +69,11 @@ def work_out(work: Work) -> Json:
     }
 
 
-def stop_policy_out(stop_policy: StopPolicy) -> Json:
-    return {
-        "checkpoint": stop_policy.checkpoint.value,
-        "checkpoint_protocol": stop_policy.protocol.value,
-        "checkpoint_timeout": seconds(stop_policy.timeout),
-        "max_deferral": seconds(stop_policy.deferral_max),
-        "interruptible": stop_policy.interruptible,
-        "resume": stop_policy.resume.value,
-        "resume_wait": seconds(stop_policy.resume_wait),
-    }
-
-
 def shape_out(request: Request) -> Json | None:
     shape = request.shape
     if shape is None:
         return None
-    return {
-        "resources": dict(shape.amounts),
-        "per_node": shape.per_node,
-        "node_labels": dict(shape.labels),
-        "fingerprint": shape.fingerprint,
-        "topology": shape.topology.value,
-    }
+    return {"resources": dict(shape.amounts), **shown(shape)}
 
 
 def member_out(member: Member, name: Naming) -> Json:

@@ -10,6 +10,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from cede.model.policy import Policy
+from cede.model.request import Request, Retry
+from cede.model.shape import Shape
+from cede.model.stopping import StopPolicy
+from cede.model.terms import Terms
+from cede.server.api.declared import shows
+
 Amounts = dict[str, int]
 Seconds = int | float
 
@@ -34,29 +41,20 @@ class PoolOut(Out):
     created: str
 
 
+@shows(Policy)
 class PolicyOut(Out):
+    """A policy; what the model declares of it is added to these."""
+
     id: str
     name: str
     pool: str
     pool_id: str
     component: str
     component_type: str
-    priority: int
-    reserved: Amounts
-    limit: Amounts
     parent_id: str | None
-    weight: float
-    mode: str
     settings: dict[str, Any] = Field(description="Its own, for itself and those below it.")
     integral: dict[str, Any]
-    type: str
-    max_class: int
-    allow_sensitive: bool
     home: dict[str, str] | list[str] | None
-    allow_lending: bool
-    allow_borrowing: bool
-    max_borrow_pct: float
-    return_grace: Seconds
     occupied: Amounts
     borrowed: Amounts
     created: str
@@ -123,14 +121,11 @@ class AllocationOut(Out):
     asked: AskOut | None
 
 
+@shows(Shape)
 class ShapeOut(Out):
     """How the tasks must sit; `resources` is what one of them needs."""
 
     resources: Amounts
-    per_node: int | None
-    node_labels: dict[str, str]
-    fingerprint: str
-    topology: str
 
 
 class WorkOut(Out):
@@ -148,14 +143,15 @@ class SavedOut(Out):
     size: int
 
 
+@shows(Retry)
 class RetryOut(Out):
-    max_retries: int
-    delay: Seconds
-    backoff: int
-    preemptions: str
+    """How often, and after what delay, a request comes back."""
 
 
+@shows(Request, StopPolicy, Terms)
 class RequestOut(Out):
+    """A request; what the model declares of it is added to these."""
+
     id: str | None = Field(description="Null when the request runs untracked.")
     component: str
     component_type: str
@@ -167,10 +163,7 @@ class RequestOut(Out):
     attempt: int
     preempted_count: int
     retry: RetryOut
-    walltime: Seconds | None
     lease: Seconds | None
-    on_silence: str | None = Field(description="As it was given.")
-    labels: dict[str, str]
     owner: str
     created: str
     submitted_at: Seconds
@@ -186,20 +179,8 @@ class RequestOut(Out):
     shape: ShapeOut | None
     command: str | None = Field(description="What agents run, shortened.")
     work: WorkOut | None = Field(description="The same whole; not in lists.")
-    checkpoint: str
-    checkpoint_protocol: str
-    checkpoint_timeout: Seconds
-    max_deferral: Seconds
-    interruptible: bool
-    resume: str
-    resume_wait: Seconds
     saved: SavedOut | None
     lost_count: int = Field(description="Attempts that a machine ended.")
-    class_: int = Field(alias="class")
-    sensitive: bool
-    tenant: str | None
-    limit: Amounts = Field(description="The most that all its tasks may hold together.")
-    weight: float = Field(description="Its part of what its policy shares by weight.")
     settings: dict[str, Any] = Field(description="Its own, in a pool that shares fairly.")
 
 
@@ -260,6 +241,7 @@ class RegisteredOut(Out):
     notes: list[str] = Field(description="What its operator should know.")
 
 
+@shows(StopPolicy)
 class OrderOut(Out):
     """What one task on a node should do; the list of them is whole."""
 
@@ -285,12 +267,6 @@ class OrderOut(Out):
     pool: str
     subject: str
     owner: str
-    checkpoint: str
-    checkpoint_protocol: str
-    checkpoint_timeout: Seconds
-    max_deferral: Seconds
-    interruptible: bool
-    resume_wait: Seconds
 
 
 class QuestionOut(Out):

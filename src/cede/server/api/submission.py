@@ -11,15 +11,16 @@ from cede.model import bounds
 from cede.model.amounts import Amounts
 from cede.model.durations import parse_duration
 from cede.model.errors import CedeError, Invalid
-from cede.model.node import parse_labels
-from cede.model.request import PLAIN, OnSilence, Preemptions, Retry
+from cede.model.fields import changed, read
+from cede.model.request import PLAIN, Preemptions, Request, Retry
 from cede.model.resources import STEP_RUN, ResourceSettings, request_amounts
-from cede.model.shape import Shape, Topology
-from cede.model.stopping import Checkpoint, Protocol, Resume, StopPolicy
+from cede.model.shape import Shape
+from cede.model.stopping import StopPolicy
 from cede.model.terms import OF_REQUEST, Terms, parse_terms
 from cede.model.work import parse_work
 from cede.server.api.auth import Caller
 from cede.server.api.bodies import RequestIn, RetryIn, SettingsIn
+from cede.server.api.declared import given
 from cede.server.api.errors import Problem, problem_of, validation_problem
 from cede.server.ids import new_id
 
@@ -40,16 +41,14 @@ def submission_of(body: RequestIn, caller: Caller, unpooled: str) -> Submission:
         amounts=each if tasks == 1 else _times(each, tasks),
         preemptible=preemptible,
         retry=_retry(body.retry, is_work),
-        walltime=None if body.walltime is None else parse_duration(body.walltime, "walltime"),
         lease=_lease(body),
-        on_silence=None if body.on_silence is None else OnSilence(body.on_silence),
-        labels=body.labels or {},
         owner=caller.identity,
         unpooled="refuse" if is_work or body.pool is not None else unpooled,
         shape=_shape(body, each, tasks),
         work=None if body.work is None else parse_work(body.work.model_dump()),
-        stop_policy=_stop_policy(body),
+        stop_policy=changed(PLAIN, given(body, StopPolicy)),
         terms=_terms(body),
+        **read(Request, given(body, Request)),
     )
 
 
@@ -92,72 +91,41 @@ def _times(each: Amounts, tasks: int) -> Amounts:
 
 
 def _shape(body: RequestIn, each: Amounts, tasks: int) -> Shape | None:
-    labels = parse_labels(body.node_labels or {}, "node_labels")
-    usual = body.per_node is None and not labels and not body.fingerprint
-    if tasks == 1 and usual and body.topology == "tight":
-        return None
-    return Shape(each, tasks, body.per_node, labels, body.fingerprint, Topology(body.topology))
-
-
-def _stop_policy(body: RequestIn) -> StopPolicy:
-    made = StopPolicy(
-        checkpoint=Checkpoint(body.checkpoint),
-        protocol=Protocol(body.checkpoint_protocol),
-        timeout=_time("checkpoint_timeout", body.checkpoint_timeout, PLAIN.timeout),
-        deferral_max=_time("max_deferral", body.max_deferral, PLAIN.deferral_max),
-        interruptible=body.interruptible,
-        resume=Resume(body.resume),
-        resume_wait=_time("resume_wait", body.resume_wait, PLAIN.resume_wait),
-    )
-    return PLAIN if made == PLAIN else made
+    """How the tasks must sit; None for one task anywhere."""
+    anywhere = Shape(each, tasks)
+    made = changed(anywhere, given(body, Shape))
+    return None if tasks == 1 and made is anywhere else made
 
 
 def _terms(body: RequestIn) -> Terms:
     own = {} if body.settings is None else body.settings.model_dump(exclude_none=True)
-    return parse_terms(
-        preemption_class=body.class_,
-        sensitive=body.sensitive,
-        tenant=body.tenant,
-        limit=body.limit,
-        weight=body.weight,
-        settings={name: own[name] for name in OF_REQUEST if name in own},
-    )
+    settings = {name: own[name] for name in OF_REQUEST if name in own}
+    return parse_terms(settings=settings or None, **given(body, Terms))
 
 
-def _time(field: str, given: float | None, otherwise: int) -> int:
-    return otherwise if given is None else parse_duration(given, field)
+def _settings(body: SettingsIn) -> ResourceSettings:
+    return ResourceSettings.parse(body.model_dump(exclude_none=True, exclude=set(OF_REQUEST)))
 
 
-def _settings(given: SettingsIn) -> ResourceSettings:
-    return ResourceSettings.parse(given.model_dump(exclude_none=True, exclude=set(OF_REQUEST)))
+def _chosen(said: bool | None, otherwise: bool) -> bool:
+    return otherwise if said is None else said
 
 
-def _chosen(given: bool | None, otherwise: bool) -> bool:
-    return otherwise if given is None else given
-
-
-def _retry(given: RetryIn | None, is_work: bool) -> Retry:
+def _retry(body: RetryIn | None, is_work: bool) -> Retry:
     """A step's preemptions use up its retries, as document 000 says; submitted work's do not."""
     usual = Preemptions.FREE if is_work else Preemptions.COUNT
-    if given is None:
-        return _NO_RETRY[usual]
-    return Retry(
-        max_retries=given.max_retries,
-        delay=parse_duration(given.delay, "retry.delay", most=bounds.RETRY_DELAY_MAX),
-        backoff=given.backoff,
-        preemptions=usual if given.preemptions is None else Preemptions(given.preemptions),
-    )
+    return changed(_NO_RETRY[usual], {} if body is None else given(body, Retry))
 
 
 def _lease(body: RequestIn) -> int | None:
     """What agents run needs no client that stays; their node's lease is what counts."""
-    given = body.lease
+    asked = body.lease
     if body.work is not None:
-        if given not in (None, "none"):
+        if asked not in (None, "none"):
             raise Invalid("lease", "work that agents run has none: its node's counts")
         return None
-    if given is None:
+    if asked is None:
         return bounds.LEASE_DEFAULT
-    if isinstance(given, str):
+    if isinstance(asked, str):
         return None
-    return parse_duration(given, "lease", most=bounds.LEASE_MAX)
+    return parse_duration(asked, "lease", most=bounds.LEASE_MAX)

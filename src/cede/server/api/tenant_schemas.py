@@ -2,41 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
 from pydantic import Field
 
-from cede.model import bounds
-from cede.model.tenant import FIELDS
+from cede.model.fields import shown
+from cede.model.tenant import FIELDS, Tenant
 from cede.model.usage import Usage
-from cede.server.api.bodies import Amount, Body, Name, Ratio, example
+from cede.server.api.bodies import Body, Name, example
+from cede.server.api.declared import sends, shows
 from cede.server.api.json_type import Json
 from cede.server.api.schemas import Out, Page
 from cede.store import TenantView, UsageView
 
-Hours = Annotated[float, Field(ge=bounds.BUDGET_HOURS_MIN, le=bounds.BUDGET_HOURS_MAX)]
-Burst = Annotated[float, Field(ge=0, le=bounds.BURST_MAX)]
 # Hours are shown to the microsecond: further digits are only how computers divide.
 _DIGITS = 9
 
 
+@sends(Tenant, edits=True)
 class TenantFields(Body):
     """How much a tenant may have; null: no bound."""
-
-    max_nodes: Amount | None = Field(None, description="Nodes in use at once, in all pools.")
-    max_concurrent: Amount | None = Field(
-        None, description="Requests that have not ended, waiting ones too."
-    )
-    gpu_hours_budget: Hours | None = Field(
-        None, description="GPU-hours in the last 90 days; whoever has used them comes later."
-    )
-    node_hours_budget: Hours | None = Field(None, description="The same of node-hours.")
-    fair_share_target: Ratio | None = Field(
-        None, description="The part of all nodes that it should have."
-    )
-    burst_allowance: Burst | None = Field(
-        None, description="How far it may go beyond its target while much is idle."
-    )
 
     def said(self) -> dict[str, Any]:
         """What is given, null included, as the engine takes it."""
@@ -58,15 +43,12 @@ class TenantPatch(TenantFields):
     model_config = example(max_nodes=8, max_concurrent=None)
 
 
+@shows(Tenant)
 class TenantOut(Out):
+    """A tenant; what the model declares of it is added to these."""
+
     id: str
     name: str
-    max_nodes: int | None
-    max_concurrent: int | None
-    gpu_hours_budget: float | None
-    node_hours_budget: float | None
-    fair_share_target: float
-    burst_allowance: float | None
     nodes: int = Field(description="In use now.")
     requests: int = Field(description="That have not ended.")
     budget_used: float | None = Field(description="The part of its budget; 1 is all of it.")
@@ -99,7 +81,7 @@ def tenant_out(view: TenantView) -> Json:
     return {
         "id": tenant.id,
         "name": tenant.name,
-        **{name: getattr(tenant, name) for name in FIELDS},
+        **shown(tenant),
         "nodes": view.nodes,
         "requests": view.requests,
         "budget_used": None if view.budget_used is None else round(view.budget_used, _DIGITS),

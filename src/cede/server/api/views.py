@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import NamedTuple
 
 from cede.engine.lifecycle.commands import Submission
@@ -12,9 +12,10 @@ from cede.engine.state.state import State
 from cede.model.allocation import Allocation, allocation_id
 from cede.model.amounts import Amounts
 from cede.model.durations import seconds
-from cede.model.policy import Home, Policy
+from cede.model.fields import shown
+from cede.model.policy import Policy
 from cede.model.reason import Reason
-from cede.model.request import PLAIN, Request, Retry
+from cede.model.request import PLAIN, Request
 from cede.model.settings import Settings, shown_own
 from cede.model.terms import USUAL, Terms
 from cede.model.token import Token, name_in
@@ -24,7 +25,6 @@ from cede.server.api.node_views import (
     ask_out,
     member_out,
     shape_out,
-    stop_policy_out,
     stop_progress_out,
     work_out,
 )
@@ -32,7 +32,6 @@ from cede.store import AuditEntry, PolicyView, PoolView
 
 # A command for a list: enough to know it again.
 _COMMAND_MAX = 200
-_PLAIN = stop_policy_out(PLAIN)
 
 
 class Scene(NamedTuple):
@@ -79,33 +78,12 @@ def policy_out(view: PolicyView) -> Json:
         "pool_id": policy.pool_id,
         "component": policy.subject.name,
         "component_type": policy.subject.type,
-        "priority": policy.priority,
-        "reserved": dict(policy.reserved),
-        "limit": dict(policy.limit),
         "parent_id": policy.parent_id,
-        "weight": policy.weight,
-        "mode": policy.mode.value,
-        "settings": shown_own(policy.settings),
-        "integral": dict(policy.integral),
-        "type": policy.kind.value,
-        "max_class": policy.max_class,
-        "allow_sensitive": policy.allow_sensitive,
-        "home": home_out(policy.home),
-        "allow_lending": policy.allow_lending,
-        "allow_borrowing": policy.allow_borrowing,
-        "max_borrow_pct": policy.max_borrow_pct,
-        "return_grace": seconds(policy.return_grace),
+        **shown(policy),
         "occupied": dict(view.occupied),
         "borrowed": _borrowed(policy, view.occupied),
         "created": policy.created,
     }
-
-
-def home_out(home: Home | None) -> Json | list[str] | None:
-    """As it was given: labels of nodes, or their names."""
-    if home is None:
-        return None
-    return dict(home.labels) or list(home.names)
 
 
 def request_out(
@@ -119,7 +97,7 @@ def request_out(
         allocation = None
     live = allocation if allocation is not None and allocation.live else None
     pool_id = live.pool_id if live is not None else request.pool_id
-    shown: Json = {
+    answer: Json = {
         "id": request.id,
         "component": request.subject.name,
         "component_type": request.subject.type,
@@ -130,11 +108,8 @@ def request_out(
         "preemptible": request.preemptible,
         "attempt": request.attempt,
         "preempted_count": request.preempted_count,
-        "retry": retry_out(request.retry),
-        "walltime": seconds(request.walltime),
+        "retry": shown(request.retry),
         "lease": seconds(request.lease),
-        "on_silence": request.on_silence and request.on_silence.value,
-        "labels": dict(request.labels),
         "owner": name_in(request.owner),
         "created": request.created,
         "submitted_at": seconds(request.submitted_at),
@@ -154,24 +129,18 @@ def request_out(
         else {"id": saved.id, "at": seconds(saved.at), "size": saved.size},
         "lost_count": request.lost_count,
     }
-    shown |= _PLAIN if request.stop_policy is PLAIN else stop_policy_out(request.stop_policy)
-    shown |= _USUAL if request.terms is USUAL else terms_out(request.terms)
-    return shown
+    answer |= shown(request)
+    answer |= _PLAIN if request.stop_policy is PLAIN else shown(request.stop_policy)
+    answer |= _USUAL if request.terms is USUAL else terms_out(request.terms)
+    return answer
 
 
 def terms_out(terms: Terms) -> Json:
-    return {
-        "class": terms.preemption_class,
-        "sensitive": terms.sensitive,
-        "tenant": terms.tenant or None,
-        "limit": dict(terms.limit),
-        "weight": terms.weight,
-        "settings": shown_own(terms.settings),
-    }
+    return shown(terms) | {"settings": shown_own(terms.settings)}
 
 
 # Shown with nearly every request; nobody changes what is inside.
-_USUAL = terms_out(USUAL)
+_PLAIN, _USUAL = shown(PLAIN), terms_out(USUAL)
 
 
 def live_request_out(state: State, request_id: str) -> Json:
@@ -193,25 +162,7 @@ def _scene(state: State) -> Scene:
 
 def untracked_out(submission: Submission, reason: Reason) -> Json:
     """The answer to a step that nothing counts: there is no request, so there is no id."""
-    request = Request(
-        id="",
-        subject=submission.subject,
-        amounts=submission.amounts,
-        submitted_at=0,
-        index=0,
-        preemptible=submission.preemptible,
-        retry=submission.retry,
-        walltime=submission.walltime,
-        lease=submission.lease,
-        on_silence=submission.on_silence,
-        shape=submission.shape,
-        stop_policy=submission.stop_policy,
-        terms=submission.terms,
-        labels=submission.labels,
-        owner=submission.owner,
-        created=submission.created,
-        reason=reason,
-    )
+    request = replace(submission, submitted_at=0, index=0, reason=reason)
     untracked = {"id": None, "status": "untracked", "tracked": False}
     return request_out(request, None, _NOWHERE) | untracked
 
@@ -230,15 +181,6 @@ def allocation_out(allocation: Allocation, scene: Scene) -> Json:
         "members": [member_out(each, scene.node) for each in allocation.members],
         "parting": None if stop_progress is None else stop_progress_out(stop_progress, scene.now),
         "asked": None if ask is None else ask_out(ask, scene.now),
-    }
-
-
-def retry_out(retry: Retry) -> Json:
-    return {
-        "max_retries": retry.max_retries,
-        "delay": seconds(retry.delay),
-        "backoff": retry.backoff,
-        "preemptions": retry.preemptions.value,
     }
 
 

@@ -1,0 +1,278 @@
+"""Fields that people write, each declared once, beside the field in its dataclass.
+
+`declared` says what the field is called outside, of which kind it is and what it means. Whoever
+reads, shows or stores it asks here: the body and the answer of the API, the columns of a row, the
+entry of a snapshot and the keywords of the client are made from it. So a new field of a request is
+a line in the model.
+
+A kind knows how a value is read and shown. What a layer makes of a kind (a type of pydantic, a
+column) is a table in that layer: only a new kind needs a line there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, field, fields, replace
+from enum import StrEnum
+from functools import cache
+from keyword import iskeyword
+from typing import Any, TypeVar
+
+from cede.model import bounds
+from cede.model.amounts import parse_amounts
+from cede.model.durations import parse_duration, seconds
+from cede.model.errors import Invalid, Malformed, choices, quoted
+from cede.model.node import parse_labels
+from cede.model.settings import parse_flag, parse_ratio
+from cede.model.subject import parse_name
+
+T = TypeVar("T")
+_DECLARED = "declared"
+
+
+class Kind:
+    """What values of a field are: read from outside data, and shown as callers see them."""
+
+    __slots__ = ()
+
+    def parse(self, value: object, name: str) -> Any:
+        """The value as it is kept inside, or `Invalid` with this name and what is wrong."""
+        raise NotImplementedError
+
+    def show(self, value: Any) -> Any:
+        """The value in the units that people write."""
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class Flag(Kind):
+    def parse(self, value: object, name: str) -> bool:
+        return parse_flag(value, name)
+
+
+@dataclass(frozen=True, slots=True)
+class Text(Kind):
+    """Printable text; an empty one is none."""
+
+    most: int
+
+    def parse(self, value: object, name: str) -> str:
+        if not isinstance(value, str) or len(value) > self.most:
+            raise Invalid(name, f"must be text of at most {self.most} characters")
+        if not value.isprintable():
+            raise Invalid(name, "must be printable, on one line")
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class Name(Kind):
+    """The name of something else, or nothing."""
+
+    def parse(self, value: object, name: str) -> str:
+        return "" if value == "" else parse_name(value, name)
+
+    def show(self, value: Any) -> Any:
+        return value or None
+
+
+@dataclass(frozen=True, slots=True)
+class Word(Kind):
+    """One word of a closed set."""
+
+    words: type[StrEnum]
+
+    def parse(self, value: object, name: str) -> StrEnum:
+        try:
+            return self.words(value)  # type: ignore[arg-type]
+        except ValueError:
+            known = ", ".join(self.words)
+            raise Invalid(name, f"must be one of {known}, not {quoted(value)}") from None
+
+    def show(self, value: Any) -> Any:
+        return value and value.value
+
+
+@dataclass(frozen=True, slots=True)
+class Duration(Kind):
+    """A length of time: seconds outside, milliseconds inside."""
+
+    most: int = bounds.DURATION_MAX
+
+    def parse(self, value: object, name: str) -> int:
+        return parse_duration(value, name, most=self.most)
+
+    def show(self, value: Any) -> Any:
+        return seconds(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Count(Kind):
+    """An integer: not a text, a fraction or a truth."""
+
+    least: int
+    most: int
+    malformed: bool = False  # what is no such integer cannot be read at all, and is a 400
+
+    def parse(self, value: object, name: str) -> int:
+        whole = isinstance(value, int) and not isinstance(value, bool)
+        if not whole or not self.least <= value <= self.most:  # type: ignore[operator]
+            error = Malformed if self.malformed else Invalid
+            wanted = f"must be an integer from {self.least} to {self.most}"
+            raise error(name, f"{wanted}, not {quoted(value)}")
+        return value  # type: ignore[return-value]
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio(Kind):
+    """A fraction or a weight."""
+
+    least: float
+    most: float
+
+    def parse(self, value: object, name: str) -> float:
+        return parse_ratio(value, name, least=self.least, most=self.most)
+
+
+@dataclass(frozen=True, slots=True)
+class Quantities(Kind):
+    """Amounts by resource key."""
+
+    def parse(self, value: object, name: str) -> dict[str, int]:
+        return parse_amounts(value, name)
+
+    def show(self, value: Any) -> Any:
+        return dict(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Labels(Kind):
+    """Texts by name; of nodes the names are labels, and the texts printable."""
+
+    of_nodes: bool = False
+
+    def parse(self, value: object, name: str) -> dict[str, str]:
+        if self.of_nodes:
+            return parse_labels(value, name)
+        if not isinstance(value, Mapping) or len(value) > bounds.LABELS_MAX:
+            raise Invalid(name, f"must be a map of at most {bounds.LABELS_MAX} texts")
+        for each in (*value, *value.values()):
+            if not isinstance(each, str) or len(each) > bounds.LABEL_LENGTH_MAX:
+                most = bounds.LABEL_LENGTH_MAX
+                raise Invalid(name, f"must be texts of at most {most} characters")
+        return dict(value)
+
+    def show(self, value: Any) -> Any:
+        return dict(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """One field: `name` is what people write, `keyword` what Python code writes for it, and
+    `attribute` what its dataclass calls it. `sentence` is what the API's document says of it.
+    """
+
+    name: str
+    keyword: str
+    attribute: str
+    kind: Kind
+    sentence: str
+    default: Any
+    example: Any  # as people write it
+    decides: bool  # deciding looks at it, so that it is in a snapshot
+
+    @property
+    def shown_default(self) -> Any:
+        return None if self.default is None else self.kind.show(self.default)
+
+
+def declared(
+    kind: Kind,
+    sentence: str,
+    default: Any = MISSING,
+    *,
+    default_factory: Any = MISSING,
+    name: str = "",
+    example: Any = None,
+    decides: bool = True,
+) -> Any:
+    """A field of a dataclass that people write; `name` where they call it something else."""
+    said = {"kind": kind, "sentence": sentence, "example": example, "decides": decides}
+    metadata = {_DECLARED: {"name": name, **said}}
+    return field(default=default, default_factory=default_factory, metadata=metadata)
+
+
+@cache
+def fields_of(part: type) -> tuple[Declared, ...]:
+    """The declared fields of a dataclass, in its order."""
+    found = []
+    for each in fields(part):
+        if _DECLARED not in each.metadata:
+            continue
+        said = each.metadata[_DECLARED]
+        default = each.default if each.default_factory is MISSING else each.default_factory()
+        name = said["name"] or each.name
+        called = {
+            "name": name,
+            "keyword": f"{name}_" if iskeyword(name) else name,
+            "attribute": each.name,
+        }
+        found.append(Declared(**(said | called), default=default))
+    return tuple(found)
+
+
+def deciding(part: type) -> tuple[str, ...]:
+    """Names of the fields that deciding looks at."""
+    return tuple(each.name for each in fields_of(part) if each.decides)
+
+
+def read(part: type, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Those fields of a dataclass that are given, by their attributes; None is not given."""
+    if not given:
+        return {}
+    return {
+        each.attribute: each.kind.parse(given[each.name], each.name)
+        for each in fields_of(part)
+        if given.get(each.name) is not None
+    }
+
+
+def changed(usual: T, given: Mapping[str, Any], **more: Any) -> T:
+    """The usual value with what is given; itself where nothing differs, so that most share it."""
+    said = read(type(usual), given) | more
+    if not said:
+        return usual
+    made: T = replace(usual, **said)  # type: ignore[type-var]
+    return usual if made == usual else made
+
+
+def shown(value: Any) -> dict[str, Any]:
+    """The declared fields of a value as callers see them."""
+    found = {}
+    for each in fields_of(value.__class__):
+        held = getattr(value, each.attribute)
+        found[each.name] = None if held is None else each.kind.show(held)
+    return found
+
+
+def said(value: Any) -> dict[str, Any]:
+    """Of the fields that deciding looks at, those that are not the usual, as people write them."""
+    return {
+        each.name: each.kind.show(held)
+        for each in fields_of(value.__class__)
+        if each.decides and (held := getattr(value, each.attribute)) != each.default
+    }
+
+
+def written(given: Mapping[str, Any], *parts: type) -> dict[str, Any]:
+    """Keywords as the body of a call, checked first; what is not given is left to the server."""
+    known = {each.keyword: each for part in parts for each in fields_of(part)}
+    for name in given:
+        if name not in known:
+            raise TypeError(f"unknown keyword {name!r:.80}; {choices(name, known)}")
+    body = {}
+    for name, value in given.items():
+        each = known[name]
+        not_set = value is None or (value is False and each.default is False)
+        if not not_set:
+            body[each.name] = each.kind.show(each.kind.parse(value, each.name))
+    return body

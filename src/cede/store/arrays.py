@@ -1,0 +1,73 @@
+"""A dataclass of the model as an array of its fields' values, in their order, without their names.
+
+The order is the format: a new field comes last and has a default, because arrays that were written
+before it are shorter. `tests/store/test_arrays.py` holds one array of each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, fields
+from enum import StrEnum
+from functools import cache
+from operator import attrgetter
+from types import NoneType, UnionType
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+
+T = TypeVar("T")
+Convert = Callable[[Any], Any]
+
+
+def array_of(value: Any, optional: int = 0) -> list[Any]:
+    """The values as JSON takes them; of the last ones so many are left out while they are usual."""
+    kind = value.__class__
+    found = list(_values_of(kind)(value))
+    if optional:
+        usual = _defaults_of(kind)
+        least = len(found) - optional
+        while len(found) > least and found[-1] == usual[len(found) - 1]:
+            found.pop()
+    return found
+
+
+def from_array(kind: type[T], array: list[Any]) -> T:
+    """The value that was written so; what the array does not reach has its default."""
+    made: Any = kind
+    converts = zip(_converts_of(made), array, strict=False)
+    value: T = made(*(each if convert is None else convert(each) for convert, each in converts))
+    return value
+
+
+@cache
+def _values_of(kind: type) -> Convert:
+    return attrgetter(*(each.name for each in fields(kind)))
+
+
+@cache
+def _defaults_of(kind: type) -> tuple[Any, ...]:
+    return tuple(
+        each.default if each.default_factory is MISSING else each.default_factory()
+        for each in fields(kind)
+    )
+
+
+@cache
+def _converts_of(kind: type) -> tuple[Convert | None, ...]:
+    hints = get_type_hints(kind)
+    return tuple(_convert(hints[each.name]) for each in fields(kind))
+
+
+def _convert(hint: Any) -> Convert | None:
+    """What makes a value of this type of what JSON gives back; None where it is one already."""
+    origin, inner = get_origin(hint), get_args(hint)
+    if isinstance(hint, type) and issubclass(hint, StrEnum):
+        return hint
+    if origin is UnionType and NoneType in inner:
+        some = _convert(next(each for each in inner if each is not NoneType))
+        return some and (lambda value: None if value is None else some(value))
+    if origin is tuple:
+        each = _convert(inner[0])  # all of one tuple are alike in this
+        return tuple if each is None else (lambda values: tuple(map(each, values)))
+    if origin is Mapping and (of := _convert(inner[1])) is not None:
+        return lambda values: {key: of(value) for key, value in values.items()}
+    return None
