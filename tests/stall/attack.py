@@ -58,7 +58,10 @@ class Attack:
 
     def _again(self, kind: str, number: int, act: Callable[[int], None]) -> None:
         mine = cycle(range(number, number + len(self.addresses)))
-        while not self.stop.is_set():
+        # Once at least, however late a busy machine lets this thread begin.
+        done = False
+        while not (done and self.stop.is_set()):
+            done = True
             try:
                 act(next(mine))
             except (OSError, HTTPException) as error:

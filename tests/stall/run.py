@@ -119,7 +119,7 @@ class Seen:
         return threads
 
     def _renew(self, site: Site, path: str, stop: threading.Event) -> None:
-        while not stop.wait(RENEW_EVERY):
+        while not (stop.wait(RENEW_EVERY) and (self.renewals or self.lost)):
             began = time.perf_counter()
             try:
                 status, answer = site.call(site.holder, "POST", path, {})
@@ -131,7 +131,7 @@ class Seen:
                 self.lost.append(f"{status}: {answer.get('reason') or answer}")
 
     def _look(self, site: Site, stop: threading.Event) -> None:
-        while not stop.wait(1):
+        while not (stop.wait(1) and (self.health or self.lost)):
             began = time.perf_counter()
             connection = HTTPConnection("127.0.0.1", site.port, timeout=PATIENCE)
             try:
