@@ -24,9 +24,15 @@ def twin(shared: Cluster, first: Agent, folder: str) -> Agent:
 
 
 def refusals(shared: Cluster, node: str) -> int:
-    found = shared.client.http.call("GET", f"{API}/events", params={"limit": 500})["items"]
-    kinds = [each for each in found if each["kind"] == "node_refused"]
-    return sum(each["data"]["node"] == node for each in kinds)
+    count, after = 0, 0
+    while True:  # all of them: others had this server before
+        page = {"limit": 500, "after": after}
+        answer = shared.client.http.call("GET", f"{API}/events", params=page)
+        for each in answer["items"]:
+            count += each["kind"] == "node_refused" and each["data"]["node"] == node
+        if not answer["items"]:
+            return count
+        after = answer["next"]
 
 
 def test_another_folder_waits_until_the_first_is_gone(shared: Cluster, tmp_path: Path) -> None:

@@ -122,6 +122,7 @@ def test_a_token_may_come_from_a_file(server: Serving, tmp_path: Path) -> None:
     path = tmp_path / "token"
     path.touch(0o600)
     path.write_text(server.token)
+    path.chmod(0o600)
     done = cede("--server", server.url, "--token-file", str(path), "whoami")
     assert done.returncode == 0
     assert b"admin" in done.stdout

@@ -153,7 +153,7 @@ class Kept:
     def fileno(self) -> int:
         """Becomes readable when the supervisor has ended, whatever of."""
         if self._pidfd is None:
-            raise Conflict("not_kept", f"{self.directory.name} has no keeper")
+            raise Conflict("not_kept", f"{self.directory.name} has no supervisor")
         return self._pidfd
 
     def status(self) -> Status:
