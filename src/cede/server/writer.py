@@ -48,8 +48,6 @@ AUDIT_EVERY = bounds.MINUTE
 # second in which nobody calls. A server that never has one goes without until its next start.
 AUDIT_BUSY_MAX = 20_000
 AUDIT_QUIET = bounds.SECOND
-# The anchor may lag this far behind: one sync per so many milliseconds is too little to notice.
-WITNESS_EVERY = 100
 _FORGET_EVERY = bounds.HOUR
 
 _log = structlog.get_logger("cede.writer")
@@ -104,10 +102,8 @@ class Writer:
         self._next_timer: int | None = now  # the first pass looks at what was loaded
         self._next_audit = now + AUDIT_EVERY
         self._called = now
-        self._next_witness = now
         self._next_forget = now
         self._renewed = now
-        self._witnessed = loaded.index
         self._budgets = Budgets(store, self.query)
 
     # For everybody ------------------------------------------------------------------------------
@@ -205,8 +201,6 @@ class Writer:
             due.append(self._next_timer)
         if not self._store.sqlite:
             due.append(self._renewed + RENEW_MILLISECONDS)
-        if self._witnessed != self.index:
-            due.append(self._next_witness)
         return max(0, min(due) - self._clock.now()) / 1000
 
     def _turn(self, jobs: list[Job]) -> None:
@@ -348,10 +342,6 @@ class Writer:
         if not self._store.sqlite and now >= self._renewed + RENEW_MILLISECONDS:
             self._store.renew_lease()
             self._renewed = now
-        if self._witnessed != self.index and now >= self._next_witness:
-            self._store.witness()
-            self._witnessed = self.index
-            self._next_witness = now + WITNESS_EVERY
 
     def _audit_due(self) -> int:
         """When to count everything again; an unsound state is looked at whoever calls."""
@@ -365,7 +355,6 @@ class Writer:
         now = self._clock.now()
         batch = Batch(self._state.drain(), self.index, self._state.index, self._clock.moment(now))
         self._store.commit(batch)
-        self._store.witness()
 
 
 def _attempt(job: Job, *arguments: Any) -> bool:

@@ -10,6 +10,7 @@ writer's transaction finds no row to update (S12).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from threading import Event
 from typing import Any
 
@@ -18,6 +19,7 @@ from sqlalchemy import BigInteger, Connection, cast, extract, func, literal, sel
 from cede.store import schema
 from cede.store.errors import Deposed, Stopped
 from cede.store.lock import FileLock
+from cede.store.sealed import epoch_sum
 
 # A writer that has not renewed for this long is deposed; it renews ten times as often.
 LEASE_MILLISECONDS = 10_000
@@ -43,17 +45,35 @@ def lease_end(dialect: str) -> Any:
     return literal(0) if dialect == "sqlite" else database_clock(dialect) + LEASE_MILLISECONDS
 
 
-def wait_for_file(connection: Connection, lock: FileLock, holder: str, stop: Event | None) -> int:
-    if not lock.acquire(stop):
+def wait_for_file(
+    connection: Connection,
+    lock: FileLock,
+    holder: str,
+    stop: Event | None,
+    seen: Callable[[Connection], None],
+) -> int:
+    """Wait for the lock; `seen` is called every now and then with the database as it is."""
+
+    def look() -> None:
+        with connection.begin():
+            seen(connection)
+
+    if not lock.acquire(stop, look, _POLL_SECONDS):
         raise Stopped
     with connection.begin():
-        bumped = update(_meta).values(epoch=_meta.c.epoch + 1, holder=holder)
-        return int(connection.execute(bumped.returning(_meta.c.epoch)).scalar_one())
+        epoch = current_epoch(connection)
+        assert epoch is not None
+        connection.execute(update(_meta).values(holder=holder, **_new_epoch(epoch + 1)))
+        return epoch + 1
 
 
-def wait_for_lease(connection: Connection, holder: str, stop: Event | None) -> int:
+def wait_for_lease(
+    connection: Connection, holder: str, stop: Event | None, seen: Callable[[Connection], None]
+) -> int:
     pause = stop or Event()
     while True:
+        with connection.begin():
+            seen(connection)
         epoch = _try_take_over(connection, holder)
         if epoch is not None:
             return epoch
@@ -73,7 +93,7 @@ def _try_take_over(connection: Connection, holder: str) -> int | None:
             statement = (
                 update(_meta)
                 .where(_meta.c.epoch == epoch)
-                .values(epoch=epoch + 1, holder=holder, lease_until=lease_end("postgresql"))
+                .values(holder=holder, lease_until=lease_end("postgresql"), **_new_epoch(epoch + 1))
             )
             if connection.execute(statement).rowcount == 1:
                 taken = epoch + 1
@@ -82,6 +102,10 @@ def _try_take_over(connection: Connection, holder: str) -> int | None:
         if gone:
             _unlock(connection, epoch)
     return taken
+
+
+def _new_epoch(epoch: int) -> dict[str, Any]:
+    return {"epoch": epoch, "epoch_sum": epoch_sum(epoch)}
 
 
 def renew(connection: Connection, epoch: int) -> None:

@@ -1,0 +1,133 @@
+"""Looking for damage: every row against the digests of the last commit, and every index against
+its table.
+
+What is alive is verified whenever it is loaded. The rest is verified by `scrub`, in one snapshot,
+while the server serves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from sqlalchemy import Connection, Engine, select, text, update
+from sqlalchemy.exc import SQLAlchemyError
+
+from cede.store import schema
+from cede.store.digests import LAYOUTS, Digests, Layout
+from cede.store.errors import Damaged
+from cede.store.faults import damage
+from cede.store.node_rows import Row
+from cede.store.sealed import Sealed, epoch_sum
+
+_ROWS_AT_ONCE = 1_000
+_FINDINGS_MAX = 20
+
+_ALIVE: dict[str, Any] = {
+    "requests": text(schema.ACTIVE),
+    "allocations": schema.allocations.c.live == 1,
+}
+_ORDER = {
+    "requests": schema.requests.c.at_index,
+    "allocations": schema.allocations.c.at_index,
+}
+# What a server that starts reads before it takes a command.
+_LOADED = (
+    "pools", "nodes", "policies", "tenants", "requests", "allocations", "held_devices", "tokens",
+)  # fmt: skip
+
+
+def load_alive(connection: Connection, sealed: Sealed) -> dict[str, list[Row]]:
+    """The rows of everything that is alive, by table and in the order in which it came to be;
+    refused unless they are what was committed.
+    """
+    found, loaded = Digests(), {}
+    for name in _LOADED:
+        layout = LAYOUTS[name]
+        order = _ORDER.get(name, layout.table.columns[0])
+        statement = select(*layout.columns).order_by(order)
+        if name in _ALIVE:
+            statement = statement.where(_ALIVE[name])
+        loaded[name] = [tuple(row) for row in connection.execute(statement)]
+        found.add(layout, loaded[name])
+    if findings := list(sealed.digests.differing(found, _LOADED)):
+        raise Damaged(findings)
+    return loaded
+
+
+def seal(connection: Connection) -> None:
+    """Take the tables as they are, after a migration: their digests are computed anew."""
+    row = connection.execute(select(schema.meta)).one()
+    digests = Digests()
+    for layout in LAYOUTS.values():
+        for rows in _in_batches(connection, layout):
+            digests.add(layout, rows)
+    sealed = Sealed.unchecked(row, digests)
+    sums = {"epoch_sum": epoch_sum(row.epoch)}
+    connection.execute(update(schema.meta).values(**sealed.values(), **sums))
+
+
+def scrub(engine: Engine, between: Callable[[], bool] = lambda: True) -> list[str]:
+    """What is damaged, in words; nothing if nothing is. All of it is one snapshot, so commits may
+    go on meanwhile. `between` is called after every thousand rows; False gives up.
+    """
+    try:
+        with engine.connect() as connection, connection.begin():
+            row = connection.execute(select(schema.meta)).one()
+            sealed = Sealed.read(row)
+            findings = list(_broken_structure(connection, between))
+            for layout in LAYOUTS.values():
+                found = Digests()
+                for rows in _in_batches(connection, layout):
+                    found.add(layout, rows)
+                    if not between():
+                        return []
+                findings += sealed.digests.differing(found, layout.sections)
+            return findings[:_FINDINGS_MAX]
+    except Damaged as error:
+        return error.findings
+    except SQLAlchemyError as error:
+        if (found_by_database := damage(error)) is not None:
+            return [found_by_database]
+        raise
+
+
+def _in_batches(connection: Connection, layout: Layout) -> Iterator[list[Row]]:
+    statement = select(*layout.columns).execution_options(stream_results=True)
+    result = connection.execute(statement)
+    while rows := result.fetchmany(_ROWS_AT_ONCE):
+        yield [tuple(row) for row in rows]
+
+
+def _broken_structure(connection: Connection, between: Callable[[], bool]) -> Iterator[str]:
+    if connection.dialect.name == "sqlite":
+        for name in (*schema.metadata.tables, "sqlite_schema"):
+            yield from _not_ok(connection.exec_driver_sql(f"PRAGMA integrity_check({name})"))
+            if not between():
+                return
+    elif connection.execute(_HAS_AMCHECK).first() is not None:
+        yield from _broken_indexes(connection)
+
+
+_HAS_AMCHECK = text("SELECT 1 FROM pg_extension WHERE extname = 'amcheck'")
+_INDEXES = text(
+    "SELECT CAST(CAST(indexrelid AS regclass) AS text) FROM pg_index "
+    "WHERE indrelid = CAST(:table AS regclass)"
+)
+_CHECK_INDEX = text("SELECT bt_index_check(CAST(:name AS regclass), true)")
+
+
+def _broken_indexes(connection: Connection) -> Iterator[str]:
+    """With the extension `amcheck`, and not without: PostgreSQL reads no index to verify it."""
+    for table in schema.metadata.tables.values():
+        for name in _indexes(connection, table.name):
+            connection.execute(_CHECK_INDEX, {"name": name})
+    yield from ()
+
+
+def _indexes(connection: Connection, table: str) -> list[str]:
+    return list(connection.execute(_INDEXES, {"table": table}).scalars())
+
+
+def _not_ok(lines: Iterable[Any]) -> list[str]:
+    return [str(row[0]) for row in lines if row[0] != "ok"]
