@@ -32,6 +32,7 @@ from cede.store.errors import Deposed, StaleIndex, StoreError, WrongDatabase
 from cede.store.faults import told_apart
 from cede.store.lock import FileLock
 from cede.store.node_rows import Row
+from cede.store.reserve import Reserve
 from cede.store.sealed import Sealed
 from cede.store.values import Batch, Idempotency, Loaded, Remembered
 
@@ -52,7 +53,7 @@ class Store(Accounts):
     """
 
     def __init__(self, url: str, *, anchor: Path | None = None) -> None:
-        parsed = connect.parse_url(url)
+        self._url = parsed = connect.parse_url(url)
         self._engine = connect.write_engine(parsed)
         super().__init__(connect.read_engine(parsed))
         self.sqlite = parsed.get_backend_name() == "sqlite"
@@ -61,6 +62,7 @@ class Store(Accounts):
         self.at_point: Callable[[str], None] = _nothing
         self._anchor = Anchor(anchor) if anchor else None
         self._lock = FileLock(Path(f"{parsed.database}.lock")) if self.sqlite else None
+        self._reserve = Reserve(Path(f"{parsed.database}.reserve")) if self.sqlite else None
         self._writing: Connection | None = None
         self._audit_head = chain.START
         self._sealed = Sealed()
@@ -70,18 +72,22 @@ class Store(Accounts):
     def migrate(self) -> None:
         """Bring the database to this version's schema, or refuse it."""
         try:
-            migrate.migrate(self._engine)
+            with told_apart():
+                migrate.migrate(self._engine)
         except SQLAlchemyError as error:
             raise WrongDatabase(f"cannot use the database: {_one_line(error)}") from error
 
     def take_over(self, stop: Event | None = None) -> int:
         """Become the one writer under a new epoch; waits for whoever is, until `stop` is set."""
         holder = f"{socket.gethostname()}:{os.getpid()}"
-        self._writing = self._writing or self._engine.connect()
-        if self._lock is not None:
-            self.epoch = term.wait_for_file(self._writing, self._lock, holder, stop, self._follow)
-        else:
-            self.epoch = term.wait_for_lease(self._writing, holder, stop, self._follow)
+        with told_apart():
+            self._writing = self._writing or self._engine.connect()
+            if self._lock is None:
+                self.epoch = term.wait_for_lease(self._writing, holder, stop, self._follow)
+            else:
+                self.epoch = term.wait_for_file(
+                    self._writing, self._lock, holder, stop, self._follow
+                )
         return self.epoch
 
     def _follow(self, connection: Connection) -> None:
@@ -123,7 +129,8 @@ class Store(Accounts):
         A file lock needs no saying.
         """
         if not self.sqlite:
-            term.renew(self._connection(), self.epoch)
+            with told_apart():
+                term.renew(self._connection(), self.epoch)
 
     def let_go(self) -> None:
         """Stop being the writer; whoever waits takes over at once. Later commits are refused."""
@@ -131,6 +138,26 @@ class Store(Accounts):
             self._lock.release()
         elif self._writing is not None:
             term.let_go(self._writing, self.epoch)
+
+    # Damage and space --------------------------------------------------------------------------
+
+    def scrub(self, between: Callable[[], bool] = lambda: True) -> list[str] | None:
+        """What is damaged in the whole database; see `verify.scrub`."""
+        # A connection of its own: what others have in their caches is not what is on the disk.
+        engine = connect.read_engine(self._url)
+        try:
+            return verify.scrub(engine, between)
+        finally:
+            engine.dispose()
+
+    def hold_space(self) -> None:
+        """Keep some space for the next start, if there is any."""
+        if self._reserve is not None:
+            self._reserve.hold()
+
+    def make_room(self) -> bool:
+        """Give up the space that was kept for a start; whether there was any."""
+        return self._reserve is not None and self._reserve.release()
 
     def close(self) -> None:
         if self._writing is not None:

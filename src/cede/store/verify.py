@@ -7,7 +7,7 @@ while the server serves.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from sqlalchemy import Connection, Engine, select, text, update
@@ -67,21 +67,27 @@ def seal(connection: Connection) -> None:
     connection.execute(update(schema.meta).values(**sealed.values(), **sums))
 
 
-def scrub(engine: Engine, between: Callable[[], bool] = lambda: True) -> list[str]:
-    """What is damaged, in words; nothing if nothing is. All of it is one snapshot, so commits may
-    go on meanwhile. `between` is called after every thousand rows; False gives up.
+def scrub(engine: Engine, between: Callable[[], bool] = lambda: True) -> list[str] | None:
+    """What is damaged, in words. All of it is one snapshot, so commits may go on meanwhile.
+
+    `between` is called after every thousand rows; when it says False nothing is known, and the
+    answer is None.
     """
     try:
         with engine.connect() as connection, connection.begin():
             row = connection.execute(select(schema.meta)).one()
             sealed = Sealed.read(row)
-            findings = list(_broken_structure(connection, between))
+            findings = []
+            for name in schema.metadata.tables:
+                findings += _broken_structure(connection, name)
+                if not between():
+                    return None
             for layout in LAYOUTS.values():
                 found = Digests()
                 for rows in _in_batches(connection, layout):
                     found.add(layout, rows)
                     if not between():
-                        return []
+                        return None
                 findings += sealed.digests.differing(found, layout.sections)
             return findings[:_FINDINGS_MAX]
     except Damaged as error:
@@ -99,14 +105,18 @@ def _in_batches(connection: Connection, layout: Layout) -> Iterator[list[Row]]:
         yield [tuple(row) for row in rows]
 
 
-def _broken_structure(connection: Connection, between: Callable[[], bool]) -> Iterator[str]:
+def _broken_structure(connection: Connection, table: str) -> list[str]:
+    """What a database says about the pages and the indexes of a table.
+
+    PostgreSQL looks only where the extension `amcheck` is; there it raises an error.
+    """
     if connection.dialect.name == "sqlite":
-        for name in (*schema.metadata.tables, "sqlite_schema"):
-            yield from _not_ok(connection.exec_driver_sql(f"PRAGMA integrity_check({name})"))
-            if not between():
-                return
-    elif connection.execute(_HAS_AMCHECK).first() is not None:
-        yield from _broken_indexes(connection)
+        lines = connection.exec_driver_sql(f"PRAGMA integrity_check({table})")
+        return [f"table {table}: {row[0]}" for row in lines if row[0] != "ok"]
+    if connection.execute(_HAS_AMCHECK).first() is not None:
+        for name in connection.execute(_INDEXES, {"table": table}).scalars():
+            connection.execute(_CHECK_INDEX, {"name": name})
+    return []
 
 
 _HAS_AMCHECK = text("SELECT 1 FROM pg_extension WHERE extname = 'amcheck'")
@@ -115,19 +125,3 @@ _INDEXES = text(
     "WHERE indrelid = CAST(:table AS regclass)"
 )
 _CHECK_INDEX = text("SELECT bt_index_check(CAST(:name AS regclass), true)")
-
-
-def _broken_indexes(connection: Connection) -> Iterator[str]:
-    """With the extension `amcheck`, and not without: PostgreSQL reads no index to verify it."""
-    for table in schema.metadata.tables.values():
-        for name in _indexes(connection, table.name):
-            connection.execute(_CHECK_INDEX, {"name": name})
-    yield from ()
-
-
-def _indexes(connection: Connection, table: str) -> list[str]:
-    return list(connection.execute(_INDEXES, {"table": table}).scalars())
-
-
-def _not_ok(lines: Iterable[Any]) -> list[str]:
-    return [str(row[0]) for row in lines if row[0] != "ok"]
