@@ -27,7 +27,9 @@ _ENDED = frozenset(status.value for status in TERMINAL)
 
 def hash_of(values: Sequence[Any]) -> int:
     """The hash of plain values, the same on every machine and database."""
-    digest = hashlib.blake2b(orjson.dumps(values), digest_size=_BYTES).digest()
+    # A value of a kind that no column has is damage, and hashes like nothing that was written.
+    content = orjson.dumps(values, default=repr)
+    digest = hashlib.blake2b(content, digest_size=_BYTES).digest()
     return int.from_bytes(digest)
 
 
@@ -54,9 +56,10 @@ class Layout:
             return hash_of(tuple(row))
         plain = list(row)
         for place in self._booleans:
-            plain[place] = int(plain[place])
+            if isinstance(plain[place], bool):
+                plain[place] = int(plain[place])
         for place in self._fractions:
-            if plain[place] is not None:
+            if isinstance(plain[place], int | float):
                 plain[place] = float(plain[place]) + 0.0  # one zero: SQLite keeps no sign of it
         return hash_of(plain)
 

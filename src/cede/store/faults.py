@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import MultipleResultsFound, NoResultFound, SQLAlchemyError
 
-from cede.store.errors import Damaged, DiskFull
+from cede.store.errors import Damaged, DiskFull, WrongDatabase
 
 # SQLite's primary codes are the lowest eight bits. No space for the shared memory of the WAL is
 # reported as an error of its own.
@@ -31,6 +31,25 @@ def told_apart() -> Iterator[None]:
         raise
 
 
+@contextmanager
+def usable() -> Iterator[None]:
+    """Raise what a start can show in one line, whatever a database that may be damaged causes."""
+    try:
+        with told_apart():
+            yield
+    except (NoResultFound, MultipleResultsFound) as error:
+        raise Damaged(["table meta does not have its one row"]) from error
+    except SQLAlchemyError as error:
+        raise WrongDatabase(f"cannot use the database: {one_line(error)}") from error
+    except (ValueError, TypeError) as error:
+        # From drivers and conversions: a value is not of the kind of its column.
+        raise Damaged([f"a value cannot be read: {one_line(error)}"]) from error
+
+
+def one_line(error: BaseException) -> str:
+    return " ".join(str(_cause(error)).split())[:300]
+
+
 def is_full(error: BaseException) -> bool:
     cause = _cause(error)
     code = getattr(cause, "sqlite_errorcode", None)
@@ -49,7 +68,7 @@ def damage(error: BaseException) -> str | None:
         # Text that is none: the driver says so, and gives it no code.
         or "Could not decode to UTF-8" in str(cause)
     )
-    return " ".join(str(cause).split())[:300] if corrupt else None
+    return one_line(error) if corrupt else None
 
 
 def _cause(error: BaseException) -> BaseException:

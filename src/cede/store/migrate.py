@@ -78,7 +78,7 @@ def _refuse_foreign_file(path: Path) -> None:
             (application_id,) = connection.execute("PRAGMA application_id").fetchone()
         finally:
             connection.close()
-    except sqlite3.DatabaseError as error:
+    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
         raise WrongDatabase(f"{path} is not an SQLite database that can be read: {error}") from None
     if tables and application_id != APPLICATION_ID:
         raise WrongDatabase(f"{path} is an SQLite database of another program; name another file")

@@ -16,7 +16,6 @@ from threading import Event
 
 import structlog
 from sqlalchemy import Connection, and_, select, tuple_, update
-from sqlalchemy.exc import SQLAlchemyError
 
 from cede.engine.changes import Changes
 from cede.engine.entities import Entity
@@ -28,8 +27,8 @@ from cede.store import chain, connect, migrate, node_rows, rows, schema, stateme
 from cede.store.accounts import Accounts
 from cede.store.anchor import Anchor, Witness, witness_in
 from cede.store.digests import Digests
-from cede.store.errors import Deposed, StaleIndex, StoreError, WrongDatabase
-from cede.store.faults import told_apart
+from cede.store.errors import Deposed, StaleIndex, StoreError
+from cede.store.faults import told_apart, usable
 from cede.store.lock import FileLock
 from cede.store.node_rows import Row
 from cede.store.reserve import Reserve
@@ -71,16 +70,13 @@ class Store(Accounts):
 
     def migrate(self) -> None:
         """Bring the database to this version's schema, or refuse it."""
-        try:
-            with told_apart():
-                migrate.migrate(self._engine)
-        except SQLAlchemyError as error:
-            raise WrongDatabase(f"cannot use the database: {_one_line(error)}") from error
+        with usable():
+            migrate.migrate(self._engine)
 
     def take_over(self, stop: Event | None = None) -> int:
         """Become the one writer under a new epoch; waits for whoever is, until `stop` is set."""
         holder = f"{socket.gethostname()}:{os.getpid()}"
-        with told_apart():
+        with usable():
             self._writing = self._writing or self._engine.connect()
             if self._lock is None:
                 self.epoch = term.wait_for_lease(self._writing, holder, stop, self._follow)
@@ -98,7 +94,7 @@ class Store(Accounts):
     def load(self) -> Loaded:
         """Everything that is alive; refused if the database is older than its anchor (S25)."""
         connection = self._connection()
-        with told_apart(), connection.begin():
+        with usable(), connection.begin():
             meta = connection.execute(select(schema.meta)).one()
             if meta.epoch != self.epoch:
                 raise Deposed(self.epoch, meta.epoch)
@@ -339,7 +335,3 @@ def _delete_requests(connection: Connection, digests: Digests, ids: Sequence[str
     write.update(connection, digests, kept)
     gone = statements.REQUESTS.find(connection, ended)
     statements.REQUESTS.delete(connection, digests, gone)
-
-
-def _one_line(error: BaseException) -> str:
-    return str(getattr(error, "orig", None) or error).strip().splitlines()[0]

@@ -16,7 +16,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from cede.store import schema
 from cede.store.digests import LAYOUTS, Digests, Layout
 from cede.store.errors import Damaged
-from cede.store.faults import damage
+from cede.store.faults import damage, one_line
 from cede.store.node_rows import Row
 from cede.store.sealed import Sealed, epoch_sum
 
@@ -96,6 +96,8 @@ def scrub(engine: Engine, between: Callable[[], bool] = lambda: True) -> list[st
         if (found_by_database := damage(error)) is not None:
             return [found_by_database]
         raise
+    except (ValueError, TypeError) as error:
+        return [f"a value cannot be read: {one_line(error)}"]
 
 
 def _in_batches(connection: Connection, layout: Layout) -> Iterator[list[Row]]:
