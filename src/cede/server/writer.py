@@ -142,8 +142,12 @@ class Writer:
 
     @property
     def unwritable(self) -> DiskFull | Damaged | None:
-        """Why nothing can be written, while that is so: damage, or no space."""
-        return self._damage or self._full
+        """Why nothing can be written, while that is so: damage, or no space. A new error each time:
+        one that is raised again and again collects the places.
+        """
+        if self._damage is not None:
+            return Damaged(self._damage.findings)
+        return None if self._full is None else DiskFull()
 
     @property
     def alive(self) -> bool:
@@ -245,7 +249,7 @@ class Writer:
     def _decide_and_commit(self, commands: list[Job], now: int) -> list[Job]:
         """One transaction; the commands that are left for another."""
         if self._damage is not None:
-            return self._without_writing(commands, now, self._damage)
+            return self._without_writing(commands, now)
         try:
             with whole(self._state):
                 return self._try_to_commit(commands, now)
@@ -253,10 +257,10 @@ class Writer:
             if self._full is None:
                 _log.error("the disk is full; nothing is written until there is space")
             self._full = full
-            return self._without_writing(commands, now, full)
+            return self._without_writing(commands, now)
         except Damaged as damage:
             self.found_damage(damage)
-            return self._without_writing(commands, now, damage)
+            return self._without_writing(commands, now)
 
     def _try_to_commit(self, commands: list[Job], now: int) -> list[Job]:
         tx = Tx(self._state, now, clock.wall())
@@ -307,9 +311,7 @@ class Writer:
             _log.warning("there is space again; commands are taken")
             self._full = None
 
-    def _without_writing(
-        self, commands: list[Job], now: int, problem: DiskFull | Damaged
-    ) -> list[Job]:
+    def _without_writing(self, commands: list[Job], now: int) -> list[Job]:
         """Answer from memory what need not last, and refuse the rest.
 
         A lease is such a thing: a server that starts counts every lease from its start, so that one
@@ -321,7 +323,7 @@ class Writer:
         for job in commands:
             job.result = job.error = None
             if job.lasting:
-                job.error = problem
+                job.error = self.unwritable
             elif self._run_one(job, tx):
                 _answer(job, tx, now)
         self._state.keep()

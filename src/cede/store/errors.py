@@ -52,7 +52,7 @@ class Damaged(StoreError):
         more = f"; and {len(findings) - 5} more" if len(findings) > 5 else ""
         super().__init__(
             f"the database is damaged: {'; '.join(findings[:5])}{more}; nothing is written to it: "
-            "stop the server and restore a backup (cede restore FILE), then check the disk"
+            "stop the server, check its disk and restore a backup"
         )
         self.findings = list(findings)
 

@@ -33,7 +33,7 @@ class Reserve:
                     if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                         raise
                     os.ftruncate(file, 0)
-                    size //= 2
+                    size -= SIZE_MIN
         finally:
             os.close(file)
         self.path.unlink()

@@ -152,7 +152,12 @@ class Store(Accounts):
             self._reserve.hold()
 
     def make_room(self) -> bool:
-        """Give up the space that was kept for a start; whether there was any."""
+        """Give up the space that was kept for a start, which then begins again; whether there was
+        any.
+        """
+        if self._writing is not None:
+            self._writing.close()
+            self._writing = None
         return self._reserve is not None and self._reserve.release()
 
     def close(self) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 from sqlalchemy import BigInteger, Connection, cast, extract, func, literal, select, update
 
 from cede.store import schema
-from cede.store.errors import Deposed, Stopped
+from cede.store.errors import Damaged, Deposed, Stopped
 from cede.store.lock import FileLock
 from cede.store.sealed import epoch_sum
 
@@ -61,8 +61,7 @@ def wait_for_file(
     if not lock.acquire(stop, look, _POLL_SECONDS):
         raise Stopped
     with connection.begin():
-        epoch = current_epoch(connection)
-        assert epoch is not None
+        epoch = _sound_epoch(connection)
         connection.execute(update(_meta).values(holder=holder, **_new_epoch(epoch + 1)))
         return epoch + 1
 
@@ -85,8 +84,8 @@ def _try_take_over(connection: Connection, holder: str) -> int | None:
     """The new epoch, if the last writer is gone or has let its lease run out."""
     with connection.begin():
         clock = database_clock("postgresql")
-        row = connection.execute(select(_meta.c.epoch, _meta.c.lease_until <= clock)).one()
-        epoch, expired = int(row[0]), bool(row[1])
+        epoch = _sound_epoch(connection)
+        expired = bool(connection.execute(select(_meta.c.lease_until <= clock)).scalar_one())
         gone = _try_lock(connection, epoch)
         taken = None
         if (gone or expired) and _try_lock(connection, epoch + 1):
@@ -102,6 +101,14 @@ def _try_take_over(connection: Connection, holder: str) -> int | None:
         if gone:
             _unlock(connection, epoch)
     return taken
+
+
+def _sound_epoch(connection: Connection) -> int:
+    """The epoch as it was written: the next one would hide that it was changed."""
+    row = connection.execute(select(_meta.c.epoch, _meta.c.epoch_sum)).one()
+    if row[1] != epoch_sum(row[0]):
+        raise Damaged(["table meta has a changed row"])
+    return int(row[0])
 
 
 def _new_epoch(epoch: int) -> dict[str, Any]:
