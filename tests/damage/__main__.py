@@ -1,4 +1,4 @@
-"""`python -m tests.damage --files 1000 --seed 1`: exit 1 if any damage is missed."""
+"""`python -m tests.damage --files 1400 --seed 1`: exit 1 if any damage is missed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.damage.trial import missed, run
 
 def main() -> int:
     parser = argparse.ArgumentParser("tests.damage")
-    parser.add_argument("--files", type=int, default=1_000)
+    parser.add_argument("--files", type=int, default=1_400)
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:

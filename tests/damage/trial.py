@@ -35,8 +35,9 @@ def damages(
     chance = random.Random(seed)
     systematic = [(each, one) for each in histories for one in (*cuts(each), *pages(each))]
     chance.shuffle(systematic)
-    yield from systematic[: files // 2]
-    for _ in range(files - min(files // 2, len(systematic))):
+    most = files * 3 // 5
+    yield from systematic[:most]
+    for _ in range(files - min(most, len(systematic))):
         history = chance.choice(histories)
         yield history, random_damage(history, chance)
 
