@@ -113,7 +113,7 @@ def _broken_structure(connection: Connection, table: str) -> list[str]:
     PostgreSQL looks only where the extension `amcheck` is; there it raises an error.
     """
     if connection.dialect.name == "sqlite":
-        lines = connection.exec_driver_sql(f"PRAGMA integrity_check({table})")
+        lines = connection.execute(_CHECK_TABLE, {"table": table})
         return [f"table {table}: {row[0]}" for row in lines if row[0] != "ok"]
     if connection.execute(_HAS_AMCHECK).first() is not None:
         for name in connection.execute(_INDEXES, {"table": table}).scalars():
@@ -121,6 +121,7 @@ def _broken_structure(connection: Connection, table: str) -> list[str]:
     return []
 
 
+_CHECK_TABLE = text("SELECT integrity_check FROM pragma_integrity_check(:table)")
 _HAS_AMCHECK = text("SELECT 1 FROM pg_extension WHERE extname = 'amcheck'")
 _INDEXES = text(
     "SELECT CAST(CAST(indexrelid AS regclass) AS text) FROM pg_index "
