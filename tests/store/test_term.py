@@ -290,6 +290,16 @@ def test_a_standby_leaves_the_anchor_of_the_leader_alone(database_url: str, tmp_
     assert Anchor(path).read() == Witness(1, 5, 6)
 
 
+def test_the_anchor_of_a_frozen_writer_is_not_waited_for(tmp_path: Path) -> None:
+    """It was deposed and still has the file open; both servers share a data folder."""
+    frozen, next_one = Anchor(tmp_path / "anchor"), Anchor(tmp_path / "anchor")
+    frozen.write(Witness(1, 4, 4))
+    next_one.write(Witness(2, 5, 5))
+    assert Anchor(tmp_path / "anchor").read() == Witness(2, 5, 5)
+    next_one.close()
+    frozen.close()
+
+
 def test_an_anchor_of_an_earlier_version_is_read(tmp_path: Path) -> None:
     """It counted no commits."""
     path = tmp_path / "anchor"

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import time
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,8 @@ from cede.store import schema
 from cede.store.errors import RolledBack
 
 _SLOT = 64
+_LOCK_TRIES = 20
+_LOCK_PAUSE = 0.05
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -75,7 +78,7 @@ class Anchor:
             return
         if self._file is None:
             self._file = self._open()
-            fcntl.flock(self._file, fcntl.LOCK_EX)
+            _lock_soon(self._file)
             self._find_turn(self._file)
         os.pwrite(self._file, _format(witness), self._turn * _SLOT)
         os.fdatasync(self._file)
@@ -123,6 +126,18 @@ class Anchor:
         """The first write goes over the older slot."""
         first, second = (_parse(os.pread(file, _SLOT, start)) for start in (0, _SLOT))
         self._turn = 1 if first is not None and (second is None or second <= first) else 0
+
+
+def _lock_soon(file: int) -> None:
+    """Lock against servers that follow, which lock for moments only. A deposed writer that is
+    frozen may hold the lock for ever, and is not waited for: it commits nothing more.
+    """
+    for _ in range(_LOCK_TRIES):
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            time.sleep(_LOCK_PAUSE)
 
 
 def witness_in(connection: Connection, *, counted: bool = True) -> Witness:
