@@ -37,7 +37,7 @@ PAUSE_FIRST = 0.2
 RETRY_AFTER_MAX = 30.0
 
 # "Later", whoever says so: cede, or a proxy while cede starts.
-_LATER = (429, 502, 503, 504)
+_LATER = (429, 502, 503, 504, 507)
 _PROBLEM = "urn:cede:problem:"
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _STATUS_ERRORS: dict[int, type[errors.CedeClientError]] = {

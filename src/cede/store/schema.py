@@ -81,6 +81,12 @@ meta = Table(
     # The newest audit entry: its number and its hash.
     Column("audit_number", NUMBER, nullable=True),
     Column("audit_hash", Text, nullable=True),
+    # How many commits there were, the digests of all tables, and checksums of this row: of the
+    # epoch, which taking over changes, and of everything else but `holder` and `lease_until`.
+    Column("commits", NUMBER, nullable=False, server_default=text("0")),
+    Column("digests", Text, nullable=False, server_default=text("'{}'")),
+    Column("epoch_sum", Text, nullable=False, server_default=text("''")),
+    Column("row_sum", Text, nullable=False, server_default=text("''")),
     CheckConstraint("id = 1", "one_row"),
     not_negative("epoch", "lease_until", "head", "instant", "boottime"),
 )

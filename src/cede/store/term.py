@@ -10,14 +10,16 @@ writer's transaction finds no row to update (S12).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from threading import Event
 from typing import Any
 
 from sqlalchemy import BigInteger, Connection, cast, extract, func, literal, select, update
 
 from cede.store import schema
-from cede.store.errors import Deposed, Stopped
+from cede.store.errors import Damaged, Deposed, Stopped
 from cede.store.lock import FileLock
+from cede.store.sealed import epoch_sum
 
 # A writer that has not renewed for this long is deposed; it renews ten times as often.
 LEASE_MILLISECONDS = 10_000
@@ -43,17 +45,34 @@ def lease_end(dialect: str) -> Any:
     return literal(0) if dialect == "sqlite" else database_clock(dialect) + LEASE_MILLISECONDS
 
 
-def wait_for_file(connection: Connection, lock: FileLock, holder: str, stop: Event | None) -> int:
-    if not lock.acquire(stop):
+def wait_for_file(
+    connection: Connection,
+    lock: FileLock,
+    holder: str,
+    stop: Event | None,
+    seen: Callable[[Connection], None],
+) -> int:
+    """Wait for the lock; `seen` is called every now and then with the database as it is."""
+
+    def look() -> None:
+        with connection.begin():
+            seen(connection)
+
+    if not lock.acquire(stop, look, _POLL_SECONDS):
         raise Stopped
     with connection.begin():
-        bumped = update(_meta).values(epoch=_meta.c.epoch + 1, holder=holder)
-        return int(connection.execute(bumped.returning(_meta.c.epoch)).scalar_one())
+        epoch = _sound_epoch(connection)
+        connection.execute(update(_meta).values(holder=holder, **_new_epoch(epoch + 1)))
+        return epoch + 1
 
 
-def wait_for_lease(connection: Connection, holder: str, stop: Event | None) -> int:
+def wait_for_lease(
+    connection: Connection, holder: str, stop: Event | None, seen: Callable[[Connection], None]
+) -> int:
     pause = stop or Event()
     while True:
+        with connection.begin():
+            seen(connection)
         epoch = _try_take_over(connection, holder)
         if epoch is not None:
             return epoch
@@ -65,15 +84,15 @@ def _try_take_over(connection: Connection, holder: str) -> int | None:
     """The new epoch, if the last writer is gone or has let its lease run out."""
     with connection.begin():
         clock = database_clock("postgresql")
-        row = connection.execute(select(_meta.c.epoch, _meta.c.lease_until <= clock)).one()
-        epoch, expired = int(row[0]), bool(row[1])
+        epoch = _sound_epoch(connection)
+        expired = bool(connection.execute(select(_meta.c.lease_until <= clock)).scalar_one())
         gone = _try_lock(connection, epoch)
         taken = None
         if (gone or expired) and _try_lock(connection, epoch + 1):
             statement = (
                 update(_meta)
                 .where(_meta.c.epoch == epoch)
-                .values(epoch=epoch + 1, holder=holder, lease_until=lease_end("postgresql"))
+                .values(holder=holder, lease_until=lease_end("postgresql"), **_new_epoch(epoch + 1))
             )
             if connection.execute(statement).rowcount == 1:
                 taken = epoch + 1
@@ -82,6 +101,18 @@ def _try_take_over(connection: Connection, holder: str) -> int | None:
         if gone:
             _unlock(connection, epoch)
     return taken
+
+
+def _sound_epoch(connection: Connection) -> int:
+    """The epoch as it was written: the next one would hide that it was changed."""
+    row = connection.execute(select(_meta.c.epoch, _meta.c.epoch_sum)).one()
+    if row[1] != epoch_sum(row[0]):
+        raise Damaged(["table meta has a changed row"])
+    return int(row[0])
+
+
+def _new_epoch(epoch: int) -> dict[str, Any]:
+    return {"epoch": epoch, "epoch_sum": epoch_sum(epoch)}
 
 
 def renew(connection: Connection, epoch: int) -> None:

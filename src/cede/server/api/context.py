@@ -62,9 +62,12 @@ class Context:
         *,
         idempotency: Idempotency | None = None,
         answer: Callable[[T, Tx], Any] | None = None,
+        lasting: bool = True,
     ) -> Any:
-        """A command, answered once it is committed; see `Writer.execute`."""
-        return await self.writer.run(command, idempotency=idempotency, answer=answer)
+        """A command, answered once it is committed; see `Writer.execute` and `Writer.run`."""
+        return await self.writer.run(
+            command, idempotency=idempotency, answer=answer, lasting=lasting
+        )
 
     async def query(self, read: Callable[[State, int], T]) -> T:
         """A look at the committed state, between two commits."""

@@ -18,7 +18,7 @@ from starlette.responses import Response
 from cede.model.errors import CedeError, Conflict, Invalid, Malformed, NotFound, Refused
 from cede.server.queue import Overloaded, Stopping
 from cede.snapshot.reader import SnapshotError
-from cede.store.errors import StoreError
+from cede.store.errors import Damaged, DiskFull, StoreError
 
 TYPE_PREFIX = "urn:cede:problem:"
 MEDIA_TYPE = "application/problem+json"
@@ -37,7 +37,10 @@ TITLES = {
     429: "Too many requests",
     500: "Internal error",
     503: "Not now",
+    507: "No space",
 }
+
+_FULL_RETRY_AFTER = 5
 
 # At most this many single errors are listed in one problem; the first ones tell the story.
 ERRORS_MAX = 20
@@ -103,7 +106,7 @@ def problem_of(error: Exception) -> Problem:
         case Stopping():
             return unavailable("stopping", str(error), 2)
         case StoreError():
-            return unavailable("not_writing", "this server is not the one that writes", 2)
+            return _of_store(error)
         case RequestValidationError():
             return validation_problem(error.errors())
         case HTTPException():
@@ -111,6 +114,17 @@ def problem_of(error: Exception) -> Problem:
         case CedeError():
             return Problem(422, "refused", str(error))
     return Problem(500, "internal", "the server made a mistake; its log has the details")
+
+
+def _of_store(error: StoreError) -> Problem:
+    match error:
+        case DiskFull():
+            headers = {"Retry-After": str(_FULL_RETRY_AFTER)}
+            return Problem(507, "disk_full", str(error), headers=headers)
+        case Damaged():
+            detail = "the database is damaged and nothing is written; the server's log says where"
+            return unavailable("damaged", detail, 60)
+    return unavailable("not_writing", "this server is not the one that writes", 2)
 
 
 def unavailable(code: str, detail: str, retry_after: int = 1) -> Problem:

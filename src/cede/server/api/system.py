@@ -31,6 +31,8 @@ async def healthz(call: ThisCall) -> Response:
     writer = call.context.writer
     if not writer.alive:
         raise unavailable("not_writing", "this server takes no commands")
+    if (problem := writer.unwritable) is not None:
+        raise problem
     if trouble := writer.trouble:
         broken = sorted({_what_is_broken(each) for each in trouble})
         raise unavailable(
