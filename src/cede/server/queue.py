@@ -34,13 +34,16 @@ class Stopping(CedeError):
 
 @dataclass(slots=True, eq=False)
 class Job:
-    """A command (or a query), and the future of whoever waits for it."""
+    """A command (or a query), and the future of whoever waits for it. What a command that is not
+    `lasting` changes need not outlast this server.
+    """
 
     run: Callable[..., Any]
     future: Future[Any] | asyncio.Future[Any]
     query: bool = False
     idempotency: Idempotency | None = None
     answer: Callable[..., Any] | None = None
+    lasting: bool = True
     result: Any = None
     error: BaseException | None = None
 

@@ -64,9 +64,10 @@ class Context:
         *,
         idempotency: Idempotency | None = None,
         answer: Callable[[T, Tx], Any] | None = None,
+        lasting: bool = True,
     ) -> Any:
-        """A command, answered once it is committed; see `Writer.execute`."""
-        future = self.writer.run(command, idempotency=idempotency, answer=answer)
+        """A command, answered once it is committed; see `Writer.execute` and `Writer.run`."""
+        future = self.writer.run(command, idempotency=idempotency, answer=answer, lasting=lasting)
         return await self._while_leading(future)
 
     async def query(self, read: Callable[[State, int], T]) -> T:
