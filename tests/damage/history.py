@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import shutil
 import sqlite3
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from cede.model.bounds import DAY
 from cede.model.lifecycle import AllocationState, RequestStatus
-from cede.store import AuditNote, Idempotency, Remembered
+from cede.store import AuditNote, Idempotency, Remembered, Store
+from cede.store.values import Keep, Moment
 from tests.store.samples import (
     allocation,
     batch,
@@ -25,6 +29,9 @@ from tests.store.samples import (
 
 FILES = ("cede.db", "cede.db-wal", "anchor")
 ROUNDS = 12
+OLD, YOUNG, NOW = 5, 90 * DAY, 100 * DAY
+KEEP = Keep(requests=30 * DAY, events=30 * DAY, audit=30 * DAY, idempotency=30 * DAY)
+TODAY = "2026-06-30T12:00:00.000Z"
 
 
 @dataclass(frozen=True)
@@ -56,15 +63,21 @@ def make(folder: Path) -> tuple[History, History]:
     store.commit(batch(0, changes([of_pool, of_policy, tenant(), loose], events=[event(1)])))
     index = 1
     for turn in range(ROUNDS):
-        name = f"request-{turn}"
+        name, when = f"request-{turn}", OLD if turn < ROUNDS // 3 else YOUNG
+        moment = Moment(when, "boot", 7)
         asked = request(name, index + 1, status=RequestStatus.ALLOCATED, labels={"turn": str(turn)})
         held = allocation(name, index=index + 2)
-        answer = Remembered(Idempotency(f"key-{turn}", "POST /", "token", "b" * 64), "x" * 900, 5)
-        note = AuditNote("2026-01-01T00:00:00Z", "ann", "act", name, {"turn": turn})
+        # As long as its row once it is packed.
+        text = json.dumps([hashlib.sha256(f"{turn}/{n}".encode()).hexdigest() for n in range(16)])
+        answer = Remembered(Idempotency(f"key-{turn}", "POST /", "token", "b" * 64), text, when)
+        day = "2026-01-01" if when == OLD else "2026-06-20"
+        note = AuditNote(f"{day}T00:00:00Z", "ann", "act", name, {"turn": turn})
+        events = [event(index + 1, at=when), event(index + 2, at=when, request_id=name)]
         granted = batch(
             index,
-            changes([asked, held], events=[event(index + 1), event(index + 2, request_id=name)]),
+            changes([asked, held], events=events),
             index=index + 2,
+            moment=moment,
             answers=[answer],
             audit=[note],
             tokens=[token(f"token-{turn}", hash=f"{turn:064x}")],
@@ -72,14 +85,15 @@ def make(folder: Path) -> tuple[History, History]:
         store.commit(granted)
         index += 2
         if turn % 2:
-            over = replace(held, state=AllocationState.ENDED, ended_at=9)
+            over = replace(held, state=AllocationState.ENDED, ended_at=when + 4)
             ended = replace(asked, status=RequestStatus.RELEASED)
-            store.commit(batch(index, changes([], [over, ended], events=[event(index + 1)])))
+            last = [event(index + 1, at=when)]
+            store.commit(batch(index, changes([], [over, ended], events=last), moment=moment))
             index += 1
+    _remove_old(store, index)
     # One that moves no index.
-    store.commit(
-        batch(index, index=index, tokens=[token("token-0", hash=f"{0:064x}", revoked=True)])
-    )
+    revoked = token("token-0", hash=f"{0:064x}", revoked=True)
+    store.commit(batch(index, index=index, tokens=[revoked], moment=Moment(NOW, "boot", 7)))
     for name in FILES:
         shutil.copy(live / name, crashed / name)
     store.close()
@@ -89,6 +103,15 @@ def make(folder: Path) -> tuple[History, History]:
     made = [History(each, read(each, folder / "read")) for each in (crashed, stopped)]
     assert all(isinstance(each.answers, dict) for each in made), made
     return made[0], made[1]
+
+
+def _remove_old(store: Store, index: int) -> None:
+    """One run of retention: some rows of every kind go, and days come in their place."""
+    run = store.next_run(KEEP, NOW, TODAY)
+    assert run is not None and set(run.note.detail) == {"requests", "events", "audit"}
+    store.commit(batch(index, index=index, moment=Moment(NOW, "boot", 7), run=run))
+    while removal := store.next_removal(KEEP, NOW):
+        store.commit(batch(index, index=index, moment=Moment(NOW, "boot", 7), removal=removal))
 
 
 def read(folder: Path, scratch: Path) -> object:
@@ -108,12 +131,13 @@ def read(folder: Path, scratch: Path) -> object:
 
 # Who holds the lease is nobody's answer, and checksums are what is being tested.
 _META = (
-    "SELECT id, epoch, head, instant, boot_id, boottime, secret, audit_number, audit_hash, commits "
+    "SELECT id, epoch, head, instant, boot_id, boottime, secret, audit_number, audit_hash, "
+    "requests_before, events_through, audit_through, audit_cut, audit_through_hash, commits "
     "FROM meta"
 )
 _TABLES = (
     "pools", "nodes", "policies", "tenants", "requests", "allocations", "held_devices", "events",
-    "tokens", "idempotency", "audit",
+    "tokens", "answers", "usage_days", "audit",
 )  # fmt: skip
 _STATEMENTS = [
     _META,
@@ -122,7 +146,11 @@ _STATEMENTS = [
     "SELECT id FROM requests INDEXED BY ix_requests_subject ORDER BY subject_type, subject_name, "
     "at_index",
     "SELECT at_index FROM events INDEXED BY ix_events_request ORDER BY request_id, at_index",
-    "SELECT key FROM idempotency INDEXED BY ix_idempotency_at ORDER BY at, key",
+    "SELECT key FROM answers INDEXED BY ix_answers_at ORDER BY at, key",
+    "SELECT id FROM requests INDEXED BY ix_requests_ended WHERE ended_at IS NOT NULL "
+    "ORDER BY ended_at, id",
+    "SELECT request_id FROM allocations INDEXED BY ix_allocations_ended WHERE ended_at IS NOT NULL "
+    "ORDER BY ended_at, request_id",
     "SELECT id FROM policies INDEXED BY ix_policies_subject ORDER BY subject_type, subject_name",
     *(f"SELECT * FROM {table} ORDER BY 1, 2" for table in _TABLES),
 ]

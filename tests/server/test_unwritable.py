@@ -14,6 +14,8 @@ from sqlalchemy import create_engine, text
 
 from cede.engine.audit import audit
 from cede.engine.lifecycle.commands import renew
+from cede.model import bounds
+from cede.server.leadership import Leadership, NotLeading
 from cede.server.queue import Job
 from cede.server.scrub import Scrub
 from cede.server.tx import Tx
@@ -80,6 +82,28 @@ def test_without_space_nothing_is_half_done(
     assert len(loaded.state.requests) == 3
     assert store.scrub() == []
     store.close()
+
+
+def test_a_term_that_cannot_be_renewed_without_space_ends(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with running(database_url) as (store, writer):
+        writer.execute(make_pool(8)).result(PATIENCE)
+
+        def renew_lease() -> None:
+            raise DiskFull
+
+        monkeypatch.setattr(store, "renew_lease", renew_lease)
+        make_space = fails(monkeypatch, store)
+        writer.leadership = Leadership(bounds.HOUR)  # a long term, over until it is renewed
+        with pytest.raises(DiskFull):
+            writer.execute(ask_for(1)).result(PATIENCE)
+        writer._renew(writer.now())
+        with pytest.raises(NotLeading):
+            writer.leadership.require()
+        make_space()
+        until(lambda: writer.unwritable is None, "recovery")
+        writer.leadership.require()  # a commit renews it
 
 
 def test_damage_is_found_by_the_scrub_and_nothing_is_written_on_top(database_url: str) -> None:
