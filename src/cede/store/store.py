@@ -50,6 +50,8 @@ from cede.store.values import Batch, Idempotency, Loaded, Remembered
 
 _log = structlog.get_logger("cede.store")
 _ENDED = [status.value for status in TERMINAL]
+# Made once: building it with its values cost about 0.2 ms a commit.
+_SEAL = update(schema.meta)
 # A variable a key, and SQLite takes 32,766.
 _KEYS_AT_ONCE = 15_000
 
@@ -214,7 +216,7 @@ class Store(Accounts, retention.Retention):
             if batch.removal is not None:
                 retention.remove(connection, digests, batch.removal)
             sealed = self._sealed.after(batch, head, digests)
-            connection.execute(update(schema.meta).values(**sealed.values()))
+            connection.execute(_SEAL, sealed.values())
             self.at_point("during_commit")
         self.at_point("after_commit")
         self._sealed = sealed
