@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help up demo test test-fast test-zenml check lint bench worlds soak soak-postgres aged stall properties lock clean setup dev zenml system-packages
+.PHONY: help up demo test test-fast test-zenml check lint bench damage worlds soak soak-postgres aged stall properties lock clean setup dev zenml system-packages
 MAKEFLAGS += --no-print-directory
 BIN := .venv/bin
 
@@ -28,6 +28,9 @@ check: dev lint ## Check style, types, imports and house rules
 
 bench: dev ## Measure rates and latencies
 	@$(BIN)/python -m benchmarks
+
+damage: dev ## Damage 1,400 copies of a database, the WAL at every frame; none may be served with a wrong answer
+	@$(BIN)/python -m tests.damage --files 1400 $(if $(SEED),--seed $(SEED))
 
 worlds: dev ## Search a million states of small worlds for loops and broken invariants
 	@$(BIN)/python -m tests.worlds --states 1000000

@@ -34,7 +34,9 @@ class Stopping(CedeError):
 
 @dataclass(slots=True, eq=False)
 class Job:
-    """A command (or a query), and the future of whoever waits for it."""
+    """A command (or a query), and the future of whoever waits for it. What a command that is not
+    `lasting` changes need not outlast this server.
+    """
 
     run: Callable[..., Any]
     future: Future[Any] | asyncio.Future[Any]
@@ -43,6 +45,7 @@ class Job:
     answer: Callable[..., Any] | None = None
     urgent: bool = False  # keeps a lease: ahead of all that is not
     weight: int = 1  # of how many usual commands it takes the time
+    lasting: bool = True
     result: Any = None
     error: BaseException | None = None
 

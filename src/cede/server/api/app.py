@@ -39,7 +39,7 @@ from cede.server.api.pulse import Pulse
 from cede.server.api.relay import Relay
 from cede.server.config import Config
 from cede.server.writer import Writer
-from cede.store import Store
+from cede.store import Damaged, DiskFull, Store
 
 
 def create_app(store: Store, writer: Writer, config: Config) -> FastAPI:
@@ -75,7 +75,7 @@ def create_app(store: Store, writer: Writer, config: Config) -> FastAPI:
         # Flat, not included: whoever enumerates the router sees every route itself.
         app.router.routes.extend(module.router.routes)
     app.openapi = lambda: openapi.document(app)  # type: ignore[method-assign]
-    for kind in (Problem, CedeError, RequestValidationError, HTTPException):
+    for kind in (Problem, CedeError, DiskFull, Damaged, RequestValidationError, HTTPException):
         app.add_exception_handler(kind, _answer_error)
     app.add_middleware(
         edge.Edge,

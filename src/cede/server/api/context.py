@@ -90,14 +90,16 @@ class Context:
         idempotency: Idempotency | None = None,
         answer: Callable[[T, Tx], Any] | None = None,
         weight: int = 1,
+        lasting: bool = True,
     ) -> Any:
-        """A command, answered once it is committed; see `Writer.execute`."""
+        """A command, answered once it is committed; see `Writer.execute` and `Writer.run`."""
         future = self.writer.run(
             command,
             idempotency=idempotency,
             answer=answer,
             urgent=METER.get().urgent,
             weight=weight,
+            lasting=lasting,
         )
         return await self.while_leading(future)
 

@@ -19,7 +19,7 @@ from cede.model.errors import CedeError, Conflict, Invalid, Malformed, NotFound,
 from cede.server.leadership import NotLeading
 from cede.server.queue import Overloaded, Stopping
 from cede.snapshot.reader import SnapshotError
-from cede.store.errors import DatabaseAway, StoreError
+from cede.store.errors import Damaged, DatabaseAway, DiskFull, StoreError
 
 TYPE_PREFIX = "urn:cede:problem:"
 MEDIA_TYPE = "application/problem+json"
@@ -39,7 +39,10 @@ TITLES = {
     431: "Too large",
     500: "Internal error",
     503: "Not now",
+    507: "No space",
 }
+
+_FULL_RETRY_AFTER = 5
 
 # At most this many single errors are listed in one problem; the first ones tell the story.
 ERRORS_MAX = 20
@@ -126,6 +129,12 @@ def _not_now(error: CedeError | StoreError) -> Problem:
             return unavailable("stopping", str(error), 2)
         case DatabaseAway():
             return unavailable("database_away", str(error), 2)
+        case DiskFull():
+            headers = {"Retry-After": str(_FULL_RETRY_AFTER)}
+            return Problem(507, "disk_full", str(error), headers=headers)
+        case Damaged():
+            detail = "the database is damaged and nothing is written; the server's log says where"
+            return unavailable("damaged", detail, 60)
     return unavailable("not_writing", "this server is not the one that writes", 2)
 
 

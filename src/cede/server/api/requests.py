@@ -227,7 +227,7 @@ async def renew(id: RequestRef, call: ThisCall, body: RenewIn | None = None) -> 
         commands.renew(tx.state, request_id, tx.now, attempt=given.attempt, running=given.running)
 
     # Renewing twice is renewing once, so nothing is remembered under a key.
-    act = partial(_act, call, id, command, remember=False)
+    act = partial(_act, call, id, command, remember=False, lasting=False)
     found = await (_wait_for_news(call, id, given, act) if given.wait else act())
     if isinstance(found, RequestView):
         _check_fence(found, given.attempt)
@@ -371,7 +371,9 @@ async def find_request(call: Call, ref: str) -> RequestView:
     return await call.context.read(store.get_request, ref, subjects=call.caller.bound)
 
 
-async def _act(call: Call, ref: str, act: Any, *, remember: bool = True) -> Json | RequestView:
+async def _act(
+    call: Call, ref: str, act: Any, *, remember: bool = True, lasting: bool = True
+) -> Json | RequestView:
     """Do something to a live request and answer it; one that has ended is given back as it is."""
     caller = call.caller
     idempotency = await call.idempotency()
@@ -389,6 +391,7 @@ async def _act(call: Call, ref: str, act: Any, *, remember: bool = True) -> Json
             command,
             idempotency=idempotency if remember else None,
             answer=lambda found, tx: live_request_out(tx.state, found),
+            lasting=lasting,
         )
     except NotFound:
         return await find_request(call, request_id)
