@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help up demo test test-fast test-zenml check lint bench worlds soak soak-postgres aged properties lock clean setup dev zenml system-packages
+.PHONY: help up demo test test-fast test-zenml check lint bench damage worlds soak soak-postgres aged stall properties lock clean setup dev zenml system-packages
 MAKEFLAGS += --no-print-directory
 BIN := .venv/bin
 
@@ -29,6 +29,9 @@ check: dev lint ## Check style, types, imports and house rules
 bench: dev ## Measure rates and latencies
 	@$(BIN)/python -m benchmarks
 
+damage: dev ## Damage 1,400 copies of a database, the WAL at every frame; none may be served with a wrong answer
+	@$(BIN)/python -m tests.damage --files 1400 $(if $(SEED),--seed $(SEED))
+
 worlds: dev ## Search a million states of small worlds for loops and broken invariants
 	@$(BIN)/python -m tests.worlds --states 1000000
 
@@ -40,6 +43,9 @@ soak-postgres: dev ## The same with two servers on PostgreSQL
 
 aged: dev ## Load ten days at 10 requests a second and compare with a day; RATE=1 is shorter
 	@$(BIN)/python -m tests.aged $(if $(RATE),--rate $(RATE)) $(if $(DAYS),--days $(DAYS))
+
+stall: dev ## Attack a server from ten tokens and a hundred addresses; say how long renewals take
+	@$(BIN)/python -m tests.stall
 
 properties: dev ## Try 20 times as many examples of every property, new ones; TIMES=100 tries more
 	@PROPERTY_TIMES=$(or $(TIMES),20) $(BIN)/pytest -q -m 'hypothesis and not postgres' --timeout 0

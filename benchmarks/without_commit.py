@@ -10,7 +10,7 @@ from cede.store.values import Batch
 def _keep_only_what_makes_the_service_work(store: Store, batch: Batch) -> None:
     """Tokens, pools and policies must be there; requests need not be."""
     if batch.tokens or batch.changes.pools.inserted or batch.changes.policies.inserted:
-        batch.expected = store._head  # type: ignore[misc]
+        batch.expected = store._sealed.head  # type: ignore[misc]
         _commit(store, batch)
 
 

@@ -18,6 +18,7 @@ from cede.model.token import Role, Token, node_subject
 from cede.server import clock, tokens
 from cede.server.api.app import close_streams, create_app
 from cede.server.config import Config
+from cede.server.connections import Connections
 from cede.server.ids import new_id
 from cede.server.writer import Writer
 from cede.store import Store
@@ -49,6 +50,7 @@ class Server:
     store: Store
     writer: Writer
     secrets: dict[str, str]
+    connections: Connections
     clients: dict[str, httpx2.Client] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> httpx2.Client:
@@ -92,7 +94,8 @@ def running(url: str) -> Iterator[Server]:
     secrets = {name: _make_token(writer, name, *kind) for name, kind in TOKENS.items()}
     app = create_app(store, writer, Config(data=Path(), database=url))
     with listening.at_a_port(app) as port:
-        found = Server(f"http://127.0.0.1:{port}", app, store, writer, secrets)
+        where = f"http://127.0.0.1:{port.number}"
+        found = Server(where, app, store, writer, secrets, port.connections)
         try:
             yield found
         finally:

@@ -10,11 +10,15 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from cede.server.connections import Connections, protocol_for
+
 PATIENCE = 60.0  # seconds that anything may take before a test gives up
+CONNECTIONS_MAX = 1_000
 
 
 class Port:
@@ -23,8 +27,10 @@ class Port:
     def __init__(self) -> None:
         self.app: ASGIApp | None = None
         self.calls = 0  # that are being answered; only the server's thread writes it
+        self._protocol: Any = protocol_for(Connections(CONNECTIONS_MAX))
         options = {"log_level": "warning", "lifespan": "off", "interface": "asgi3"}
-        self._server = uvicorn.Server(uvicorn.Config(self._call, "127.0.0.1", 0, **options))
+        config = uvicorn.Config(self._call, "127.0.0.1", 0, http=self._protocol, **options)
+        self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run, daemon=True)
         self._thread.start()
         while not self._server.started:
@@ -39,6 +45,17 @@ class Port:
             await self.app(scope, receive, send)
         finally:
             self.calls -= 1
+
+    def serve(self, app: ASGIApp) -> None:
+        """Give the port to an app. What callers of the one before left open is not counted."""
+        self._protocol.registry = Connections(CONNECTIONS_MAX)
+        self.app = app
+
+    @property
+    def connections(self) -> Connections:
+        """Those that were opened to its present app."""
+        found: Connections = self._protocol.registry
+        return found
 
     def release(self) -> None:
         """Wait until what its app was asked is answered."""
@@ -58,12 +75,12 @@ _free: list[Port] = []
 
 
 @contextmanager
-def at_a_port(app: ASGIApp) -> Iterator[int]:
-    """The number of a port at which this app is served."""
+def at_a_port(app: ASGIApp) -> Iterator[Port]:
+    """A port at which this app is served."""
     port = _free.pop() if _free else Port()
-    port.app = app
+    port.serve(app)
     try:
-        yield port.number
+        yield port
     finally:
         port.release()
         _free.append(port)

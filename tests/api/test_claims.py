@@ -47,7 +47,7 @@ def test_others_save_their_work_and_the_claimant_starts(lab: Server) -> None:
     assert order["do"] == "hint"
     why = made(lab["blue"].get(f"{API}/requests/{theirs['id']}/why"))
     assert why["reason"]["code"] == "sensitive_claim"
-    assert "red claimed node alpha" in why["reason"]["text"]
+    assert "another team claimed node alpha" in why["reason"]["text"]
     alpha.tell(order, "saved", checkpoint="c1", size=7)
     alpha.tell(order, "ended", exit_code=143, cause="stopped")
     assert request_of(lab, theirs["id"])["status"] == "suspended"
@@ -142,9 +142,74 @@ def test_who_waits_is_told_that_a_claimed_node_would_suit(lab: Server) -> None:
     waits = run(lab, "blue", 2)
     why = made(lab["blue"].get(f"{API}/requests/{waits['id']}/why"))
     assert why["reason"]["code"] == "nodes_claimed"
-    assert "alpha (for ann)" in why["reason"]["text"], "as the list of nodes tells everybody"
-    assert {"change": "unclaim", "node": "alpha", "claimed_by": "ann", "then": "starts"} in why[
-        "pools"
-    ][0]["changes"]
+    assert "alpha (for another team)" in why["reason"]["text"]
+    assert "ann" not in lab["blue"].get(f"{API}/requests/{waits['id']}").text
+    told = made(lab["viewer"].get(f"{API}/requests/{waits['id']}/why"))
+    assert "alpha (for ann)" in told["reason"]["text"]
+    change = {"change": "unclaim", "node": "alpha", "then": "starts"}
+    assert change | {"claimed_by": "another team"} in why["pools"][0]["changes"]
+    assert change | {"claimed_by": "ann"} in told["pools"][0]["changes"]
     made(lab["operator"].post(UNCLAIM, json={"nodes": ["alpha"]}))
     assert request_of(lab, waits["id"])["status"] == "allocated"
+
+
+def named(server: Server, key: str, name: str, team: str) -> None:
+    """A submitter's token of a team; `key` is what the test calls it."""
+    body = {"name": name, "role": "submitter", "subjects": [f"team:{team}"]}
+    server.secrets[key] = made(server["admin"].post(f"{API}/tokens", json=body))["token"]
+
+
+@pytest.fixture
+def two_named_ci(lab: Server) -> Server:
+    """Both teams may run sensitive work, and each has a token with the name ci."""
+    policy = lab["admin"].get(f"{API}/policies?component=blue").json()["items"][0]["id"]
+    made(lab["admin"].patch(f"{API}/policies/{policy}", json={"allow_sensitive": True}))
+    named(lab, "red ci", "ci", "red")
+    named(lab, "blue ci", "ci", "blue")
+    Machine(lab)
+    return lab
+
+
+def test_a_claim_is_not_of_another_tenant_with_the_same_name(two_named_ci: Server) -> None:
+    lab = two_named_ci
+    shown = claim(lab, "blue ci", "alpha")
+    assert (shown["for"], shown["nodes"][0]["claimed_by"]) == ("ci", "ci")
+    status, code, said = refused(lab, "red ci", UNCLAIM, nodes=["alpha"])
+    assert (status, code) == (409, "node_claimed")
+    assert "another team" in said and "blue" not in said and "ci" not in said
+    status, code, said = refused(lab, "red ci", CLAIM, nodes=["alpha"])
+    assert (status, code) == (409, "node_claimed") and "another team" in said
+    assert run(lab, "red ci", 1, sensitive=True)["status"] == "queued"
+    assert run(lab, "blue ci", 1, sensitive=True)["status"] == "allocated"
+
+
+def test_who_claimed_a_node_is_shown_to_its_tenant_and_to_nobody_elses(
+    two_named_ci: Server,
+) -> None:
+    lab = two_named_ci
+    claim(lab, "blue ci", "alpha")
+
+    def shown_to(who: str) -> str:
+        return str(made(lab[who].get(f"{API}/nodes/alpha"))["claimed_by"])
+
+    assert [shown_to(who) for who in ("blue ci", "blue", "viewer", "admin")] == ["ci"] * 4
+    assert [shown_to(who) for who in ("red ci", "red", "red-viewer")] == ["another team"] * 3
+    listed = made(lab["red ci"].get(f"{API}/nodes"))["items"]
+    assert listed[0]["claimed_by"] == "another team"
+
+
+def test_a_renewed_token_keeps_its_claims(two_named_ci: Server) -> None:
+    lab = two_named_ci
+    claim(lab, "blue ci", "alpha")
+    named(lab, "blue ci anew", "ci", "blue")
+    assert made(lab["blue ci anew"].post(UNCLAIM, json={"nodes": ["alpha"]}))["for"] is None
+
+
+def test_an_operator_says_which_of_two_with_one_name(two_named_ci: Server) -> None:
+    lab = two_named_ci
+    status, code, said = refused(lab, "operator", CLAIM, nodes=["alpha"], **{"for": "ci"})
+    assert (status, code) == (409, "ambiguous")
+    assert "team:blue/ci, team:red/ci" in said
+    claim(lab, "operator", "alpha", **{"for": "team:red/ci"})
+    assert run(lab, "red ci", 1, sensitive=True)["status"] == "allocated"
+    assert run(lab, "blue ci", 1, sensitive=True)["status"] == "queued"

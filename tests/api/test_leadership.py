@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import threading
 from typing import Any
 
 import pytest
 
-from cede.server import clock
+from cede.server import clock, forked
+from cede.server.api import costly
 from cede.server.leadership import MARGIN_DIVISOR, Leadership, NotLeading
 from cede.store.errors import DatabaseAway
 from tests.api.conftest import Server
@@ -114,6 +117,44 @@ def test_a_heartbeat_that_waits_is_not_answered_after_the_term(farm: Server) -> 
     farm.writer.order_board.close()  # wakes it
     waiter.join()
     assert refused(answers[0])
+
+
+def test_a_read_in_a_child_is_not_answered_after_the_term(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.pool("gpus", 2)
+    monkeypatch.setattr(costly, "SMALL_STATE", -1)
+    usual = forked.fork_read
+
+    def ends_with_it(*given: Any) -> tuple[int, int]:
+        lose_term(server)
+        return usual(*given)
+
+    monkeypatch.setattr(forked, "fork_read", ends_with_it)
+    assert refused(server["viewer"].get("/api/v1/pools/gpus/shares"))
+
+
+def test_a_read_whose_child_hangs_is_refused_when_the_term_ends(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would be given up after a minute; the caller can ask another server long before."""
+    server.pool("gpus", 2)
+    monkeypatch.setattr(costly, "SMALL_STATE", -1)
+    usual, children = forked.fork_read, []
+
+    def hangs(read: Any, *given: Any) -> tuple[int, int]:
+        child = usual(lambda *_: signal.pause(), *given)
+        children.append(child[0])
+        return child
+
+    monkeypatch.setattr(forked, "fork_read", hangs)
+    term = server.writer.leadership = Leadership(1_000)
+    term.renewed(clock.boottime())
+    try:
+        assert refused(server["viewer"].get("/api/v1/pools/gpus/shares"))
+    finally:
+        for pid in children:
+            os.kill(pid, signal.SIGKILL)
 
 
 def test_a_database_that_is_away_is_503(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -72,7 +72,35 @@ def test_a_large_body_is_refused_before_it_is_read_whole(declared: str | None) -
             yield b"x" * 1_000_000
 
     with pytest.raises(Problem) as caught:
-        asyncio.run(strict_json.read_bounded(chunks(), declared))
+        asyncio.run(strict_json.read_bounded(chunks(), declared, 8 * 2**20, None))
     assert caught.value.status == 413
     assert str(bounds.BODY_BYTES_MAX) in caught.value.detail
     assert read < 20
+
+
+# A text, and how many values it is counted as: one, and one for each comma and bracket.
+COUNTED = {
+    b'{"a": "x,[{", "b": [1, 2], "c": {}}': 7,
+    b'["\\"", "\\\\", ",", "\\\\\\","]': 5,
+    b'{"a,": "\\u005c", "[": "]"}': 3,
+    b'["' + b'\\",' * 100_000 + b'", 1]': 3,
+}
+
+
+@pytest.mark.parametrize("text", COUNTED, ids=range(len(COUNTED)))
+@pytest.mark.parametrize("piece", [1, 2, 3, 7, 65_536])
+def test_values_are_counted_while_they_come_and_strings_hold_none(text: bytes, piece: int) -> None:
+    if len(text) // piece > 100_000:
+        piece *= 1_000
+
+    def read(most: int) -> bytes:
+        async def chunks() -> AsyncIterator[bytes]:
+            for at in range(0, len(text), piece):
+                yield text[at : at + piece]
+
+        return asyncio.run(strict_json.read_bounded(chunks(), None, 2**20, most))
+
+    assert read(COUNTED[text]) == text
+    with pytest.raises(Problem) as caught:
+        read(COUNTED[text] - 1)
+    assert caught.value.status == 413

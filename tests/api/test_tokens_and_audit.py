@@ -92,6 +92,6 @@ def test_privileged_actions_are_audited_with_their_effect(server: Server) -> Non
         "policy.detach",
         "pool.delete",
     ]
-    assert {each["actor"] for each in entries} == {"admin", "red"}
+    assert {each["actor"] for each in entries} == {"admin", "team:red/red"}
     assert all(a["previous"] == b["hash"] for a, b in pairwise(entries))
     assert server.store.verify_audit().broken is None

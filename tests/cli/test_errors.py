@@ -120,6 +120,7 @@ def test_tokens_that_are_wrong_or_may_not(server: Serving, client: Client) -> No
 
 def test_a_token_may_come_from_a_file(server: Serving, tmp_path: Path) -> None:
     path = tmp_path / "token"
+    path.touch(0o600)
     path.write_text(server.token)
     path.chmod(0o600)
     done = cede("--server", server.url, "--token-file", str(path), "whoami")

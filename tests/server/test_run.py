@@ -29,13 +29,15 @@ START = (
 class Server:
     def __init__(self, data: Path, *flags: str) -> None:
         self.data = data
-        command = [sys.executable, "-c", START, "--data", str(data), "--port", "0", *flags]
         self.process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            self.command(data, *flags), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
         self.lines: list[str] = []
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
+
+    def command(self, data: Path, *flags: str) -> list[str]:
+        return [sys.executable, "-c", START, "--data", str(data), "--port", "0", *flags]
 
     def _read(self) -> None:
         assert self.process.stdout is not None

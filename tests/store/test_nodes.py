@@ -120,7 +120,9 @@ def test_tokens_of_a_node_are_found(filled: Store) -> None:
 
 
 def test_who_needs_none_of_it_pays_nothing_for_it(tmp_path: Path) -> None:
-    """A plain request and its grant: as many statements as tables, and as many bytes as ever."""
+    """A plain request and its grant: a statement for each table, two for the row of the commit, and
+    as many bytes as ever.
+    """
     store = Store(f"sqlite:///{tmp_path / 'cede.db'}")
     store.migrate()
     store.take_over()
@@ -136,7 +138,7 @@ def test_who_needs_none_of_it_pays_nothing_for_it(tmp_path: Path) -> None:
     raw.set_trace_callback(None)
     store.close()
     verbs = [each.split()[0] for each in said]
-    assert verbs == ["BEGIN", "UPDATE", "INSERT", "INSERT", "INSERT", "COMMIT"]
+    assert verbs == ["BEGIN", "UPDATE", "INSERT", "INSERT", "INSERT", "UPDATE", "COMMIT"]
     # NULL is one byte in a row of SQLite: what is usual may not be more.
     new_columns = rows.request_row(granted, None)[-4:] + rows.allocation_row(_plain())[-2:]
     assert new_columns == (None,) * 6

@@ -55,6 +55,7 @@ def run_all(store: Store, keep: Keep = KEEP, now: int = NOW) -> int:
         removal = store.next_removal(keep, now)
         run = None if removal is not None else store.next_run(keep, now, TODAY)
         if removal is None and run is None:
+            assert store.scrub() == []
             return commits
         store.commit(batch(index, index=index, moment=at(now), removal=removal, run=run))
     raise AssertionError("retention does not come to an end")

@@ -8,16 +8,20 @@ from __future__ import annotations
 import os
 import threading
 import time
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from sqlalchemy import create_engine, text
+from sqlalchemy import create_engine, select, text, update
 
-from cede.store import Deposed, RolledBack, StaleIndex, Store, StoreError, connect, term
-from cede.store.anchor import Anchor
+from cede.store import Deposed, RolledBack, StaleIndex, Store, StoreError, connect, schema, term
+from cede.store.anchor import Anchor, Witness
 from cede.store.errors import Stopped
-from tests.store.samples import batch, changes, event, pool, started
+from cede.store.sealed import epoch_sum
+from tests.server.helpers import until
+from tests.store.samples import batch, changes, event, pool, started, token
 
 PATIENCE = 60
 
@@ -25,9 +29,9 @@ PATIENCE = 60
 class Standby(threading.Thread):
     """A second server's attempt to take over."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, anchor: Path | None = None) -> None:
         super().__init__(daemon=True)
-        self.store = Store(url)
+        self.store = Store(url, anchor=anchor)
         self.stop = threading.Event()
         self.epoch: int | None = None
         self.error: BaseException | None = None
@@ -40,11 +44,11 @@ class Standby(threading.Thread):
 
 
 @pytest.fixture
-def standby(database_url: str) -> Iterator[Callable[[], Standby]]:
+def standby(database_url: str) -> Iterator[Callable[..., Standby]]:
     made: list[Standby] = []
 
-    def start() -> Standby:
-        made.append(Standby(database_url))
+    def start(anchor: Path | None = None) -> Standby:
+        made.append(Standby(database_url, anchor))
         made[-1].start()
         return made[-1]
 
@@ -200,27 +204,132 @@ def test_only_the_writer_writes(database_url: str) -> None:
 # S25: the anchor ---------------------------------------------------------------------------------
 
 
+def remembered(url: str) -> dict[str, Any]:
+    """The row that every commit writes."""
+    engine = create_engine(connect.parse_url(url))
+    with engine.begin() as connection:
+        row = connection.execute(select(schema.meta)).one()
+    engine.dispose()
+    return dict(row._mapping)
+
+
+def roll_back(url: str, row: dict[str, Any]) -> None:
+    """As after the loss of every commit since that row was written."""
+    engine = create_engine(connect.parse_url(url))
+    with engine.begin() as connection:
+        connection.execute(update(schema.meta).values(row))
+    engine.dispose()
+
+
 def test_a_database_older_than_its_anchor_is_refused(database_url: str, tmp_path: Path) -> None:
     path = tmp_path / "anchor"
     store, _ = started(database_url, anchor=path)
-    for index in range(3):
-        store.commit(batch(index))
-    store.witness()
+    store.commit(batch(0))
+    store.commit(batch(1))
+    before = remembered(database_url)
+    store.commit(batch(2))
     store.close()
-    execute(database_url, "UPDATE meta SET head = 2")
+    roll_back(database_url, before)
     store = Store(database_url, anchor=path)
     store.take_over()
-    with pytest.raises(RolledBack, match=r"index 2.*witnesses epoch 1, index 3.*remove the anchor"):
+    words = r"index 2, commit 2.*witnesses epoch 1, index 3, commit 3.*misses indexes 3 to 3"
+    with pytest.raises(RolledBack, match=words + r", commits 3 to 3.*remove the anchor"):
         store.load()
     path.unlink()
     assert store.load().index == 2
     store.close()
 
 
-def test_the_anchor_may_lag_and_never_leads(database_url: str, tmp_path: Path) -> None:
-    store, _ = started(database_url, anchor=tmp_path / "anchor")
+def test_a_lost_commit_that_moved_no_index_is_noticed(database_url: str, tmp_path: Path) -> None:
+    """A revoked token, for one: nothing in the journal tells of it."""
+    path = tmp_path / "anchor"
+    store, _ = started(database_url, anchor=path)
+    before = remembered(database_url)
+    store.commit(batch(0, index=0, tokens=[token()]))
+    store.close()
+    roll_back(database_url, before)
+    store = Store(database_url, anchor=path)
+    store.take_over()
+    with pytest.raises(RolledBack, match="misses commits 1 to 1"):
+        store.load()
+    store.close()
+
+
+def test_a_standby_has_an_anchor_from_the_moment_it_follows(
+    database_url: str, tmp_path: Path, standby: Callable[..., Standby]
+) -> None:
+    """It never led, and yet it notices that commits are gone which it has seen."""
+    leader, _ = started(database_url, anchor=tmp_path / "anchor")
+    leader.commit(batch(0))
+    before = remembered(database_url)
+    leader.commit(batch(1))
+    second = standby(tmp_path / "other")
+    own = Anchor(tmp_path / "other")
+    until(lambda: (found := own.read()) is not None and found.index == 2, "the standby's anchor")
+    leader.close()
+    second.join(PATIENCE)
+    roll_back(database_url, before | {"epoch": second.epoch, "epoch_sum": epoch_sum(2)})
+    with pytest.raises(RolledBack, match="misses indexes 2 to 2"):
+        second.store.load()
+
+
+def test_a_standby_leaves_the_anchor_of_the_leader_alone(database_url: str, tmp_path: Path) -> None:
+    """Two servers may share a data folder; the one that waits knows less."""
+    path = tmp_path / "anchor"
+    leader, _ = started(database_url, anchor=path)
+    leader.commit(batch(0))
+    follower = Anchor(path)
+    follower.follow(Witness(1, 0, 0))
+    follower.follow(Witness(9, 9, 9))  # not even later ones: the file is locked
+    assert Anchor(path).read() == Witness(1, 1, 1)
+    leader.close()
+    follower.follow(Witness(1, 0, 1))
+    assert Anchor(path).read() == Witness(1, 1, 1)
+    follower.follow(Witness(1, 4, 5))
+    follower.follow(Witness(1, 5, 6))
+    assert Anchor(path).read() == Witness(1, 5, 6)
+
+
+def test_the_anchor_of_a_frozen_writer_is_not_waited_for(tmp_path: Path) -> None:
+    """It was deposed and still has the file open; both servers share a data folder."""
+    frozen, next_one = Anchor(tmp_path / "anchor"), Anchor(tmp_path / "anchor")
+    frozen.write(Witness(1, 4, 4))
+    next_one.write(Witness(2, 5, 5))
+    assert Anchor(tmp_path / "anchor").read() == Witness(2, 5, 5)
+    next_one.close()
+    frozen.close()
+
+
+def test_an_anchor_of_an_earlier_version_is_read(tmp_path: Path) -> None:
+    """It counted no commits."""
+    path = tmp_path / "anchor"
+    path.write_bytes(f"3 17 {zlib.crc32(b'3 17'):08x}".ljust(63).encode() + b"\n")
+    assert Anchor(path).read() == Witness(3, 17)
+    with pytest.raises(RolledBack, match="misses indexes 17 to 17"):
+        Anchor(path).check(Witness(3, 16, 5))
+    Anchor(path).check(Witness(3, 17, 0))
+    anchor = Anchor(path)
+    anchor.write(Witness(4, 17, 1))
+    anchor.close()
+    assert Anchor(path).read() == Witness(4, 17, 1)
+
+
+def test_the_anchor_is_written_after_the_commit_and_never_leads(
+    database_url: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "anchor"
+    store, _ = started(database_url, anchor=path)
+    seen: list[tuple[str, int]] = []
+
+    def looks(point: str) -> None:
+        found = Anchor(path).read()
+        assert found is not None
+        seen.append((point, found.commits))
+
+    store.at_point = looks
     store.commit(batch(0))
-    store.witness()
+    assert seen == [("before_commit", 0), ("during_commit", 0), ("after_commit", 0)]
+    assert Anchor(path).read() == Witness(1, 1, 1)
 
     def fails(point: str) -> None:
         if point == "during_commit":
@@ -229,9 +338,9 @@ def test_the_anchor_may_lag_and_never_leads(database_url: str, tmp_path: Path) -
     store.at_point = fails
     with pytest.raises(OSError, match="disk full"):
         store.commit(batch(1))
-    store.witness()
+    assert Anchor(path).read() == Witness(1, 1, 1)
     store.close()
-    store, loaded = started(database_url, anchor=tmp_path / "anchor")
+    store, loaded = started(database_url, anchor=path)
     assert loaded.index == 1
     store.close()
 
@@ -240,7 +349,7 @@ def test_a_torn_anchor_write_leaves_the_one_before(tmp_path: Path) -> None:
     path = tmp_path / "anchor"
     anchor = Anchor(path)
     for index in range(1, 6):
-        anchor.write(1, index)
+        anchor.write(Witness(1, index))
     anchor.close()
     whole = path.read_bytes()
     for cut in range(len(whole) // 2):
@@ -250,7 +359,7 @@ def test_a_torn_anchor_write_leaves_the_one_before(tmp_path: Path) -> None:
         assert witness is not None and witness.index in (4, 5)
     path.write_bytes(whole)
     again = Anchor(path)
-    again.write(2, 9)
+    again.write(Witness(2, 9))
     os.truncate(path, 128)
     found = again.read()
     assert found is not None and (found.epoch, found.index) == (2, 9)
@@ -261,4 +370,4 @@ def test_a_damaged_anchor_is_named(tmp_path: Path) -> None:
     path = tmp_path / "anchor"
     path.write_bytes(b"\xff" * 128)
     with pytest.raises(RolledBack, match="is damaged"):
-        Anchor(path).check(1, 1)
+        Anchor(path).check(Witness(1, 1))

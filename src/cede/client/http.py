@@ -43,7 +43,7 @@ RETRY_AFTER_MAX = 30.0
 CONNECT_TIMEOUT = 3.0
 
 # "Later", whoever says so: cede, or a proxy while cede starts.
-_LATER = (429, 502, 503, 504)
+_LATER = (429, 502, 503, 504, 507)
 # What another server may answer better: this one does not lead, ends, or cannot reach its database.
 _AWAY = (502, 503, 504)
 _PROBLEM = "urn:cede:problem:"

@@ -30,7 +30,24 @@ TREE_DEPTH_MAX = 8
 BULK_MAX = 500
 # The largest body we parse: a full bulk call with every field at its bound stays below it.
 BODY_BYTES_MAX = 8 * 1024 * 1024
+# What most routes take: none of their bodies comes near it.
+SMALL_BODY_BYTES_MAX = 64 * 1024
+# Commas and brackets of a body, counted while it is read: what its values take in memory is many
+# times their text. A full bulk call of usual requests has half of the larger one.
+VALUES_MAX = 20_000
+MANY_VALUES_MAX = 100_000
 JSON_DEPTH_MAX = 32
+
+# The head of a call. Ours have a dozen fields; proxies and browsers add as many again.
+HEADERS_MAX = 100
+HEADER_BYTES_MAX = 64 * 1024
+# How long its sender may take over the head and over the body, and over reading an answer that is
+# ready: a slow line brings 8 MiB in a minute, and nobody holds a place for longer with nothing.
+HEAD_TIME = 10 * SECOND
+BODY_TIME = MINUTE
+ANSWER_TIME = MINUTE
+# Open connections, where the descriptor limit allows them: ten thousand agents keep one each.
+CONNECTIONS_MAX = 32_768
 PAGE_MAX = 500
 PAGE_DEFAULT = 100
 # Audit entries verified in one call: tens of milliseconds, so that nobody waits for them.

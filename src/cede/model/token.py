@@ -66,3 +66,17 @@ class Token:
     expires_at_wall: str | None = None
     revoked: bool = False
     uses: int | None = None
+
+    @property
+    def identity(self) -> str:
+        """Who it acts as, wherever that is kept: SUBJECT/NAME, or NAME of a token that is bound to
+        nobody. Names are not unique: red's "ci" is not blue's, and is the same when it is renewed.
+        """
+        if not self.subjects or self.role.machine or self.role >= Role.OPERATOR:
+            return self.name
+        return ",".join(sorted(str(each) for each in self.subjects)) + "/" + self.name
+
+
+def name_in(identity: str) -> str:
+    """The token's name in an identity, for people; no name has a slash."""
+    return identity.rpartition("/")[2]

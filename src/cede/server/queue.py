@@ -34,13 +34,18 @@ class Stopping(CedeError):
 
 @dataclass(slots=True, eq=False)
 class Job:
-    """A command (or a query), and the future of whoever waits for it."""
+    """A command (or a query), and the future of whoever waits for it. What a command that is not
+    `lasting` changes need not outlast this server.
+    """
 
     run: Callable[..., Any]
     future: Future[Any] | asyncio.Future[Any]
     query: bool = False
     idempotency: Idempotency | None = None
     answer: Callable[..., Any] | None = None
+    urgent: bool = False  # keeps a lease: ahead of all that is not
+    weight: int = 1  # of how many usual commands it takes the time
+    lasting: bool = True
     result: Any = None
     error: BaseException | None = None
 
@@ -50,39 +55,44 @@ class Queue:
         self._most = most
         self._ready = threading.Condition(threading.Lock())
         self._jobs: list[Job] = []
+        self._urgent: list[Job] = []
         self._closed = False
 
     def __len__(self) -> int:
-        return len(self._jobs)
+        return len(self._jobs) + len(self._urgent)
 
     def put(self, job: Job) -> None:
         with self._ready:
             if self._closed:
                 raise Stopping
-            if len(self._jobs) >= self._most:
-                raise Overloaded(len(self._jobs))
-            self._jobs.append(job)
-            if len(self._jobs) == 1:
+            jobs = self._urgent if job.urgent else self._jobs
+            if len(jobs) >= self._most:
+                raise Overloaded(len(jobs))
+            jobs.append(job)
+            if len(self) == 1:
                 self._ready.notify()
 
     def take(self, most: int, seconds: float | None) -> list[Job]:
-        """What is waiting, at once or after at most `seconds`.
+        """What is waiting, at once or after at most `seconds`: all that is urgent, then others
+        up to the weight `most`, one at least.
 
         Nothing when time is up or the queue closed.
         """
         with self._ready:
-            if not self._jobs and not self._closed:
+            if not len(self) and not self._closed:
                 self._ready.wait(seconds)
-            if len(self._jobs) <= most:
-                jobs, self._jobs = self._jobs, []
-            else:
-                jobs, self._jobs = self._jobs[:most], self._jobs[most:]
+            count = weight = 0
+            while count < len(self._jobs) and (not count or weight < most):
+                weight += self._jobs[count].weight
+                count += 1
+            jobs, self._jobs = self._urgent + self._jobs[:count], self._jobs[count:]
+            self._urgent = []
             return jobs
 
     @property
     def finished(self) -> bool:
         """Closed, and nothing left in it."""
-        return self._closed and not self._jobs
+        return self._closed and not len(self)
 
     def close(self) -> None:
         with self._ready:

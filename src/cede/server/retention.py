@@ -18,6 +18,7 @@ from cede.server import clock
 from cede.server.queue import Overloaded, Stopping
 from cede.server.tx import Tx
 from cede.server.writer import Writer
+from cede.store.errors import Damaged, DiskFull
 from cede.store.store import Store
 from cede.store.values import Keep, Removal, Run
 
@@ -77,8 +78,8 @@ class Retention:
                 rest = max(REST_MIN, REST * (perf_counter() - began)) if more else EVERY
             except Stopping:
                 return
-            except Overloaded:
-                rest = AFTER_ERROR
+            except (Overloaded, DiskFull, Damaged):
+                rest = AFTER_ERROR  # callers are told the same: no news for the log
             except Exception:
                 # Nothing is lost by waiting: what is too old stays a little longer.
                 _log.exception("history could not be removed; it is tried again")

@@ -35,11 +35,15 @@ from cede.server.boot import (
     this_node,
 )
 from cede.server.config import Config, ConfigError, load_config
+from cede.server.connections import Connections, protocol_for, room_for_connections
+from cede.server.identities import adopt_identities
 from cede.server.local_agent import LocalAgent, has_joined, isolation, labels
+from cede.server.memory import share_arenas
 from cede.server.retention import Retention
+from cede.server.scrub import Scrub
 from cede.server.writer import Unsound, Writer
 from cede.store import Store, StoreError
-from cede.store.errors import Stopped
+from cede.store.errors import DiskFull, Stopped
 
 DONE, FAILED, MISUSED, INTERRUPTED = 0, 1, 2, 130
 # How long calls that are under way may take to finish once the server is told to stop.
@@ -102,22 +106,37 @@ class _Running:
                 store.close()
 
     def _serve_with(self, store: Store) -> int:
-        store.migrate()
-        with _word_if_it_takes_long("waiting for the server that has this database now"):
-            store.take_over(self._stop)
+        try:
+            self._take_over(store)
+        except DiskFull:
+            if not store.make_room():
+                raise
+            self._take_over(store)
         with _present(store):
             writer = Writer(store, store.load())
+            scrub = Scrub(store, writer.found_damage)
+            scrub.first()
+            store.hold_space()
             _spare_the_collector()
+            share_arenas()
             writer.start()
             retention = Retention(store, writer, self._config.keep)
             retention.start()
+            scrub.start()
             try:
+                writer.execute(lambda tx: adopt_identities(tx, store.tokens_named)).result()
                 self._serve_http(store, writer)
             finally:
                 retention.stop()
+                scrub.stop(GRACE_SECONDS)
                 writer.stop()
                 store.let_go()
         return DONE
+
+    def _take_over(self, store: Store) -> None:
+        store.migrate()
+        with _word_if_it_takes_long("waiting for the server that has this database now"):
+            store.take_over(self._stop)
 
     def _serve_http(self, store: Store, writer: Writer) -> None:
         # Not needed to say what is wrong with a flag or a database, and slow to import.
@@ -138,11 +157,13 @@ class _Running:
             app,
             log_config=None,
             access_log=False,
+            log_level="error",  # not a line for every call that cannot be read
             server_header=False,
             lifespan="off",
             timeout_graceful_shutdown=GRACE_SECONDS,
             ssl_certfile=config.tls_cert,
             ssl_keyfile=config.tls_key,
+            http=protocol_for(Connections(room_for_connections())),
         )
         agent = self._agent(writer, url)
 

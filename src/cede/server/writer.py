@@ -2,13 +2,16 @@
 (group commit).
 
 A refused command is undone and fails alone. A storage error ends the process: what is on disk is
-then unknown to us, and the next start reads it and audits it. Nothing is answered before it is
+then unknown to us, and the next start reads it and audits it. Two errors are known to have written
+nothing, a full disk and a damaged database: the transaction is undone and its commands are refused,
+but leases are renewed in memory, so that what runs goes on. Nothing else is answered before it is
 committed (law 5).
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import threading
 from collections.abc import Callable, Mapping
@@ -32,6 +35,7 @@ from cede.server.leadership import Leadership
 from cede.server.order_board import OrderBoard
 from cede.server.queue import Job, Overloaded, Queue, Stopping, resolve
 from cede.server.tx import Tx, Undecided
+from cede.store.errors import Damaged, DiskFull
 from cede.store.json_text import decode, encode
 from cede.store.store import Store
 from cede.store.term import RENEW_MILLISECONDS
@@ -49,8 +53,8 @@ AUDIT_EVERY = bounds.MINUTE
 # second in which nobody calls. A server that never has one goes without until its next start.
 AUDIT_BUSY_MAX = 20_000
 AUDIT_QUIET = bounds.SECOND
-# The anchor may lag this far behind: one sync per so many milliseconds is too little to notice.
-WITNESS_EVERY = 100
+# How often a server that could not write looks whether it can.
+_TRY_EVERY = bounds.SECOND
 
 _log = structlog.get_logger("cede.writer")
 
@@ -86,6 +90,8 @@ class Writer:
         self.index = loaded.index  # committed; safe to read from any thread
         # What the last audit found; while there is any, nothing is granted.
         self.trouble: list[str] = []
+        self._full: DiskFull | None = None
+        self._damage: Damaged | None = None
         self.listeners: list[Callable[[int], None]] = []  # told the new index after each commit
         # Told the seconds that deciding and writing took, for each transaction, on our thread.
         self.on_turn: Callable[[float, float], None] = lambda deciding, writing: None
@@ -105,9 +111,7 @@ class Writer:
         self._next_timer: int | None = now  # the first pass looks at what was loaded
         self._next_audit = now + AUDIT_EVERY
         self._called = now
-        self._next_witness = now
         self._renewed = now
-        self._witnessed = loaded.index
         self._budgets = Budgets(store, self.query)
 
     # For everybody ------------------------------------------------------------------------------
@@ -136,6 +140,15 @@ class Writer:
     def waiting(self) -> int:
         """Commands that the next transactions will take."""
         return len(self._queue)
+
+    @property
+    def unwritable(self) -> DiskFull | Damaged | None:
+        """Why nothing can be written, while that is so: damage, or no space. A new error each time:
+        one that is raised again and again collects the places.
+        """
+        if self._damage is not None:
+            return Damaged(self._damage.findings)
+        return None if self._full is None else DiskFull()
 
     @property
     def alive(self) -> bool:
@@ -172,10 +185,18 @@ class Writer:
         *,
         idempotency: Idempotency | None = None,
         answer: Callable[[T, Tx], Any] | None = None,
+        urgent: bool = False,
+        weight: int = 1,
+        lasting: bool = True,
     ) -> asyncio.Future[Any]:
-        """`execute` for an event loop: all answers of a batch come back in one hand-over."""
+        """`execute` for an event loop: all answers of a batch come back in one hand-over. What is
+        `urgent` is in the next transaction, whatever waits; `weight` bounds what else is in it. A
+        command that is not `lasting` is answered also while nothing can be written.
+        """
         future = asyncio.get_running_loop().create_future()
-        self._queue.put(Job(command, future, idempotency=idempotency, answer=answer))
+        job = Job(command, future, idempotency=idempotency, answer=answer, lasting=lasting)
+        job.urgent, job.weight = urgent, weight
+        self._queue.put(job)
         return future
 
     def ask(self, read: Callable[[State, int], T]) -> asyncio.Future[T]:
@@ -183,6 +204,11 @@ class Writer:
         future = asyncio.get_running_loop().create_future()
         self._queue.put(Job(read, future, query=True))
         return future
+
+    def found_damage(self, damage: Damaged) -> None:
+        """Write nothing more; from any thread."""
+        _log.error("the database is damaged; nothing is written", findings=damage.findings)
+        self._damage = damage
 
     # The thread ---------------------------------------------------------------------------------
 
@@ -207,8 +233,6 @@ class Writer:
             due.append(self._next_timer)
         if not self._store.sqlite:
             due.append(self._renewed + RENEW_MILLISECONDS)
-        if self._witnessed != self.index:
-            due.append(self._next_witness)
         return max(0, min(due) - self._clock.now()) / 1000
 
     def _turn(self, jobs: list[Job]) -> None:
@@ -228,8 +252,23 @@ class Writer:
 
     def _decide_and_commit(self, commands: list[Job], now: int) -> list[Job]:
         """One transaction; the commands that are left for another."""
+        if self._damage is not None:
+            return self._without_writing(commands, now)
+        try:
+            with whole(self._state):
+                return self._try_to_commit(commands, now)
+        except DiskFull as full:
+            if self._full is None:
+                _log.error("the disk is full; nothing is written until there is space")
+            self._full = full
+            return self._without_writing(commands, now)
+        except Damaged as damage:
+            self.found_damage(damage)
+            return self._without_writing(commands, now)
+
+    def _try_to_commit(self, commands: list[Job], now: int) -> list[Job]:
         tx = Tx(self._state, now, clock.wall())
-        expected = self._state.index
+        expected = self.index
         self._state.now = now
         self.order_board.collect(self._state)
         done, repeated, left = self._apply(commands, tx)
@@ -237,7 +276,7 @@ class Writer:
         self._pass(now)
         decided = perf_counter()
         answers = [each for job in done if (each := _answer(job, tx, now)) is not None]
-        changes = self._state.drain()
+        changes = self._state.pending()
         batch = Batch(
             changes,
             expected,
@@ -250,21 +289,49 @@ class Writer:
             run=tx.run,
             removal=tx.removal,
         )
-        if not changes.empty or tx.wrote or answers:
+        if not changes.empty or tx.wrote or answers or self._full is not None:
             writing = perf_counter()
             sent_at = clock.boottime()
             self._store.commit(batch)
             self.leadership.renewed(sent_at)
-            self._renewed = now
-            self.index = batch.index
+            self._state.settle()
+            self._after_commit(batch, now)
             self.order_board.publish(self._state, changes)
             self.on_turn(decided - began, perf_counter() - writing)
+        else:
+            self._state.settle()
         for job, first in repeated:
             job.result, job.error = first.result, first.error
         resolve(commands[: len(commands) - len(left)])
         if batch.index != expected:
             self._tell_listeners()
         return left
+
+    def _after_commit(self, batch: Batch, now: int) -> None:
+        self._renewed = now
+        self.index = batch.index
+        if self._full is not None:
+            _log.warning("there is space again; commands are taken")
+            self._full = None
+
+    def _without_writing(self, commands: list[Job], now: int) -> list[Job]:
+        """Answer from memory what need not last, and refuse the rest.
+
+        A lease is such a thing: a server that starts counts every lease from its start, so that one
+        which was renewed and not written down ends no earlier. What is renewed here is written with
+        the next commit.
+        """
+        self._next_timer = now + _TRY_EVERY
+        tx = Tx(self._state, now, clock.wall())
+        for job in commands:
+            job.result = job.error = None
+            if job.lasting:
+                job.error = self.unwritable
+            elif self._run_one(job, tx):
+                _answer(job, tx, now)
+        self._state.keep()
+        resolve(commands)
+        return []
 
     def _tell_listeners(self) -> None:
         for listener in self.listeners:
@@ -350,17 +417,17 @@ class Writer:
         self._budgets.look_after(self._state, now)
         if not self._store.sqlite and now >= self._renewed + RENEW_MILLISECONDS:
             self._renew(now)
-        if self._witnessed != self.index and now >= self._next_witness:
-            self._store.witness()
-            self._witnessed = self.index
-            self._next_witness = now + WITNESS_EVERY
 
     def _renew(self, now: int) -> None:
-        """Prolong the term while there is nothing to commit."""
+        """Prolong the term while there is nothing to commit.
+
+        On a full disk it is not prolonged, and ends unless there is space in time.
+        """
         sent_at = clock.boottime()
-        self._store.renew_lease()
-        self.leadership.renewed(sent_at)
         self._renewed = now
+        with contextlib.suppress(DiskFull):
+            self._store.renew_lease()
+            self.leadership.renewed(sent_at)
 
     def _audit_due(self) -> int:
         """When to count everything again; an unsound state is looked at whoever calls."""
@@ -373,8 +440,12 @@ class Writer:
         """Leave the clock where it is, so that time spent stopped counts from now."""
         now = self._clock.now()
         batch = Batch(self._state.drain(), self.index, self._state.index, self._clock.moment(now))
-        self._store.commit(batch)
-        self._store.witness()
+        if self._damage is not None:
+            return
+        try:
+            self._store.commit(batch)
+        except DiskFull:
+            _log.warning("the disk is full: the next start counts time from the last commit")
 
 
 def _attempt(job: Job, *arguments: Any) -> bool:

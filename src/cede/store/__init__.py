@@ -6,7 +6,15 @@ keeps what the engine decided, all of one pass or none of it, and gives it back 
 
 from __future__ import annotations
 
-from cede.store.errors import Deposed, RolledBack, StaleIndex, StoreError, WrongDatabase
+from cede.store.errors import (
+    Damaged,
+    Deposed,
+    DiskFull,
+    RolledBack,
+    StaleIndex,
+    StoreError,
+    WrongDatabase,
+)
 from cede.store.filters import RequestFilter
 from cede.store.store import Store
 from cede.store.values import (
@@ -28,7 +36,9 @@ __all__ = [
     "AuditEntry",
     "AuditNote",
     "Batch",
+    "Damaged",
     "Deposed",
+    "DiskFull",
     "Idempotency",
     "Loaded",
     "Page",

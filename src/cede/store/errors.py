@@ -5,6 +5,8 @@ None of these is a caller's mistake; each stops the writer.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 class StoreError(Exception):
     """The store cannot do what it promises; the message says why and what to do, in one line."""
@@ -48,6 +50,28 @@ class DatabaseAway(StoreError):
 
 class RolledBack(StoreError):
     """S25: the database is older than what has been witnessed."""
+
+
+class Damaged(StoreError):
+    """Stored rows are not what was committed. Each finding names its table."""
+
+    def __init__(self, findings: Sequence[str]) -> None:
+        more = f"; and {len(findings) - 5} more" if len(findings) > 5 else ""
+        super().__init__(
+            f"the database is damaged: {'; '.join(findings[:5])}{more}; nothing is written to it: "
+            "stop the server, check its disk and restore a backup"
+        )
+        self.findings = list(findings)
+
+
+class DiskFull(StoreError):
+    """There is no space for a commit; nothing of it was written."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the disk of the database is full: nothing can be written until there is space; "
+            "what runs goes on"
+        )
 
 
 class Stopped(StoreError):

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import itertools
 import os
 import struct
+from collections.abc import Callable
 from pathlib import Path
 from threading import Event
 
@@ -31,12 +33,25 @@ class FileLock:
     def held(self) -> bool:
         return self._file is not None
 
-    def acquire(self, stop: Event | None = None) -> bool:
-        """Wait until the lock is ours; False if `stop` was set first."""
-        assert self._file is None, "already held"
+    def acquire(
+        self,
+        stop: Event | None = None,
+        look: Callable[[], None] = lambda: None,
+        every: float = POLL_SECONDS,
+    ) -> bool:
+        """Wait until the lock is ours; False if `stop` was set first. Whoever waits looks around
+        every so many seconds.
+        """
+        if self._file is not None:
+            return True
         file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         pause = stop or Event()
-        while not _try_lock(file):
+        looks_after = max(1, round(every / POLL_SECONDS))
+        for turn in itertools.count():
+            if _try_lock(file):
+                break
+            if turn % looks_after == 0:
+                look()
             if pause.wait(POLL_SECONDS):
                 os.close(file)
                 return False

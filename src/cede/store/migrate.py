@@ -13,13 +13,13 @@ from pathlib import Path
 
 from sqlalchemy import Connection, Engine, column, func, insert, inspect, select, table
 
-from cede.store import chain, schema
+from cede.store import chain, schema, verify
 from cede.store.connect import APPLICATION_ID, sqlite_path
 from cede.store.errors import WrongDatabase
 
 VERSION_TABLE = "cede_version"
 # The last revision; a test checks that it is.
-HEAD = "0007"
+HEAD = "0008"
 # Any number will do, as long as every server asks for the same one.
 _MIGRATION_LOCK = 0x63656465
 
@@ -51,6 +51,7 @@ def _upgrade(connection: Connection) -> None:
     _refuse_unknown(connection, known)
     command.upgrade(config, "head")
     _first_row(connection)
+    verify.seal(connection)
 
 
 def _revision(connection: Connection) -> str | None:
@@ -77,7 +78,7 @@ def _refuse_foreign_file(path: Path) -> None:
             (application_id,) = connection.execute("PRAGMA application_id").fetchone()
         finally:
             connection.close()
-    except sqlite3.DatabaseError as error:
+    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
         raise WrongDatabase(f"{path} is not an SQLite database that can be read: {error}") from None
     if tables and application_id != APPLICATION_ID:
         raise WrongDatabase(f"{path} is an SQLite database of another program; name another file")

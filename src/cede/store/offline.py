@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sqlalchemy import inspect, select
+from sqlalchemy import inspect
 from sqlalchemy.exc import SQLAlchemyError
 
 from cede.store import chain, connect, schema
-from cede.store.anchor import Anchor, Witness
+from cede.store.anchor import Anchor, Witness, is_behind, witness_in
 from cede.store.errors import WrongDatabase
 from cede.store.reads import Reads
 
@@ -37,6 +37,7 @@ class Offline:
             raise _unreadable(error) from error
         self._headed = schema.meta.c.audit_number.name in columns
         self._cut = schema.meta.c.audit_cut.name in columns
+        self._counted = schema.meta.c.commits.name in columns
 
     def __enter__(self) -> Offline:
         return self
@@ -56,13 +57,12 @@ class Offline:
         if self._witness is None:
             return None
         with self._engine.begin() as connection:
-            meta = schema.meta.c
-            epoch, index = connection.execute(select(meta.epoch, meta.head)).one()
-        if epoch >= self._witness.epoch and index >= self._witness.index:
+            found = witness_in(connection, counted=self._counted)
+        if not is_behind(found, self._witness):
             return None
         return (
-            f"the database is at epoch {epoch}, index {index}, and its anchor witnesses epoch "
-            f"{self._witness.epoch}, index {self._witness.index}: it is an older copy"
+            f"the database is at {found}, and its anchor witnesses {self._witness}: it is an older "
+            "copy"
         )
 
 

@@ -265,6 +265,14 @@ class Reads:
         with self._readers.begin() as connection:
             return [rows.token_from(row) for row in connection.execute(statement)]
 
+    def tokens_named(self, name: str) -> list[Token]:
+        """People's tokens with this name, revoked ones as well; a name may have several."""
+        statement = select(schema.tokens).where(
+            _tokens.name == name, _tokens.role.not_in([str(Role.NODE), str(Role.JOIN)])
+        )
+        with self._readers.begin() as connection:
+            return [rows.token_from(row) for row in connection.execute(statement)]
+
     def list_tokens(
         self, *, cursor: str | None = None, limit: int = bounds.PAGE_DEFAULT
     ) -> Page[Token]:

@@ -5,7 +5,7 @@ Then they go, a few rows in each commit, until none is left before that place. A
 whoever leads next goes on from there. What removed requests held is added to the days in the commit
 that removes them, so it is never missing and never counted twice.
 
-Finding rows is done by readers, beside the writer; only `remove` and `floors` are the writer's.
+Finding rows is done by readers, beside the writer; only `remove` is the writer's.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from sqlalchemy import Column, ColumnElement, Connection, Select, and_, func, se
 from cede.model import bounds
 from cede.model.bounds import DAY
 from cede.store import accounts, schema, statements
+from cede.store.digests import Digests
 from cede.store.reads import Reads
 from cede.store.usage_days import Held, days_of
 from cede.store.values import AuditNote, Keep, Removal, Run
@@ -84,28 +85,15 @@ class Retention(Reads):
         return found if found.rows else None
 
 
-def floors(run: Run, entry: int) -> dict[str, object]:
-    """What a run changes in `meta`; `entry` is the number of its audit entry."""
-    found: dict[str, object] = {}
-    if run.requests_before is not None:
-        found["requests_before"] = run.requests_before
-    if run.events_through is not None:
-        found["events_through"] = run.events_through
-    if run.audit is not None:
-        number, hash_ = run.audit
-        found |= {"audit_through": number, "audit_through_hash": hash_, "audit_cut": entry}
-    return found
-
-
-def remove(connection: Connection, removal: Removal) -> None:
+def remove(connection: Connection, digests: Digests, removal: Removal) -> None:
     """Delete these rows and keep their days; part of a commit."""
-    statements.USAGE_DAYS.insert(connection, removal.new_days)
-    statements.USAGE_DAYS.update(connection, removal.more_days)
-    statements.ALLOCATIONS.delete(connection, removal.allocations)
-    statements.REQUESTS.delete(connection, removal.requests)
-    statements.EVENTS.delete(connection, removal.events)
-    statements.AUDIT.delete(connection, removal.audit)
-    statements.ANSWERS.delete(connection, removal.answers)
+    statements.USAGE_DAYS.insert(connection, digests, removal.new_days)
+    statements.USAGE_DAYS.update(connection, digests, removal.more_days)
+    statements.ALLOCATIONS.delete(connection, digests, removal.allocations)
+    statements.REQUESTS.delete(connection, digests, removal.requests)
+    statements.EVENTS.delete(connection, digests, removal.events)
+    statements.AUDIT.delete(connection, digests, removal.audit)
+    statements.ANSWERS.delete(connection, digests, removal.answers)
 
 
 def _begin_of_day(now: int, keep: int | None) -> int:

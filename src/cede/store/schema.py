@@ -86,6 +86,12 @@ meta = Table(
     Column("audit_through", NUMBER, nullable=False, server_default=text("0")),
     Column("audit_cut", NUMBER, nullable=False, server_default=text("0")),
     Column("audit_through_hash", Text, nullable=True),
+    # How many commits there were, the digests of all tables, and checksums of this row: of the
+    # epoch, which taking over changes, and of everything else but `holder` and `lease_until`.
+    Column("commits", NUMBER, nullable=False, server_default=text("0")),
+    Column("digests", Text, nullable=False, server_default=text("'{}'")),
+    Column("epoch_sum", Text, nullable=False, server_default=text("''")),
+    Column("row_sum", Text, nullable=False, server_default=text("''")),
     CheckConstraint("id = 1", "one_row"),
     not_negative("epoch", "lease_until", "head", "instant", "boottime"),
 )

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from threading import Event
 
 import structlog
-from sqlalchemy import Connection, and_, delete, select, text, update
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy import Connection, and_, select, update
 
 from cede.engine.state.changes import Changes
 from cede.engine.state.entities import Entity
@@ -36,16 +35,23 @@ from cede.store import (
     schema,
     statements,
     term,
+    verify,
 )
 from cede.store.accounts import Accounts
-from cede.store.anchor import Anchor
-from cede.store.errors import Deposed, StaleIndex, StoreError, WrongDatabase
+from cede.store.anchor import Anchor, Witness, witness_in
+from cede.store.digests import Digests
+from cede.store.errors import Deposed, StaleIndex, StoreError
+from cede.store.faults import told_apart, usable
 from cede.store.lock import FileLock
-from cede.store.values import Batch, Idempotency, Loaded, Moment, Remembered
+from cede.store.node_rows import Row
+from cede.store.reserve import Reserve
+from cede.store.sealed import Sealed
+from cede.store.values import Batch, Idempotency, Loaded, Remembered
 
 _log = structlog.get_logger("cede.store")
-_ACTIVE = text(schema.ACTIVE)
 _ENDED = [status.value for status in TERMINAL]
+# Made once: building it with its values cost about 0.2 ms a commit.
+_SEAL = update(schema.meta)
 # A variable a key, and SQLite takes 32,766.
 _KEYS_AT_ONCE = 15_000
 
@@ -61,7 +67,7 @@ class Store(Accounts, retention.Retention):
     """
 
     def __init__(self, url: str, *, anchor: Path | None = None) -> None:
-        parsed = connect.parse_url(url)
+        self._url = parsed = connect.parse_url(url)
         self._engine = connect.write_engine(parsed)
         super().__init__(connect.read_engine(parsed))
         self.sqlite = parsed.get_backend_name() == "sqlite"
@@ -71,55 +77,62 @@ class Store(Accounts, retention.Retention):
         self.at_point: Callable[[str], None] = _nothing
         self._anchor = Anchor(anchor) if anchor else None
         self._lock = FileLock(Path(f"{parsed.database}.lock")) if self.sqlite else None
+        self._reserve = Reserve(Path(f"{parsed.database}.reserve")) if self.sqlite else None
         self._writing: Connection | None = None
         self._audit_head = chain.START
-        self._head = 0
+        self._sealed = Sealed()
 
     # Becoming the writer ------------------------------------------------------------------------
 
     def migrate(self) -> None:
         """Bring the database to this version's schema, or refuse it."""
-        try:
+        with usable():
             migrate.migrate(self._engine)
-        except SQLAlchemyError as error:
-            raise WrongDatabase(f"cannot use the database: {_one_line(error)}") from error
 
     def take_over(self, stop: Event | None = None) -> int:
         """Become the one writer under a new epoch; waits for whoever is, until `stop` is set."""
         holder = f"{socket.gethostname()}:{os.getpid()}"
-        self._writing = self._writing or self._engine.connect()
-        if self._lock is not None:
-            taken = term.wait_for_file(self._writing, self._lock, holder, stop)
-        else:
-            taken = term.wait_for_lease(self._writing, holder, stop)
+        with usable():
+            self._writing = self._writing or self._engine.connect()
+            if self._lock is None:
+                taken = term.wait_for_lease(self._writing, holder, stop, self._follow)
+            else:
+                taken = term.wait_for_file(self._writing, self._lock, holder, stop, self._follow)
         self.epoch, self.former_term = taken
         return self.epoch
+
+    def _follow(self, connection: Connection) -> None:
+        """Anchor what is seen of the commits of the server that writes (S25)."""
+        if self._anchor is not None:
+            self._anchor.follow(witness_in(connection))
 
     def load(self) -> Loaded:
         """Everything that is alive; refused if the database is older than its anchor (S25)."""
         connection = self._connection()
-        with connection.begin():
+        with usable(), connection.begin():
             meta = connection.execute(select(schema.meta)).one()
             if meta.epoch != self.epoch:
                 raise Deposed(self.epoch, meta.epoch)
+            sealed = Sealed.read(meta)
             if self._anchor is not None:
                 # The epoch before ours is what the last writer, and so the anchor, can have known.
-                self._anchor.check(self.epoch - 1, meta.head)
+                self._anchor.check(Witness(self.epoch - 1, meta.head, meta.commits))
+            alive = verify.load_alive(connection, sealed)
             last = connection.execute(
                 select(schema.audit.c.number, schema.audit.c.hash)
                 .order_by(schema.audit.c.number.desc())
                 .limit(1)
             ).first()
             state = State()
-            state.load(_alive(connection), index=meta.head, now=meta.instant)
+            state.load(_entities(alive), index=meta.head, now=meta.instant)
         newest = chain.Link(last[0], last[1]) if last else chain.START
         head = chain.Link(meta.audit_number or 0, meta.audit_hash or chain.GENESIS)
         if newest != head:
             _log.error("the audit chain was changed", newest=str(newest), head=str(head))
         self._audit_head = chain.resume(newest, head)
-        self._head = meta.head
-        moment = Moment(meta.instant, meta.boot_id, meta.boottime)
-        return Loaded(state, meta.head, self.epoch, moment)
+        self._sealed = sealed
+        self._witness()
+        return Loaded(state, meta.head, self.epoch, sealed.moment)
 
     @property
     def term_lasts(self) -> int | None:
@@ -132,7 +145,8 @@ class Store(Accounts, retention.Retention):
         A file lock needs no saying.
         """
         if not self.sqlite:
-            term.renew(self._connection(), self.epoch)
+            with told_apart():
+                term.renew(self._connection(), self.epoch)
 
     def let_go(self) -> None:
         """Stop being the writer; whoever waits takes over at once. Later commits are refused."""
@@ -140,6 +154,31 @@ class Store(Accounts, retention.Retention):
             self._lock.release()
         elif self._writing is not None:
             term.let_go(self._writing, self.epoch)
+
+    # Damage and space --------------------------------------------------------------------------
+
+    def scrub(self, between: Callable[[], bool] = lambda: True) -> list[str] | None:
+        """What is damaged in the whole database; see `verify.scrub`."""
+        # A connection of its own: what others have in their caches is not what is on the disk.
+        engine = connect.read_engine(self._url)
+        try:
+            return verify.scrub(engine, between)
+        finally:
+            engine.dispose()
+
+    def hold_space(self) -> None:
+        """Keep some space for the next start, if there is any."""
+        if self._reserve is not None:
+            self._reserve.hold()
+
+    def make_room(self) -> bool:
+        """Give up the space that was kept for a start, which then begins again; whether there was
+        any.
+        """
+        if self._writing is not None:
+            self._writing.close()
+            self._writing = None
+        return self._reserve is not None and self._reserve.release()
 
     def close(self) -> None:
         if self._writing is not None:
@@ -162,26 +201,34 @@ class Store(Accounts, retention.Retention):
         connection = self._connection()
         notes = batch.audit if batch.run is None else [*batch.audit, batch.run.note]
         entries = chain.extend(notes, self._audit_head)
+        digests = self._sealed.digests.copy()
         self.at_point("before_commit")
-        with connection.begin():
+        with told_apart(), connection.begin():
             head = chain.Link(entries[-1].number, entries[-1].hash) if entries else None
-            self._seal(connection, batch, head)
-            _write_changes(connection, batch.changes, batch.moment.instant)
-            statements.AUDIT.insert(connection, [rows.audit_row(entry) for entry in entries])
-            statements.ANSWERS.insert(connection, [rows.answer_row(each) for each in batch.answers])
-            _write_tokens(connection, batch.tokens)
-            _delete_requests(connection, batch.deleted_requests)
+            self._guard(connection, batch.expected)
+            _write_changes(connection, digests, batch.changes, batch.moment.instant)
+            audit_rows = [rows.audit_row(entry) for entry in entries]
+            statements.AUDIT.insert(connection, digests, audit_rows)
+            answer_rows = [rows.answer_row(each) for each in batch.answers]
+            statements.ANSWERS.insert(connection, digests, answer_rows)
+            _write_tokens(connection, digests, batch.tokens)
+            _delete_requests(connection, digests, batch.deleted_requests)
             if batch.removal is not None:
-                retention.remove(connection, batch.removal)
+                retention.remove(connection, digests, batch.removal)
+            sealed = self._sealed.after(batch, head, digests)
+            connection.execute(_SEAL, sealed.values())
             self.at_point("during_commit")
         self.at_point("after_commit")
-        self._head = batch.index
+        self._sealed = sealed
         self._audit_head = head or self._audit_head
+        self._witness()
 
-    def witness(self) -> None:
-        """Write the anchor: as far as commits are known to have come, never further (K19)."""
+    def _witness(self) -> None:
+        """Write the anchor: after the commit that it tells of, so that it is never ahead (K19), and
+        before anybody is told of the commit, so that the loss of an acknowledged one is noticed.
+        """
         if self._anchor is not None:
-            self._anchor.write(self.epoch, self._head)
+            self._anchor.write(Witness(self.epoch, self._sealed.head, self._sealed.commits))
 
     def recall(self, keys: Sequence[Idempotency]) -> dict[tuple[str, str, str], Remembered]:
         """The answers already given under these keys, by (token, route, key)."""
@@ -203,77 +250,55 @@ class Store(Accounts, retention.Retention):
             raise StoreError("this store is not the writer: take_over comes first")
         return self._writing
 
-    def _seal(self, connection: Connection, batch: Batch, audit: chain.Link | None) -> None:
+    def _guard(self, connection: Connection, expected: int) -> None:
         """First of all, because it locks the row.
 
         Whoever takes over waits for us or has already won.
         """
         meta = schema.meta
-        moment = batch.moment
-        newest: dict[str, object] = {}
-        if audit is not None:
-            newest = {"audit_number": audit.number, "audit_hash": audit.hash}
-            if batch.run is not None:
-                newest |= retention.floors(batch.run, audit.number)
         statement = (
             update(meta)
-            .where(and_(meta.c.epoch == self.epoch, meta.c.head == batch.expected))
-            .values(
-                head=batch.index,
-                instant=moment.instant,
-                boot_id=moment.boot_id,
-                boottime=moment.boottime,
-                lease_until=term.lease_end(connection.dialect.name),
-                **newest,
-            )
+            .where(and_(meta.c.epoch == self.epoch, meta.c.head == expected))
+            .values(lease_until=term.lease_end(connection.dialect.name))
         )
         if connection.execute(statement).rowcount != 1:
             current = term.current_epoch(connection)
             if current != self.epoch:
                 raise Deposed(self.epoch, current)
             found = connection.execute(select(meta.c.head)).scalar_one()
-            raise StaleIndex(batch.expected, found)
+            raise StaleIndex(expected, found)
 
 
-def _alive(connection: Connection) -> Iterator[Entity]:
-    """What a state is made of, each kind in the order in which it came to be."""
-    requests, allocations = schema.requests, schema.allocations
-    for row in connection.execute(select(schema.pools).order_by(schema.pools.c.id)):
-        yield rows.pool_from(row)
-    for row in connection.execute(select(schema.nodes).order_by(schema.nodes.c.id)):
-        yield node_rows.node_from(row)
-    for row in connection.execute(select(schema.policies).order_by(schema.policies.c.id)):
-        yield rows.policy_from(row)
-    for row in connection.execute(select(schema.tenants).order_by(schema.tenants.c.id)):
-        yield rows.tenant_from(row)
-    active = select(*statements.REQUESTS.columns).where(_ACTIVE).order_by(requests.c.at_index)
-    for row in connection.execute(active):
-        yield rows.request_from(row)
-    live = select(allocations).where(allocations.c.live == 1).order_by(allocations.c.at_index)
-    for row in connection.execute(live):
-        yield rows.allocation_from(row)
+def _entities(alive: Mapping[str, Sequence[Row]]) -> Iterator[Entity]:
+    """What a state is made of."""
+    yield from map(rows.pool_from, alive["pools"])
+    yield from map(node_rows.node_from, alive["nodes"])
+    yield from map(rows.policy_from, alive["policies"])
+    yield from map(rows.tenant_from, alive["tenants"])
+    yield from map(rows.request_from, alive["requests"])
+    yield from map(rows.allocation_from, alive["allocations"])
 
 
-def _write_changes(connection: Connection, changes: Changes, now: int) -> None:
+def _write_changes(connection: Connection, digests: Digests, changes: Changes, now: int) -> None:
     """In an order in which every constraint holds after every statement."""
-    write = statements
+    write, to = statements, (connection, digests)
     allocations, nodes = changes.allocations, changes.nodes
     ended = [each for each in allocations.updated if not each.live]
-    write.HELD_DEVICES.delete(connection, [row[:3] for row in _held(ended)])
-    write.NODES.delete(connection, [(each,) for each in nodes.deleted])
-    write.NODES.update(connection, [node_rows.node_row(each) for each in nodes.updated])
-    write.POLICIES.delete(connection, [(each,) for each in changes.policies.deleted])
-    write.POOLS.delete(connection, [(each,) for each in changes.pools.deleted])
-    write.POOLS.insert(connection, [rows.pool_row(each) for each in changes.pools.inserted])
-    write.POOLS.update(connection, [rows.pool_row(each) for each in changes.pools.updated])
-    write.NODES.insert(connection, [node_rows.node_row(each) for each in nodes.inserted])
-    write.POLICIES.insert(connection, [rows.policy_row(each) for each in changes.policies.inserted])
-    write.POLICIES.update(connection, [rows.policy_row(each) for each in changes.policies.updated])
-    write.TENANTS.delete(connection, [(each,) for each in changes.tenants.deleted])
-    write.TENANTS.insert(connection, [rows.tenant_row(each) for each in changes.tenants.inserted])
-    write.TENANTS.update(connection, [rows.tenant_row(each) for each in changes.tenants.updated])
+    write.HELD_DEVICES.delete(*to, [row[:3] for row in _held(ended)])
+    write.NODES.delete(*to, [(each,) for each in nodes.deleted])
+    write.NODES.update(*to, [node_rows.node_row(each) for each in nodes.updated])
+    write.POLICIES.delete(*to, [(each,) for each in changes.policies.deleted])
+    write.POOLS.delete(*to, [(each,) for each in changes.pools.deleted])
+    write.POOLS.insert(*to, [rows.pool_row(each) for each in changes.pools.inserted])
+    write.POOLS.update(*to, [rows.pool_row(each) for each in changes.pools.updated])
+    write.NODES.insert(*to, [node_rows.node_row(each) for each in nodes.inserted])
+    write.POLICIES.insert(*to, [rows.policy_row(each) for each in changes.policies.inserted])
+    write.POLICIES.update(*to, [rows.policy_row(each) for each in changes.policies.updated])
+    write.TENANTS.delete(*to, [(each,) for each in changes.tenants.deleted])
+    write.TENANTS.insert(*to, [rows.tenant_row(each) for each in changes.tenants.inserted])
+    write.TENANTS.update(*to, [rows.tenant_row(each) for each in changes.tenants.updated])
     # What ended lets go of its request first: the next allocation may be in another pool.
-    write.ALLOCATIONS_ENDED.update(connection, [rows.allocation_row(each) for each in ended])
+    write.ALLOCATIONS_ENDED.update(*to, [rows.allocation_row(each) for each in ended])
     latest = _latest(allocations.inserted)
     requests = changes.requests
     inserted = [rows.request_row(each, latest.get(each.id), now) for each in requests.inserted]
@@ -285,19 +310,19 @@ def _write_changes(connection: Connection, changes: Changes, now: int) -> None:
     others = [
         rows.request_row(each, None, now) for each in requests.updated if each.id not in latest
     ]
-    write.REQUESTS.insert(connection, inserted)
-    write.REQUESTS_GRANTED.update(connection, granted)
-    write.REQUESTS.update(connection, others)
+    write.REQUESTS.insert(*to, inserted)
+    write.REQUESTS_GRANTED.update(*to, granted)
+    write.REQUESTS.update(*to, others)
     owners = {each.id: each for each in (*requests.inserted, *requests.updated)}
     write.ALLOCATIONS.insert(
-        connection,
+        *to,
         [rows.allocation_row(each, owners.get(each.request_id)) for each in allocations.inserted],
     )
     granted_now = [each for each in allocations.inserted if each.live]
-    write.HELD_DEVICES.insert(connection, list(_held(granted_now)))
+    write.HELD_DEVICES.insert(*to, list(_held(granted_now)))
     live = [rows.allocation_row(each) for each in allocations.updated if each.live]
-    write.ALLOCATIONS.update(connection, live)
-    write.EVENTS.insert(connection, [rows.event_row(each) for each in changes.events])
+    write.ALLOCATIONS.update(*to, live)
+    write.EVENTS.insert(*to, [rows.event_row(each) for each in changes.events])
     assert not requests.deleted and not allocations.deleted, "what ended stays; see delete_request"
 
 
@@ -314,32 +339,27 @@ def _latest(inserted: Iterable[Allocation]) -> dict[str, Allocation]:
     return latest
 
 
-def _write_tokens(connection: Connection, tokens: Iterable[Token]) -> None:
+def _write_tokens(connection: Connection, digests: Digests, tokens: Iterable[Token]) -> None:
     for token in tokens:
         row = rows.token_row(token)
-        known = select(schema.tokens.c.id).where(schema.tokens.c.id == token.id)
-        if connection.execute(known).first() is None:
-            statements.TOKENS.insert(connection, [row])
+        if statements.TOKENS.find(connection, schema.tokens.c.id == token.id):
+            statements.TOKENS.update(connection, digests, [row])
         else:
-            statements.TOKENS.update(connection, [row])
+            statements.TOKENS.insert(connection, digests, [row])
 
 
-def _delete_requests(connection: Connection, ids: Sequence[str]) -> None:
+def _delete_requests(connection: Connection, digests: Digests, ids: Sequence[str]) -> None:
     """Only ended ones: whatever is alive also lives in memory. What they held, and for how long,
     stays in the accounts: nobody deletes what it used.
     """
     if not ids:
         return
     requests, allocations = schema.requests, schema.allocations
-    of_ended = select(requests.c.id).where(requests.c.id.in_(ids), requests.c.status.in_(_ENDED))
-    connection.execute(
-        update(allocations)
-        .where(allocations.c.request_id.in_(of_ended))
-        .values(reason=None, members=None, parting=None)
-    )
     ended = and_(requests.c.id.in_(ids), requests.c.status.in_(_ENDED))
-    connection.execute(delete(requests).where(ended))
-
-
-def _one_line(error: BaseException) -> str:
-    return str(getattr(error, "orig", None) or error).strip().splitlines()[0]
+    of_ended = allocations.c.request_id.in_(select(requests.c.id).where(ended))
+    write = statements.ALLOCATIONS_FORGOTTEN
+    nothing = (None,) * (len(write.columns) - len(write.keys))
+    kept = [(*key, *nothing) for key in write.find(connection, of_ended)]
+    write.update(connection, digests, kept)
+    gone = statements.REQUESTS.find(connection, ended)
+    statements.REQUESTS.delete(connection, digests, gone)

@@ -10,6 +10,7 @@ writer's transaction finds no row to update (S12).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from threading import Event
 from typing import Any, NamedTuple
 
@@ -17,8 +18,9 @@ from sqlalchemy import BigInteger, Connection, cast, extract, func, literal, sel
 
 from cede.model import bounds
 from cede.store import schema
-from cede.store.errors import Deposed, Stopped
+from cede.store.errors import Damaged, Deposed, Stopped
 from cede.store.lock import FileLock
+from cede.store.sealed import epoch_sum
 
 # A writer that has not renewed for this long is deposed; it renews ten times as often.
 LEASE_MILLISECONDS = 10_000
@@ -58,18 +60,35 @@ def lease_end(dialect: str) -> Any:
     return literal(0) if dialect == "sqlite" else database_clock(dialect) + LEASE_MILLISECONDS
 
 
-def wait_for_file(connection: Connection, lock: FileLock, holder: str, stop: Event | None) -> Taken:
-    if not lock.acquire(stop):
+def wait_for_file(
+    connection: Connection,
+    lock: FileLock,
+    holder: str,
+    stop: Event | None,
+    seen: Callable[[Connection], None],
+) -> Taken:
+    """Wait for the lock; `seen` is called every now and then with the database as it is."""
+
+    def look() -> None:
+        with connection.begin():
+            seen(connection)
+
+    if not lock.acquire(stop, look, _POLL_SECONDS):
         raise Stopped
     with connection.begin():
-        bumped = update(_meta).values(epoch=_meta.c.epoch + 1, holder=holder)
-        epoch = int(connection.execute(bumped.returning(_meta.c.epoch)).scalar_one())
-    return Taken(epoch, 0)  # whoever had the lock has ended
+        epoch = _sound_epoch(connection)
+        connection.execute(update(_meta).values(holder=holder, **_new_epoch(epoch + 1)))
+    return Taken(epoch + 1, 0)  # the server that had the lock has ended
 
 
-def wait_for_lease(connection: Connection, holder: str, stop: Event | None) -> Taken:
+def wait_for_lease(
+    connection: Connection, holder: str, stop: Event | None, seen: Callable[[Connection], None]
+) -> Taken:
+    """Wait for the lease; `seen` is called before each try with the database as it is."""
     pause = stop or Event()
     while True:
+        with connection.begin():
+            seen(connection)
         taken = _try_take_over(connection, holder)
         if taken is not None:
             return taken
@@ -85,16 +104,17 @@ def _try_take_over(connection: Connection, holder: str) -> Taken | None:
     """
     with connection.begin():
         clock = database_clock("postgresql")
+        epoch = _sound_epoch(connection)
         until = _meta.c.lease_until
-        row = connection.execute(select(_meta.c.epoch, until, until <= clock)).one()
-        epoch, let_go, expired = int(row[0]), row[1] == 0, bool(row[2])
+        row = connection.execute(select(until, until <= clock)).one()
+        let_go, expired = row[0] == 0, bool(row[1])
         gone = _try_lock(connection, epoch)
         taken = None
         if (gone or expired) and _try_lock(connection, epoch + 1):
             statement = (
                 update(_meta)
                 .where(_meta.c.epoch == epoch)
-                .values(epoch=epoch + 1, holder=holder, lease_until=lease_end("postgresql"))
+                .values(holder=holder, lease_until=lease_end("postgresql"), **_new_epoch(epoch + 1))
             )
             if connection.execute(statement).rowcount == 1:
                 taken = Taken(epoch + 1, 0 if let_go else former_term())
@@ -103,6 +123,18 @@ def _try_take_over(connection: Connection, holder: str) -> Taken | None:
         if gone:
             _unlock(connection, epoch)
     return taken
+
+
+def _sound_epoch(connection: Connection) -> int:
+    """The epoch as it was written: the next one would hide that it was changed."""
+    row = connection.execute(select(_meta.c.epoch, _meta.c.epoch_sum)).one()
+    if row[1] != epoch_sum(row[0]):
+        raise Damaged(["table meta has a changed row"])
+    return int(row[0])
+
+
+def _new_epoch(epoch: int) -> dict[str, Any]:
+    return {"epoch": epoch, "epoch_sum": epoch_sum(epoch)}
 
 
 def renew(connection: Connection, epoch: int) -> None:

@@ -210,6 +210,12 @@ class State:
 
     def drain(self) -> Changes:
         """What changed since the last drain; ended entities leave memory with it."""
+        changes = self.pending()
+        self.settle()
+        return changes
+
+    def pending(self) -> Changes:
+        """What changed since the last drain. It can still be undone."""
         changes = Changes(events=self.events)
         for (table, entity_id), existed in self._touched.items():
             entity = getattr(self, table).get(entity_id)
@@ -219,14 +225,25 @@ class State:
                     rows.deleted.append(entity_id)
             else:
                 (rows.updated if existed else rows.inserted).append(entity)
-                if gone(entity):
-                    del getattr(self, table)[entity_id]
+        return changes
+
+    def settle(self) -> None:
+        """What changed is written down: it cannot be undone, and ended entities leave memory."""
+        for table, entity_id in self._touched:
+            entity = getattr(self, table).get(entity_id)
+            if entity is not None and gone(entity):
+                del getattr(self, table)[entity_id]
         self.events = []
         self._came_up = []
         self._log.clear()
         self.journal.clear()
         self._touched.clear()
-        return changes
+
+    def keep(self) -> None:
+        """What changed cannot be undone any more, and is yet to be written down."""
+        self._came_up = []
+        self._log.clear()
+        self.journal.clear()
 
     def load(self, entities: Iterable[Entity], *, index: int, now: int) -> None:
         """Fill an empty state: pools, then nodes, policies, tenants, requests, allocations."""

@@ -7,6 +7,8 @@ neither the writer nor the database anything.
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from dataclasses import replace
 from time import perf_counter
 from typing import Any
@@ -14,6 +16,7 @@ from typing import Any
 import orjson
 import structlog
 from fastapi import APIRouter
+from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from cede.agent import detect
@@ -38,11 +41,13 @@ from cede.server.api.schemas import HeartbeatOut, RegisteredOut
 from cede.server.ids import new_id
 from cede.server.order_board import Posted
 from cede.server.writer import Tx
-from cede.store import Store
+from cede.store import Damaged, DiskFull, Store
 
 router = APIRouter(prefix=API, tags=["agent"], route_class=CedeRoute)
 
 _log = structlog.get_logger("cede.agents")
+
+_PAUSE_UNWRITABLE = 1.0
 
 
 @router.post("/agent/register", responses={200: ok(RegisteredOut, examples.REGISTERED)})
@@ -84,7 +89,7 @@ async def register(body: RegisterIn, call: ThisCall) -> Response:
             _hand_over(tx, context.store, join, node, digest)
         if join is not None or before != node:
             detail = {"name": node.name, "amounts": dict(node.amounts), "boot": node.boot}
-            tx.audit(caller.name, "node.register", node.id, detail)
+            tx.audit(caller.identity, "node.register", node.id, detail)
         return node
 
     try:
@@ -182,8 +187,9 @@ async def heartbeat(body: HeartbeatIn, call: ThisCall) -> Response:
     for piece in body.logs:
         relay.take(node_id, piece)
     retry = _may_retry(posted, context.writer.now())
+    taken = True
     if body.reports or retry or _is_back(posted.node):
-        await context.execute(lambda tx: _take_reports(tx, node_id, body, retry))
+        taken = await _taken(context, lambda tx: _take_reports(tx, node_id, body, retry))
         context.store.at_point("reports_taken")
         posted = _posted(context, node_id)
     nothing_new = (body.epoch, body.seen) == (context.store.epoch, posted.version)
@@ -194,7 +200,9 @@ async def heartbeat(body: HeartbeatIn, call: ThisCall) -> Response:
         posted = _posted(context, node_id)
     began = perf_counter()
     _check_session(posted.node, body)  # another may speak for the node since
-    text = _heartbeat_text(context, posted, body, await _over(context, body.saved))
+    acknowledged = [each.id for each in body.reports] if taken else []
+    over = await _over(context, body.saved)
+    text = _heartbeat_text(context, posted, acknowledged, over)
     context.metrics.observe_heartbeat(spent + perf_counter() - began)
     if posted.version != body.seen:
         context.store.at_point("orders_sent")
@@ -205,17 +213,32 @@ async def _over(context: Context, requests: list[str]) -> list[str]:
     """Those that have ended, for good; what is not known here may live elsewhere."""
     if not requests:
         return []
-    found = await context.read(context.store.get_requests, requests)
+    # Not among the other reads: a heartbeat waits for nobody's list.
+    found = await run_in_threadpool(context.store.get_requests, requests)
     return [id for id, view in found.items() if view.request.ended]
 
 
-def _heartbeat_text(context: Context, posted: Posted, body: HeartbeatIn, over: list[str]) -> bytes:
+async def _taken(context: Context, take: Callable[[Tx], None]) -> bool:
+    """Commit what a node says; False while nothing can be written. Then the node keeps its lease
+    and its reports, and says them again.
+    """
+    try:
+        await context.execute(take)
+    except (DiskFull, Damaged):
+        await asyncio.sleep(_PAUSE_UNWRITABLE)  # an agent that was not heard asks again at once
+        return False
+    return True
+
+
+def _heartbeat_text(
+    context: Context, posted: Posted, acknowledged: list[str], over: list[str]
+) -> bytes:
     text: bytes = orjson.dumps(
         {
             "epoch": context.store.epoch,
             "index": context.writer.index,
             "version": posted.version,
-            "acknowledged": [each.id for each in body.reports],
+            "acknowledged": acknowledged,
             "orders": orjson.Fragment(orders_text(posted, context.writer.now())),
             "logs": context.relay.questions(posted.node.id),
             "over": over,

@@ -31,6 +31,7 @@ from cede.server.api import (
 )
 from cede.server.api.auth import Authenticator
 from cede.server.api.context import Context
+from cede.server.api.costly import Costly
 from cede.server.api.errors import Problem, problem_of
 from cede.server.api.limits import Limiter
 from cede.server.api.metrics import Metrics
@@ -38,7 +39,7 @@ from cede.server.api.pulse import Pulse
 from cede.server.api.relay import Relay
 from cede.server.config import Config
 from cede.server.writer import Writer
-from cede.store import Store
+from cede.store import Damaged, DiskFull, Store
 
 
 def create_app(store: Store, writer: Writer, config: Config) -> FastAPI:
@@ -53,6 +54,7 @@ def create_app(store: Store, writer: Writer, config: Config) -> FastAPI:
         pulse=Pulse(),
         relay=Relay(writer.order_board.wake, clock.monotonic),
         monotonic=clock.monotonic,
+        costly=Costly(writer, clock.monotonic),
     )
     writer.listeners.append(lambda index: context.pulse.beat())
     writer.on_turn = context.metrics.observe_turn
@@ -73,7 +75,7 @@ def create_app(store: Store, writer: Writer, config: Config) -> FastAPI:
         # Flat, not included: whoever enumerates the router sees every route itself.
         app.router.routes.extend(module.router.routes)
     app.openapi = lambda: openapi.document(app)  # type: ignore[method-assign]
-    for kind in (Problem, CedeError, RequestValidationError, HTTPException):
+    for kind in (Problem, CedeError, DiskFull, Damaged, RequestValidationError, HTTPException):
         app.add_exception_handler(kind, _answer_error)
     app.add_middleware(
         edge.Edge,

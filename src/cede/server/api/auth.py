@@ -7,10 +7,11 @@ revocation, also one made by another server, takes effect within a second.
 from __future__ import annotations
 
 import hmac
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from starlette.concurrency import run_in_threadpool
+from anyio import CapacityLimiter, to_thread
 
 from cede.model.subject import Subject
 from cede.model.token import Role, Token
@@ -24,6 +25,8 @@ CACHE_SECONDS = 0.5
 NODE_CACHE_SECONDS = 60.0
 # More callers than this at once only means that some are looked up more often.
 CACHE_MAX = 32_768
+# Threads that look for tokens that were not seen lately.
+STRANGERS_MAX = 2
 CHALLENGE = {"WWW-Authenticate": 'Bearer realm="cede"'}
 
 
@@ -36,6 +39,23 @@ class Caller:
     @property
     def name(self) -> str:
         return self.token.name
+
+    @property
+    def identity(self) -> str:
+        return self.token.identity
+
+    def budget(self, kind: str) -> str:
+        """The bucket that pays for a call. Operators have more: they may stop the server anyhow."""
+        operates = kind == "all" and self.token.role >= Role.OPERATOR
+        return f"{'operator' if operates else kind}:{self.token.id}"
+
+    def sees_identity(self, identity: str) -> bool:
+        """Whether it may know who that is: itself, or a token of nobody but its own subjects."""
+        if self.bound is None or identity == self.identity:
+            return True
+        subjects = identity.rpartition("/")[0]
+        mine = {str(each) for each in self.bound}
+        return subjects != "" and set(subjects.split(",")) <= mine
 
     @property
     def bound(self) -> tuple[Subject, ...] | None:
@@ -92,6 +112,8 @@ class Authenticator:
         self._wall = wall
         self._monotonic = monotonic
         self._cache: dict[str, tuple[float, Token | None]] = {}
+        # Whoever tries many tokens must not keep those that are known from being looked up.
+        self._strangers = CapacityLimiter(STRANGERS_MAX)
 
     async def authenticate(self, headers: list[str]) -> Caller:
         """The caller behind the Authorization headers, or 401 without saying which check failed."""
@@ -113,14 +135,17 @@ class Authenticator:
 
     def forget(self) -> None:
         """Drop what is remembered, after a token was made or revoked here."""
-        self._cache.clear()
+        known = ((digest, token) for digest, (_, token) in self._cache.items() if token)
+        self._cache = {digest: (-math.inf, token) for digest, token in known}
 
     async def _lookup(self, digest: str) -> Token | None:
         now = self._monotonic()
         known = self._cache.get(digest)
         if known is not None and now - known[0] < _life(known[1]):
             return known[1]
-        token = await run_in_threadpool(self._find, digest)
+        is_known = known is not None and known[1] is not None
+        limiter = None if is_known else self._strangers
+        token = await to_thread.run_sync(self._find, digest, limiter=limiter)
         if len(self._cache) >= CACHE_MAX:
             self._cache.clear()
         self._cache[digest] = (now, token)

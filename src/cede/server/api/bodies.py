@@ -15,6 +15,7 @@ from pydantic import (
     PlainValidator,
     StringConstraints,
     WithJsonSchema,
+    model_validator,
 )
 
 from cede.model import bounds
@@ -25,6 +26,7 @@ from cede.model.shape import Shape
 from cede.model.stopping import StopPolicy
 from cede.model.terms import CLASS, Terms
 from cede.server.api.declared import Amount, AmountsIn, LabelsIn, count, seconds, sends
+from cede.server.api.errors import ERRORS_MAX, UnknownFields
 
 Name = Annotated[str, StringConstraints(min_length=1, max_length=bounds.NAME_LENGTH_MAX)]
 # A name, an id, or the first characters of an id.
@@ -61,6 +63,16 @@ else:
 
 class Body(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _few_unknown(cls, given: Any) -> Any:
+        """Refuse a heap of unknown fields with one error; pydantic makes one for each."""
+        if isinstance(given, dict) and len(given) > len(cls.model_fields) + ERRORS_MAX:
+            known = {each.alias or name for name, each in cls.model_fields.items()}
+            unknown = [name for name in given if name not in known]
+            raise UnknownFields(unknown[0], f"unknown field, and {len(unknown) - 1} others")
+        return given
 
 
 def example(**fields: Any) -> ConfigDict:
@@ -309,8 +321,11 @@ class ClaimIn(Body):
     model_config = example(**{"nodes": ["gpu-7", "gpu-8"], "for": "red-ci"})
 
     nodes: NodeRefs
-    for_: Name | None = Field(
-        None, alias="for", description="The `owner` of that work; absent: who calls."
+    for_: Annotated[str, StringConstraints(min_length=1, max_length=1_000)] | None = Field(
+        None,
+        alias="for",
+        description="The `owner` of that work, as SUBJECT/NAME where several tokens have the name; "
+        "absent: who calls.",
     )
 
 

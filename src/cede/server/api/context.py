@@ -7,23 +7,27 @@ import hashlib
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from time import thread_time
 from typing import Annotated, Any, TypeVar
 
 import orjson
+from anyio import CapacityLimiter, to_thread
 from fastapi import Depends
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
 from cede.engine.state.state import State
 from cede.model import bounds
 from cede.server.api.auth import Authenticator, Caller
+from cede.server.api.costly import Costly
 from cede.server.api.errors import Problem
-from cede.server.api.limits import Limiter
+from cede.server.api.limits import METER, Gate, Limiter
 from cede.server.api.metrics import Metrics
 from cede.server.api.pulse import Pulse
 from cede.server.api.relay import Relay
 from cede.server.config import Config
+from cede.server.forked import Read
+from cede.server.memory import Trimmer
 from cede.server.writer import Tx, Writer
 from cede.store import Idempotency, Store
 
@@ -32,6 +36,9 @@ T = TypeVar("T")
 _KEY = re.compile(rf"[!-~]{{1,{bounds.IDEMPOTENCY_KEY_LENGTH_MAX}}}")
 # Pools are never renamed, so their names may be remembered; more than this many are forgotten.
 _NAMES_MAX = 10_000
+READERS_MAX = 2
+# What one costly read takes from a budget at most, in seconds: it is shared by all who ask.
+CHILD_SECONDS_PAID = 1.0
 
 
 @dataclass(slots=True)
@@ -47,16 +54,34 @@ class Context:
     pulse: Pulse
     relay: Relay
     monotonic: Callable[[], float]
+    costly: Costly
     streams: int = 0  # open event streams
     # The agent that was last refused as the second of a node, by the node's name: its session.
     refused: dict[str, str] = field(default_factory=dict)
     plans: int = 0  # plans being made or waiting for their turn
     planning: asyncio.Lock = field(default_factory=asyncio.Lock)
+    # Threads that read beside the loop and the writer; each of more would slow down both.
+    reading: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(READERS_MAX))
+    # Large bodies are parsed one at a time.
+    parsing: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(1))
+    gate: Gate = field(default_factory=Gate)
+    # Bulk calls: each keeps the loop busy for as long as hundreds of others.
+    bulk_gate: Gate = field(default_factory=lambda: Gate(most=1))
+    trimmer: Trimmer = field(default_factory=Trimmer)
     _names: dict[str, str] = field(default_factory=dict)
 
     async def read(self, function: Callable[..., T], *args: Any, **filters: Any) -> T:
         """A read of the database, off the event loop."""
-        return await run_in_threadpool(function, *args, **filters)
+        meter = METER.get()
+
+        def measured() -> T:
+            began = thread_time()
+            try:
+                return function(*args, **filters)
+            finally:
+                meter.add(thread_time() - began)
+
+        return await to_thread.run_sync(measured, limiter=self.reading)
 
     async def execute(
         self,
@@ -64,24 +89,37 @@ class Context:
         *,
         idempotency: Idempotency | None = None,
         answer: Callable[[T, Tx], Any] | None = None,
+        weight: int = 1,
+        lasting: bool = True,
     ) -> Any:
-        """A command, answered once it is committed; see `Writer.execute`."""
-        future = self.writer.run(command, idempotency=idempotency, answer=answer)
-        return await self._while_leading(future)
+        """A command, answered once it is committed; see `Writer.execute` and `Writer.run`."""
+        future = self.writer.run(
+            command,
+            idempotency=idempotency,
+            answer=answer,
+            urgent=METER.get().urgent,
+            weight=weight,
+            lasting=lasting,
+        )
+        return await self.while_leading(future)
 
     async def query(self, read: Callable[[State, int], T]) -> T:
         """A look at the committed state, between two commits."""
-        return await self._while_leading(self.writer.ask(read))
+        return await self.while_leading(self.writer.ask(read))
 
-    async def _while_leading(self, future: asyncio.Future[T]) -> T:
+    async def while_leading(self, future: asyncio.Future[T]) -> T:
         """What the writer makes of a command, unless the term ends first: a writer whose database
         does not answer may hang for long. The caller asks again, and a key tells what became of it.
         """
         leadership = self.writer.leadership
-        while not future.done() and (left := leadership.seconds_left) is not None:
-            leadership.require()
-            await asyncio.wait([future], timeout=left)
-        return await future
+        try:
+            while not future.done() and (left := leadership.seconds_left) is not None:
+                leadership.require()
+                await asyncio.wait([future], timeout=left)
+            return await future
+        finally:
+            # Nobody waits for it any more; what the writer has begun it finishes all the same.
+            future.cancel()
 
     def node_name(self, node_id: str) -> str:
         posted = self.writer.order_board.posted.get(node_id)
@@ -110,6 +148,16 @@ class Call:
     def caller(self) -> Caller:
         assert self.found_caller is not None, "a handler of an open route asked who is calling"
         return self.found_caller
+
+    async def costly(self, kind: str, scope: tuple[Any, ...], read: Read) -> bytes:
+        """A read that may take long; see `Costly.ask`. Whoever may see the same is one scope."""
+        began = self.context.monotonic()
+        try:
+            asked = asyncio.ensure_future(self.context.costly.ask(kind, scope, read))
+            return await self.context.while_leading(asked)
+        finally:
+            # At most what was waited for: the child's time is hardly less.
+            METER.get().add(min(self.context.monotonic() - began, CHILD_SECONDS_PAID))
 
     async def idempotency(self) -> Idempotency | None:
         """What makes a repetition of this call recognisable (S19); None without a key."""

@@ -19,7 +19,7 @@ from cede.model.errors import CedeError, Conflict, Invalid, Malformed, NotFound,
 from cede.server.leadership import NotLeading
 from cede.server.queue import Overloaded, Stopping
 from cede.snapshot.reader import SnapshotError
-from cede.store.errors import DatabaseAway, StoreError
+from cede.store.errors import Damaged, DatabaseAway, DiskFull, StoreError
 
 TYPE_PREFIX = "urn:cede:problem:"
 MEDIA_TYPE = "application/problem+json"
@@ -36,12 +36,20 @@ TITLES = {
     421: "Wrong host",
     422: "Not acceptable as it is",
     429: "Too many requests",
+    431: "Too large",
     500: "Internal error",
     503: "Not now",
+    507: "No space",
 }
+
+_FULL_RETRY_AFTER = 5
 
 # At most this many single errors are listed in one problem; the first ones tell the story.
 ERRORS_MAX = 20
+
+
+class UnknownFields(Invalid):
+    """More fields that we do not know than are worth listing; `field` is the first."""
 
 
 class Problem(Exception):
@@ -121,6 +129,12 @@ def _not_now(error: CedeError | StoreError) -> Problem:
             return unavailable("stopping", str(error), 2)
         case DatabaseAway():
             return unavailable("database_away", str(error), 2)
+        case DiskFull():
+            headers = {"Retry-After": str(_FULL_RETRY_AFTER)}
+            return Problem(507, "disk_full", str(error), headers=headers)
+        case Damaged():
+            detail = "the database is damaged and nothing is written; the server's log says where"
+            return unavailable("damaged", detail, 60)
     return unavailable("not_writing", "this server is not the one that writes", 2)
 
 
@@ -172,6 +186,9 @@ def _one_finding(error: Mapping[str, Any]) -> dict[str, str]:
     context = error.get("ctx", {})
     if isinstance(context.get("error"), Invalid):
         inner: Invalid = context["error"]
+        if isinstance(inner, UnknownFields):
+            place.append(inner.field)
+            return {"field": ".".join(place)[:200], "detail": inner.problem}
         return {"field": inner.field if field == "body" else field, "detail": inner.problem}
     if error["type"] == "extra_forbidden":
         return {"field": field, "detail": "unknown field"}

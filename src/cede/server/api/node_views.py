@@ -14,6 +14,7 @@ from cede.model.fields import shown
 from cede.model.node import Node
 from cede.model.request import Request
 from cede.model.stopping import Ask, StopProgress
+from cede.model.token import name_in
 from cede.model.work import Work
 from cede.server.api.json_type import Json
 from cede.server.order_board import Posted
@@ -55,7 +56,7 @@ def order_out(order: Order, now: int) -> Json:
         "walltime": seconds(order.walltime),
         "pool": order.pool,
         "subject": order.subject,
-        "owner": order.owner,
+        "owner": name_in(order.owner),
     }
 
 

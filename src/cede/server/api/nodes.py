@@ -15,6 +15,7 @@ from cede.model.errors import Conflict, NotFound, Refused
 from cede.model.node import Node
 from cede.model.reason import Code, Reason
 from cede.model.subject import Subject
+from cede.model.token import name_in
 from cede.server.api import examples, redact
 from cede.server.api.agent import revoke_tokens
 from cede.server.api.auth import Caller
@@ -94,19 +95,19 @@ async def claim(body: ClaimIn, call: ThisCall) -> Response:
     for themselves, in pools where a policy of theirs has `allow_sensitive`.
     """
     caller = call.caller
-    claimant = caller.name if body.for_ is None else body.for_
-    if caller.bound is not None and claimant != caller.name:
+    claimant = caller.identity if body.for_ is None else await _identity(call, body.for_)
+    if claimant != caller.identity and caller.bound is not None:
         detail = f"for: only an operator may claim for somebody else; this token is {caller.name}"
         raise Problem(403, "forbidden", detail, field="for")
     found = [await _find(call, each) for each in body.nodes]
 
     def command(tx: Tx) -> Json:
         _check_allowed(tx.state, caller, found)
-        with _unnamed(tx.state, caller):
+        with _unnamed(tx.state, caller, found):
             done = claims.claim(tx.state, [each.id for each in found], claimant, tx.now)
         for node in done.nodes:
-            tx.audit(caller.name, "node.claim", node.id, {"name": node.name, "for": claimant})
-        return {"for": claimant, "stopping": len(done.victims)}
+            tx.audit(caller.identity, "node.claim", node.id, {"name": node.name, "for": claimant})
+        return {"for": name_in(claimant), "stopping": len(done.victims)}
 
     made = await call.context.execute(command, idempotency=await call.idempotency())
     return answer({"nodes": await _show(call, [each.id for each in found]), **made})
@@ -117,13 +118,13 @@ async def unclaim(body: UnclaimIn, call: ThisCall) -> Response:
     """Claimed nodes are everybody's again. Operators may end any claim, others their own."""
     caller = call.caller
     found = [await _find(call, each) for each in body.nodes]
-    by = None if caller.bound is None else caller.name
+    by = None if caller.bound is None else caller.identity
 
     def command(tx: Tx) -> Json:
-        with _unnamed(tx.state, caller):
+        with _unnamed(tx.state, caller, found):
             done = claims.unclaim(tx.state, [each.id for each in found], tx.now, by)
         for node in done.nodes:
-            tx.audit(caller.name, "node.unclaim", node.id, {"name": node.name})
+            tx.audit(caller.identity, "node.unclaim", node.id, {"name": node.name})
         return {"for": None, "stopping": 0}
 
     made = await call.context.execute(command, idempotency=await call.idempotency())
@@ -150,7 +151,7 @@ def _check_allowed(state: State, caller: Caller, nodes: list[Node]) -> None:
 
 
 @contextmanager
-def _unnamed(state: State, caller: Caller) -> Iterator[None]:
+def _unnamed(state: State, caller: Caller, nodes: list[Node]) -> Iterator[None]:
     """A refusal names who is on a node; to a tenant others have no names (C4)."""
     try:
         yield
@@ -159,7 +160,31 @@ def _unnamed(state: State, caller: Caller) -> Iterator[None]:
             raise
         known = (state.requests.get(each) for each in redact.ids_in(error.problem))
         seen = {each.id for each in known if each is not None and caller.sees(each.subject)}
-        raise Conflict(error.code, redact.clean(error.problem, seen)) from None
+        problem = redact.clean(error.problem, seen)
+        for node in (state.nodes[each.id] for each in nodes if each.id in state.nodes):
+            if node.claimed_by:
+                problem = problem.replace(
+                    f" {node.claimed_by}", f" {redact.claimant(node.claimed_by, caller)}"
+                )
+        raise Conflict(error.code, problem) from None
+
+
+async def _identity(call: Call, name: str) -> str:
+    """Whom an operator means: a name that one identity has, or SUBJECT/NAME where several do."""
+    caller = call.caller
+    if name in (caller.name, caller.identity):
+        return caller.identity
+    if caller.bound is not None:
+        return name
+    context = call.context
+    named = await context.read(context.store.tokens_named, name_in(name))
+    known = {each.identity for each in named if not each.revoked}
+    if name in known or not known:
+        return name
+    if len(known) > 1 or "/" in name:
+        which = ", ".join(sorted(known)[:5])
+        raise Conflict("ambiguous", f"for: {name!r} may be {which}; say which")
+    return known.pop()
 
 
 Force = Annotated[bool, Query(description="Nothing runs there any more: I vouch for it.")]
@@ -171,7 +196,7 @@ async def delete_node(node: NodeRef, call: ThisCall, force: Force = False) -> Re
 
     With `force` also one that is down and still holds work, which is then given back.
     """
-    context, actor = call.context, call.caller.name
+    context, actor = call.context, call.caller.identity
     found = await _find(call, node)
 
     def command(tx: Tx) -> None:
@@ -186,7 +211,7 @@ async def delete_node(node: NodeRef, call: ThisCall, force: Force = False) -> Re
 
 async def _act(call: Call, ref: str, what: str, act: Callable[[Tx, str], Node]) -> Response:
     found = await _find(call, ref)
-    actor = call.caller.name
+    actor = call.caller.identity
 
     def command(tx: Tx) -> Json:
         node = act(tx, found.id)
@@ -218,6 +243,9 @@ async def _show(call: Call, ids: list[str]) -> list[Json]:
         return [node_out(state, node, order_board.heard_at(node.id), now) for node in nodes]
 
     shown = await context.query(read)
+    for each in shown:
+        if each["claimed_by"] is not None:
+            each["claimed_by"] = redact.claimant(each["claimed_by"], caller)
     if caller.bound is not None:
         for each in shown:
             each["allocations"] = [

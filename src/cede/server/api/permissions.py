@@ -6,18 +6,35 @@ it does not work at all. `cost` is what a call takes from its token's budget.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
+from cede.model import bounds
 from cede.model.token import Role
 
 API = "/api/v1"
+
+
+class Body(NamedTuple):
+    """The largest body that a route takes; `values` None: they are not counted, nor built here."""
+
+    size: int
+    values: int | None
+
+
+SMALL = Body(bounds.SMALL_BODY_BYTES_MAX, bounds.VALUES_MAX)
+# Arguments and environment of work, or names of many nodes.
+MEDIUM = Body(bounds.BODY_BYTES_MAX // 2, bounds.VALUES_MAX)
+LARGE = Body(bounds.BODY_BYTES_MAX, bounds.MANY_VALUES_MAX)
+UNREAD = Body(bounds.BODY_BYTES_MAX, None)
 
 
 @dataclass(frozen=True, slots=True)
 class Permission:
     """`role` None is for everyone, also without a token; `also` may call it beside those whom the
     role covers. `whole` asks for a token that is bound to no subject, because the answer names
-    everybody's. What keeps leases has budgets of its own, apart from `all` other calls.
+    everybody's. What keeps leases has budgets of its own, apart from `all` other calls. `waits` is
+    for calls that take long and do little: for an agent, an event, or a process of their own.
     """
 
     role: Role | None
@@ -25,6 +42,13 @@ class Permission:
     whole: bool = False
     budget: str = "all"
     also: Role | None = None
+    body: Body = SMALL
+    waits: bool = False
+
+    @property
+    def gated(self) -> bool:
+        """Whether the call waits for a place among the others; what keeps leases never does."""
+        return self.role is not None and self.budget == "all" and not self.waits
 
     def allows(self, role: Role) -> bool:
         return self.role is None or role.covers(self.role) or role is self.also
@@ -33,10 +57,11 @@ class Permission:
 _OPEN = Permission(None, cost=0)
 _READ = Permission(Role.VIEWER)
 _LIST = Permission(Role.VIEWER, cost=5)
+_WAIT = Permission(Role.VIEWER, cost=5, waits=True)
 _SUBMIT = Permission(Role.SUBMITTER)
 _OPERATE = Permission(Role.OPERATOR)
 _ADMIN = Permission(Role.ADMIN)
-_AGENT = Permission(Role.NODE, budget="beat")
+_AGENT = Permission(Role.NODE, budget="beat", body=LARGE)
 
 PERMISSIONS: dict[tuple[str, str], Permission] = {
     ("GET", "/"): _OPEN,
@@ -54,11 +79,11 @@ PERMISSIONS: dict[tuple[str, str], Permission] = {
     ("PATCH", f"{API}/pools/{{pool}}"): _OPERATE,
     ("DELETE", f"{API}/pools/{{pool}}"): _OPERATE,
     ("GET", f"{API}/pools/{{pool}}/requests"): _LIST,
-    ("GET", f"{API}/pools/{{pool}}/shares"): Permission(Role.VIEWER, cost=200),
+    ("GET", f"{API}/pools/{{pool}}/shares"): Permission(Role.VIEWER, cost=200, waits=True),
     ("GET", f"{API}/policies"): _LIST,
-    ("POST", f"{API}/policies"): _OPERATE,
+    ("POST", f"{API}/policies"): replace(_OPERATE, body=MEDIUM),
     ("GET", f"{API}/policies/{{policy}}"): _READ,
-    ("PATCH", f"{API}/policies/{{policy}}"): _OPERATE,
+    ("PATCH", f"{API}/policies/{{policy}}"): replace(_OPERATE, body=MEDIUM),
     ("DELETE", f"{API}/policies/{{policy}}"): _OPERATE,
     ("GET", f"{API}/tenants"): Permission(Role.VIEWER, cost=20, whole=True),
     ("POST", f"{API}/tenants"): _OPERATE,
@@ -74,27 +99,27 @@ PERMISSIONS: dict[tuple[str, str], Permission] = {
     ("POST", f"{API}/nodes/{{node}}/enable"): _OPERATE,
     ("DELETE", f"{API}/nodes/{{node}}"): _OPERATE,
     # For oneself, where the policy allows sensitive work; operators also for others.
-    ("POST", f"{API}/nodes/claim"): Permission(Role.SUBMITTER, cost=10),
-    ("POST", f"{API}/nodes/unclaim"): Permission(Role.SUBMITTER, cost=10),
+    ("POST", f"{API}/nodes/claim"): Permission(Role.SUBMITTER, cost=10, body=MEDIUM),
+    ("POST", f"{API}/nodes/unclaim"): Permission(Role.SUBMITTER, cost=10, body=MEDIUM),
     ("POST", f"{API}/agent/register"): Permission(
-        Role.JOIN, cost=50, budget="beat", also=Role.NODE
+        Role.JOIN, cost=50, budget="beat", also=Role.NODE, body=MEDIUM
     ),
     ("POST", f"{API}/agent/heartbeat"): _AGENT,
     ("GET", f"{API}/requests"): _LIST,
-    ("POST", f"{API}/requests"): _SUBMIT,
-    ("POST", f"{API}/requests/bulk"): Permission(Role.SUBMITTER, cost=10),
+    ("POST", f"{API}/requests"): replace(_SUBMIT, body=MEDIUM),
+    ("POST", f"{API}/requests/bulk"): Permission(Role.SUBMITTER, cost=10, body=LARGE),
     ("GET", f"{API}/requests/{{id}}"): _READ,
     ("PATCH", f"{API}/requests/{{id}}"): _SUBMIT,
     ("DELETE", f"{API}/requests/{{id}}"): _SUBMIT,
     ("POST", f"{API}/requests/{{id}}/renew"): Permission(Role.SUBMITTER, budget="renew"),
     ("POST", f"{API}/requests/{{id}}/said"): Permission(Role.SUBMITTER, budget="renew"),
-    ("GET", f"{API}/requests/{{id}}/logs"): _LIST,
+    ("GET", f"{API}/requests/{{id}}/logs"): _WAIT,
     ("POST", f"{API}/requests/{{id}}/release"): _SUBMIT,
     ("POST", f"{API}/requests/{{id}}/cancel"): _SUBMIT,
-    ("GET", f"{API}/requests/{{id}}/why"): _LIST,
-    ("GET", f"{API}/events"): _LIST,
-    ("GET", f"{API}/snapshot"): Permission(Role.OPERATOR, cost=200),
-    ("POST", f"{API}/plan"): Permission(Role.VIEWER, cost=500),
+    ("GET", f"{API}/requests/{{id}}/why"): _WAIT,
+    ("GET", f"{API}/events"): _WAIT,
+    ("GET", f"{API}/snapshot"): Permission(Role.OPERATOR, cost=200, waits=True),
+    ("POST", f"{API}/plan"): Permission(Role.VIEWER, cost=500, body=UNREAD, waits=True),
     ("GET", f"{API}/tokens"): _ADMIN,
     ("POST", f"{API}/tokens"): _ADMIN,
     ("GET", f"{API}/tokens/{{id}}"): _ADMIN,

@@ -7,16 +7,17 @@ import json
 import sys
 from typing import Annotated, Any
 
+import orjson
 import structlog
-from fastapi import APIRouter, Body, Query
-from starlette.concurrency import run_in_threadpool
+from fastapi import APIRouter, Query
 from starlette.responses import Response
 
+from cede.engine.state.state import State
 from cede.model import bounds
 from cede.model.errors import Invalid
 from cede.server.api import examples, plan_process
-from cede.server.api.context import ThisCall, answer
-from cede.server.api.errors import unavailable
+from cede.server.api.context import ThisCall
+from cede.server.api.errors import Problem, unavailable
 from cede.server.api.openapi import ok
 from cede.server.api.permissions import API
 from cede.server.api.route import CedeRoute
@@ -41,41 +42,58 @@ _log = structlog.get_logger("cede.api")
 @router.get("/snapshot", responses={200: ok(Anything, {"now": 300.2, "pools": [], "policies": []})})
 async def get_snapshot(call: ThisCall) -> Response:
     """The whole living state, in the form that `/plan` takes."""
-    found = await call.context.query(snapshot.dump)
-    return await run_in_threadpool(answer, found)
+
+    def read(state: State, now: int) -> bytes:
+        text: bytes = orjson.dumps(snapshot.dump(state, now))
+        return text
+
+    found = await call.costly("snapshot", (), read)
+    return Response(found, media_type="application/json")
 
 
-@router.post("/plan", responses={200: ok(Anything, examples.PLAN)})
-async def plan(
-    body: Annotated[dict[str, Any], Body(examples=[{"now": 0, "pools": [], "policies": []}])],
-    call: ThisCall,
-    until_rest: bool = False,
-    horizon: Horizon = None,
-) -> Response:
+# The body is not a parameter: only the process that plans it reads it.
+_SNAPSHOT = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "application/json": {
+                "schema": {
+                    "type": "object",
+                    "title": "Body",
+                    "additionalProperties": True,
+                    "examples": [{"now": 0, "pools": [], "policies": []}],
+                }
+            }
+        },
+    }
+}
+
+
+@router.post("/plan", responses={200: ok(Anything, examples.PLAN)}, openapi_extra=_SNAPSHOT)
+async def plan(call: ThisCall, until_rest: bool = False, horizon: Horizon = None) -> Response:
     """What the engine would decide from a snapshot. Nothing is changed."""
     context = call.context
     if context.plans >= PLANS_MAX:
         raise unavailable("too_many_plans", f"{PLANS_MAX} plans are being made already", 2)
     context.plans += 1
     try:
+        body = await call.request.body()
         async with context.planning:
-            made = await _in_its_own_process(
-                {"snapshot": body, "until_rest": until_rest, "horizon": horizon}
-            )
+            out = await _in_its_own_process({"until_rest": until_rest, "horizon": horizon}, body)
     finally:
         context.plans -= 1
-    if "plan" not in made:
-        raise Invalid(made["field"], made["problem"])
-    return answer(made["plan"])
+    if out.startswith(plan_process.REFUSED):
+        raise Problem(**json.loads(out.removeprefix(plan_process.REFUSED)))
+    return Response(out, media_type="application/json")
 
 
-async def _in_its_own_process(asked: dict[str, Any]) -> dict[str, Any]:
+async def _in_its_own_process(asked: dict[str, Any], snapshot: bytes) -> bytes:
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", plan_process.__name__, stdin=pipe, stdout=pipe, stderr=pipe
     )
     try:
-        sent = json.dumps(asked).encode()
+        sent = json.dumps(asked).encode() + b"\n" + snapshot
         async with asyncio.timeout(PLAN_SECONDS):
             out, err = await process.communicate(sent)
     except TimeoutError:
@@ -90,8 +108,7 @@ async def _in_its_own_process(asked: dict[str, Any]) -> dict[str, Any]:
             "a plan ended", code=process.returncode, said=err[-500:].decode("utf-8", "replace")
         )
         raise _too_long()
-    made: dict[str, Any] = json.loads(out)
-    return made
+    return out
 
 
 def _too_long() -> Invalid:

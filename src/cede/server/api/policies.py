@@ -61,7 +61,7 @@ async def list_policies(
 )
 async def attach_policy(body: PolicyIn, call: ThisCall) -> Response:
     """Give a subject its place in a pool."""
-    actor = call.caller.name
+    actor = call.caller.identity
     subject = Subject.of(body.component, body.component_type)
 
     def command(tx: Tx) -> Json:
@@ -92,7 +92,7 @@ async def get_policy(policy: PolicyRef, call: ThisCall) -> Response:
 @router.patch("/policies/{policy}", responses={200: ok(PolicyOut, examples.POLICY)})
 async def update_policy(policy: PolicyRef, body: PolicyPatch, call: ThisCall) -> Response:
     """Change what is given; a map that is given replaces the old one."""
-    actor = call.caller.name
+    actor = call.caller.identity
 
     def command(tx: Tx) -> str:
         found = policy_in(tx.state, policy)
@@ -107,7 +107,7 @@ async def update_policy(policy: PolicyRef, body: PolicyPatch, call: ThisCall) ->
 @router.delete("/policies/{policy}", status_code=204, responses={204: {"description": "Gone"}})
 async def detach_policy(policy: PolicyRef, call: ThisCall) -> Response:
     """Take a subject's place in a pool away; what it holds there must have ended."""
-    actor = call.caller.name
+    actor = call.caller.identity
 
     def command(tx: Tx) -> None:
         found = policy_in(tx.state, policy)

@@ -38,7 +38,7 @@ async def list_pools(call: ThisCall, limit: Limit, cursor: Cursor = None) -> Res
 @router.post("/pools", status_code=201, responses={201: ok(PoolOut, examples.POOL, "Created")})
 async def create_pool(body: PoolIn, call: ThisCall) -> Response:
     """Make a pool."""
-    actor = call.caller.name
+    actor = call.caller.identity
 
     def command(tx: Tx) -> Json:
         pool = edits.create_pool(
@@ -70,7 +70,7 @@ async def update_pool(pool: PoolRef, body: PoolPatch, call: ThisCall) -> Respons
     """Change capacity (merged; 0 removes a key), the labels of its nodes, settings or description.
     Running work stays.
     """
-    actor = call.caller.name
+    actor = call.caller.identity
 
     def command(tx: Tx) -> str:
         found = pool_in(tx.state, pool)
@@ -92,7 +92,7 @@ async def update_pool(pool: PoolRef, body: PoolPatch, call: ThisCall) -> Respons
 @router.delete("/pools/{pool}", status_code=204, responses={204: {"description": "Gone"}})
 async def delete_pool(pool: PoolRef, call: ThisCall) -> Response:
     """Remove a pool that nothing holds."""
-    actor = call.caller.name
+    actor = call.caller.identity
 
     def command(tx: Tx) -> None:
         found = pool_in(tx.state, pool)

@@ -11,6 +11,9 @@ import re
 from collections.abc import Collection, Iterator
 from typing import Any
 
+from cede.model.reason import Code
+from cede.model.token import name_in
+from cede.server.api.auth import Caller
 from cede.server.api.json_type import Json
 
 ANOTHER = "another team"
@@ -18,6 +21,8 @@ OTHERS = "other teams"
 
 # Our own ids (uuid7), also as the first part of an allocation's.
 _ID = re.compile(r"([0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12})(?:\.\d+)?")
+# As the reason `nodes_claimed` lists nodes.
+_FOR_WHOM = re.compile(r"\(for (.+?)\)(?=, |$)")
 _SEVERAL = re.compile(rf"{ANOTHER}(?:, {ANOTHER})+")
 
 
@@ -35,7 +40,7 @@ def event(shown: Json) -> None:
 def clean(value: Any, seen: Collection[str]) -> Any:
     """Any answer, all the way down; `seen` are the ids that the caller may see."""
     if isinstance(value, dict):
-        cleaned = {key: clean(inner, seen) for key, inner in value.items()}
+        cleaned = {key: clean(inner, seen) for key, inner in _without_claimants(value).items()}
         # A row about somebody's holding: the policy is as telling as the request.
         if "policy" in cleaned and "request" in value and value["request"] not in seen:
             cleaned["policy"] = ANOTHER
@@ -46,6 +51,28 @@ def clean(value: Any, seen: Collection[str]) -> Any:
         found = _ID.sub(lambda each: each[0] if each[1] in seen else ANOTHER, value)
         return _SEVERAL.sub(OTHERS, found)
     return value
+
+
+def claimant(identity: str, caller: Caller) -> str:
+    """Whose claim a node has, by name, to whoever may know that there is such a token."""
+    return name_in(identity) if caller.sees_identity(identity) else ANOTHER
+
+
+def _without_claimants(value: Json) -> Json:
+    """A reason or a change that tells for whom nodes are claimed: others, always. It is told in a
+    field, and again in the sentences made of it.
+    """
+    hidden = [str(value[key]) for key in ("claimant", "claimed_by") if value.get(key)]
+    if value.get("code") == Code.NODES_CLAIMED:
+        hidden += _FOR_WHOM.findall(str(value.get("nodes", "")))
+    if not hidden:
+        return value
+    found = dict(value)
+    for each in sorted(hidden, key=len, reverse=True):
+        for key, inner in found.items():
+            if isinstance(inner, str) and key != "code":
+                found[key] = inner.replace(each, ANOTHER)
+    return found
 
 
 def ids_in(value: Any) -> Iterator[str]:

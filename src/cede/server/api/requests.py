@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Annotated, Any
 
+import orjson
 from fastapi import APIRouter, Path, Query
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
@@ -137,7 +138,8 @@ async def submit(body: RequestIn, call: ThisCall) -> Response:
 async def submit_bulk(body: BulkIn, call: ThisCall) -> Response:
     """Ask for many at once, in one transaction. Each succeeds or fails alone, in its own place."""
     extra = len(body.requests) // 10
-    call.context.limiter.spend("all:" + call.caller.token.id, extra, call.context.monotonic())
+    budget = call.caller.budget("all")
+    call.context.limiter.spend(budget, extra, call.context.monotonic())
     return answer({"items": await submit_all(call, body.requests)})
 
 
@@ -171,7 +173,7 @@ async def change_request(id: RequestRef, body: RequestPatch, call: ThisCall) -> 
 def _limit(tx: Tx, request_id: str, limit: dict[str, int], caller: Caller) -> None:
     commands.set_limit(tx.state, request_id, limit, tx.now)
     if caller.bound is None:
-        tx.audit(caller.name, "request.limit", request_id, {"limit": limit})
+        tx.audit(caller.identity, "request.limit", request_id, {"limit": limit})
 
 
 def _limit_parts(tx: Tx, first: RequestView, limit: dict[str, int], caller: Caller) -> None:
@@ -194,7 +196,9 @@ async def delete_request(id: RequestRef, call: ThisCall) -> Response:
     request_id, caller = view.request.id, call.caller
 
     def command(tx: Tx) -> bool:
-        tx.audit(caller.name, "request.delete", request_id, {"subject": str(view.request.subject)})
+        tx.audit(
+            caller.identity, "request.delete", request_id, {"subject": str(view.request.subject)}
+        )
         if request_id not in tx.state.requests:
             tx.delete_request(request_id)
             return True
@@ -223,7 +227,7 @@ async def renew(id: RequestRef, call: ThisCall, body: RenewIn | None = None) -> 
         commands.renew(tx.state, request_id, tx.now, attempt=given.attempt, running=given.running)
 
     # Renewing twice is renewing once, so nothing is remembered under a key.
-    act = partial(_act, call, id, command, remember=False)
+    act = partial(_act, call, id, command, remember=False, lasting=False)
     found = await (_wait_for_news(call, id, given, act) if given.wait else act())
     if isinstance(found, RequestView):
         _check_fence(found, given.attempt)
@@ -319,7 +323,7 @@ def _cancel(tx: Tx, request_id: str, caller: Caller) -> None:
         return
     commands.cancel(tx.state, request_id, tx.now, actor=caller.name)
     if caller.bound is None:
-        tx.audit(caller.name, "request.cancel", request_id, {})
+        tx.audit(caller.identity, "request.cancel", request_id, {})
 
 
 def _cancel_parts(tx: Tx, first_id: str, caller: Caller) -> int:
@@ -328,7 +332,7 @@ def _cancel_parts(tx: Tx, first_id: str, caller: Caller) -> int:
     for each in alive:
         commands.cancel(tx.state, each.id, tx.now, actor=caller.name)
     if alive and caller.bound is None:
-        tx.audit(caller.name, "request.cancel", first_id, {"parts": len(alive)})
+        tx.audit(caller.identity, "request.cancel", first_id, {"parts": len(alive)})
     return len(alive)
 
 
@@ -341,24 +345,24 @@ async def why(id: RequestRef, call: ThisCall, changes: Tried = True) -> Response
     request_id = (await find_request(call, id)).request.id
     caller = call.caller
 
-    def read(state: State, now: int) -> Json | None:
+    def read(state: State, now: int) -> bytes:
         if request_id not in state.requests:
-            return None
+            return b""
         story = engine_explain.why(state, request_id, now, tried=changes)
-        if caller.bound is None:
-            return story
-        known = (state.requests.get(each) for each in set(redact.ids_in(story)))
-        seen = {each.id for each in known if each is not None and caller.sees(each.subject)}
-        cleaned: Json = redact.clean(story, seen)
-        return cleaned
+        if caller.bound is not None:
+            known = (state.requests.get(each) for each in set(redact.ids_in(story)))
+            seen = {each.id for each in known if each is not None and caller.sees(each.subject)}
+            story = redact.clean(story, seen)
+        text: bytes = orjson.dumps(story)
+        return text
 
-    found = await call.context.query(read)
-    if found is None:
+    text = await call.costly("why", (request_id, changes, caller.bound), read)
+    if not text:
         shown = (await show(call, [await find_request(call, request_id)], explain=False))[0]
         names = ("status", "attempt", "preempted_count", "labels", "reason")
         found = {name: shown[name] for name in names}
         return answer({"request": request_id} | found)
-    return answer(found)
+    return Response(text, media_type="application/json")
 
 
 async def find_request(call: Call, ref: str) -> RequestView:
@@ -367,7 +371,9 @@ async def find_request(call: Call, ref: str) -> RequestView:
     return await call.context.read(store.get_request, ref, subjects=call.caller.bound)
 
 
-async def _act(call: Call, ref: str, act: Any, *, remember: bool = True) -> Json | RequestView:
+async def _act(
+    call: Call, ref: str, act: Any, *, remember: bool = True, lasting: bool = True
+) -> Json | RequestView:
     """Do something to a live request and answer it; one that has ended is given back as it is."""
     caller = call.caller
     idempotency = await call.idempotency()
@@ -385,6 +391,7 @@ async def _act(call: Call, ref: str, act: Any, *, remember: bool = True) -> Json
             command,
             idempotency=idempotency if remember else None,
             answer=lambda found, tx: live_request_out(tx.state, found),
+            lasting=lasting,
         )
     except NotFound:
         return await find_request(call, request_id)

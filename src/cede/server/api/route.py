@@ -5,24 +5,31 @@ It is the class of every route, so that no handler can forget a step or do them 
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 import structlog
+from anyio import CapacityLimiter, to_thread
 from fastapi.routing import APIRoute
 from starlette.requests import Request
 from starlette.responses import Response
 
+from cede.model import bounds
 from cede.server.api import strict_json
 from cede.server.api.auth import Caller
 from cede.server.api.context import Call, Context
 from cede.server.api.errors import Problem
-from cede.server.api.permissions import Permission, permission_for
+from cede.server.api.limits import METER, UNITS_PER_SECOND, Meter
+from cede.server.api.permissions import LARGE, SMALL, UNREAD, Body, Permission, permission_for
+from cede.server.connections import SCOPE_KEY
 
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 QUERY_BYTES_MAX = 8_192
+# In units of a budget, for callers without a token: a look at the health, and a wrong token.
+OPEN_COST = 2
 GUESS_COST = 20
 LABEL_PREFIX = "label."
 # In a route's `openapi_extra`: it takes `label.NAME=VALUE` parameters.
@@ -37,16 +44,23 @@ _log = structlog.get_logger("cede.api")
 class StrictRequest(Request):
     """A request whose body is bounded and whose JSON means one thing only."""
 
+    bound: Body = SMALL
+
     async def body(self) -> bytes:
         if not hasattr(self, "_body"):
             declared = self.headers.get("content-length")
-            self._body = await strict_json.read_bounded(self.stream(), declared)
+            size, values = self.bound
+            stream = self.stream()
+            self._body = await strict_json.read_bounded(stream, declared, size, values)
         return self._body
 
-    async def parse(self) -> None:
+    async def parse(self, parsing: CapacityLimiter) -> None:
         """Read the JSON now, so that what is wrong with it is said in our words."""
         body = await self.body()
-        if body:
+        if len(body) > bounds.SMALL_BODY_BYTES_MAX:
+            # In a thread, so that the loop gets its turn every few milliseconds meanwhile.
+            self._json = await to_thread.run_sync(strict_json.parse, body, limiter=parsing)
+        elif body:
             self._json = strict_json.parse(body)
 
 
@@ -66,24 +80,62 @@ class CedeRoute(APIRoute):
                 # Without its database it could not even look up who is calling.
                 context.writer.leadership.require()
             caller = await _authenticate(context, request, permission)
+            if caller is None:
+                return await answered(context, request, permission, None)
+            meter = Meter(urgent=permission.budget != "all")
+            METER.set(meter)
+            try:
+                work = answered(context, request, permission, caller)
+                response: Response = await meter.measured(work)
+                return response
+            finally:
+                took = meter.seconds * UNITS_PER_SECOND - permission.cost
+                if took > 0:
+                    budget = caller.budget(permission.budget)
+                    context.limiter.charge(budget, took, context.monotonic())
+
+        async def answered(
+            context: Context, request: Request, permission: Permission, caller: Caller | None
+        ) -> Response:
             is_change = request.method not in _SAFE and permission.budget == "all"
             if caller is not None and is_change:
                 _check_not_rolled_back(context, request, caller)
             _check_query(request, known, takes_labels)
             strict = StrictRequest(request.scope, request.receive)
-            if takes_body:
+            strict.bound = permission.body
+            if takes_body or permission.body is UNREAD:
                 _check_media_type(request)
-                await strict.parse()
+            if takes_body:
+                if _may_be_large(request):
+                    context.trimmer.soon(asyncio.get_running_loop().call_later)
+                await strict.parse(context.parsing)
             strict.state.call = Call(context, caller, strict)
-            try:
-                response = await act(strict)
-            except Exception:
-                _require_term(context, permission)
-                raise
-            _require_term(context, permission)
-            return response
+            return await _act_in_term(act, context, permission, strict)
 
         return handle
+
+
+async def _act_in_term(
+    act: Handler, context: Context, permission: Permission, strict: StrictRequest
+) -> Response:
+    """What the handler answers, or raises, if the term still holds after everything that waited."""
+    try:
+        response = await _act_in_turn(act, context, permission, strict)
+    except Exception:
+        _require_term(context, permission)
+        raise
+    _require_term(context, permission)
+    return response
+
+
+async def _act_in_turn(
+    act: Handler, context: Context, permission: Permission, strict: StrictRequest
+) -> Response:
+    if not permission.gated:
+        return await act(strict)
+    gate = context.bulk_gate if permission.body is LARGE else context.gate
+    async with gate.place():
+        return await act(strict)
 
 
 def _require_term(context: Context, permission: Permission) -> None:
@@ -92,6 +144,13 @@ def _require_term(context: Context, permission: Permission) -> None:
     """
     if permission.role is not None:
         context.writer.leadership.require()
+
+
+def _may_be_large(request: Request) -> bool:
+    declared = request.headers.get("content-length", "")
+    if not declared.isdecimal():
+        return "transfer-encoding" in request.headers
+    return int(declared[:20]) > bounds.SMALL_BODY_BYTES_MAX
 
 
 def _permission(method: str, path: str) -> Permission:
@@ -105,16 +164,21 @@ async def _authenticate(
     context: Context, request: Request, permission: Permission
 ) -> Caller | None:
     """The caller, once it is known that its role may call this at all and has budget left."""
+    address = request.client.host if request.client else ""
     if permission.role is None:
+        # Apart from wrong tokens: whoever watches the health is not shut out by a neighbour.
+        context.limiter.spend("open:" + address, OPEN_COST, context.monotonic())
         return None
     try:
         caller = await context.auth.authenticate(request.headers.getlist("authorization"))
     except Problem:
         # Without a token the address pays: trying many must not be cheaper than having one.
-        address = request.client.host if request.client else ""
         context.limiter.spend("address:" + address, GUESS_COST, context.monotonic())
         raise
-    budget = f"{permission.budget}:{caller.token.id}"
+    connection = request.scope.get(SCOPE_KEY)
+    if connection is not None:
+        connection.known_as(caller.token.id, agent=caller.token.role.machine)
+    budget = caller.budget(permission.budget)
     context.limiter.spend(budget, permission.cost, context.monotonic())
     if not permission.allows(caller.token.role):
         detail = f"this needs the role {permission.role}; the token's is {caller.token.role}"

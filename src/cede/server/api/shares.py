@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import orjson
 from fastapi import APIRouter
-from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from cede.engine.explain.shares import View, show, view_of
+from cede.engine.explain.shares import show, view_of
 from cede.engine.state.state import State
 from cede.model.subject import Subject
 from cede.server.api.auth import Caller
-from cede.server.api.context import ThisCall, answer
+from cede.server.api.context import ThisCall
 from cede.server.api.json_type import Json
 from cede.server.api.lists import PoolRef
 from cede.server.api.openapi import ok
@@ -30,16 +30,13 @@ async def pool_shares(pool: PoolRef, call: ThisCall) -> Response:
     """
     caller = call.caller
 
-    def read(state: State, now: int) -> tuple[View, int]:
-        return view_of(state, pool_in(state, pool).id, now), now
+    def read(state: State, now: int) -> bytes:
+        found = show([view_of(state, pool_in(state, pool).id, now)], now)
+        text: bytes = orjson.dumps(found if caller.bound is None else _seen_by(caller, found))
+        return text
 
-    view, now = await call.context.query(read)
-    return await run_in_threadpool(_shown, caller, view, now)
-
-
-def _shown(caller: Caller, view: View, now: int) -> Response:
-    found = show([view], now)
-    return answer(found if caller.bound is None else _seen_by(caller, found))
+    found = await call.costly("shares", (pool, caller.bound), read)
+    return Response(found, media_type="application/json")
 
 
 def _seen_by(caller: Caller, shown: Json) -> Json:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import AsyncIterator
 from typing import Any, NoReturn
 
@@ -19,18 +20,48 @@ _DIGITS_MAX = 17
 _DIGITS_TOLD_MAX = 40
 
 
-async def read_bounded(chunks: AsyncIterator[bytes], declared: str | None) -> bytes:
-    """The whole body, or 413 as soon as it is known to be too large."""
-    if declared is not None and declared.isdecimal() and int(declared[:20]) > bounds.BODY_BYTES_MAX:
-        raise _too_large()
+# To its end or to that of the piece, so that no quote inside it is ever looked at as a beginning.
+_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+("|\\?\Z)', re.DOTALL)
+
+
+async def read_bounded(
+    chunks: AsyncIterator[bytes], declared: str | None, size_max: int, values_max: int | None
+) -> bytes:
+    """The whole body, or 413 as soon as it is known to be too large or to hold too many values."""
+    if declared is not None and declared.isdecimal() and int(declared[:20]) > size_max:
+        raise _too_large(size_max)
+    counter = _Counter()
     parts: list[bytes] = []
     size = 0
     async for chunk in chunks:
         size += len(chunk)
-        if size > bounds.BODY_BYTES_MAX:
-            raise _too_large()
+        if size > size_max:
+            raise _too_large(size_max)
+        if values_max is not None and counter.feed(chunk) > values_max:
+            raise Problem(413, "too_large", f"the body has more than {values_max} values")
         parts.append(chunk)
     return b"".join(parts)
+
+
+def _unless_open(string: re.Match[bytes]) -> bytes:
+    return b"" if string[1] == b'"' else string[0]
+
+
+class _Counter:
+    """Counts the values of a JSON text that comes in pieces, without building any of them."""
+
+    def __init__(self) -> None:
+        self._values = 1
+        self._open = b""  # the start of a string that goes on in the next piece
+
+    def feed(self, piece: bytes) -> int:
+        """How many values there are so far."""
+        between = _STRING.sub(_unless_open, self._open + piece)
+        structure, quote, text = between.partition(b'"')
+        escapes = len(text) - len(text.rstrip(b"\\"))
+        self._open = quote + b"\\" * (escapes % 2)
+        self._values += structure.count(b",") + structure.count(b"[") + structure.count(b"{")
+        return self._values
 
 
 def parse(body: bytes) -> Any:
@@ -133,5 +164,5 @@ def _too_deep() -> Problem:
     return Problem(400, "malformed", f"nested deeper than {bounds.JSON_DEPTH_MAX} levels")
 
 
-def _too_large() -> Problem:
-    return Problem(413, "too_large", f"the body is larger than {bounds.BODY_BYTES_MAX} bytes")
+def _too_large(most: int) -> Problem:
+    return Problem(413, "too_large", f"the body is larger than {most} bytes")

@@ -42,7 +42,7 @@ def submission_of(body: RequestIn, caller: Caller, unpooled: str) -> Submission:
         preemptible=preemptible,
         retry=_retry(body.retry, is_work),
         lease=_lease(body),
-        owner=caller.name,
+        owner=caller.identity,
         unpooled="refuse" if is_work or body.pool is not None else unpooled,
         shape=_shape(body, each, tasks),
         work=None if body.work is None else parse_work(body.work.model_dump()),

@@ -33,6 +33,8 @@ async def healthz(call: ThisCall) -> Response:
     if not writer.alive:
         raise unavailable("not_writing", "this server takes no commands")
     writer.leadership.require()
+    if (problem := writer.unwritable) is not None:
+        raise problem
     if trouble := writer.trouble:
         broken = sorted({_what_is_broken(each) for each in trouble})
         raise unavailable(

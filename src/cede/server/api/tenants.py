@@ -49,7 +49,7 @@ async def list_tenants(call: ThisCall, limit: Limit, cursor: Cursor = None) -> R
 async def create_tenant(body: TenantIn, call: ThisCall) -> Response:
     """Make a tenant. Requests that gave its name already count; what they have used of its budget
     is told by the next read."""
-    actor = call.caller.name
+    actor = call.caller.identity
 
     def command(tx: Tx) -> Json:
         tenant = tenant_edits.create_tenant(
@@ -73,7 +73,7 @@ async def get_tenant(tenant: TenantRef, call: ThisCall) -> Response:
 @router.patch("/tenants/{tenant}", responses={200: ok(TenantOut, TENANT)})
 async def update_tenant(tenant: TenantRef, body: TenantPatch, call: ThisCall) -> Response:
     """Change what is given; null takes a bound away. Running work stays, whatever the quota."""
-    actor = call.caller.name
+    actor = call.caller.identity
 
     def command(tx: Tx) -> str:
         found = tenant_in(tx.state, tenant)
@@ -87,7 +87,7 @@ async def update_tenant(tenant: TenantRef, body: TenantPatch, call: ThisCall) ->
 @router.delete("/tenants/{tenant}", status_code=204, responses={204: {"description": "Gone"}})
 async def delete_tenant(tenant: TenantRef, call: ThisCall) -> Response:
     """Remove a tenant's bounds. Its requests and what it used stay."""
-    actor = call.caller.name
+    actor = call.caller.identity
 
     def command(tx: Tx) -> None:
         found = tenant_in(tx.state, tenant)

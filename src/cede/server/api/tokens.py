@@ -62,7 +62,7 @@ async def create_token(body: TokenIn, call: ThisCall) -> Response:
     expires = None
     if body.expires_in is not None:
         expires = clock.wall(timedelta(seconds=body.expires_in))
-    actor = call.caller.name
+    actor = call.caller.identity
 
     def command(tx: Tx) -> Json:
         token = Token(token_id, name, role, subjects, digest, tx.wall, expires, uses=body.uses)
@@ -87,7 +87,7 @@ async def revoke_token(id: TokenRef, call: ThisCall) -> Response:
     """Revoke a token: within a second it is worth nothing, on every server."""
     store = call.context.store
     token = await call.context.read(store.get_token, id)
-    actor = call.caller.name
+    actor = call.caller.identity
 
     def command(tx: Tx) -> None:
         tx.put_token(replace(tx.token(token.id, store), revoked=True))

@@ -18,7 +18,7 @@ from cede.model.reason import Reason
 from cede.model.request import PLAIN, Request
 from cede.model.settings import Settings, shown_own
 from cede.model.terms import USUAL, Terms
-from cede.model.token import Token
+from cede.model.token import Token, name_in
 from cede.server.api.json_type import Json
 from cede.server.api.node_views import (
     Naming,
@@ -110,7 +110,7 @@ def request_out(
         "preempted_count": request.preempted_count,
         "retry": shown(request.retry),
         "lease": seconds(request.lease),
-        "owner": request.owner,
+        "owner": name_in(request.owner),
         "created": request.created,
         "submitted_at": seconds(request.submitted_at),
         "reason": None if request.reason is None else request.reason.to_public(),

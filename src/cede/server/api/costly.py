@@ -1,0 +1,138 @@
+"""The gate in front of reads that cost: computed once for everybody who asks the same, off the
+writer, one of each kind at a time, bounded in number and in time (C10).
+
+Askers of the same (query, scope) share one computation if it has not begun when they ask: what they
+get is never older than their call. A read that took long rests before it is computed again, so that
+all readers together use a part of one core only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from cede.engine.state.state import State
+from cede.server import forked
+from cede.server.api.errors import Problem, unavailable
+from cede.server.writer import Writer
+
+# Beyond this many requests in the state a costly read takes longer than a fork.
+SMALL_STATE = 200
+# Different reads that may wait for their turn.
+WAITING_MAX = 32
+# For one computation on a busy machine, and for a place in the queue before it.
+READ_SECONDS = 2 * forked.CPU_SECONDS
+WAIT_SECONDS = 60
+# A read that took longer than this rests so many times as long, at most so many seconds.
+QUICK_SECONDS = 0.25
+REST_TIMES = 4
+REST_MAX = 10.0
+
+_PIECE = 1 << 20
+
+
+@dataclass(slots=True)
+class _Flight:
+    """One computation that has not begun, and everybody who waits for it."""
+
+    done: asyncio.Future[bytes]
+    key: tuple[Any, ...]
+
+
+@dataclass(slots=True)
+class Costly:
+    """`ask` runs a read that makes the bytes of an answer."""
+
+    writer: Writer
+    monotonic: Callable[[], float]
+    _waiting: dict[tuple[Any, ...], _Flight] = field(default_factory=dict)
+    _not_before: dict[str, float] = field(default_factory=dict)
+    _turns: dict[str, asyncio.Lock] = field(default_factory=dict)
+    _tasks: set[asyncio.Task[None]] = field(default_factory=set)
+
+    async def ask(self, kind: str, scope: tuple[Any, ...], read: forked.Read) -> bytes:
+        """The answer of `read`, which depends on nothing but the state, the kind and the scope."""
+        key = (kind, *scope)
+        flight = self._waiting.get(key)
+        if flight is None:
+            if len(self._waiting) >= WAITING_MAX:
+                detail = f"{WAITING_MAX} costly reads are waiting already"
+                raise unavailable("too_many_reads", detail, 2)
+            flight = _Flight(asyncio.get_running_loop().create_future(), key)
+            # Whoever gives up must not make the loop complain about an error that nobody took.
+            flight.done.add_done_callback(lambda done: done.cancelled() or done.exception())
+            self._waiting[key] = flight
+            task = asyncio.create_task(self._fly(flight, kind, read))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        try:
+            async with asyncio.timeout(WAIT_SECONDS + READ_SECONDS):
+                return await asyncio.shield(flight.done)
+        except TimeoutError:
+            raise _too_long() from None
+
+    async def _fly(self, flight: _Flight, kind: str, read: forked.Read) -> None:
+        try:
+            async with self._turns.setdefault(kind, asyncio.Lock()):
+                rest = self._not_before.get(kind, 0.0) - self.monotonic()
+                if rest > 0:
+                    await asyncio.sleep(rest)
+                # From here on later askers would get what is older than their call.
+                del self._waiting[flight.key]
+                began = self.monotonic()
+                answer = await self._compute(read)
+                took = self.monotonic() - began
+                if took > QUICK_SECONDS:
+                    self._not_before[kind] = began + took + min(took * REST_TIMES, REST_MAX)
+            flight.done.set_result(answer)
+        except Exception as error:
+            self._waiting.pop(flight.key, None)
+            flight.done.set_exception(error)
+
+    async def _compute(self, read: forked.Read) -> bytes:
+        def start(state: State, now: int) -> bytes | tuple[int, int]:
+            if len(state.requests) <= SMALL_STATE:
+                return read(state, now)
+            return forked.fork_read(read, state, now)
+
+        started = await self.writer.ask(start)
+        if isinstance(started, bytes):
+            return started
+        pid, out = started
+        try:
+            async with asyncio.timeout(READ_SECONDS):
+                text = await _read_all(out)
+            return forked.outcome_of(text)
+        except (TimeoutError, forked.ReadFailed):
+            raise _too_long() from None
+        finally:
+            os.kill(pid, signal.SIGKILL)  # it has written all, or nobody waits for it
+            await asyncio.to_thread(os.waitpid, pid, 0)
+
+
+async def _read_all(out: int) -> bytes:
+    """What comes out of a pipe until its other end is closed."""
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader(limit=_PIECE)
+    transport, _ = await loop.connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(out, "rb", buffering=0)
+    )
+    parts, size = [], 0
+    try:
+        while piece := await reader.read(_PIECE):
+            size += len(piece)
+            if size > forked.ANSWER_BYTES_MAX:
+                raise forked.ReadFailed
+            parts.append(piece)
+    finally:
+        transport.close()
+    return b"".join(parts)
+
+
+def _too_long() -> Problem:
+    detail = f"computing this takes more than {forked.CPU_SECONDS} seconds or too much memory"
+    return unavailable("read_too_long", detail, 30)

@@ -1,0 +1,42 @@
+"""Claims and sensitive work that an earlier version kept under a token's bare name.
+
+A name that one identity has becomes it, on nodes and requests alike and in one transaction, so that
+a claim and the work on its node stay each other's. It is done by whoever has become the writer: a
+server of the earlier version may go on writing names until then. A name that several identities
+have stays: what was granted under it goes on, and an operator says anew whose claim it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from cede.engine.state.state import State
+from cede.model.token import Token
+from cede.server.tx import Tx
+
+
+def adopt_identities(tx: Tx, named: Callable[[str], list[Token]]) -> None:
+    """Replace the bare names in the state; `named` gives the tokens that have a name."""
+    state = tx.state
+    known = {name: identity_of(named(name)) for name in sorted(_names(state))}
+    for request in [each for each in state.requests.values() if each.terms.sensitive]:
+        if (identity := known.get(request.owner)) is not None:
+            state.put(replace(request, owner=identity))
+    for node in list(state.nodes.values()):
+        if (identity := known.get(node.claimed_by)) is not None:
+            state.put(replace(node, claimed_by=identity))
+
+
+def identity_of(tokens: Iterable[Token]) -> str | None:
+    """The one identity that these tokens are; revoked ones count where there is no other."""
+    tokens = list(tokens)
+    alive = {each.identity for each in tokens if not each.revoked}
+    found = alive or {each.identity for each in tokens}
+    return found.pop() if len(found) == 1 else None
+
+
+def _names(state: State) -> set[str]:
+    kept = {each.owner for each in state.requests.values() if each.terms.sensitive}
+    kept |= {each.claimed_by for each in state.nodes.values()}
+    return {name for name in kept if name and "/" not in name}

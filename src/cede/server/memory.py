@@ -1,0 +1,54 @@
+"""Giving memory back to the system after large bodies and answers.
+
+glibc keeps what was freed, in an arena for each thread that ever allocated much; a server that was
+sent large bodies once would look large for ever. Elsewhere than on glibc this does nothing.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+
+# Trimming takes milliseconds, and more often than this would only make work.
+EVERY_SECONDS = 5.0
+_ARENA_MAX = -8  # of mallopt(3)
+_ARENAS = 2
+
+
+def _libc() -> ctypes.CDLL | None:
+    with suppress(OSError, AttributeError):
+        found = ctypes.CDLL(None)
+        if found.malloc_trim and found.mallopt:
+            return found
+    return None
+
+
+def share_arenas() -> None:
+    """Let all threads allocate from a few arenas, so that what one frees another can use."""
+    libc = _libc()
+    if libc is not None:
+        libc.mallopt(_ARENA_MAX, _ARENAS)
+
+
+class Trimmer:
+    """`soon` asks for a trim once the present rush is over; `call_later` is the event loop's."""
+
+    def __init__(self) -> None:
+        self._libc = _libc()
+        self._due = False
+
+    def soon(self, call_later: Callable[[float, Callable[[], None]], object]) -> None:
+        if self._libc is not None and not self._due:
+            self._due = True
+            call_later(EVERY_SECONDS, self._begin)
+
+    def _begin(self) -> None:
+        self._due = False
+        # Beside the loop: the call lets go of the interpreter while it works.
+        threading.Thread(target=self._trim, name="cede-trim", daemon=True).start()
+
+    def _trim(self) -> None:
+        assert self._libc is not None
+        self._libc.malloc_trim(0)

@@ -1,0 +1,146 @@
+"""Digests of tables: they notice every row that was changed, lost, doubled or brought back.
+
+The digest of a set of rows is their number and the sum of their hashes, which depends on no order:
+a commit adds the rows that it writes and subtracts the rows that it replaces. All digests stand in
+the one row of `meta`, which every commit updates and which carries a checksum of its own. One scan
+of a table is then enough to verify all of it. Digests are against accidents of disks and file
+systems; against people there is the audit chain.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import orjson
+from sqlalchemy import Boolean, Double, Table
+
+from cede.model.lifecycle import TERMINAL
+from cede.store import schema
+from cede.store.node_rows import Row
+
+_BYTES = 16
+_MODULUS = 1 << (8 * _BYTES)
+_ENDED = frozenset(status.value for status in TERMINAL)
+
+
+def hash_of(values: Sequence[Any]) -> int:
+    """The hash of plain values, the same on every machine and database."""
+    # A value of a kind that no column has is damage, and hashes like nothing that was written.
+    content = orjson.dumps(values, default=repr)
+    digest = hashlib.blake2b(content, digest_size=_BYTES).digest()
+    return int.from_bytes(digest)
+
+
+class Layout:
+    """The rows of one table: their columns, their hashes, and the section that each belongs to.
+
+    Rows that are alive have a section of their own, which a start reads anyway and so verifies
+    however long the history is.
+    """
+
+    def __init__(self, table: Table, alive: Callable[[Sequence[Any]], bool] | None = None) -> None:
+        self.table = table
+        # What always has its default is checked by the database and known to nobody else.
+        self.columns = [each for each in table.columns if each.name != "one"]
+        name = "".join(table.name)  # SQLAlchemy's own kind of text is none for a dictionary's key
+        self.sections = (name,) if alive is None else (name, f"{name}_ended")
+        self._alive = alive
+        # Drivers disagree about these: 1 or True, 1 or 1.0.
+        self._booleans = self._places(Boolean)
+        self._fractions = self._places(Double)
+
+    def hash_of(self, row: Sequence[Any]) -> int:
+        if not self._booleans and not self._fractions:
+            return hash_of(tuple(row))
+        plain = list(row)
+        for place in self._booleans:
+            if isinstance(plain[place], bool):
+                plain[place] = int(plain[place])
+        for place in self._fractions:
+            if isinstance(plain[place], int | float):
+                plain[place] = float(plain[place]) + 0.0  # one zero: SQLite keeps no sign of it
+        return hash_of(plain)
+
+    def section_of(self, row: Sequence[Any]) -> str:
+        return self.sections[self._alive is not None and not self._alive(row)]
+
+    def _places(self, kind: type) -> list[int]:
+        return [at for at, each in enumerate(self.columns) if isinstance(each.type, kind)]
+
+
+def _place(table: Table, column: str) -> int:
+    return list(table.columns.keys()).index(column)
+
+
+_STATUS = _place(schema.requests, "status")
+_LIVE = _place(schema.allocations, "live")
+
+LAYOUTS = {
+    layout.table.name: layout
+    for layout in (
+        Layout(schema.pools),
+        Layout(schema.nodes),
+        Layout(schema.policies),
+        Layout(schema.tenants),
+        Layout(schema.requests, alive=lambda row: row[_STATUS] not in _ENDED),
+        Layout(schema.allocations, alive=lambda row: row[_LIVE] is not None),
+        Layout(schema.held_devices),
+        Layout(schema.tokens),
+        Layout(schema.events),
+        Layout(schema.answers),
+        Layout(schema.usage_days),
+        Layout(schema.audit),
+    )
+}
+
+
+class Digests:
+    """The number of rows and the sum of their hashes, by section."""
+
+    def __init__(self, known: dict[str, tuple[int, int]] | None = None) -> None:
+        self._known = {} if known is None else dict(known)
+
+    def add(self, layout: Layout, rows: Iterable[Sequence[Any]]) -> None:
+        self._count(layout, rows, 1)
+
+    def remove(self, layout: Layout, rows: Iterable[Sequence[Any]]) -> None:
+        self._count(layout, rows, -1)
+
+    def of(self, section: str) -> tuple[int, int]:
+        return self._known.get(section, (0, 0))
+
+    def copy(self) -> Digests:
+        return Digests(self._known)
+
+    def differing(self, found: Digests, sections: Iterable[str]) -> Iterator[str]:
+        """What is wrong with each of these sections, in words."""
+        for section in sections:
+            (rows, sum_), (rows_found, sum_found) = self.of(section), found.of(section)
+            table = section.removesuffix("_ended")
+            if rows != rows_found:
+                yield f"table {table} has {rows_found} of {rows} {_kind(section)}rows"
+            elif sum_ != sum_found:
+                yield f"table {table} has a changed row among its {rows} {_kind(section)}rows"
+
+    def to_text(self) -> str:
+        return orjson.dumps(
+            {section: [rows, f"{sum_:x}"] for section, (rows, sum_) in self._known.items() if rows}
+        ).decode()
+
+    @classmethod
+    def from_text(cls, text: str) -> Digests:
+        found = orjson.loads(text)
+        return cls({section: (rows, int(sum_, 16)) for section, (rows, sum_) in found.items()})
+
+    def _count(self, layout: Layout, rows: Iterable[Row | Sequence[Any]], sign: int) -> None:
+        known = self._known
+        for row in rows:
+            section = layout.section_of(row)
+            count, sum_ = known.get(section, (0, 0))
+            known[section] = count + sign, (sum_ + sign * layout.hash_of(row)) % _MODULUS
+
+
+def _kind(section: str) -> str:
+    return "ended " if section.endswith("_ended") else ""

@@ -1,0 +1,1 @@
+"""Damaged files: whatever changes an answer is detected, a lost commit above all."""

@@ -1,0 +1,1 @@
+"""Somebody who tries to stall a server, and what becomes of work on it meanwhile."""
