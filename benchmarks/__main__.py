@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks import engine, heartbeats, nodes, placing, service, shares, victims
+from benchmarks import commands, engine, heartbeats, nodes, placing, service, shares, victims
 
 FIGURES = [
     *engine.FIGURES,
@@ -14,6 +14,7 @@ FIGURES = [
     *placing.FIGURES,
     *service.FIGURES,
     *heartbeats.FIGURES,
+    *commands.FIGURES,
 ]
 
 

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from functools import partial
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
-import httpx2
 import pytest
 
 from cede import Client, Invalid, NotFound, Rejected, ServerUnreachable, Unauthorized
@@ -227,17 +226,17 @@ def test_problems_become_types(status: int, body: dict, kind: type, code: str) -
 
 
 def test_certificates_are_checked_wherever_there_are_any(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: dict[str, object] = {}
+    asked: list[object] = []
 
-    def client(*, base_url: str, verify: object, **_: object) -> None:
-        asked[base_url] = verify
+    def context(*, cafile: str | None) -> str:
+        asked.append(cafile)
+        return "checks"
 
-    monkeypatch.setattr(httpx2, "Client", client)
+    monkeypatch.setattr(ssl, "create_default_context", context)
     monkeypatch.delenv("SSL_CERT_FILE", raising=False)
-    for server in ("http://127.0.0.1:8080", "https://cede.example", "HTTPS://cede.example"):
+    for server in ("http://127.0.0.1:8080", "https://cede.example", "HTTPS://127.0.0.1"):
         Http(Connection(server, "token"))
-    assert list(asked.values()) == [False, True, True]
+    assert asked == [None, None]
     monkeypatch.setenv("SSL_CERT_FILE", "ours.pem")
-    monkeypatch.setattr(ssl, "create_default_context", lambda cafile: f"checked by {cafile}")
     Http(Connection("https://cede.example", "token"))
-    assert asked["https://cede.example"] == "checked by ours.pem"
+    assert asked[-1] == "ours.pem"

@@ -6,10 +6,10 @@ table below and imports none of them.
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import click
@@ -89,13 +89,13 @@ class LazyGroup(click.Group):
 )
 @click.option(
     "--token-file",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=click.Path(dir_okay=False),
     help="A file with the token; else CEDE_TOKEN, else client.yaml.",
 )
 @click.option("--debug", is_flag=True, help="Show tracebacks.")
 @click.version_option(__version__, prog_name="cede", message="%(prog)s %(version)s")
 @click.pass_context
-def cli(ctx: click.Context, server: str | None, token_file: Path | None, debug: bool) -> None:
+def cli(ctx: click.Context, server: str | None, token_file: str | None, debug: bool) -> None:
     """Share GPUs between teams: who may hold what, lent while idle, taken back without losing
     work."""
     ctx.obj = {"server": server, "token_file": token_file}
@@ -105,6 +105,8 @@ def cli(ctx: click.Context, server: str | None, token_file: Path | None, debug: 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and leave with its exit code."""
     _survive_any_locale()
+    # What was imported lives until the end: the collector need not look at it, now or at the exit.
+    gc.freeze()
     try:
         code = cli.main(args=arguments, prog_name="cede", standalone_mode=False)
         sys.stdout.flush()
@@ -112,6 +114,7 @@ def main(arguments: list[str] | None = None) -> None:
         _leave_quietly()
     except BaseException as error:
         code = _explain(error)
+    gc.freeze()
     sys.exit(code if isinstance(code, int) else exit_codes.OK)
 
 

@@ -153,7 +153,7 @@ def list_policies(
     output: str,
 ) -> None:
     """List policies: of a pool, of a component, or all."""
-    shown = chosen(columns, COLUMNS, FIELDS)
+    shown = chosen(columns, COLUMNS, lambda: FIELDS)
     found = client_of(ctx).policies.list(
         pool=pool_name, component=component, component_type=component_type
     )

@@ -9,10 +9,6 @@ import click
 from cede.cli.context import PoolName, client_of, output_option, remove, yes_option
 from cede.cli.printing import print_one, print_rows
 from cede.cli.values import OneOf, amounts_option, chosen, map_option, pairs
-from cede.model.fields import fields_of
-from cede.model.request import Request
-from cede.model.stopping import StopPolicy
-from cede.model.terms import Terms
 
 POOL_COLUMNS = ("id", "name", "capacity", "occupied_resources")
 POOL_FIELDS = (
@@ -31,14 +27,6 @@ POOL_FIELDS = (
     "created",
 )
 REQUEST_COLUMNS = ("id", "state", "status", "component", "step_run", "created", "reason")
-# Everything else that a list of requests can show.
-REQUEST_FIELDS = (
-    *("component_type", "tracked", "pool", "resources", "preemptible", "attempt", "tasks"),
-    *("preempted_count", "lost_count", "retry", "lease", "owner", "submitted_at", "earmark"),
-    *("allocation", "allocation_state", "index", "part_of", "parts", "shape", "command", "work"),
-    *("saved", "settings"),
-    *(each.name for part in (Request, StopPolicy, Terms) for each in fields_of(part)),
-)
 VIEWS = ("queued", "active", "all")
 
 
@@ -144,10 +132,26 @@ def requests(
     ctx: click.Context, pool_name: str, view: str, columns: str | None, output: str
 ) -> None:
     """List the requests of a pool: queued, active, or both."""
-    shown = chosen(columns, REQUEST_COLUMNS, REQUEST_FIELDS)
+    shown = chosen(columns, REQUEST_COLUMNS, request_fields)
     found = client_of(ctx).pools.requests(pool_name, view=view, explain=True)
     rows = (request_row(each) for each in found)
     print_rows(rows, shown, output, empty="no such requests")
+
+
+def request_fields() -> tuple[str, ...]:
+    """Everything else that a list of requests can show."""
+    from cede.model.fields import fields_of
+    from cede.model.request import Request
+    from cede.model.stopping import StopPolicy
+    from cede.model.terms import Terms
+
+    return (
+        *("component_type", "tracked", "pool", "resources", "preemptible", "attempt", "tasks"),
+        *("preempted_count", "lost_count", "retry", "lease", "owner", "submitted_at", "earmark"),
+        *("allocation", "allocation_state", "index", "part_of", "parts", "shape", "command"),
+        *("work", "saved", "settings"),
+        *(each.name for part in (Request, StopPolicy, Terms) for each in fields_of(part)),
+    )
 
 
 def request_row(request: dict[str, Any]) -> dict[str, Any]:
@@ -172,21 +176,30 @@ def _with_old_name(found: dict[str, Any]) -> dict[str, Any]:
     return {**found, "occupied_resources": found.get("occupied", {})}
 
 
-@click.group("resource-pool")
+class _PoolsAndPolicies(click.Group):
+    """One implementation under two names: these are the very same command objects."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted([*pool.commands, *_OF_POLICIES])
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _OF_POLICIES:
+            return pool.commands.get(cmd_name)
+        from cede.cli import policies
+
+        found = getattr(policies, _OF_POLICIES[cmd_name])
+        assert isinstance(found, click.Command)
+        return found
+
+
+_OF_POLICIES = {
+    "attach-policy": "attach",
+    "update-policy": "update",
+    "detach-policy": "detach",
+    "list-policies": "list_policies",
+}
+
+
+@click.group("resource-pool", cls=_PoolsAndPolicies)
 def resource_pool() -> None:
     """Pools and their policies."""
-
-
-def _share_commands() -> None:
-    """One implementation under two names: these are the very same command objects."""
-    from cede.cli import policies
-
-    for command in pool.commands.values():
-        resource_pool.add_command(command)
-    resource_pool.add_command(policies.attach, "attach-policy")
-    resource_pool.add_command(policies.update, "update-policy")
-    resource_pool.add_command(policies.detach, "detach-policy")
-    resource_pool.add_command(policies.list_policies, "list-policies")
-
-
-_share_commands()

@@ -5,9 +5,8 @@ Tables are for people and show chosen columns; JSON and YAML are for programs an
 
 from __future__ import annotations
 
-import csv
-import io
 import json
+import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -18,6 +17,7 @@ Row = Mapping[str, Any]
 
 # Wide enough that nothing is cut when a program reads our table.
 WIDTH_WITHOUT_TERMINAL = 250
+WIDTH_UNKNOWN = 80
 
 
 def print_rows(
@@ -86,26 +86,38 @@ def cell(value: Any) -> str:
 
 
 def _print_table(rows: list[Row], columns: Sequence[str]) -> None:
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
+    from cede.cli.table import render
 
-    console = Console(file=sys.stdout, highlight=False)
-    if not console.is_terminal:
-        console = Console(file=sys.stdout, highlight=False, width=WIDTH_WITHOUT_TERMINAL)
-    unicode = (console.encoding or "").lower().startswith("utf")
-    table = Table(box=box.SIMPLE_HEAD if unicode else box.ASCII2, pad_edge=False, show_edge=False)
-    for column in columns:
-        # Ids are for copying: never folded, never cut.
-        table.add_column(column, no_wrap=column == "id", overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(cell(row.get(column))) for column in columns))
-    console.print(table)
+    on_terminal = sys.stdout.isatty()
+    unicode = (sys.stdout.encoding or "").lower().startswith("utf")
+    cells = [[cell(row.get(column)) for column in columns] for row in rows]
+    lines = render(
+        columns,
+        cells,
+        width=_terminal_width() if on_terminal else WIDTH_WITHOUT_TERMINAL,
+        whole=("id",),  # ids are for copying: never folded, never cut
+        rule="─" if unicode else "-",
+        bold=on_terminal and os.environ.get("TERM") != "dumb",
+    )
+    click.echo("\n".join(lines))
+
+
+def _terminal_width() -> int:
+    # As shutil does it, without its import of every kind of archive.
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isdecimal() and int(columns):
+        return int(columns)
+    try:
+        return os.get_terminal_size(sys.stdout.fileno()).columns or WIDTH_UNKNOWN
+    except OSError:
+        return WIDTH_UNKNOWN
 
 
 def _print_separated(rows: list[Row], columns: Sequence[str], delimiter: str) -> None:
     """Maps and lists become JSON inside their cell, so that programs can take them apart again."""
+    import csv
+    import io
+
     text = io.StringIO()
     writer = csv.writer(text, delimiter=delimiter, lineterminator="\n")
     writer.writerow(columns)

@@ -17,7 +17,7 @@ from cede.cli.context import (
     output_option,
 )
 from cede.cli.demand import demand_options, submission_of
-from cede.cli.pools import REQUEST_COLUMNS, REQUEST_FIELDS, request_row
+from cede.cli.pools import REQUEST_COLUMNS, request_fields, request_row
 from cede.cli.printing import print_json, print_one, print_rows
 from cede.cli.values import Amounts, OneOf, chosen, merged
 from cede.cli.work_commands import cancel
@@ -91,7 +91,7 @@ def list_requests(
     from itertools import islice
 
     labels = given.pop("label")
-    shown = chosen(given.pop("columns"), REQUEST_COLUMNS, REQUEST_FIELDS)
+    shown = chosen(given.pop("columns"), REQUEST_COLUMNS, request_fields)
     preemptible = given.pop("preemptible")
     pool = given.pop("pool_name")
     filters = {"pool": pool, "explain": "true", **given, **_label_filters(labels)}

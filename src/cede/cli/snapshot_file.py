@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import click
-import yaml
 
 from cede.cli import exit_codes
 from cede.model import bounds, written
@@ -46,6 +45,8 @@ class SnapshotFile:
 
     def line_of(self, path: str) -> int:
         """The line on which `running[2].pool` stands, or of the nearest thing around it."""
+        import yaml
+
         node: Any = yaml.compose(self.text, Loader=yaml.SafeLoader)
         line = 1
         for name, index in _PART.findall(path):
@@ -57,6 +58,8 @@ class SnapshotFile:
 
 
 def _child(node: Any, name: str, index: str) -> tuple[int, Any] | None:
+    import yaml
+
     if index and isinstance(node, yaml.SequenceNode) and int(index) < len(node.value):
         item = node.value[int(index)]
         return item.start_mark.line + 1, item

@@ -204,12 +204,14 @@ def settings_of(
     return found
 
 
-def chosen(columns: str | None, usual: Sequence[str], known: Iterable[str] = ()) -> tuple[str, ...]:
-    """The columns that were asked for, or the usual ones."""
+def chosen(
+    columns: str | None, usual: Sequence[str], others: Callable[[], Iterable[str]] = tuple
+) -> tuple[str, ...]:
+    """The columns that were asked for, or the usual ones; `others` lists what else there is."""
     if columns is None:
         return tuple(usual)
     wanted = tuple(each.strip() for each in columns.split(","))
-    several = {*usual, *known}
+    several = {*usual, *others()}
     for each in wanted:
         if each not in several:
             raise click.UsageError(f"--columns: no column {each!r:.80}; {choices(each, several)}")

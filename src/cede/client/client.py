@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cede.client.config import resolve
@@ -86,6 +85,8 @@ class Client:
     ) -> Allocation:
         """Units to hold for the length of a `with` block; see `cede.client.demand.submission` for
         names."""
+        from pathlib import Path
+
         from cede.client.allocation import Allocation
         from cede.client.demand import submission
 

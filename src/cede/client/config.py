@@ -7,25 +7,31 @@ name a server, and must not be able to make somebody's token from the environmen
 from __future__ import annotations
 
 import os
-import shlex
+import re
 import stat
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cede.client.errors import NotConfigured
 from cede.model import written
 from cede.model.private import is_private
 
+if TYPE_CHECKING:
+    from pathlib import Path
 
-@dataclass(frozen=True, slots=True)
-class Connection:
+# The file as `cede up` writes it. Importing YAML takes longer than asking the server.
+_PLAIN = re.compile(r"server: (?P<server>https?://[\w.:/-]+)\ntoken: (?P<token>cede_\w+)\n")
+
+
+class Connection(NamedTuple):
     """`server` is one address, or several with commas between them: servers of one database."""
 
     server: str
-    token: str = field(repr=False)
+    token: str
     source: str = ""
+
+    def __repr__(self) -> str:
+        return f"Connection(server={self.server!r}, source={self.source!r})"
 
     @property
     def servers(self) -> tuple[str, ...]:
@@ -43,7 +49,7 @@ def resolve(
     token = token or environ.get("CEDE_TOKEN") or None
     if server and token:
         return Connection(clean(server), token.strip(), "arguments or environment")
-    found = next((each for each in _files(environ) if each.is_file()), None)
+    found = next(filter(os.path.isfile, _files(environ)), None)
     if found is not None:
         connection = _read(found)
         if token is None and (server is None or clean(server) == connection.server):
@@ -61,11 +67,11 @@ def resolve(
     )
 
 
-def read_token(path: Path) -> str:
+def read_token(path: str | Path) -> str:
     """A token from a file of its own; `-` is not offered, because argv and logs are not for
     secrets."""
     try:
-        with path.open(encoding="utf-8") as file:
+        with open(path, encoding="utf-8") as file:
             _refuse_exposed(path, os.fstat(file.fileno()))
             token = file.read().strip()
     except (OSError, UnicodeDecodeError) as error:
@@ -75,23 +81,25 @@ def read_token(path: Path) -> str:
     return token
 
 
-def _files(environ: Mapping[str, str]) -> Iterator[Path]:
+def _files(environ: Mapping[str, str]) -> Iterator[str]:
     if given := environ.get("CEDE_CONFIG"):
-        path = Path(given)
-        if not path.is_file():
+        if not os.path.isfile(given):
             raise NotConfigured(f"CEDE_CONFIG names {given}, which is not a file")
-        yield path
-    yield Path(".cede") / "client.yaml"
+        yield given
+    yield os.path.join(".cede", "client.yaml")
     # Where `cede up` leaves it.
-    base = environ.get("XDG_DATA_HOME")
-    yield (Path(base) if base else Path.home() / ".local" / "share") / "cede" / "client.yaml"
+    base = environ.get("XDG_DATA_HOME") or os.path.expanduser("~/.local/share")
+    yield os.path.join(base, "cede", "client.yaml")
 
 
-def _read(path: Path) -> Connection:
+def _read(path: str) -> Connection:
     try:
-        with path.open(encoding="utf-8") as file:
+        with open(path, encoding="utf-8") as file:
             _refuse_exposed(path, os.fstat(file.fileno()))
-            data: Any = written.read(file.read())
+            text = file.read()
+        if plain := _PLAIN.fullmatch(text):
+            return Connection(clean(plain["server"]), plain["token"], path)
+        data: Any = written.read(text)
     except (OSError, UnicodeDecodeError, written.Unreadable) as error:
         first_line = str(error).splitlines()[0]
         raise NotConfigured(f"cannot read {path}: {first_line}") from None
@@ -103,12 +111,14 @@ def _read(path: Path) -> Connection:
         raise NotConfigured(
             f"{path} must be a map with the texts server and token; server may be a list"
         )
-    return Connection(clean(server), token.strip(), str(path))
+    return Connection(clean(server), token.strip(), path)
 
 
-def _refuse_exposed(path: Path, found: os.stat_result) -> None:
+def _refuse_exposed(path: str | Path, found: os.stat_result) -> None:
     """A token that others can read is theirs as well. A pipe or a terminal keeps none."""
     if stat.S_ISREG(found.st_mode) and not is_private(found.st_mode, found.st_uid):
+        import shlex
+
         raise NotConfigured(
             f"{path} holds a token, and others than its owner may use it",
             fix=f"chmod 600 {shlex.quote(str(path))}",

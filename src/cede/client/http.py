@@ -11,22 +11,17 @@ after it, until one answers that is not away.
 from __future__ import annotations
 
 import json
-import os
-import random
-import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
-from urllib.parse import quote, urlsplit
 from uuid import uuid4
-
-import httpx2
 
 from cede import __version__
 from cede.client import errors
 from cede.client.config import Connection
+from cede.client.transport import Response, Transport, TransportError, quoted
 
 Json = dict[str, Any]
 
@@ -47,7 +42,6 @@ _LATER = (429, 502, 503, 504, 507)
 # What another server may answer better: this one does not lead, ends, or cannot reach its database.
 _AWAY = (502, 503, 504)
 _PROBLEM = "urn:cede:problem:"
-_LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _STATUS_ERRORS: dict[int, type[errors.CedeClientError]] = {
     400: errors.Invalid,
     401: errors.Unauthorized,
@@ -60,28 +54,10 @@ _STATUS_ERRORS: dict[int, type[errors.CedeClientError]] = {
 }
 
 
-def _trusted(server: str) -> ssl.SSLContext | bool:
-    """Whose certificates to believe: the system's, or those in `SSL_CERT_FILE`, loopback or not.
-
-    Reading them takes longer than most commands; plain HTTP has no use for them, and redirects to
-    elsewhere are not followed.
-    """
-    if server.startswith("http:"):
-        return False
-    given = os.environ.get("SSL_CERT_FILE")
-    return ssl.create_default_context(cafile=given) if given else True
-
-
-def _client(server: str, token: str, timeout: float) -> httpx2.Client:
-    return httpx2.Client(
-        base_url=server,
-        timeout=timeout,
-        # A proxy from the environment cannot reach this machine's own loopback.
-        trust_env=urlsplit(server).hostname not in _LOOPBACK,
-        verify=_trusted(server),
-        # A renewal that waits for news keeps its connection, and no other call waits for that.
-        limits=httpx2.Limits(max_connections=None, max_keepalive_connections=20),
-        headers={
+def _transport(server: str, token: str) -> Transport:
+    return Transport(
+        server,
+        {
             "Authorization": f"Bearer {token}",
             "Accept": "application/json",
             "User-Agent": f"cede/{__version__}",
@@ -104,15 +80,14 @@ class Http:
         self.server = connection.server
         self._attempts = attempts
         self._sleep = sleep
-        self._random = random.Random()
         self._index = 0
         self._lock = threading.Lock()
         self._timeout = timeout
-        self._clients = [_client(each, connection.token, timeout) for each in connection.servers]
+        self._servers = [_transport(each, connection.token) for each in connection.servers]
         self._leader = 0  # which of them answered last
 
     def close(self) -> None:
-        for each in self._clients:
+        for each in self._servers:
             each.close()
 
     def call(
@@ -141,45 +116,53 @@ class Http:
         timeout: float | None = None,
         attempts: int | None = None,
         key: str | None = None,
-    ) -> httpx2.Response:
+    ) -> Response:
         headers = {"Idempotency-Key": key or str(uuid4())} if method == "POST" else {}
         known = {key: value for key, value in (params or {}).items() if value is not None}
+        content = None if body is None else _json(body)
         last = attempts or self._attempts
         for attempt in range(1, last + 1):
-            response: httpx2.Response | None = None
+            response: Response | None = None
             before = self._leader
             try:
-                response = self._ask(
-                    lambda client: client.request(
-                        method,
-                        path,
-                        params=known,
-                        headers=headers | self._seen(),
-                        timeout=self._timeouts(timeout or self._timeout),
-                        **({} if body is None else {"json": body}),
+                with ExitStack() as opened:
+                    response = self._ask(
+                        lambda server: opened.enter_context(
+                            server.open(
+                                method,
+                                path,
+                                params=known,
+                                headers=headers | self._seen(),
+                                body=content,
+                                connect=self._connect_timeout(timeout or self._timeout),
+                                read=timeout or self._timeout,
+                            )
+                        ),
+                        whole=True,
                     )
-                )
-            except httpx2.TransportError as error:
+            except TransportError as error:
                 if attempt == last:
                     raise self._unreachable(error) from None
             else:
                 repeated = attempt > 1 or self._leader != before
                 if method == "DELETE" and repeated and response.status_code == 404:
                     # The try whose answer was lost did it.
-                    return httpx2.Response(204)
+                    return Response(204, {}, iter(()))
                 if response.status_code not in _LATER or attempt == last:
                     return response
             self._sleep(self._pause(attempt, response))
         raise AssertionError("the loop above returns or raises")
 
-    def _ask(self, call: Callable[[httpx2.Client], httpx2.Response]) -> httpx2.Response:
+    def _ask(self, call: Callable[[Transport], Response], *, whole: bool = False) -> Response:
         """The first answer of a server that is not away; of none, what the first of them said."""
         first, refused, failed = self._leader, None, None
-        for step in range(len(self._clients)):
-            at = (first + step) % len(self._clients)
+        for step in range(len(self._servers)):
+            at = (first + step) % len(self._servers)
             try:
-                response = call(self._clients[at])
-            except httpx2.TransportError as error:
+                response = call(self._servers[at])
+                if whole:
+                    response.read()
+            except TransportError as error:
                 failed = error
                 continue
             self._note_index(response)
@@ -193,9 +176,8 @@ class Http:
         assert failed is not None, "there is at least one server"
         raise failed
 
-    def _timeouts(self, seconds: float, read: float | None = -1) -> httpx2.Timeout:
-        connect = min(seconds, CONNECT_TIMEOUT) if len(self._clients) > 1 else seconds
-        return httpx2.Timeout(seconds, connect=connect, read=seconds if read == -1 else read)
+    def _connect_timeout(self, seconds: float) -> float:
+        return min(seconds, CONNECT_TIMEOUT) if len(self._servers) > 1 else seconds
 
     @contextmanager
     def stream(
@@ -214,20 +196,24 @@ class Http:
         it may be silent for as long as it likes: quiet work prints nothing.
         """
         with self._open(path, params, "text/plain", silence) as response:
-            yield int(response.headers.get("Cede-Log-Offset", 0)), response.iter_bytes()
+            yield int(response.headers.get("cede-log-offset", 0)), response.iter_bytes()
 
     @contextmanager
     def _open(
         self, path: str, params: Mapping[str, Any], kind: str, silence: float | None
-    ) -> Iterator[httpx2.Response]:
-        timeout = self._timeouts(self._timeout, silence)
+    ) -> Iterator[Response]:
         headers = {"Accept": kind} | self._seen()
         try:
             with ExitStack() as opened:
                 response = self._ask(
-                    lambda client: opened.enter_context(
-                        client.stream(
-                            "GET", path, params=dict(params), headers=headers, timeout=timeout
+                    lambda server: opened.enter_context(
+                        server.open(
+                            "GET",
+                            path,
+                            params=params,
+                            headers=headers,
+                            connect=self._connect_timeout(self._timeout),
+                            read=silence,
                         )
                     )
                 )
@@ -235,24 +221,26 @@ class Http:
                     response.read()
                     self._parse(response)
                 yield response
-        except httpx2.TransportError as error:
+        except TransportError as error:
             raise self._unreachable(error) from None
 
     def _seen(self) -> dict[str, str]:
         return {"Cede-Index-Seen": str(self._index)} if self._index else {}
 
-    def _note_index(self, response: httpx2.Response) -> None:
-        text = response.headers.get("Cede-Index", "")
+    def _note_index(self, response: Response) -> None:
+        text = response.headers.get("cede-index", "")
         if text.isdecimal():
             with self._lock:
                 self._index = max(self._index, int(text))
 
-    def _pause(self, attempt: int, response: httpx2.Response | None) -> float:
-        asked = response.headers.get("Retry-After", "") if response is not None else ""
+    def _pause(self, attempt: int, response: Response | None) -> float:
+        asked = response.headers.get("retry-after", "") if response is not None else ""
         if asked.isdecimal():
             return min(float(asked), RETRY_AFTER_MAX)
+        from random import uniform  # slow to import, and few calls are repeated
+
         pause: float = PAUSE_FIRST * 2 ** (attempt - 1)
-        return pause / 2 + self._random.uniform(0, pause / 2)
+        return pause / 2 + uniform(0, pause / 2)
 
     def _unreachable(self, error: Exception) -> errors.ServerUnreachable:
         said = str(error) or type(error).__name__
@@ -261,7 +249,7 @@ class Http:
             fix="is the server running (`cede up`), and is CEDE_SERVER right?",
         )
 
-    def _parse(self, response: httpx2.Response) -> Any:
+    def _parse(self, response: Response) -> Any:
         if response.status_code == 204:
             return None
         try:
@@ -277,7 +265,7 @@ class Http:
             raise problem(response.status_code, data)
         raise self._foreign(response)
 
-    def _foreign(self, response: httpx2.Response) -> errors.CedeClientError:
+    def _foreign(self, response: Response) -> errors.CedeClientError:
         said = f"{self.server} answered {response.status_code}"
         if response.status_code in _LATER:
             return errors.ServerUnreachable(said, status=response.status_code)
@@ -286,6 +274,11 @@ class Http:
             fix="check that CEDE_SERVER names a cede server of a fitting version",
             status=response.status_code,
         )
+
+
+def _json(body: Any) -> bytes:
+    text = json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return text.encode()
 
 
 def problem(status: int, data: Json) -> errors.CedeClientError:
@@ -316,4 +309,4 @@ def _line(each: Any) -> str:
 
 def segment(name: str) -> str:
     """A name or id as one path segment, whatever is in it."""
-    return quote(name, safe="")
+    return quoted(name)

@@ -7,7 +7,6 @@ and the edge (HTTP, command line) turns each into its own form without parsing t
 from __future__ import annotations
 
 from collections.abc import Iterable
-from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -63,14 +62,13 @@ def listed(name: object, known: Iterable[str]) -> str:
     several = sorted(known)
     if len(several) <= _LISTED_MAX:
         return ", ".join(several)
-    close = get_close_matches(str(name)[:80], several, n=_LISTED_MAX // 2, cutoff=0)
+    close = _close(name, several, n=_LISTED_MAX // 2, cutoff=0)
     return f"{', '.join(close)} and others"
 
 
 def nearest(name: object, known: Iterable[str]) -> str:
     """`did you mean grace?`, or nothing where no known name looks like this one."""
-    # Cut before it is compared: the comparison is quadratic.
-    close = get_close_matches(str(name)[:80], sorted(known), n=1)
+    close = _close(name, sorted(known), n=1)
     return f"did you mean {close[0]}?" if close else ""
 
 
@@ -78,6 +76,13 @@ def choices(name: object, known: Iterable[str]) -> str:
     """The nearest known name, if there is one, and then all that are known."""
     several = sorted(known)
     return " ".join(filter(None, (nearest(name, several), f"known are {listed(name, several)}")))
+
+
+def _close(name: object, known: list[str], **options: int) -> list[str]:
+    from difflib import get_close_matches  # for mistakes only, and every command imports this
+
+    # Cut before it is compared: the comparison is quadratic.
+    return get_close_matches(str(name)[:80], known, **options)
 
 
 class Refused(CedeError):

@@ -6,7 +6,6 @@ connections is tried again until the time is over, one that is silent twice at m
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
@@ -39,8 +38,6 @@ class Line:
 
     def __init__(self, settings: Settings) -> None:
         self._timeout = settings.timeout
-        # It logs every call, and there is one for every heartbeat of every step.
-        logging.getLogger("httpx2").setLevel(logging.WARNING)
         http = Http(
             settings.connection,
             timeout=settings.timeout / 2,
