@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks import commands, engine, heartbeats, nodes, placing, service, shares, victims
+from benchmarks import commands, engine, heartbeats, jobs, nodes, placing, service, shares, victims
 
 FIGURES = [
     *engine.FIGURES,
@@ -15,6 +15,7 @@ FIGURES = [
     *service.FIGURES,
     *heartbeats.FIGURES,
     *commands.FIGURES,
+    *jobs.FIGURES,
 ]
 
 

@@ -197,8 +197,9 @@ def test_values_of_a_query_are_written_as_the_api_reads_them(
     wire: Wire, transport: Transport
 ) -> None:
     wire.answers = [OK]
-    ask(transport, params={"follow": True, "name": "a b&c", "after": 3})
-    assert wire.heads[0].startswith("GET /a?follow=true&name=a%20b%26c&after=3 HTTP/1.1\r\n")
+    ask(transport, params={"follow": True, "name": "a b&c", "after": [3, "x"]})
+    query = "follow=true&name=a%20b%26c&after=3&after=x"
+    assert wire.heads[0].startswith(f"GET /a?{query} HTTP/1.1\r\n")
 
 
 def test_closing_wakes_who_waits_for_an_answer(wire: Wire, transport: Transport) -> None:

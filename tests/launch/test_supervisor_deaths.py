@@ -15,8 +15,9 @@ import pytest
 
 from cede.launch import crash, places
 from cede.launch.contain import group_names
-from cede.launch.launcher import Kept, LaunchFailed, State, launch, sweep
+from cede.launch.launcher import Kept, State, launch, sweep
 from cede.launch.probe import KINDS, Containment
+from cede.launch.starting import LaunchFailed
 from cede.model.errors import Conflict
 from tests.launch.conftest import Make
 from tests.launch.support import Attempt, survivors, until

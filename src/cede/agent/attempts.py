@@ -10,7 +10,7 @@ import queue
 import select
 import shutil
 from collections.abc import Callable, Collection, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -51,6 +51,7 @@ from cede.launch.launcher import Kept, State
 from cede.launch.order import NoOrder, read_output
 from cede.launch.probe import Containment
 from cede.launch.spec import Fence
+from cede.launch.starting import Template
 from cede.model import bounds
 from cede.model.errors import CedeError, Conflict, Invalid
 from cede.talk import heard, signals
@@ -58,6 +59,10 @@ from cede.talk.conversation import Conversation
 
 # A supervisor that has not ended its work so long after the grace is stuck itself.
 STUCK = 2.0
+# A lease is told to a supervisor when it is longer by so many seconds, or by this part of it.
+DEADLINE_STEP, DEADLINE_PART = 1.0, 0.05
+# Launches at once: most of one is waiting for the disk and for its supervisor.
+LAUNCHES = 8
 # What was told to stop is heard out for so long: its last checkpoint may still be verified.
 REST_MOST = 2.0
 # What a shell answers when there is no such program, and when it must not be run.
@@ -79,6 +84,7 @@ class Live:
     kept: Kept
     talk: Conversation | None = None
     started: bool = False
+    deadline: float | None = -1.0  # as its supervisor knows it; below 0 if its agent does not know
     overdue: float = float("inf")  # when its supervisor counts as stuck
     rest_until: float = float("inf")  # when what it left is not waited for any more
 
@@ -101,6 +107,13 @@ class Attempts:
         self._home = settings.data / "attempts"
         self._home.mkdir(mode=0o711, exist_ok=True)
         self._live: dict[Key, Live] = {}
+        self._launching: dict[Key, Future[Live | Event]] = {}
+        self._deadlines: dict[Key, float | None] = {}  # set while they were being launched
+        self._launched: queue.SimpleQueue[Key] = queue.SimpleQueue()
+        self._template = Template()
+        with suppress(OSError):  # a launch starts it, should the machine be too full now
+            self._template.warm()
+        self._starter = ThreadPoolExecutor(LAUNCHES, "starter")
         # Removing gigabytes of old checkpoints, or reading them, must not hold up a lease.
         self._cleaner = ThreadPoolExecutor(1, "cleaner")
         self._reader = ThreadPoolExecutor(2, "reader")
@@ -124,8 +137,33 @@ class Attempts:
 
         self._reader.submit(read)
 
-    def launch(self, order: Order, deadline: float | None) -> Event | None:
-        """Start it; the answer says why it was not, if it was not."""
+    def launch(self, order: Order, deadline: float | None, done: Callable[[], None]) -> None:
+        """Begin to start it, and call `done` when `poll` can say what came of it. Launches overlap;
+        whatever else is asked of an attempt waits for its own.
+        """
+        key = order.key
+        launching = self._starter.submit(self._launch, order, deadline)
+        self._launching[key] = launching
+
+        def launched(_: object) -> None:
+            self._launched.put(key)
+            done()
+
+        launching.add_done_callback(launched)
+
+    def _settled(self, key: Key) -> Live | None:
+        """The attempt, once its launch is over; None where it has no supervisor."""
+        if key in self._launching:
+            found = self._launching[key].result()
+            if isinstance(found, Live):
+                del self._launching[key]
+                self._live[key] = found
+                if key in self._deadlines:
+                    self.set_deadline(key, self._deadlines.pop(key))
+        return self._live.get(key)
+
+    def _launch(self, order: Order, deadline: float | None) -> Live | Event:
+        """In a thread of its own: the attempt with its supervisor, or why there is none."""
         key = order.key
         try:
             found = surroundings(order, self._settings, self._containment.limits)
@@ -144,8 +182,9 @@ class Attempts:
             with Kept(directory) as kept:
                 kept.set_deadline(deadline)  # our predecessor's would be over
             crash.at("launch_before")
-            launcher.launch(directory)
+            self._template.launch(directory)
             crash.at("launch_after")
+            return Live(order, Kept(directory), talk, deadline=deadline)
         except Refused as error:
             return LaunchFailed(key, str(error), refused=True)
         except (NotAllowed, Invalid, ImportError) as error:
@@ -153,8 +192,6 @@ class Attempts:
             return self._must_not_start(key, str(error))
         except (OSError, CedeError) as error:
             return self._not_launched(key, error)
-        self._live[key] = Live(order, Kept(directory), talk)
-        return None
 
     def _must_not_start(self, key: Key, why: str) -> Event:
         """As if it had said so itself: whoever submitted it finds it in its output."""
@@ -174,26 +211,39 @@ class Attempts:
         return LaunchFailed(key, f"cannot start work: {error}")
 
     def set_deadline(self, key: Key, deadline: float | None) -> None:
-        if live := self._live.get(key):
-            with _logged(key):
-                live.kept.set_deadline(deadline)
+        """Tell its supervisor until when it may run. Every heartbeat moves that a little; what is
+        less than a step is told with the next, and until then the supervisor's is the earlier.
+        """
+        if key in self._launching and not self._launching[key].done():
+            self._deadlines[key] = deadline
+            return
+        live = self._settled(key)
+        if live is None or (deadline is None and live.deadline is None):
+            return
+        if deadline is not None and live.deadline is not None:
+            step = min(DEADLINE_STEP, DEADLINE_PART * (deadline - self._clock()))
+            if 0 <= deadline - live.deadline < step:
+                return
+        with _logged(key):
+            live.kept.set_deadline(deadline)
+            live.deadline = deadline
 
     def stop(self, key: Key, grace: float) -> None:
-        if live := self._live.get(key):
+        if live := self._settled(key):
             live.overdue = min(live.overdue, self._clock() + grace + STUCK)
             with _logged(key):
                 live.kept.stop(grace)
 
     def hint(self, key: Key, number: int, seconds_left: float, *, goes_on: bool) -> None:
-        if (live := self._live.get(key)) and live.talk is not None:
+        if (live := self._settled(key)) and live.talk is not None:
             live.talk.hint(number, seconds_left, goes_on=goes_on)
 
     def agree(self, key: Key, number: int, step: int) -> None:
-        if (live := self._live.get(key)) and live.talk is not None:
+        if (live := self._settled(key)) and live.talk is not None:
             live.talk.agree(number, step)
 
     def go_on(self, key: Key) -> None:
-        if (live := self._live.get(key)) and live.talk is not None:
+        if (live := self._settled(key)) and live.talk is not None:
             live.talk.go_on()
 
     def keep_checkpoint(self, order: Order, checkpoint: str) -> None:
@@ -217,6 +267,7 @@ class Attempts:
         """Make certain that no supervisor of it can come any more; what came nevertheless is
         killed.
         """
+        self._settled(key)
         directory = self._home / key.directory
         if not directory.is_dir():
             return None
@@ -228,6 +279,13 @@ class Attempts:
     def poll(self, now: float) -> Iterator[Event]:
         while not self._looked.empty():
             yield self._looked.get()
+        while not self._launched.empty():
+            key = self._launched.get()
+            if key in self._launching and self._settled(key) is None:
+                self._deadlines.pop(key, None)
+                failed = self._launching.pop(key).result()
+                assert not isinstance(failed, Live), failed
+                yield failed
         for key, live in list(self._live.items()):
             if not live.started or now >= live.overdue or _is_over(live.kept):
                 yield from self._look(key, live, now)
@@ -415,6 +473,8 @@ class Attempts:
 
     def close(self) -> None:
         """Let go of everything; all of it goes on."""
+        self._starter.shutdown(wait=True, cancel_futures=True)
+        self._template.close()
         for live in self._live.values():
             if live.talk is not None:
                 live.talk.close()

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 
-from cede.launch.launcher import supervisor_environment
+from cede.launch.starting import supervisor_environment
 
 LABEL = "isolation"
 TIMEOUT = 20.0

@@ -129,6 +129,9 @@ class Runner:
         self._link.stop()
         self._inbox.put(None)
 
+    def _wake(self) -> None:
+        self._inbox.put(None)
+
     # The machine's thread
 
     def _restart(self) -> bool:
@@ -188,7 +191,7 @@ class Runner:
             case Journal(entry):
                 return self._write(entry)
             case Launch(order, deadline):
-                return attempts.launch(order, deadline)
+                attempts.launch(order, deadline, self._wake)
             case Look(order):
                 attempts.look(order)
             case Remember(epoch):

@@ -136,7 +136,11 @@ class Transport:
     ) -> bytes:
         target = self._prefix + path
         if params:
-            target += "?" + "&".join(f"{name}={quoted(_text(params[name]))}" for name in params)
+            target += "?" + "&".join(
+                f"{name}={quoted(_text(each))}"
+                for name, value in params.items()
+                for each in (value if isinstance(value, list | tuple) else (value,))
+            )
         if self._proxy is not None and self._scheme == "http":
             target = f"http://{self._authority}{target}"
             headers = {**headers, **self._proxy.headers}

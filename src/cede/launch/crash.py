@@ -1,5 +1,5 @@
-"""The supervisor dies on purpose at a named point, so that tests can look at what is left (K6, K10,
-K11).
+"""The supervisor, or the template that forks it, dies on purpose at a named point, so that tests
+can look at what is left (K6, K10, K11).
 
 `CEDE_SUPERVISOR_CRASH=fork_after` and the like. Without the variable nothing here ever happens.
 """
@@ -10,6 +10,8 @@ import os
 import signal
 
 VARIABLE = "CEDE_SUPERVISOR_CRASH"
+# Before a supervisor has taken over: the template dies, and at the last the fork itself.
+LAUNCH_POINTS = ("template_before", "template_after", "template_forked", "taking_over")
 POINTS = (
     "group_before", "group_after",
     "fork_before", "fork_after",
@@ -19,7 +21,8 @@ POINTS = (
 )  # fmt: skip
 
 
-def at(point: str) -> None:
-    assert point in POINTS, point
+def at(point: str, process: int | None = None) -> None:
+    """Die here if this is the point; or let another process die."""
+    assert point in POINTS or point in LAUNCH_POINTS, point
     if os.environ.get(VARIABLE) == point:
-        os.kill(os.getpid(), signal.SIGKILL)
+        os.kill(process or os.getpid(), signal.SIGKILL)

@@ -8,34 +8,24 @@ kernel gives back whatever it died of; its pid cannot be mistaken for somebody e
 from __future__ import annotations
 
 import os
-import select
 import signal
-import subprocess
-import sys
 import time
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Self
 
-import cede
-from cede.launch import crash, places, processes
+from cede.launch import places, processes
 from cede.launch.clock import boottime
 from cede.launch.contain import Group, open_group
 from cede.launch.course import NOTHING_WANTED, Control
 from cede.launch.places import Place
 from cede.launch.probe import Containment
 from cede.launch.spec import Spec
-from cede.launch.supervisor import KEPT_ALREADY, TOOK_OVER
-from cede.model.errors import CedeError, Conflict, Invalid
+from cede.launch.starting import Template
+from cede.model.errors import Conflict, Invalid
 
-# A supervisor that has not taken over by now is not going to.
-LAUNCH_TIMEOUT = 20.0
 SWEEP_TIMEOUT = 10.0
-
-
-class LaunchFailed(CedeError):
-    """No supervisor took over. The machine's fault, not the work's."""
 
 
 class State(StrEnum):
@@ -82,48 +72,9 @@ def prepare(
 
 
 def launch(directory: Path) -> None:
-    """Start the supervisor of a prepared attempt, and return when it has taken over.
-
-    Work that was started before is not started again, whoever did it.
-    """
-    if not sys.platform.startswith("linux"):
-        raise LaunchFailed(f"work is kept on Linux only, and this is {sys.platform}")
-    with Place(directory) as place:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-        with open(place.open(places.SUPERVISOR_LOG, flags), "ab") as log:
-            supervisor = subprocess.Popen(
-                # -S: it needs us and the standard library, and starts sooner without the rest.
-                [sys.executable, "-S", "-m", "cede.launch.supervisor", str(directory.absolute())],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=log,
-                cwd="/",
-                env=supervisor_environment(),
-                start_new_session=True,
-            )
-        # Popen's own timeout looks every 50 ms; this wakes when it has happened.
-        pidfd = os.pidfd_open(supervisor.pid)
-        poll = select.poll()  # select itself knows no descriptor above 1023
-        poll.register(pidfd, select.POLLIN)
-        if not poll.poll(LAUNCH_TIMEOUT * 1000):
-            supervisor.kill()
-        os.close(pidfd)
-        code = supervisor.wait()
-        if code not in (TOOK_OVER, KEPT_ALREADY):
-            raise LaunchFailed(f"the supervisor ended with code {code}: {_last_words(place)}")
-
-
-def supervisor_environment() -> dict[str, str]:
-    """Ours is not for the supervisor: it needs neither tokens nor the markers of attempts."""
-    passed_on = ("LANG", "LC_ALL", "PATH", crash.VARIABLE)
-    kept = {name: os.environ[name] for name in passed_on if name in os.environ}
-    return {**kept, "PYTHONPATH": str(Path(cede.__file__).parents[1]), "PYTHONSAFEPATH": "1"}
-
-
-def _last_words(place: Place) -> str:
-    with open(place.open(places.SUPERVISOR_LOG, os.O_RDONLY), errors="replace") as file:
-        lines = file.read()[-4096:].strip().splitlines()
-    return lines[-1] if lines else "it said nothing"
+    """Launch one attempt by a template of its own; an agent keeps one for all of them."""
+    with Template() as template:
+        template.launch(directory)
 
 
 class Kept:

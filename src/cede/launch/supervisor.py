@@ -1,4 +1,4 @@
-"""`python -m cede.launch.supervisor DIRECTORY`: one small process that keeps one attempt.
+"""One small process that keeps one attempt; a fork of the template (`cede.launch.template`).
 
 It belongs to nobody: whoever started it may die. It kills the work when told, when the lease is
 over and when the walltime is; and when the work's first process ends, with whatever that left
@@ -238,7 +238,30 @@ class Supervisor:
         crash.at("exit_after")
 
 
+def supervise(directory: str, tell: int) -> None:
+    """Become the supervisor of an attempt, say on the pipe `tell` whether it took over, and stay
+    until the attempt is over. The caller has forked, and leads a session of its own.
+    """
+    # Nobody stops a supervisor by a polite signal: it would have to leave its work alone.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1):
+        signal.signal(number, signal.SIG_IGN)
+    processes.prctl(processes.PR_SET_CHILD_SUBREAPER, 1)
+    processes.close_to_account()
+    place = Place(directory)
+    if not place.lock() or place.exists(places.STARTED) or place.exists(places.EXIT):
+        place.close()
+        os.write(tell, bytes([KEPT_ALREADY]))
+        return
+    supervisor = Supervisor(place)
+    os.write(tell, bytes([TOOK_OVER]))
+    os.close(tell)
+    supervisor.run()
+
+
 def main(arguments: list[str]) -> int:
+    """How agents that were started before the template start supervisors, also those that still
+    run when their package is replaced by this one.
+    """
     for each in os.listdir("/proc/self/fd"):
         # One of them is that of this very listing.
         with contextlib.suppress(OSError):
@@ -252,20 +275,7 @@ def main(arguments: list[str]) -> int:
         os._exit(answer[0] if answer else FAILED)
     os.close(told)
     os.setsid()
-    # Nobody stops a supervisor by a polite signal: it would have to leave its work alone.
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1):
-        signal.signal(number, signal.SIG_IGN)
-    processes.prctl(processes.PR_SET_CHILD_SUBREAPER, 1)
-    processes.close_to_account()
-    place = Place(arguments[0])
-    if not place.lock() or place.exists(places.STARTED) or place.exists(places.EXIT):
-        place.close()
-        os.write(tell, bytes([KEPT_ALREADY]))
-        return 0
-    supervisor = Supervisor(place)
-    os.write(tell, bytes([TOOK_OVER]))
-    os.close(tell)
-    supervisor.run()
+    supervise(arguments[0], tell)
     return 0
 
 
