@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks import commands, engine, heartbeats, jobs, nodes, placing, service, shares, victims
+from benchmarks import (
+    commands,
+    engine,
+    heartbeats,
+    jobs,
+    nodes,
+    placing,
+    service,
+    shares,
+    victims,
+    waking,
+)
 
 FIGURES = [
     *engine.FIGURES,
@@ -16,6 +27,7 @@ FIGURES = [
     *heartbeats.FIGURES,
     *commands.FIGURES,
     *jobs.FIGURES,
+    *waking.FIGURES,
 ]
 
 

@@ -42,11 +42,11 @@ class Service:
     def __init__(self, data: Path, url: str, token: str, pid: int) -> None:
         self.database = data / "cede.db"
         self.pid = pid
-        self._address = urlsplit(url).netloc
+        self.address = urlsplit(url).netloc
         self.headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
 
     def open(self) -> HTTPConnection:
-        return HTTPConnection(self._address, timeout=60)
+        return HTTPConnection(self.address, timeout=60)
 
     def connect(self) -> Callable[[str, object], dict[str, object]]:
         connection = self.open()

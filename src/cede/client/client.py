@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from cede.client.allocation import Allocation
 
 PAGE = 200
+# What an answer may take on top of the time that the server was asked to hold it.
+HELD_TIMEOUT = 10.0
 
 
 class Client:
@@ -217,8 +219,15 @@ class Requests(_Group):
         """
         return self._pages(f"{API}/requests", filters)
 
-    def get(self, request: str) -> Json:
-        return _object(self._http.call("GET", f"{API}/requests/{segment(request)}"))
+    def get(self, request: str, *, wait: float | None = None, known: str | None = None) -> Json:
+        """One request. With `wait` the answer may take so many seconds while its status is the one
+        that is `known`.
+        """
+        path = f"{API}/requests/{segment(request)}"
+        if not wait:
+            return _object(self._http.call("GET", path))
+        params = {"wait": wait, "known": known}
+        return _object(self._http.call("GET", path, params=params, timeout=wait + HELD_TIMEOUT))
 
     def create(self, body: Mapping[str, Any], *, key: str | None = None) -> Json:
         """Under one `key` there is one request, however often it is asked for within a day."""
@@ -246,8 +255,8 @@ class Requests(_Group):
     ) -> Json:
         """Extend the lease. The answer is the request as it is: `preempting` if it must stop.
 
-        With `wait` it may take so many seconds, unless there is more to tell than the `hint` that
-        is known.
+        With `wait` it may take so many seconds, unless there is something new: for a waiter, who
+        says no `attempt`, that it waits no longer, for a holder more than the `hint` that is known.
         """
         path = f"{API}/requests/{segment(request)}/renew"
         body = _given({"attempt": attempt, "running": running, "wait": wait, "hint": hint})

@@ -9,8 +9,8 @@ some server has it (`cede.launch.presence`). While none has, nobody can give our
 server that starts gives each holder its whole lease anew. So each call that fails then starts the
 lease again. A server that hangs has its database still, and prolongs nothing.
 
-Of work that can save itself the server holds an answer back until it has news, so that a hint
-comes at once and no more calls are made.
+The server holds an answer back until it has news, so that a hint or a stop comes at once and no
+more calls are made.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ from cede.client.errors import (
 from cede.client.http import Json
 from cede.launch.presence import is_shown
 
-# The notice to stop travels in these answers, so a holder asks this often, whatever its lease.
+# The notice to stop travels in these answers, so a holder asks this often, whatever its lease; an
+# older server holds none of them back.
 INTERVAL_MOST = 10.0
 # After a lost answer: soon enough for several tries inside the shortest lease.
 RETRY_MOST = 2.0
@@ -64,7 +65,6 @@ class Lease:
         self._attempt = int(request["attempt"])
         seconds = request.get("lease")
         self.seconds = float(seconds) if isinstance(seconds, int | float) else None
-        self._listens = request.get("checkpoint", "none") != "none"
         self._sent_at = sent_at
         self._on_preempting = on_preempting
         self._on_renewed = on_renewed
@@ -84,7 +84,7 @@ class Lease:
 
     @property
     def _held_back(self) -> float:
-        if not self._listens or self.preempting.is_set():
+        if self.preempting.is_set():
             return 0.0
         return min(self.interval, (self.seconds or INTERVAL_MOST / HELD_BACK) * HELD_BACK)
 

@@ -1,24 +1,35 @@
-"""Waiting for a grant: ask rarely, keep the place in the queue, and say why it takes long.
+"""Waiting for a grant: hear of it at once, keep the place in the queue, and say why it takes long.
 
 Asking is renewing: the renewal keeps the waiter's lease, so a client that dies stops waiting by
-itself.
+itself. The server holds the answer back until the request waits no longer, or until the pause is
+over that the client would have made without that. An older server answers at once; then the pause
+is made here.
 """
 
 from __future__ import annotations
 
 import contextlib
+import queue
 import random
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from cede.client import clock
-from cede.client.client import Client
+from cede.client.client import HELD_TIMEOUT, Client
 from cede.client.errors import CedeClientError, ServerUnreachable, WaitTimeout, ending
 from cede.client.http import Json
+from cede.model import bounds
 
 FIRST = 1.0
 MOST = 20.0
+# Without anybody to tell why, the server may hold the answer as long as it will.
+HELD_MOST = bounds.NEWS_WAIT_MAX / bounds.SECOND
+# How often it is looked whether the wait was interrupted.
+LOOK = 0.1
+# No request has it. An older server, to which this is a holder's renewal, would hold back a grant
+# from a caller that says it knows of no hint.
+NO_HINT = bounds.AMOUNT_MAX
 WAITING = ("queued", "suspended")
 HOLDING = ("allocated", "preempting")
 
@@ -77,19 +88,51 @@ def wait_for_grant(
                 f"request {request['id']} was not granted within {timeout:g} seconds: {why}",
                 reason=request.get("reason"),
             )
-        if stop.wait(_bounded(back_off.pause(), request, latest)):
+        pause, asked_at = back_off.pause(), clock.now()
+        held = _bounded(pause if on_wait else HELD_MOST, request, latest)
+        renewed = _renewed(client, request["id"], held, stop)
+        if renewed is not None:
+            request, sent_at = renewed, asked_at
+        rest = asked_at + min(pause, held) - clock.now()
+        if request["status"] in WAITING and stop.wait(max(rest, 0.0)):
             return Waited(request, sent_at)
-        asked_at = clock.now()
-        try:
-            request = client.requests.renew(request["id"])
-        except ServerUnreachable:
-            # A server that restarts finds its waiters again; the lease decides, not one lost
-            # answer.
-            continue
-        sent_at = asked_at
     if error := ending(request):
         raise error
     return Waited(request, sent_at)
+
+
+def _renewed(client: Client, request_id: str, seconds: float, stop: threading.Event) -> Json | None:
+    """The request when it waits no longer, or as it is after so many seconds. None when `stop` is
+    set meanwhile, and when no server answers: one that restarts finds its waiters again, and the
+    lease decides, not one lost answer.
+    """
+    told: queue.SimpleQueue[Json | BaseException] = queue.SimpleQueue()
+
+    def ask() -> None:
+        try:
+            told.put(
+                client.requests.renew(
+                    request_id,
+                    wait=seconds,
+                    hint=NO_HINT,
+                    timeout=seconds + HELD_TIMEOUT,
+                    attempts=1,
+                )
+            )
+        except BaseException as error:
+            told.put(error)
+
+    # In a thread, because a call that is held back cannot be interrupted; it does no harm later.
+    threading.Thread(target=ask, name="cede-waiting", daemon=True).start()
+    while not stop.is_set():
+        with contextlib.suppress(queue.Empty):
+            found = told.get(timeout=LOOK)
+            if isinstance(found, ServerUnreachable):
+                return None
+            if isinstance(found, BaseException):
+                raise found
+            return found
+    return None
 
 
 def give_up(client: Client, request: Json) -> None:

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from cede.client import clock
 from cede.client.client import Client
-from cede.client.errors import CedeClientError, Conflict, ServerUnreachable
+from cede.client.errors import CedeClientError, Conflict, Invalid, ServerUnreachable
 from cede.client.http import Json
 from cede.client.waiting import WAITING
 
 ENDED = ("released", "failed", "cancelled", "rejected", "preempted")
-# The gaps between looks grow: what ends soon is seen soon, and a night of waiting is cheap.
+# Where the server holds no answer back, the gaps between looks grow: what ends soon is seen soon,
+# and a night of waiting is cheap.
 GAP_FIRST = 0.1
 GAP_MAX = 3.0
+# How long the server may hold back an answer; `on_look` is told the reason as often.
+HELD = 20.0
 # What the server answers while there is no output to read: not granted, or its node is away.
 NOT_YET = ("no_logs", "logs_gone", "node_silent")
 BOTH = "both"
@@ -45,10 +50,11 @@ def wait_for_end(
 ) -> Iterator[Json]:
     """Each request as it ended, in the order given; `on_look` sees them meanwhile."""
     for request_id in request_ids:
-        gap, last = GAP_FIRST, ""
+        gap, known = GAP_FIRST, ""
         while True:
+            asked_at = clock.now()
             try:
-                found = client.requests.get(request_id)
+                found = _changed(client, request_id, known)
             except ServerUnreachable:
                 time.sleep(GAP_MAX)  # a server that restarts still knows it
                 continue
@@ -56,9 +62,19 @@ def wait_for_end(
                 yield found
                 break
             on_look(found)
-            gap = min(gap * 1.5, GAP_MAX) if found["status"] == last else GAP_FIRST
-            last = found["status"]
-            time.sleep(gap)
+            if found["status"] != known:
+                gap, known = GAP_FIRST, found["status"]
+            elif clock.now() - asked_at < gap:
+                time.sleep(gap)  # the server held nothing back
+                gap = min(gap * 1.5, GAP_MAX)
+
+
+def _changed(client: Client, request_id: str, known: str) -> Json:
+    """A request when it no longer has the status that is known, or after a while."""
+    if known:
+        with suppress(Invalid):  # an older server: asked for as it is
+            return client.requests.get(request_id, wait=HELD, known=known)
+    return client.requests.get(request_id)
 
 
 @dataclass(frozen=True, slots=True)

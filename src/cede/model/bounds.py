@@ -85,6 +85,9 @@ LEASE_MIN = SECOND
 LEASE_MAX = 24 * HOUR
 # How long the answer to a renewal may take when there is nothing to tell.
 RENEW_WAIT_MAX = 10 * SECOND
+# How long the answer to whoever waits for a request may take: below the minute after which proxies
+# give up on a call.
+NEWS_WAIT_MAX = 50 * SECOND
 # What the server adds before it believes a lease is over: clock drift of 1 % and one pass.
 LEASE_DRIFT_DIVISOR = 100
 LEASE_MARGIN = 500

@@ -13,14 +13,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 
 from cede.engine.lifecycle.orders import Order, orders
 from cede.engine.state.changes import Changes
 from cede.engine.state.state import State
 from cede.model.allocation import Allocation
-from cede.model.lifecycle import AllocationState
+from cede.model.lifecycle import AllocationState, RequestStatus
 from cede.model.node import Node
 
 
@@ -43,7 +43,8 @@ class OrderBoard:
         self._heard: dict[str, int] = {}
         self._beats: deque[tuple[str, int]] = deque()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._waiting: dict[str, set[asyncio.Future[None]]] = {}
+        # By what they wait for; with each, the statuses of a request that are no news to it.
+        self._waiting: dict[str, dict[asyncio.Future[None], Container[RequestStatus]]] = {}
         for node_id in state.nodes:
             # S14: what the server before this one answers until its term is over counts from then.
             state.beats[node_id] = now + former_term
@@ -65,8 +66,8 @@ class OrderBoard:
             touched = dict.fromkeys(_nodes_of(state, changes))
             moved = [node_id for node_id in touched if self._post(state, node_id)]
         if self._waiting:
-            told = (request_id for request_id in _told(changes) if request_id in self._waiting)
-            self._wake_soon([*moved, *told])
+            told = (each for each in _told(changes) if each[0] in self._waiting)
+            self._wake_soon([*((node_id, None) for node_id in moved), *told])
 
     def _post(self, state: State, node_id: str) -> bool:
         """Whether the node should look again."""
@@ -99,43 +100,50 @@ class OrderBoard:
                 await asyncio.wait([waiter], timeout=seconds)
 
     @contextlib.contextmanager
-    def standing(self, id: str) -> Iterator[asyncio.Future[None]]:
-        """Done as soon as a commit has something new for this node or for this holder."""
+    def standing(
+        self, id: str, *, but: Container[RequestStatus] = ()
+    ) -> Iterator[asyncio.Future[None]]:
+        """Done as soon as a commit has something new for this node, or for whoever waits for this
+        request or holds its units. A request that has one of the statuses `but` is not new.
+        """
         self._loop = asyncio.get_running_loop()
         waiter: asyncio.Future[None] = self._loop.create_future()
-        waiting = self._waiting.setdefault(id, set())
-        waiting.add(waiter)
+        waiting = self._waiting.setdefault(id, {})
+        waiting[waiter] = but
         try:
             yield waiter
         finally:
-            waiting.discard(waiter)
+            waiting.pop(waiter, None)
             if not waiting:
                 self._waiting.pop(id, None)
 
     def wake(self, ids: Iterable[str]) -> None:
         """Let these calls be answered now; on the event loop."""
-        for id in ids:
-            for waiter in self._waiting.get(id, ()):
-                if not waiter.done():
+        self._wake((id, None) for id in ids)
+
+    def _wake(self, told: Iterable[tuple[str, RequestStatus | None]]) -> None:
+        for id, status in told:
+            for waiter, but in self._waiting.get(id, {}).items():
+                if not waiter.done() and (status is None or status not in but):
                     waiter.set_result(None)
 
     def close(self) -> None:
         """Answer everybody: the server is about to stop. Safe from any thread."""
         self.closed = True
-        self._wake_soon(list(self._waiting))
+        self._wake_soon([(id, None) for id in list(self._waiting)])
 
-    def _wake_soon(self, ids: list[str]) -> None:
-        if ids and self._loop is not None and self._waiting:
+    def _wake_soon(self, told: list[tuple[str, RequestStatus | None]]) -> None:
+        if told and self._loop is not None and self._waiting:
             with contextlib.suppress(RuntimeError):  # the loop is gone: so are its calls
-                self._loop.call_soon_threadsafe(self.wake, ids)
+                self._loop.call_soon_threadsafe(self._wake, told)
 
 
-def _told(changes: Changes) -> Iterator[str]:
-    """The requests whose holders should hear something: save, go on, or stop."""
-    yield from (request.id for request in changes.requests.updated)
+def _told(changes: Changes) -> Iterator[tuple[str, RequestStatus | None]]:
+    """The requests of which somebody should hear: granted, save, go on, stop, over."""
+    yield from ((request.id, request.status) for request in changes.requests.updated)
     for allocation in changes.allocations.updated:
         if allocation.state is AllocationState.STOPPING:
-            yield allocation.request_id
+            yield allocation.request_id, None
 
 
 def _nodes_of(state: State, changes: Changes) -> Iterator[str]:

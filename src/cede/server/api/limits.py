@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Coroutine, Generator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Coroutine, Generator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from time import thread_time
@@ -153,6 +153,17 @@ class Gate:
             yield
         finally:
             self._leave()
+
+    @contextmanager
+    def away(self) -> Iterator[None]:
+        """Give the place to others while the call waits for something to happen. It comes back
+        without a turn: what it does then is little, and it has waited.
+        """
+        self._leave()
+        try:
+            yield
+        finally:
+            self._free -= 1
 
     async def _enter(self) -> None:
         if self._free > 0 and not self._waiting:

@@ -19,7 +19,7 @@ from cede.launch.presence import name_of
 from cede.model import bounds
 from cede.model.durations import parse_duration
 from cede.model.errors import Conflict, Invalid, NotFound
-from cede.model.lifecycle import RequestStatus
+from cede.model.lifecycle import WAITING, RequestStatus
 from cede.server.api import examples, redact
 from cede.server.api.auth import Caller
 from cede.server.api.bodies import (
@@ -143,11 +143,44 @@ async def submit_bulk(body: BulkIn, call: ThisCall) -> Response:
     return answer({"items": await submit_all(call, body.requests)})
 
 
+Wait = Annotated[
+    float,
+    Query(
+        ge=0,
+        le=bounds.NEWS_WAIT_MAX / bounds.SECOND,
+        description="How many seconds the answer may take while it has the status `known`.",
+    ),
+]
+Known = Annotated[
+    RequestStatus | None, Query(description="The status that the caller knows; with `wait`.")
+]
+
+
 @router.get("/requests/{id}", responses={200: ok(RequestOut, examples.REQUEST)})
-async def get_request(id: RequestRef, call: ThisCall) -> Response:
-    """One request; if it waits, with the reason as of now."""
+async def get_request(
+    id: RequestRef, call: ThisCall, wait: Wait = 0, known: Known = None
+) -> Response:
+    """One request; if it waits, with the reason as of now. With `wait` the answer comes when its
+    status is no longer the one that is `known`, or when the time is over."""
     view = await find_request(call, id)
+    if wait and view.request.status is known:
+        view = await _find_when_changed(call, view.request.id, wait, known)
     return answer((await show(call, [view], explain=True))[0])
+
+
+async def _find_when_changed(
+    call: Call, request_id: str, seconds: float, known: RequestStatus
+) -> RequestView:
+    board = call.context.writer.order_board
+    with board.standing(request_id, but=(known,)) as news:
+        # Again: what was committed before we stood here is seen here.
+        view = await find_request(call, request_id)
+        if view.request.status is not known or view.request.ended or board.closed:
+            return view
+        with call.context.gate.away():
+            await asyncio.wait([news], timeout=seconds)
+    await call.context.auth.recheck(call.caller.token.hash)
+    return await find_request(call, request_id) if news.done() else view
 
 
 @router.patch("/requests/{id}", responses={200: ok(RequestOut, examples.REQUEST)})
@@ -217,8 +250,9 @@ async def delete_request(id: RequestRef, call: ThisCall) -> Response:
 @router.post("/requests/{id}/renew", responses={200: ok(HeldOut, examples.HELD)})
 async def renew(id: RequestRef, call: ThisCall, body: RenewIn | None = None) -> Response:
     """Extend the lease of a waiter or a holder. The answer is the request as it is: a holder that
-    reads `preempting` must stop, and has been told by this. With `wait` a holder's answer may take
-    that long, at most 10 s, when there is nothing that it does not know."""
+    reads `preempting` must stop, and has been told by this. With `wait` the answer may take that
+    long when there is nothing new: for a holder, who says its `attempt`, at most 10 s, for a
+    waiter, who says none, at most 50 s."""
     given = body or RenewIn(running=None, wait=0, hint=0)
 
     def command(tx: Tx, request_id: str) -> None:
@@ -403,19 +437,23 @@ async def _act(
 async def _wait_for_news(
     call: Call, id: str, given: RenewIn, renew: Callable[[], Awaitable[Json | RequestView]]
 ) -> Json | RequestView:
-    """Renew; if the holder knows everything already, again when there is news, or not at all."""
-    order_board = call.context.writer.order_board
-    with order_board.standing(id) as news:  # from before the renewal, so that nothing is missed
+    """Renew; if the caller knows everything already, again when there is news, or not at all."""
+    board = call.context.writer.order_board
+    request_id = id if len(id) == _ID_LENGTH else (await find_request(call, id)).request.id
+    # From before the renewal, so that nothing is missed. A waiter's renewal is no news to it.
+    with board.standing(request_id) as news, board.standing(request_id, but=WAITING) as moved:
         found = await renew()
-        if (
-            isinstance(found, RequestView)
-            or _standing_hint(found) != given.hint
-            or order_board.closed
-        ):
+        if isinstance(found, RequestView) or board.closed:
             return found
-        most = min(parse_duration(given.wait, "wait"), bounds.RENEW_WAIT_MAX)
-        await asyncio.wait([news], timeout=most / bounds.SECOND)
-    return await renew() if news.done() else found
+        if found["status"] in WAITING:
+            most, awaited = bounds.NEWS_WAIT_MAX, moved
+        elif given.attempt is not None and _standing_hint(found) == given.hint:
+            most, awaited = bounds.RENEW_WAIT_MAX, news
+        else:
+            return found
+        seconds = min(parse_duration(given.wait, "wait"), most) / bounds.SECOND
+        await asyncio.wait([awaited], timeout=seconds)
+    return await renew() if awaited.done() else found
 
 
 def _standing_hint(shown: Json) -> int | None:
