@@ -14,7 +14,7 @@ from cede.cli.context import (
     component_type_option,
     output_option,
 )
-from cede.cli.printing import print_json, print_rows
+from cede.cli.printing import print_json, print_rows, say
 from cede.cli.values import Duration, OneOf, amounts_option, chosen, map_option, pairs, settings_of
 from cede.model.policy import OF_POLICY, Kind, Mode
 from cede.model.policy_fields import parse_integral
@@ -134,7 +134,7 @@ def attach(
     if as_json:
         print_json(made)
         return
-    click.echo(f"attached {component_type} {component} to pool {made['pool']} ({made['id']})")
+    say(f"attached {component_type} {component} to pool {made['pool']} ({made['id']})")
 
 
 @policy.command("list")

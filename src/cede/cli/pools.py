@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from cede.cli.context import PoolName, client_of, output_option, remove, yes_option
-from cede.cli.printing import print_one, print_rows
+from cede.cli.printing import print_one, print_rows, say
 from cede.cli.values import OneOf, amounts_option, chosen, map_option, pairs
 from cede.model.fields import fields_of
 from cede.model.request import Request
@@ -80,7 +80,7 @@ def create(
         preset=preset,
         settings=settings,
     )
-    click.echo(f"created pool {made['name']} ({made['id']})")
+    say(f"created pool {made['name']} ({made['id']})")
 
 
 @pool.command("list")

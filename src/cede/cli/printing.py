@@ -14,6 +14,8 @@ from typing import Any
 
 import click
 
+from cede.model.ids import shorten
+
 Row = Mapping[str, Any]
 
 # Wide enough that nothing is cut when a program reads our table.
@@ -47,8 +49,16 @@ def print_one(thing: Row, fields: Sequence[str], output: str) -> None:
     else:
         width = max(len(field) for field in fields)
         for field in fields:
-            if text := cell(thing.get(field)):
+            text = cell(thing.get(field))
+            if field == "id" and text != thing[field]:
+                text = f"{text} ({thing[field]})"  # the one place for people with the whole id
+            if text:
                 click.echo(f"{field.replace('_', ' '):<{width}}  {text}")
+
+
+def say(text: str, *, err: bool = False) -> None:
+    """A line for people: ids are in their short form."""
+    click.echo(shorten(text), err=err)
 
 
 def print_error(error: BaseException) -> None:
@@ -56,7 +66,7 @@ def print_error(error: BaseException) -> None:
     line = f"error: {getattr(error, 'message', None) or error}"
     if fix := getattr(error, "fix", ""):
         line += f" ({fix})" if fix != "nothing" else ""
-    click.echo(line, err=True)
+    say(line, err=True)
 
 
 def print_json(value: Any) -> None:
@@ -71,7 +81,7 @@ def print_yaml(value: Any) -> None:
 
 
 def cell(value: Any) -> str:
-    """A value as people read it, on one line and without control characters."""
+    """A value as people read it: on one line, without control characters, with short ids."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -82,7 +92,7 @@ def cell(value: Any) -> str:
         text = ", ".join(cell(each) for each in value)
     else:
         text = str(value)
-    return "".join(char if char.isprintable() else " " for char in text)
+    return shorten("".join(char if char.isprintable() else " " for char in text))
 
 
 def _print_table(rows: list[Row], columns: Sequence[str]) -> None:

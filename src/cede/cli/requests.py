@@ -18,7 +18,7 @@ from cede.cli.context import (
 )
 from cede.cli.demand import demand_options, submission_of
 from cede.cli.pools import REQUEST_COLUMNS, REQUEST_FIELDS, request_row
-from cede.cli.printing import print_json, print_one, print_rows
+from cede.cli.printing import print_json, print_one, print_rows, say
 from cede.cli.values import Amounts, OneOf, chosen, merged
 from cede.cli.work_commands import cancel
 from cede.model import bounds
@@ -155,7 +155,7 @@ def limit(
         print_json(found)
         return
     shown = ", ".join(f"{key}={most}" for key, most in found["limit"].items()) or "none"
-    click.echo(f"the limit of request {found['id']} is {shown}")
+    say(f"the limit of request {found['id']} is {shown}")
 
 
 request.add_command(cancel)
@@ -170,10 +170,10 @@ def delete(ctx: click.Context, request_id: str, yes: bool) -> None:
     client = client_of(ctx)
     full_id = client.requests.get(request_id)["id"]
     if not client.requests.delete(full_id):
-        click.echo(f"request {full_id} is running; waiting until it has stopped …", err=True)
+        say(f"request {full_id} is running; waiting until it has stopped …", err=True)
         _wait_until_ended(client, full_id)
         client.requests.delete(full_id)
-    click.echo(f"deleted request {full_id}")
+    say(f"deleted request {full_id}")
 
 
 def _wait_until_ended(client: Client, full_id: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import click
 
 from cede.cli.context import TenantName, client_of, output_option, remove, yes_option
-from cede.cli.printing import print_json, print_one, print_rows
+from cede.cli.printing import print_json, print_one, print_rows, say
 from cede.cli.values import Duration, OneOf
 
 COLUMNS = ("name", "nodes", "max_nodes", "requests", "max_concurrent", "budget_used", "created")
@@ -95,7 +95,7 @@ def create(ctx: click.Context, /, name: str, as_json: bool, **bounds: Any) -> No
     if as_json:
         print_json(made)
         return
-    click.echo(f"created tenant {made['name']} ({made['id']})")
+    say(f"created tenant {made['name']} ({made['id']})")
 
 
 @tenant.command("list")

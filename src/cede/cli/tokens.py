@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from cede.cli.context import client_of, output_option
-from cede.cli.printing import print_json, print_rows, print_yaml
+from cede.cli.printing import print_json, print_rows, print_yaml, say
 from cede.cli.values import Duration, OneOf
 
 COLUMNS = ("id", "name", "role", "subjects", "created", "expires_at", "revoked")
@@ -45,7 +45,7 @@ def create(
     elif output == "yaml":
         print_yaml(made)
     else:
-        click.echo(f"token {made['name']} ({made['id']}), role {made['role']}:", err=True)
+        say(f"token {made['name']} ({made['id']}), role {made['role']}:", err=True)
         click.echo(made["token"])
 
 

@@ -9,7 +9,7 @@ import click
 
 from cede.cli import exit_codes
 from cede.cli.context import RequestId, client_of
-from cede.cli.printing import print_error
+from cede.cli.printing import print_error, say
 from cede.cli.since import Since, SinceType
 from cede.cli.waiting_line import WaitingLine
 
@@ -60,6 +60,8 @@ def logs(
     from cede.client.work import BOTH, Wanted, follow_output, read_output, wait_for_end
 
     client = client_of(ctx)
+    # Resolved once: `last` and a name may mean another one a moment later.
+    request_id = client.requests.get(request_id)["id"]
     age, at = since or Since()
     stream = BOTH if stdout == stderr else "stdout" if stdout else "stderr"
     wanted = Wanted(task, stream, attempt, tail, at, age)
@@ -140,7 +142,7 @@ def _print_last_lines(client: Client, ended: dict[str, Any]) -> None:
         return
     task = failed_task(ended)
     whole = f"cede logs {ended['id']}" + (f" --task {task}" if task else "")
-    click.echo(f"cede: its last lines (all of them: {whole})", err=True)
+    say(f"cede: its last lines (all of them: {whole})", err=True)
     sys.stderr.buffer.write(data if data.endswith(b"\n") else data + b"\n")
     sys.stderr.buffer.flush()
 
@@ -185,5 +187,5 @@ def cancel(ctx: click.Context, request_ids: tuple[str, ...]) -> None:
             result = result or exit_codes.of_error(error)
             continue
         stopping = found["status"] == "preempting"
-        click.echo(f"request {found['id']} is {'being stopped' if stopping else found['status']}")
+        say(f"request {found['id']} is {'being stopped' if stopping else found['status']}")
     sys.exit(result)
