@@ -25,6 +25,7 @@ class Shown:
 
     code: int
     text: str
+    raw: str = ""
 
     @property
     def lines(self) -> list[str]:
@@ -67,7 +68,7 @@ def typed(
             process.wait()
         os.close(ours)
     text = seen.decode(errors="replace").replace("\r\n", "\n")
-    return Shown(code, _CONTROL.sub("", text))
+    return Shown(code, _CONTROL.sub("", text), text)
 
 
 def _read(terminal: int) -> bytes:
