@@ -7,7 +7,7 @@ JSON and YAML hold everything the API answers; the other forms hold the chosen c
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial, wraps
 from typing import Any, NamedTuple, TypeVar
 
@@ -55,6 +55,11 @@ class Listing:
 
     def passes(self, row: Row) -> bool:
         return all(passes(row) for passes in self.filters)
+
+    def with_first(self, column: str) -> Listing:
+        """The same with this column before the others."""
+        rest = tuple(each for each in self.columns if each != column)
+        return replace(self, columns=(column, *rest))
 
     def print(
         self,

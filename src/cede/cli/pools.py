@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import click
@@ -143,8 +142,7 @@ def requests(ctx: click.Context, pool_name: str, view: str, listing: Listing) ->
     found = [with_times(each) for each in every]
     if view == "queued":
         found = _in_queue_order(found, client.pools.queue(pool_name)["items"])
-        if "place" not in listing.columns:
-            listing = replace(listing, columns=("place", *listing.columns))
+        listing = listing.with_first("place")
     listing.print(found, view=request_row, empty="no such requests")
 
 

@@ -114,7 +114,7 @@ def wait_for(client: Client, request_ids: Any, *, follow: bool = False, quiet: b
     whole = [each["id"] for given in request_ids for each in task_group(client, given)]
     result = exit_codes.OK
     with WaitingLine(quiet=quiet) as line:
-        watcher = _Watcher(line)
+        watcher = _Watcher(line, client)
         if follow:
             pieces = follow_output(client, whole[0], on_look=watcher.look, on_note=line.note)
             for data in pieces:
@@ -150,13 +150,13 @@ def _print_last_lines(client: Client, ended: dict[str, Any]) -> None:
 class _Watcher:
     """Says what changes, and while nothing does, why it waits."""
 
-    def __init__(self, line: WaitingLine) -> None:
-        self._line = line
+    def __init__(self, line: WaitingLine, client: Client) -> None:
+        self._line, self._client = line, client
         self._said: dict[str, tuple[str, int]] = {}
 
     def look(self, request: dict[str, Any]) -> None:
         if request["status"] in ("queued", "suspended"):
-            self._line.waits(request)
+            self._line.waits(self._story(request))
             return
         now = (request["status"], request["attempt"])
         if self._said.get(request["id"]) != now:
@@ -164,6 +164,17 @@ class _Watcher:
             members = (request.get("allocation") or {}).get("members") or ()
             nodes = ", ".join(dict.fromkeys(each["node"] for each in members))
             self._line.happened(request["status"], f"attempt {now[1]} on {nodes or 'its node'}")
+
+    def _story(self, request: dict[str, Any]) -> dict[str, Any]:
+        """With the place in the queue and the latest start, where somebody watches."""
+        from cede.client.errors import CedeClientError
+
+        if not sys.stderr.isatty():
+            return request
+        try:
+            return self._client.requests.why(request["id"], changes=False)
+        except CedeClientError:
+            return request
 
 
 @click.command("cancel")
