@@ -45,7 +45,7 @@ def test_each_pool_with_its_teams(server: Serving, client: Client) -> None:
     assert shown.lines[0] == "pool empty: gpu 0 of 1; nobody waits"
     assert shown.lines[3].startswith("pool gpus: gpu 6 of 8; 1 waiting, the oldest for ")
     assert fields(shown.lines[4]) == [
-        *("team", "reserved", "used", "borrowed", "lent", "waiting", "oldest wait")
+        *("team", "reserved", "used", "borrowed", "lent", "waiting", "oldest_wait")
     ]
     blue, green, red = (fields(line) for line in shown.lines[5:8])
     assert blue == ["blue", "gpu: 4", "gpu: 2", "0"]
@@ -67,8 +67,10 @@ def test_programs_get_the_answer_of_the_server(server: Serving, client: Client) 
     assert (pool["used"], pool["free"], pool["waiting"]) == ({"gpu": 6}, {"gpu": 2}, 1)
     lent = {each["component"]: each["lent"] for each in client.status()["pools"][0]["policies"]}
     assert lent == {"red": {}, "blue": {"gpu": 2}, "green": {}}
-    rows = server.cede("status", "-o", "csv", "--columns", "team,waiting").stdout.splitlines()
-    assert rows[:4] == ["pool,team,waiting", "gpus,blue,0", "gpus,green,1", "gpus,red,0"]
+    rows = server.cede("status", "-o", "csv").stdout.splitlines()
+    assert [row.split(",")[:2] for row in rows[:4]] == [
+        *(["pool", "team"], ["gpus", "blue"], ["gpus", "green"], ["gpus", "red"])
+    ]
 
 
 @pytest.mark.usefixtures("teams")

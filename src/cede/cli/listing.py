@@ -46,6 +46,7 @@ class Listing:
 
     columns: tuple[str, ...]
     output: str
+    chosen: bool = False
     sort: tuple[tuple[str, bool], ...] = ()
     filters: tuple[Callable[[Row], bool], ...] = ()
 
@@ -57,9 +58,8 @@ class Listing:
         return all(passes(row) for passes in self.filters)
 
     def with_first(self, column: str) -> Listing:
-        """The same with this column before the others."""
-        rest = tuple(each for each in self.columns if each != column)
-        return replace(self, columns=(column, *rest))
+        """The same with this column before the others, unless somebody chose the columns."""
+        return self if self.chosen else replace(self, columns=(column, *self.columns))
 
     def print(
         self,
@@ -126,9 +126,11 @@ def _listing(columns: Columns, given: dict[str, Any]) -> Listing:
     output = "json" if given.pop("as_json") else given.pop("output", "table")
     given.pop("output", None)
     usual = (*columns.usual, *columns.wide) if output == "wide" else columns.usual
+    wanted = given.pop("columns")
     return Listing(
-        chosen(given.pop("columns"), usual, columns.known),
+        chosen(wanted, usual, columns.known),
         output,
+        wanted is not None,
         tuple(_sorts(given.pop("sort"), columns.known)),
         tuple(_filter(each, columns.known) for each in given.pop("filters")),
     )

@@ -63,7 +63,7 @@ def layout(
         padded = [_pad(cells(each), widths[each], each in right, cut) for each in beside]
         return _GAP.join(padded).rstrip()
 
-    lines = [line(lambda each: each.replace("_", " "))]
+    lines = [line(str)]  # as --columns takes them
     for row in texts:
         lines.append(line(row.__getitem__))
         lines += _indented(row, below, width)
@@ -108,11 +108,7 @@ def _total(columns: Sequence[str], widths: Mapping[str, int]) -> int:
 
 def _indented(row: Mapping[str, str], columns: Sequence[str], width: int | None) -> list[str]:
     """What does not fit beside the others: short things on one line, sentences on their own."""
-    short = [
-        f"{each.replace('_', ' ')} {row[each]}"
-        for each in columns
-        if each not in _SENTENCES and row[each]
-    ]
+    short = [f"{each} {row[each]}" for each in columns if each not in _SENTENCES and row[each]]
     texts = [", ".join(short), *(row[each] for each in columns if each in _SENTENCES)]
     return [
         line
