@@ -7,13 +7,13 @@ from typing import Any
 
 import click
 
-from cede.cli.context import client_of, output_option
+from cede.cli.context import RequestRef, client_of, output_option
 from cede.cli.printing import cell, print_json, print_one, print_yaml, say
 from cede.cli.values import OneOf
 
 
 @click.command("why")
-@click.argument("request_id", metavar="ID")
+@click.argument("request_id", metavar="ID", type=RequestRef())
 @click.option("-o", "--output", type=OneOf(["table", "json", "yaml"]), default="table")
 @click.pass_context
 def why(ctx: click.Context, request_id: str, output: str) -> None:

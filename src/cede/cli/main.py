@@ -82,7 +82,8 @@ class LazyGroup(click.Group):
             from difflib import get_close_matches
 
             close = get_close_matches(args[0], COMMANDS, 1)
-            ctx.fail(f"no such command {args[0]!r}" + "".join(f"; {each}?" for each in close))
+            near = "".join(f"; did you mean {each}?" for each in close)
+            ctx.fail(f"no such command {args[0]!r}{near}")
         return super().resolve_command(ctx, args)
 
 

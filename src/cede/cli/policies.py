@@ -10,6 +10,7 @@ import click
 from cede.cli.context import (
     NodeName,
     PoolName,
+    TeamName,
     client_of,
     component_type_option,
 )
@@ -105,7 +106,7 @@ def policy() -> None:
 
 @policy.command("attach")
 @click.argument("pool_name", metavar="POOL", type=PoolName())
-@click.argument("component")
+@click.argument("component", metavar="COMPONENT", type=TeamName())
 @component_type_option("orchestrator")
 @click.option("-p", "--priority", type=int, required=True, help="Higher comes first.")
 @click.option("--parent", metavar="POLICY", help="The policy above it, by name or id.")
@@ -140,7 +141,7 @@ def attach(
 
 @policy.command("list")
 @click.argument("pool_name", metavar="[POOL]", type=PoolName(), required=False)
-@click.option("-c", "--component", default=None, help="Only this component's.")
+@click.option("-c", "--component", type=TeamName(), default=None, help="Only this component's.")
 @component_type_option()
 @list_options(POLICIES, short=False)
 @click.pass_context
@@ -160,7 +161,7 @@ def list_policies(
 
 @policy.command("update")
 @click.argument("pool_name", metavar="POOL", type=PoolName())
-@click.argument("component")
+@click.argument("component", metavar="COMPONENT", type=TeamName())
 @component_type_option()
 @click.option("-p", "--priority", type=int, default=None)
 @_field_options
@@ -216,7 +217,7 @@ def _home(given: tuple[str, ...]) -> dict[str, str] | list[str] | None:
 
 @policy.command("detach")
 @click.argument("pool_name", metavar="POOL", type=PoolName())
-@click.argument("component")
+@click.argument("component", metavar="COMPONENT", type=TeamName())
 @component_type_option()
 @click.pass_context
 def detach(ctx: click.Context, pool_name: str, component: str, component_type: str | None) -> None:

@@ -12,6 +12,9 @@ from cede.cli import exit_codes
 from cede.cli.context import (
     PoolName,
     RequestId,
+    RequestRef,
+    TeamName,
+    TenantName,
     client_of,
     component_type_option,
     output_option,
@@ -74,10 +77,10 @@ def request() -> None:
 @request.command("list")
 @click.option("--status", type=OneOf([str(each) for each in RequestStatus]))
 @click.option("--pool", "pool_name", type=PoolName(), help="Only this pool's.")
-@click.option("--component", help="Only this component's.")
+@click.option("--component", type=TeamName(), help="Only this component's.")
 @component_type_option()
 @click.option("--preemptible/--non-preemptible", default=None)
-@click.option("--tenant", help="Only this tenant's.")
+@click.option("--tenant", type=TenantName(), help="Only this tenant's.")
 @click.option("--label", multiple=True, metavar="NAME=VALUE", help="May be given several times.")
 @click.option(
     "--limit", type=click.IntRange(min=1), default=SHOWN, help=f"At most this many ({SHOWN})."
@@ -110,7 +113,7 @@ def list_requests(
 
 
 @request.command("describe")
-@click.argument("request_id", metavar="ID")
+@click.argument("request_id", metavar="ID", type=RequestRef())
 @output_option
 @click.pass_context
 def describe(ctx: click.Context, request_id: str, output: str) -> None:
@@ -164,7 +167,7 @@ request.add_command(cancel)
 
 
 @request.command("delete")
-@click.argument("request_id", metavar="ID")
+@click.argument("request_id", metavar="ID", type=RequestId())
 @click.option("-y", "--yes", is_flag=True, help="Accepted for symmetry; nothing is asked.")
 @click.pass_context
 def delete(ctx: click.Context, request_id: str, yes: bool) -> None:

@@ -94,7 +94,12 @@ def submit(
     if wait_for_it or follow:
         from cede.cli.work_commands import wait_for
 
-        sys.exit(wait_for(client, [made["id"]], follow=follow))
+        try:
+            sys.exit(wait_for(client, [made["id"]], follow=follow))
+        except KeyboardInterrupt:
+            short = short_id(made["id"])
+            click.echo(f"the work goes on; to end it: cede cancel {short}", err=True)
+            raise
 
 
 def _body(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from cede.cli.context import client_of, output_option
+from cede.cli.context import TokenId, client_of, output_option
 from cede.cli.listing import Columns, Listing, list_options
 from cede.cli.printing import print_json, print_yaml, say
 from cede.cli.values import Duration, OneOf
@@ -59,7 +59,7 @@ def list_tokens(ctx: click.Context, listing: Listing) -> None:
 
 
 @token.command("revoke")
-@click.argument("token_id", metavar="ID")
+@click.argument("token_id", metavar="ID", type=TokenId())
 @click.pass_context
 def revoke(ctx: click.Context, token_id: str) -> None:
     """End a token's life, at once and for good."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cede.cli import exit_codes
-from cede.cli.context import RequestId, client_of
+from cede.cli.context import RequestId, RequestRef, client_of
 from cede.cli.printing import print_error, say
 from cede.cli.since import Since, SinceType
 from cede.cli.waiting_line import WaitingLine
@@ -28,7 +28,7 @@ _BY_STATUS = {
 
 
 @click.command("logs")
-@click.argument("request_id", metavar="ID", type=RequestId())
+@click.argument("request_id", metavar="ID", type=RequestRef())
 @click.option("-f", "--follow", is_flag=True, help="Go on until it has ended.")
 @click.option("--task", type=click.IntRange(min=0), default=0, show_default=True)
 @click.option("--stdout", is_flag=True, help="Standard output only.")
@@ -96,7 +96,7 @@ def _write(data: bytes) -> None:
 
 
 @click.command("wait")
-@click.argument("request_ids", metavar="ID…", nargs=-1, required=True, type=RequestId())
+@click.argument("request_ids", metavar="ID…", nargs=-1, required=True, type=RequestRef())
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors.")
 @click.pass_context
 def wait(ctx: click.Context, request_ids: tuple[str, ...], quiet: bool) -> None:

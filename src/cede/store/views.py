@@ -77,7 +77,8 @@ def resolve(
             raise ambiguous(ref, ids)
         if ids:
             return str(ids[0])
-    raise NotFound(kind, ref)
+    names = select(table.c.name).limit(bounds.PAGE_MAX) if named else None
+    raise NotFound(kind, ref, () if names is None else connection.execute(names).scalars())
 
 
 def is_subject(subject: Subject) -> ColumnElement[bool]:

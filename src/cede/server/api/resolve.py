@@ -12,7 +12,7 @@ from cede.model.policy import Policy
 from cede.model.pool import Pool
 from cede.model.tenant import Tenant
 
-T = TypeVar("T")
+T = TypeVar("T", Pool, Policy, Tenant)
 
 
 def pool_in(state: State, ref: str) -> Pool:
@@ -37,7 +37,7 @@ def policy_in(state: State, ref: str) -> Policy:
 def _by_start(table: Mapping[str, T], kind: str, ref: str) -> T:
     found = started_by(table, ref)
     if not found:
-        raise NotFound(kind, ref)
+        raise NotFound(kind, ref, [each.name for each in table.values()])
     if len(found) > 1:
         raise ambiguous(ref, found)
     return table[found[0]]
