@@ -10,8 +10,9 @@ import click
 import pytest
 
 from cede.cli.submit_command import environment_of
+from cede.model.ids import short_id
 from tests.agent.cluster import Cluster
-from tests.cli.terminal import Shown, typed
+from tests.cli.terminal import CTRL_C, Shown, Typing, typed
 
 HERE = {
     "PATH": "/opt/bin:/bin",
@@ -87,6 +88,7 @@ def test_a_transcript_of_what_goes_along(shared: Cluster, folder: Path) -> None:
 
     shown = submitted()
     assert shown.code == 0, shown.text
+    assert shown.lines[0] == short_id(shared.get(shown.lines[0])["id"])
     there = seen(shown.lines[0])
     assert (there["PATH"], there["VIRTUAL_ENV"]) == (path, str(folder))
     assert (there["LANG"], there["cwd"]) == ("en_GB.UTF-8", str(folder))
@@ -118,3 +120,19 @@ def test_cede_run_tells_the_path_too(shared: Cluster, tmp_path: Path) -> None:
         client.pools.delete("counted")
     assert shown.code == 127, shown.text
     assert f"No such file or directory: my-tool (looked up in PATH {tmp_path})" in shown.text
+
+
+@pytest.mark.system
+def test_submitted_work_goes_on_when_its_waiter_is_interrupted(shared: Cluster) -> None:
+    own = ("--pool", "nodes", "--component", "red", "-t", "team", "--wait")
+    env = shared.server.environment()
+    with Typing("submit", *own, "--", "sleep", "600", env=env) as waiting:
+        waiting.until("allocated: attempt 1 on ")
+        waiting.press(CTRL_C)
+        shown = waiting.ended()
+    short = shown.lines[0]
+    assert shown.code == 130
+    assert f"the work goes on; to end it: cede cancel {short}" in shown.text
+    assert shared.get(short)["status"] == "allocated"
+    assert typed("cancel", short, env=env).code == 0
+    assert shared.ended(short)["status"] == "cancelled"

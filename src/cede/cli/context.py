@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from cede.cli.values import OneOf
+from cede.model.ids import short_id
 
 if TYPE_CHECKING:
     from cede.client.client import Client
@@ -61,7 +62,7 @@ def remove(calls: Any, what: str, name: str, yes: bool, *, also: str = "", **mor
 
 
 class _Named(click.ParamType[str]):
-    """A thing by name, id or id prefix; it completes from the server when that answers in time."""
+    """A thing by name or id; it completes from the server when that answers in time."""
 
     def known(self, client: Client) -> Iterator[str]:
         raise NotImplementedError
@@ -105,7 +106,35 @@ class RequestId(_Named):
 
     def known(self, client: Client) -> Iterator[str]:
         """The newest: who types an id wants one of today's."""
-        return (each["id"] for each in islice(client.requests.list(), COMPLETED_MAX))
+        for each in islice(client.requests.list(limit=COMPLETED_MAX), COMPLETED_MAX):
+            yield short_id(each["id"])
+
+
+class RequestRef(RequestId):
+    """A request that is only read: its name is enough."""
+
+    def known(self, client: Client) -> Iterator[str]:
+        found = list(islice(client.requests.list(limit=COMPLETED_MAX), COMPLETED_MAX))
+        named = ((each.get("labels") or {}).get("name") for each in found)
+        return iter(
+            [*(short_id(each["id"]) for each in found), *dict.fromkeys(filter(None, named))]
+        )
+
+
+class TeamName(_Named):
+    """Whoever has a policy somewhere."""
+
+    name = "TEAM"
+
+    def known(self, client: Client) -> Iterator[str]:
+        return iter(dict.fromkeys(each["component"] for each in client.policies.list()))
+
+
+class TokenId(_Named):
+    name = "ID"
+
+    def known(self, client: Client) -> Iterator[str]:
+        return (short_id(each["id"]) for each in client.tokens.list())
 
 
 def component_type_option(default: str | None = None) -> Callable[[F], F]:

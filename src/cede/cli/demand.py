@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
-from cede.cli.context import PoolName, component_type_option
+from cede.cli.context import PoolName, TeamName, TenantName, component_type_option
 from cede.cli.values import (
     NONE,
     Count,
@@ -32,7 +32,12 @@ _OPTIONS: list[Callable[[Any], Any]] = [
     click.option("--memory", type=_SIZE, help="How much memory, such as 16GiB."),
     amounts_option("--resources", help="Other keys, such as tpu=1."),
     click.option("--pool", type=PoolName(), help="Only this pool."),
-    click.option("--component", help="Who asks; the token's first subject unless given."),
+    click.option(
+        "--component",
+        type=TeamName(),
+        metavar="NAME",
+        help="Who asks; the token's first subject unless given.",
+    ),
     component_type_option(),
     click.option(
         "--preemptible/--non-preemptible",
@@ -64,7 +69,9 @@ _TERMS: list[Callable[[Any], Any]] = [
         help=f"Its preemption class; {CLASS_DEFAULT} unless given.",
     ),
     click.option("--sensitive", is_flag=True, help="Never stopped for anybody, if it may."),
-    click.option("--tenant", help="Whose it is, for quotas and accounts."),
+    click.option(
+        "--tenant", type=TenantName(), metavar="NAME", help="Whose it is, for quotas and accounts."
+    ),
     amounts_option("--limit", help="The most that all its tasks may hold together."),
     click.option(
         "--weight", type=float, help="Its part of what its policy shares; 1 unless given."

@@ -1,39 +1,19 @@
-"""One printer: rows as a table, JSON, YAML, CSV or TSV; one thing as its fields.
-
-Tables are for people and show chosen columns; JSON and YAML are for programs and show everything.
+"""Values as people and programs read them: lines, cells, JSON, YAML, CSV, TSV; one thing as its
+fields.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
 
+from cede.cli.times import local
+from cede.model.ids import shorten
+
 Row = Mapping[str, Any]
-
-# Wide enough that nothing is cut when a program reads our table.
-WIDTH_WITHOUT_TERMINAL = 250
-WIDTH_UNKNOWN = 80
-
-
-def print_rows(
-    rows: Iterable[Row], columns: Sequence[str], output: str, *, empty: str = "nothing"
-) -> None:
-    found = list(rows)
-    if output == "json":
-        print_json(found)
-    elif output == "yaml":
-        print_yaml(found)
-    elif output in ("csv", "tsv"):
-        _print_separated(found, columns, "," if output == "csv" else "\t")
-    elif not found:
-        click.echo(empty, err=True)
-    else:
-        _print_table(found, columns)
 
 
 def print_one(thing: Row, fields: Sequence[str], output: str) -> None:
@@ -43,12 +23,20 @@ def print_one(thing: Row, fields: Sequence[str], output: str) -> None:
     elif output == "yaml":
         print_yaml(thing)
     elif output in ("csv", "tsv"):
-        _print_separated([thing], fields, "," if output == "csv" else "\t")
+        print_separated([thing], fields, "," if output == "csv" else "\t")
     else:
         width = max(len(field) for field in fields)
         for field in fields:
-            if text := cell(thing.get(field)):
+            text = cell(thing.get(field))
+            if field == "id" and text != thing[field]:
+                text = f"{text} ({thing[field]})"  # the one place for people with the whole id
+            if text:
                 click.echo(f"{field.replace('_', ' '):<{width}}  {text}")
+
+
+def say(text: str, *, err: bool = False) -> None:
+    """A line for people: ids are in their short form."""
+    click.echo(shorten(text), err=err)
 
 
 def print_error(error: BaseException) -> None:
@@ -56,7 +44,7 @@ def print_error(error: BaseException) -> None:
     line = f"error: {getattr(error, 'message', None) or error}"
     if fix := getattr(error, "fix", ""):
         line += f" ({fix})" if fix != "nothing" else ""
-    click.echo(line, err=True)
+    say(line, err=True)
 
 
 def print_json(value: Any) -> None:
@@ -71,7 +59,7 @@ def print_yaml(value: Any) -> None:
 
 
 def cell(value: Any) -> str:
-    """A value as people read it, on one line and without control characters."""
+    """A value as people read it: on one line, without control characters, with short ids."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -81,39 +69,11 @@ def cell(value: Any) -> str:
     elif isinstance(value, list | tuple):
         text = ", ".join(cell(each) for each in value)
     else:
-        text = str(value)
-    return "".join(char if char.isprintable() else " " for char in text)
+        text = local(str(value))
+    return shorten("".join(char if char.isprintable() else " " for char in text))
 
 
-def _print_table(rows: list[Row], columns: Sequence[str]) -> None:
-    from cede.cli.table import render
-
-    on_terminal = sys.stdout.isatty()
-    unicode = (sys.stdout.encoding or "").lower().startswith("utf")
-    cells = [[cell(row.get(column)) for column in columns] for row in rows]
-    lines = render(
-        columns,
-        cells,
-        width=_terminal_width() if on_terminal else WIDTH_WITHOUT_TERMINAL,
-        whole=("id",),  # ids are for copying: never folded, never cut
-        rule="─" if unicode else "-",
-        bold=on_terminal and os.environ.get("TERM") != "dumb",
-    )
-    click.echo("\n".join(lines))
-
-
-def _terminal_width() -> int:
-    # As shutil does it, without its import of every kind of archive.
-    columns = os.environ.get("COLUMNS", "")
-    if columns.isdecimal() and int(columns):
-        return int(columns)
-    try:
-        return os.get_terminal_size(sys.stdout.fileno()).columns or WIDTH_UNKNOWN
-    except OSError:
-        return WIDTH_UNKNOWN
-
-
-def _print_separated(rows: list[Row], columns: Sequence[str], delimiter: str) -> None:
+def print_separated(rows: Sequence[Row], columns: Sequence[str], delimiter: str) -> None:
     """Maps and lists become JSON inside their cell, so that programs can take them apart again."""
     import csv
     import io

@@ -205,13 +205,13 @@ def settings_of(
 
 
 def chosen(
-    columns: str | None, usual: Sequence[str], others: Callable[[], Iterable[str]] = tuple
+    columns: str | None, usual: Sequence[str], others: Iterable[str] = ()
 ) -> tuple[str, ...]:
     """The columns that were asked for, or the usual ones; `others` lists what else there is."""
     if columns is None:
         return tuple(usual)
     wanted = tuple(each.strip() for each in columns.split(","))
-    several = {*usual, *others()}
+    several = {*usual, *others}
     for each in wanted:
         if each not in several:
             raise click.UsageError(f"--columns: no column {each!r:.80}; {choices(each, several)}")

@@ -35,8 +35,9 @@ class Malformed(Invalid):
 class NotFound(CedeError, LookupError):
     """A name or id that nothing (visible to the caller) has."""
 
-    def __init__(self, kind: str, name: str) -> None:
-        super().__init__(f"no {kind} {name!r}")
+    def __init__(self, kind: str, name: str, known: Iterable[str] = ()) -> None:
+        near = nearest(name, known)
+        super().__init__(f"no {kind} {name!r}" + (f"; {near}" if near else ""))
         self.kind = kind
         self.name = name
 

@@ -24,6 +24,7 @@ from cede.server.api import (
     pools,
     requests,
     shares,
+    status,
     system,
     tenants,
     tokens,
@@ -69,7 +70,20 @@ def create_app(store: Store, writer: Writer, config: Config) -> FastAPI:
     )
     app.state.cede = context
     for module in (
-        *(system, pools, shares, policies, nodes, requests, logs, agent, events, plan, tokens),
+        *(
+            system,
+            pools,
+            shares,
+            status,
+            policies,
+            nodes,
+            requests,
+            logs,
+            agent,
+            events,
+            plan,
+            tokens,
+        ),
         *(audit, tenants, usage),
     ):
         # Flat, not included: whoever enumerates the router sees every route itself.
