@@ -21,6 +21,8 @@ from cede.cli import exit_codes
 COMMANDS: dict[str, tuple[str, str]] = {
     "up": ("server_command:up", "Start a server on this machine."),
     "server": ("server_command:up", "The same as up."),
+    "backup": ("server_command:backup", "Copy a server's database while it runs."),
+    "restore": ("server_command:restore", "Put a copy in the place of a server's database."),
     "agent": ("agent_command:agent", "Make this machine a node and run what is put on it."),
     "submit": ("submit_command:submit", "Let a node run a command when its units are granted."),
     "logs": ("work_commands:logs", "What submitted work printed; -f to follow."),

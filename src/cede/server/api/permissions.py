@@ -78,6 +78,7 @@ PERMISSIONS: dict[tuple[str, str], Permission] = {
     ("GET", f"{API}/pools/{{pool}}"): _READ,
     ("PATCH", f"{API}/pools/{{pool}}"): _OPERATE,
     ("DELETE", f"{API}/pools/{{pool}}"): _OPERATE,
+    ("POST", f"{API}/pools/{{pool}}/enable"): _OPERATE,
     ("GET", f"{API}/pools/{{pool}}/requests"): _LIST,
     ("GET", f"{API}/pools/{{pool}}/shares"): Permission(Role.VIEWER, cost=200, waits=True),
     ("GET", f"{API}/policies"): _LIST,
