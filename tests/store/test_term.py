@@ -233,7 +233,7 @@ def test_a_database_older_than_its_anchor_is_refused(database_url: str, tmp_path
     store = Store(database_url, anchor=path)
     store.take_over()
     words = r"index 2, commit 2.*witnesses epoch 1, index 3, commit 3.*misses indexes 3 to 3"
-    with pytest.raises(RolledBack, match=words + r", commits 3 to 3.*remove the anchor"):
+    with pytest.raises(RolledBack, match=words + r", commits 3 to 3.*restore --accept"):
         store.load()
     path.unlink()
     assert store.load().index == 2

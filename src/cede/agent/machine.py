@@ -150,6 +150,12 @@ class Machine:
             case Restarted():
                 self._on_restarted(event)
 
+    @property
+    def strays(self) -> int:
+        """How many tasks live here that the newest orders do not name."""
+        alive = [job for job in self.jobs.values() if job.phase in ALIVE]
+        return sum(not (job.wanted and job.is_named) for job in alive)
+
     # Orders
 
     def _on_orders(self, event: Orders) -> None:

@@ -111,6 +111,7 @@ class Runner:
         self._attempts = Attempts(settings, probe(_group_name(settings)), boottime)
         self._link = Link(settings, known, detect.boot_id(), body=self._body, take=self._take)
         self._index = known.index
+        self._quarantined = False  # whether the server asks what else runs here
 
     def serve(self) -> None:
         if not self._restart():
@@ -247,6 +248,8 @@ class Runner:
         with self._lock:
             machine = self._machine
             body |= {"epoch": machine.epoch, "index": self._index, "seen": machine.version}
+            if self._quarantined:  # servers before this asks for it do not know the field
+                body["strays"] = machine.strays
             reports = list(machine.outbox.items())[: bounds.REPORTS_MAX] if news else []
         body["reports"] = [wire.report_json(*each) for each in reports]
         # Lost with the call that carries them, they are asked for again.
@@ -274,6 +277,7 @@ class Runner:
     def _note(self, answer: wire.Answer) -> None:
         if answer.orders.epoch >= self._machine.epoch:
             self._index = max(self._index, answer.index)
+            self._quarantined = answer.quarantined
         for question in answer.logs:
             self._log_replies.append(self._attempts.answer(question))
             self._link.tell()

@@ -39,6 +39,7 @@ class Answer:
     heartbeat: float
     logs: tuple[LogQuestion, ...]
     over: frozenset[str]  # of the requests that were asked about: those that have ended
+    quarantined: bool = False  # whether the server asks for `strays`
 
 
 def registration(settings: Settings, known: Identity, boot: str) -> Json:
@@ -109,7 +110,8 @@ def answer(data: Mapping[str, Any], sent_at: float) -> Answer:
     )
     logs = tuple(_question(each) for each in data.get("logs") or ())
     over = frozenset(map(str, data.get("over") or ()))
-    return Answer(orders, int(data["index"]), float(data["heartbeat"]), logs, over)
+    asked = data.get("quarantined") is True
+    return Answer(orders, int(data["index"]), float(data["heartbeat"]), logs, over, asked)
 
 
 def _order(data: Mapping[str, Any]) -> Order:

@@ -21,6 +21,8 @@ from cede.cli import exit_codes
 COMMANDS: dict[str, tuple[str, str]] = {
     "up": ("server_command:up", "Start a server on this machine."),
     "server": ("server_command:up", "The same as up."),
+    "backup": ("server_command:backup", "Copy a server's database while it runs."),
+    "restore": ("server_command:restore", "Put a copy in the place of a server's database."),
     "agent": ("agent_command:agent", "Make this machine a node and run what is put on it."),
     "status": (
         "status_command:status",

@@ -21,6 +21,7 @@ FIELDS = (
     "state",
     "out",
     "reason",
+    "quarantined",
     "pool",
     "claimed_by",
     "amounts",
@@ -94,7 +95,9 @@ def disable(ctx: click.Context, name: str, reason: str) -> None:
 @click.argument("name", metavar="NODE", type=NodeName())
 @click.pass_context
 def enable(ctx: click.Context, name: str) -> None:
-    """Bring back a node that was disabled, or that could not start work."""
+    """Bring back a node that was disabled, could not start work, or is in quarantine after a
+    restore.
+    """
     _say(client_of(ctx).nodes.enable(name))
 
 

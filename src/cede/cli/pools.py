@@ -29,6 +29,7 @@ POOL_FIELDS = (
     "earmarked",
     "queued",
     "active",
+    "quarantined",
     "preset",
     "settings",
     "created",
@@ -117,6 +118,14 @@ def update(ctx: click.Context, /, pool_name: str, nodes: tuple[str, ...], **give
         raise click.UsageError(f"nothing to change: give {known}")
     changed = client_of(ctx).pools.update(pool_name, **given)
     click.echo(f"updated pool {changed['name']}")
+
+
+@pool.command("enable")
+@click.argument("pool_name", metavar="POOL", type=PoolName())
+@click.pass_context
+def enable(ctx: click.Context, pool_name: str) -> None:
+    """Let a pool grant again after a restore: nothing is held in it that cede does not know of."""
+    click.echo(f"pool {client_of(ctx).pools.enable(pool_name)['name']} grants again")
 
 
 @pool.command("delete")

@@ -139,6 +139,10 @@ class Pools(_Group):
             self._http.call("PATCH", f"{API}/pools/{segment(pool)}", body=_given(fields))
         )
 
+    def enable(self, pool: str) -> Json:
+        """End the quarantine of a pool after a restore."""
+        return _object(self._http.call("POST", f"{API}/pools/{segment(pool)}/enable", body={}))
+
     def delete(self, pool: str) -> None:
         self._http.call("DELETE", f"{API}/pools/{segment(pool)}")
 

@@ -7,6 +7,7 @@ pass ends at rest. It looks only at pools in which something changed since the l
 
 from __future__ import annotations
 
+from cede.engine.admin import quarantine
 from cede.engine.admin.fleet import settle_drains, silence
 from cede.engine.lifecycle.endings import expire
 from cede.engine.queue.scoring import score_queues
@@ -32,6 +33,7 @@ def decide(state: State, now: int, *, weigh: bool = False) -> Plan:
         plan.changed |= kind == "node" and silence(state, entity_id)
     if state.draining:
         plan.changed |= settle_drains(state)
+    plan.changed |= quarantine.end(state)
     refresh(state, due)  # 2. fair shares and scores, where they order
     score_queues(state)
     for _ in range(bounds.ROUNDS_MAX):
@@ -46,14 +48,16 @@ def decide(state: State, now: int, *, weigh: bool = False) -> Plan:
     stop_clocks(state, plan)
     ask_to_save(state, plan, due)  # 8. who stays, and should save itself
     state.reschedule(due)
-    plan.next_timer = now if plan.again else state.timers.next()
+    timers = (state.timers.next(), quarantine.due(state))
+    due_next = min((each for each in timers if each is not None), default=None)
+    plan.next_timer = now if plan.again else due_next
     return plan
 
 
 def _round(state: State, plan: Plan) -> None:
     for pool_id in _dirty(state):  # 3. promises that no longer hold
         plan.changed |= drop_dead(state, state.ledgers[pool_id])
-    pools = _dirty(state)
+    pools = [each for each in _dirty(state) if state.pools[each].quarantine is None]
     stop_overruns(state, plan, pools)  # 4. what is above a limit, where it may not stay
     grant_all(state, plan, pools)  # 5. grants, in standing order
     # What is on its way on nodes is promised at once, and nobody may be stopped for his equal.

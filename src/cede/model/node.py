@@ -78,10 +78,12 @@ class Node:
     # Of its agent: that of one process, and what tells its machine and data folder from others.
     session: str = ""
     machine: str = ""
+    # The database was restored, and the agent has not said since that it runs nothing unknown.
+    quarantined: bool = False
 
     @property
     def usable(self) -> bool:
-        return self.state is NodeState.READY
+        return self.state is NodeState.READY and not self.quarantined
 
     @property
     def looks_first(self) -> bool:

@@ -20,6 +20,9 @@ class Pool:
     created: str = ""
     edited: int = 0  # the place in the journal of its last edit of amounts
     nodes: Mapping[str, str] | None = None  # labels of its nodes, whose sum its capacity is
+    # While it is set nothing is granted: the database was restored, and leases that it does not
+    # know of may last until this instant.
+    quarantine: int | None = None
 
     def bounds_key(self, key: str) -> bool:
         """Whether this pool limits `key` at all."""

@@ -28,6 +28,7 @@ class Code(StrEnum):
     NO_ELIGIBLE_POOL = "no_eligible_pool"
     UNTRACKED = "untracked"
     # In the queue.
+    RESTORED = "restored"
     OWN_LIMIT = "own_limit"
     OWN_RESERVED = "own_reserved"
     LIMIT_ABOVE = "limit_above"
@@ -142,6 +143,11 @@ SENTENCES: dict[Code, tuple[str, str]] = {
     Code.UNTRACKED: (
         "{subject} has no policy in any pool, so this runs untracked",
         "attach a policy to have it counted, or set unpooled: refuse to forbid it",
+    ),
+    Code.RESTORED: (
+        "pool {pool} grants nothing yet: the database was restored from a copy; {unknown}",
+        "nothing: it goes on by itself; if nothing runs that cede does not know of: cede pool "
+        "enable {pool}",
     ),
     Code.OWN_LIMIT: (
         "{policy} holds {held} of its limit of {bound} {key} in pool {pool}; {requested} more do "

@@ -7,6 +7,7 @@ sent large bodies once would look large for ever. Elsewhere than on glibc this d
 from __future__ import annotations
 
 import ctypes
+import gc
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -51,4 +52,6 @@ class Trimmer:
 
     def _trim(self) -> None:
         assert self._libc is not None
+        # What calls left in cycles; not what is older, which would take long and is in use.
+        gc.collect(1)
         self._libc.malloc_trim(0)

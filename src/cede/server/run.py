@@ -81,10 +81,14 @@ def serve(config: Config) -> int:
 
 
 def _spare_the_collector() -> None:
-    """What is alive here lives long: searching it for garbage took a fifth of every grant."""
+    """What is alive here lives long: searching it for garbage took a fifth of every grant.
+
+    Calls leave cycles (tasks, errors), so what is young is searched every 10,000 objects, which
+    takes a millisecond; with ten times as many, 27 MB of garbage stood after a rush of calls.
+    """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(100_000, 50, 100)
+    gc.set_threshold(10_000, 10, 100)
 
 
 class _Running:

@@ -43,7 +43,7 @@ NODE = frozenset(
     {
         *("name", "id", "amounts", "devices", "labels", "group", "fingerprint", "state", "out"),
         *("reason", "heartbeat", "heard_at", "taken_at", "failures", "shrunk", "claimed_by"),
-        *("lease", "promised", "folder", "beside_server"),
+        *("lease", "promised", "folder", "beside_server", "quarantined"),
     }
 )
 MEMBER = frozenset(
@@ -80,6 +80,7 @@ def read_node(state: State, path: str, value: object, now: int) -> None:
             promised=timed(fields, path, "promised", 0),
             folder=text(fields, path, "folder"),
             beside_server=flag(fields, path, "beside_server"),
+            quarantined=flag(fields, path, "quarantined"),
         )
     if node.id in state.nodes:
         raise SnapshotError(f"{path}.id", f"{node.id!r} is there twice")

@@ -58,7 +58,10 @@ from cede.snapshot.writer import STOPPING_SHOWN
 __all__ = ["SnapshotError", "load"]
 
 _TOP = {"now", "pools", "policies", "nodes", "tenants", "running", "requests", "claims"}
-_POOL = {"name", "preset", "capacity", "nodes", "settings", "description", "shrunk", *CLOCKS}
+_POOL = {
+    *("name", "preset", "capacity", "nodes", "settings", "description", "shrunk", "quarantine"),
+    *CLOCKS,
+}
 _POLICY = {
     *("pool", "name", "component", "component_type", "parent"),
     *deciding(Policy),
@@ -154,6 +157,9 @@ class _Reader:
                 settings=fields.get("settings"),
                 description=fields.get("description", ""),
             )
+        quarantine = timed(fields, path, "quarantine", None)
+        if quarantine is not None:
+            self.state.put(replace(pool, quarantine=quarantine))
         self.pools[pool.name] = pool.id
         self.clocks.append((pool.id, path, fields))
         if flag(fields, path, "shrunk"):

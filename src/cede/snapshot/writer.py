@@ -85,6 +85,7 @@ def _pool(state: State, pool: Pool) -> dict[str, Any]:
         nodes=None if pool.nodes is None else dict(pool.nodes),
         settings=pool.settings.differences(PRESETS[pool.preset]) or None,
         shrunk=_over(state, pool.id) or None,
+        quarantine=seconds(pool.quarantine),
         **show_clocks(state, pool.id),
     )
 
@@ -116,6 +117,7 @@ def _node(state: State, node: Node) -> dict[str, Any]:
         promised=seconds(node.promised or None),
         folder=node.folder or None,
         beside_server=node.beside_server or None,
+        quarantined=node.quarantined or None,
     )
 
 

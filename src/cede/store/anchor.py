@@ -12,11 +12,12 @@ import fcntl
 import os
 import time
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from sqlalchemy import Connection, select
 
+from cede.model import bounds
 from cede.store import schema
 from cede.store.errors import RolledBack
 
@@ -28,12 +29,14 @@ _LOCK_PAUSE = 0.05
 @dataclass(frozen=True, slots=True, order=True)
 class Witness:
     """How far commits had come. Not every commit moves the index, so they are counted as well;
-    earlier versions did not, and theirs is 0.
+    earlier versions did not, and theirs is 0. `lease` is the longest that a holder or a node was
+    given by then, in milliseconds: a restored copy does not know of it.
     """
 
     epoch: int
     index: int
     commits: int = 0
+    lease: int = field(default=bounds.LEASE_MAX, compare=False)
 
     def __str__(self) -> str:
         return f"epoch {self.epoch}, index {self.index}, commit {self.commits}"
@@ -59,7 +62,7 @@ class Anchor:
         if not whole:
             raise RolledBack(
                 f"the anchor {self.path} is damaged, so a rollback of the database could not be "
-                "noticed; check the database, then remove the anchor to go on"
+                "noticed; check the database, then accept it: cede restore --accept"
             )
         return max(whole)
 
@@ -68,8 +71,8 @@ class Anchor:
         if (witness := self.read()) is not None and is_behind(found, witness):
             raise RolledBack(
                 f"the database is at {found}, but {self.path} witnesses {witness}: "
-                f"{_missing(found, witness)}; restore the newer one, or remove the anchor to "
-                "accept the loss"
+                f"{_missing(found, witness)}; restore the newer one, or accept the loss: "
+                "cede restore --accept"
             )
 
     def write(self, witness: Witness) -> None:
@@ -167,13 +170,13 @@ def _missing(found: Witness, witness: Witness) -> str:
 
 
 def _format(witness: Witness) -> bytes:
-    text = f"{witness.epoch} {witness.index} {witness.commits}"
+    text = f"{witness.epoch} {witness.index} {witness.commits} {witness.lease}"
     checksum = zlib.crc32(text.encode())
     return f"{text} {checksum:08x}".ljust(_SLOT - 1).encode() + b"\n"
 
 
 def _parse(slot: bytes) -> Witness | None:
     *numbers, checksum = slot.decode("ascii", "replace").split() or [""]
-    if len(numbers) not in (2, 3) or f"{zlib.crc32(' '.join(numbers).encode()):08x}" != checksum:
+    if len(numbers) not in (2, 3, 4) or f"{zlib.crc32(' '.join(numbers).encode()):08x}" != checksum:
         return None
     return Witness(*map(int, numbers))

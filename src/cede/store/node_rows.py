@@ -20,7 +20,10 @@ from cede.store.json_text import decode, encode
 
 Row = tuple[Any, ...]
 
-_OF_AGENT = ("lease", "promised", "folder", "protocol", "beside_server", "session", "machine")
+_OF_AGENT = (
+    *("lease", "promised", "folder", "protocol", "beside_server", "session", "machine"),
+    "quarantined",
+)
 
 
 def node_row(node: Node) -> Row:

@@ -53,15 +53,18 @@ def pool_row(pool: Pool) -> Row:
         pool.created,
         pool.edited,
         None if pool.nodes is None else encode(dict(pool.nodes)),
+        pool.quarantine,
     )
 
 
 def pool_from(row: Sequence[Any]) -> Pool:
-    id_, name, capacity, preset, settings, description, created, edited, nodes = row
+    id_, name, capacity, preset, settings, description, created, edited, nodes, quarantine = row
     amounts = decode(capacity)
     selector = None if nodes is None else decode(nodes)
     made = Settings.stored(decode(settings))
-    return Pool(id_, name, amounts, preset, made, description, created, edited, selector)
+    return Pool(
+        id_, name, amounts, preset, made, description, created, edited, selector, quarantine
+    )
 
 
 def policy_row(policy: Policy) -> Row:

@@ -120,6 +120,7 @@ pools = Table(
     Column("created", Text, nullable=False),
     Column("edited", NUMBER, nullable=False, server_default=text("0")),
     Column("nodes", Text),
+    Column("quarantine", NUMBER),
     UniqueConstraint("name"),
 )
 

@@ -23,6 +23,8 @@ from cede.engine.state.entities import Entity
 from cede.engine.state.state import State
 from cede.model.allocation import Allocation
 from cede.model.lifecycle import TERMINAL
+from cede.model.node import Node
+from cede.model.request import Request
 from cede.model.token import Token
 from cede.store import (
     answers,
@@ -52,6 +54,11 @@ _log = structlog.get_logger("cede.store")
 _ENDED = [status.value for status in TERMINAL]
 # Made once: building it with its values cost about 0.2 ms a commit.
 _SEAL = update(schema.meta)
+# The lease of a holder that was given none.
+NO_END = 1 << 53
+# More than a server can have had, or written, since the anchor or a backup was made.
+_UNSEEN_TERMS = 1_000
+_UNSEEN_INDEXES = 1_000_000
 # A variable a key, and SQLite takes 32,766.
 _KEYS_AT_ONCE = 15_000
 
@@ -81,6 +88,7 @@ class Store(Accounts, retention.Retention):
         self._writing: Connection | None = None
         self._audit_head = chain.START
         self._sealed = Sealed()
+        self._longest_lease = 0
 
     # Becoming the writer ------------------------------------------------------------------------
 
@@ -131,8 +139,20 @@ class Store(Accounts, retention.Retention):
             _log.error("the audit chain was changed", newest=str(newest), head=str(head))
         self._audit_head = chain.resume(newest, head)
         self._sealed = sealed
+        self._note_leases(state.requests.values(), state.nodes.values())
         self._witness()
         return Loaded(state, meta.head, self.epoch, sealed.moment)
+
+    def move_on(self, loaded: Loaded, seen: Witness) -> None:
+        """Let a database that was restored go on from beyond everything that agents, clients and
+        standbys may have seen of the one that it replaces, so that they follow it.
+        """
+        epoch = max(self.epoch, seen.epoch) + _UNSEEN_TERMS
+        with usable(), self._connection().begin():
+            term.raise_epoch(self._connection(), self.epoch, epoch)
+        self.epoch = epoch
+        self._sealed = replace(self._sealed, commits=max(self._sealed.commits, seen.commits))
+        loaded.state.index = max(loaded.index, seen.index) + _UNSEEN_INDEXES
 
     @property
     def term_lasts(self) -> int | None:
@@ -221,6 +241,8 @@ class Store(Accounts, retention.Retention):
         self.at_point("after_commit")
         self._sealed = sealed
         self._audit_head = head or self._audit_head
+        nodes = batch.changes.nodes
+        self._note_leases(batch.changes.requests.inserted, (*nodes.inserted, *nodes.updated))
         self._witness()
 
     def _witness(self) -> None:
@@ -228,7 +250,19 @@ class Store(Accounts, retention.Retention):
         before anybody is told of the commit, so that the loss of an acknowledged one is noticed.
         """
         if self._anchor is not None:
-            self._anchor.write(Witness(self.epoch, self._sealed.head, self._sealed.commits))
+            self._anchor.write(self.witness)
+
+    @property
+    def witness(self) -> Witness:
+        """How far commits have come."""
+        sealed = self._sealed
+        return Witness(self.epoch, sealed.head, sealed.commits, self._longest_lease)
+
+    def _note_leases(self, requests: Iterable[Request], nodes: Iterable[Node]) -> None:
+        leases = [
+            NO_END if each.lease is None else each.lease for each in requests if not each.work
+        ]
+        self._longest_lease = max([self._longest_lease, *leases, *(each.lease for each in nodes)])
 
     def recall(self, keys: Sequence[Idempotency]) -> dict[tuple[str, str, str], Remembered]:
         """The answers already given under these keys, by (token, route, key)."""

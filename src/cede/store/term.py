@@ -137,6 +137,13 @@ def _new_epoch(epoch: int) -> dict[str, Any]:
     return {"epoch": epoch, "epoch_sum": epoch_sum(epoch)}
 
 
+def raise_epoch(connection: Connection, epoch: int, to: int) -> None:
+    """Write under a higher epoch from now on."""
+    statement = update(_meta).where(_meta.c.epoch == epoch).values(**_new_epoch(to))
+    if connection.execute(statement).rowcount != 1:
+        raise Deposed(epoch, current_epoch(connection))
+
+
 def renew(connection: Connection, epoch: int) -> None:
     """Keep the lease while there is nothing to commit."""
     dialect = connection.dialect.name

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from cede.engine.admin import edits
+from cede.engine.admin import edits, quarantine
 from cede.engine.admin.membership import drop_promises, pool_for
 from cede.engine.admin.node_lease import lease_of, leased
 from cede.engine.lifecycle import endings, reports
@@ -101,7 +101,8 @@ def register(
     node = replace(node, pool_id=pool_for(state, node))
     known = state.nodes.named(node.name)
     if known is None:
-        node = replace(node, lease=lease_of(state, node))
+        # After a restore it may be a node that the copy did not know, with work on it.
+        node = replace(node, lease=lease_of(state, node), quarantined=quarantine.is_on(state))
         state.put(node)
         state.emit("node_registered", pool_id=node.pool_id, node=node.name, amounts=dict(has))
         count_capacity(state, node.pool_id)
@@ -271,16 +272,21 @@ def is_failing(node: Node) -> bool:
 
 
 def enable(state: State, node_id: str, now: int) -> Node:
-    """Back into service: from having been disabled, or from not having started work."""
+    """Back into service: from having been disabled, from not having started work, or from the
+    quarantine after a restore.
+    """
     state.now = now
     node = find_node(state, node_id)
     if node.state is not NodeState.DOWN and not is_failing(node):
+        if node.quarantined:
+            quarantine.spoken(state, node.id, now)
+            return state.nodes[node.id]
         raise Conflict(
             "not_down",
-            f"node {node.name} is {node.state}; only one that is down, or could not start work, is "
-            "enabled",
+            f"node {node.name} is {node.state}; only one that is down, in quarantine or could not "
+            "start work is enabled",
         )
-    node = replace(node, out=Out.NO, reason="", failures=0)
+    node = replace(node, out=Out.NO, reason="", failures=0, quarantined=False)
     silent = state.beats.get(node.id, 0) + SILENT_AFTER * node.heartbeat <= state.now
     if silent:
         state.put(replace(node, reason="silent"))

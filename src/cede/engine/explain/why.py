@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from cede.engine.admin.quarantine import unknown
 from cede.engine.explain import fair as explain_fair
 from cede.engine.explain import price as explain_price
 from cede.engine.explain.places import as_granted, place_of
@@ -372,7 +373,13 @@ def _young(
     return min(young, default=None)
 
 
+def _quarantine(waiter: _Waiter) -> Reason:
+    detail = {"pool": waiter.ledger.pool.name, "unknown": unknown(waiter.state)}
+    return Reason(Code.RESTORED, detail)
+
+
 _WORDS: dict[Bound, Callable[[_Waiter], Reason]] = {
+    Bound.QUARANTINE: _quarantine,
     Bound.DELAY: _delay,
     Bound.OWN_PROMISE: _on_its_way,
     Bound.TENANT: _tenant,

@@ -32,6 +32,7 @@ fits = within
 class Bound(StrEnum):
     """What keeps a waiter from starting, in the order in which it is asked."""
 
+    QUARANTINE = auto()  # after a restore: what its pool has granted is not known
     DELAY = auto()  # its retry delay
     OWN_PROMISE = auto()  # nothing but time: its capacity is on its way
     TENANT = auto()  # its tenant's quota of nodes

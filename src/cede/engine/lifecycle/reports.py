@@ -192,6 +192,10 @@ def _conclude(state: State, allocation: Allocation, text: str) -> None:
         endings.left(state, request, allocation)
     elif _is_victim(allocation) and (not _was_asked(allocation) or _is_unstarted(members)):
         _conclude_victim(state, request, allocation)
+    elif request.status is not RequestStatus.PREEMPTING and _obeyed(faulty):
+        # Nobody told it to stop but a server whose database was replaced by an older copy.
+        cause = {"node": state.nodes[faulty.node_id].name, "cause": faulty.cause}
+        endings.lost(state, request, allocation, Reason(Code.NODE_LOST, cause))
     else:
         _conclude_faulty(state, request, allocation, _fault(state, faulty, text))
 

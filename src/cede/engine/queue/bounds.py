@@ -98,6 +98,8 @@ def without_withheld(
 
 def verdict_on(state: State, ledger: PoolLedger, request: Request, policy_id: str) -> Verdict:
     """What keeps a waiter from starting in one pool, as the last pass met it."""
+    if ledger.pool.quarantine is not None:
+        return Verdict(Bound.QUARANTINE, ledger.pool.id)
     if request.id in state.delayed:
         return Verdict(Bound.DELAY, request.id, retry_at=request.not_before)
     if request.earmark is not None and request.earmark.pool_id == ledger.pool.id:

@@ -46,6 +46,8 @@ def earliest_start(state: State, ledger: PoolLedger, request: Request) -> Start 
 
     What is promised to others is not coming to this one; what is promised to itself is.
     """
+    if ledger.pool.quarantine is not None:
+        return None
     ends = sorted(
         (end, holding_id)
         for holding_id, holding in ledger.holdings.items()

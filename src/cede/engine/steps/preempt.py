@@ -168,7 +168,9 @@ class Taking:
         home is a place, at home first.
         """
         ledger = self.state.ledgers[policy.pool_id]
-        if not may_take(self.state, ledger, waiter, policy.id):
+        if ledger.pool.quarantine is not None or not may_take(
+            self.state, ledger, waiter, policy.id
+        ):
             return
         key = ledger.queue_of(policy.id, waiter)
         queue = ledger.queues.get(key)

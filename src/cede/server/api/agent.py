@@ -20,7 +20,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from cede.agent import detect
-from cede.engine.admin import fleet
+from cede.engine.admin import fleet, quarantine
 from cede.engine.lifecycle import reports
 from cede.model import bounds
 from cede.model.durations import parse_duration, seconds
@@ -188,8 +188,9 @@ async def heartbeat(body: HeartbeatIn, call: ThisCall) -> Response:
         relay.take(node_id, piece)
     retry = _may_retry(posted, context.writer.now())
     taken = True
-    if body.reports or retry or _is_back(posted.node):
-        taken = await _taken(context, lambda tx: _take_reports(tx, node_id, body, retry))
+    spoken = posted.node.quarantined and _runs_nothing_else(context, posted, body)
+    if body.reports or retry or spoken or _is_back(posted.node):
+        taken = await _taken(context, lambda tx: _take_reports(tx, node_id, body, retry, spoken))
         context.store.at_point("reports_taken")
         posted = _posted(context, node_id)
     nothing_new = (body.epoch, body.seen) == (context.store.epoch, posted.version)
@@ -242,6 +243,7 @@ def _heartbeat_text(
             "orders": orjson.Fragment(orders_text(posted, context.writer.now())),
             "logs": context.relay.questions(posted.node.id),
             "over": over,
+            "quarantined": posted.node.quarantined,
         }
         | _periods(posted.node)
     )
@@ -298,11 +300,19 @@ def _check_session(node: Node, body: HeartbeatIn) -> None:
         raise Problem(409, fleet.SECOND_AGENT, detail, field="session")
 
 
-def _take_reports(tx: Tx, node_id: str, body: HeartbeatIn, retry: bool) -> None:
+def _runs_nothing_else(context: Context, posted: Posted, body: HeartbeatIn) -> bool:
+    """Whether a node has seen its orders under our term and runs nothing that is not in them."""
+    seen = (body.epoch, body.seen) == (context.store.epoch, posted.version)
+    return seen and body.strays == 0
+
+
+def _take_reports(tx: Tx, node_id: str, body: HeartbeatIn, retry: bool, spoken: bool) -> None:
     if node_id not in tx.state.nodes:
         return  # deleted meanwhile: nothing that it says is of a current attempt
     _check_session(tx.state.nodes[node_id], body)
     fleet.heard(tx.state, node_id, tx.now, retry=retry)
+    if spoken:
+        quarantine.spoken(tx.state, node_id, tx.now)
     for each in body.reports:
         mark = tx.state.mark()
         try:

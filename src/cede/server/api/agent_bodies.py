@@ -159,6 +159,9 @@ class HeartbeatIn(AgentBody):
     epoch: Number = Field(0, description="The highest it has seen.")
     index: Number = Field(0, description="The highest it has seen under that epoch.")
     seen: Number = Field(0, description="The version of the orders that it has.")
+    strays: Number | None = Field(
+        None, description="Tasks that live on the node and are in no order that it has seen."
+    )
     wait: Seconds = Field(0, description="How long the answer may take when nothing is new.")
     reports: Annotated[list[ReportIn], Field(max_length=bounds.REPORTS_MAX)] = Field(
         default_factory=list

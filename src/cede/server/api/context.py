@@ -68,6 +68,7 @@ class Context:
     # Bulk calls: each keeps the loop busy for as long as hundreds of others.
     bulk_gate: Gate = field(default_factory=lambda: Gate(most=1))
     trimmer: Trimmer = field(default_factory=Trimmer)
+    listing: asyncio.Lock = field(default_factory=asyncio.Lock)  # of who makes a long list
     _names: dict[str, str] = field(default_factory=dict)
 
     async def read(self, function: Callable[..., T], *args: Any, **filters: Any) -> T:

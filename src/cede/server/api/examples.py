@@ -28,6 +28,7 @@ POOL: Json = {
     "earmarked": {},
     "queued": 1,
     "active": 3,
+    "quarantined": False,
     "settings": {
         "precedence": "rights_first",
         "bypass_max": 64,
@@ -153,6 +154,7 @@ NODE: Json = {
     "state": "ready",
     "out": "no",
     "reason": "",
+    "quarantined": False,
     "pool": "training-gpus",
     "amounts": {"gpu": 2, "mcpu": 16000},
     "held": {"gpu": 1},
@@ -241,6 +243,7 @@ HEARTBEAT: Json = {
         }
     ],
     "over": [],
+    "quarantined": False,
 }
 
 EVENT: Json = {

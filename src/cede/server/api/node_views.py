@@ -19,6 +19,8 @@ from cede.model.work import Work
 from cede.server.api.json_type import Json
 from cede.server.order_board import Posted
 
+_QUARANTINED = "restored: its agent has not said yet that it runs nothing unknown"
+
 # From a node's id to its name. A node that is gone is shown by its id.
 Naming = Callable[[str], str]
 
@@ -123,7 +125,8 @@ def node_out(state: State, node: Node, heard: int, now: int) -> Json:
         "name": node.name,
         "state": node.state.value,
         "out": node.out.value,
-        "reason": node.reason,
+        "reason": node.reason or (_QUARANTINED if node.quarantined else ""),
+        "quarantined": node.quarantined,
         "pool": None if node.pool_id is None else state.pools[node.pool_id].name,
         "amounts": dict(node.amounts),
         "held": held,

@@ -78,6 +78,7 @@ PERMISSIONS: dict[tuple[str, str], Permission] = {
     ("GET", f"{API}/pools/{{pool}}"): _READ,
     ("PATCH", f"{API}/pools/{{pool}}"): _OPERATE,
     ("DELETE", f"{API}/pools/{{pool}}"): _OPERATE,
+    ("POST", f"{API}/pools/{{pool}}/enable"): _OPERATE,
     ("GET", f"{API}/pools/{{pool}}/requests"): _LIST,
     ("GET", f"{API}/status"): Permission(Role.VIEWER, cost=50, waits=True),
     ("GET", f"{API}/pools/{{pool}}/queue"): Permission(Role.VIEWER, cost=50, waits=True),

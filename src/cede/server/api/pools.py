@@ -7,7 +7,7 @@ from typing import Literal
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from cede.engine.admin import edits
+from cede.engine.admin import edits, quarantine
 from cede.server.api import examples
 from cede.server.api.bodies import PoolIn, PoolPatch
 from cede.server.api.context import ThisCall, answer, nothing
@@ -83,6 +83,21 @@ async def update_pool(pool: PoolRef, body: PoolPatch, call: ThisCall) -> Respons
             description=body.description,
         )
         tx.audit(actor, "pool.update", found.id, body.model_dump(exclude_none=True))
+        return found.id
+
+    pool_id = await call.context.execute(command)
+    return answer(pool_out(await call.context.read(call.context.store.get_pool, pool_id)))
+
+
+@router.post("/pools/{pool}/enable", responses={200: ok(PoolOut, examples.POOL)})
+async def enable_pool(pool: PoolRef, call: ThisCall) -> Response:
+    """End the quarantine of a pool after a restore: nothing is held in it that is not known."""
+    actor = call.caller.identity
+
+    def command(tx: Tx) -> str:
+        found = pool_in(tx.state, pool)
+        quarantine.enable_pool(tx.state, found.id, tx.now)
+        tx.audit(actor, "pool.enable", found.id, {"name": found.name})
         return found.id
 
     pool_id = await call.context.execute(command)

@@ -37,6 +37,7 @@ class PoolOut(Out):
     earmarked: Amounts
     queued: int
     active: int
+    quarantined: bool = Field(description="The database was restored; nothing is granted yet.")
     settings: dict[str, Any]
     created: str
 
@@ -206,6 +207,9 @@ class NodeOut(Out):
     state: str
     out: str = Field(description="What an operator asked for: no, drain or disable.")
     reason: str
+    quarantined: bool = Field(
+        description="The database was restored, and the node has not said what it runs."
+    )
     pool: str | None
     amounts: Amounts
     held: Amounts
@@ -294,6 +298,7 @@ class HeartbeatOut(Out):
     orders: list[OrderOut]
     logs: list[QuestionOut]
     over: list[str] = Field(description="Of the requests in `saved` those that have ended.")
+    quarantined: bool = Field(description="Whether the node should say its `strays`.")
 
 
 class EventOut(Out):

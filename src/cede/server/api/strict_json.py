@@ -21,7 +21,9 @@ _DIGITS_TOLD_MAX = 40
 
 
 # To its end or to that of the piece, so that no quote inside it is ever looked at as a beginning.
-_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+("|\\?\Z)', re.DOTALL)
+_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\Z)', re.DOTALL)
+# Behind a piece: a string that goes on in the next one swallows it.
+_END = b"\0"
 
 
 async def read_bounded(
@@ -43,10 +45,6 @@ async def read_bounded(
     return b"".join(parts)
 
 
-def _unless_open(string: re.Match[bytes]) -> bytes:
-    return b"" if string[1] == b'"' else string[0]
-
-
 class _Counter:
     """Counts the values of a JSON text that comes in pieces, without building any of them."""
 
@@ -56,10 +54,13 @@ class _Counter:
 
     def feed(self, piece: bytes) -> int:
         """How many values there are so far."""
-        between = _STRING.sub(_unless_open, self._open + piece)
-        structure, quote, text = between.partition(b'"')
-        escapes = len(text) - len(text.rstrip(b"\\"))
-        self._open = quote + b"\\" * (escapes % 2)
+        text = self._open + piece
+        structure = _STRING.sub(b"", text + _END)
+        if structure.endswith(_END):
+            self._open = b""
+        else:
+            escapes = len(text) - len(text.rstrip(b"\\"))
+            self._open = b'"' + b"\\" * (escapes % 2)
         self._values += structure.count(b",") + structure.count(b"[") + structure.count(b"{")
         return self._values
 

@@ -64,6 +64,7 @@ def pool_out(view: PoolView) -> Json:
         "earmarked": dict(view.earmarked),
         "queued": view.queued,
         "active": view.active,
+        "quarantined": pool.quarantine is not None,
         "settings": {name: pool.settings.shown(name) for name in _SETTINGS},
         "created": pool.created,
     }
