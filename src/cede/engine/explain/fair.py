@@ -9,7 +9,6 @@ what they hold between the two thresholds.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum, auto
 from math import inf
 from typing import Any
 
@@ -20,40 +19,24 @@ from cede.engine.ledger.ledger import PoolLedger
 from cede.engine.rights.cover import Holding
 from cede.engine.rights.standing import BORROWED, IN_SHARE
 from cede.engine.shares.prefix import Prefix, in_policy, in_request
-from cede.engine.shares.publish import hunger, settings_for
+from cede.engine.shares.publish import settings_for
 from cede.engine.state.state import State
 from cede.engine.victims.protection import (
     Preemptor,
+    Stage,
     forbids_aggressive,
     is_open,
-    may_take,
     may_take_own,
     spared,
+    stage_for,
 )
 from cede.model.amounts import Amounts
 from cede.model.durations import seconds
 from cede.model.policy import Policy
 from cede.model.reason import Code, Reason
 from cede.model.request import Request
-from cede.model.settings import Patience
 
 Names = dict[str, Any]
-
-
-class Stage(StrEnum):
-    REGULAR = auto()
-    PREEMPTIVE = auto()
-    AGGRESSIVELY_PREEMPTIVE = auto()
-
-
-def stage_of(state: State, ledger: PoolLedger, waiter: Request, policy_id: str) -> Stage:
-    if not may_take(state, ledger, waiter, policy_id):
-        return Stage.REGULAR
-    aggressive = ledger.pool.settings.patience is Patience.NONE
-    if not aggressive:
-        hungry = hunger(state, ledger, waiter, policy_id)
-        aggressive = hungry is Starving.AGGRESSIVELY_STARVING
-    return Stage.AGGRESSIVELY_PREEMPTIVE if aggressive else Stage.PREEMPTIVE
 
 
 # Patience -------------------------------------------------------------------------------------
@@ -108,7 +91,7 @@ def not_yet(
     state: State, ledger: PoolLedger, waiter: Request, policy: Policy, names: Names
 ) -> Reason | None:
     """Why a waiter may not take at all; None if it may."""
-    if stage_of(state, ledger, waiter, policy.id) is not Stage.REGULAR:
+    if stage_for(state, ledger, waiter, policy.id) is not Stage.REGULAR:
         return None
     patient = [
         each
@@ -155,7 +138,7 @@ def cannot_take(
     The first holder in the order of victims that is out of its reach says why.
     """
     preemptor = preemptor_of(ledger, waiter, policy.id)
-    stage = stage_of(state, ledger, waiter, policy.id)
+    stage = stage_for(state, ledger, waiter, policy.id)
     names = {**names, "stage": str(stage)}
     own = None
     for place in ledger.takeable.get(names["key"], ()):
@@ -286,7 +269,7 @@ def story(state: State, ledger: PoolLedger, waiter: Request, policy: Policy) -> 
     settings = settings_for(ledger, policy.id, waiter)
     due = ledger.published.shares.get(policy.id, {})
     return {
-        "stage": str(stage_of(state, ledger, waiter, policy.id)),
+        "stage": str(stage_for(state, ledger, waiter, policy.id)),
         "below": [each.shown(state.now) for each in clocks(state, ledger, waiter, policy.id)],
         "used": {key: ledger.used[policy.id].get(key, 0) for key in ledger.pool.capacity},
         "due": {key: _hundredths(amount) for key, amount in due.items()},

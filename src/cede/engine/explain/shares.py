@@ -22,7 +22,7 @@ from cede.engine.fair.tree import Kind
 from cede.engine.ledger.account import staying, staying_in
 from cede.engine.ledger.ledger import PoolLedger
 from cede.engine.rights.cover import Holding
-from cede.engine.shares.prefix import GROUPS
+from cede.engine.shares.prefix import BY_RIGHTS, GROUPS
 from cede.engine.shares.publish import Standings, refresh, settings_for
 from cede.engine.state.state import State
 from cede.engine.state.trial import what_if
@@ -145,6 +145,8 @@ class _Rows:
         for policy in self.policies.get(parent, ()):
             inner = list(self._below(policy.id, depth + 1))
             groups = _union(each.groups for each in inner if each.depth == depth + 1)
+            if self.ledger.balance is not None:  # between policies its own share decides
+                groups = _groups_below(self.ledger, policy.id)
             yield self._policy(policy, depth, groups)
             yield from inner
 
@@ -269,6 +271,16 @@ def _groups(held: Iterable[Holding]) -> Groups:
     for holding in held:
         if not holding.earmark:
             found[GROUPS[holding.band]].append(holding.id)
+    return {group: tuple(ids) for group, ids in found.items()}
+
+
+def _groups_below(ledger: PoolLedger, policy_id: str) -> Groups:
+    """What a policy and those below it hold, by the groups that decide between policies."""
+    found: dict[Group, list[str]] = {group: [] for group in Group}
+    for each in sorted(ledger.holdings.values(), key=lambda each: (each.index, each.id)):
+        below = policy_id in ledger.chains[each.policy_id]
+        if below and not each.earmark and not each.leaving:
+            found[BY_RIGHTS[ledger.rights(each.id)]].append(each.id)
     return {group: tuple(ids) for group, ids in found.items()}
 
 

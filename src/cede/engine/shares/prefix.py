@@ -24,7 +24,7 @@ _BANDS = (Group.NON_PREEMPTIBLE, Group.AGGRESSIVELY_PREEMPTIBLE)
 _LAST = len(_BANDS) - 1
 
 # The groups as rights, where fair shares alone decide.
-_BY_RIGHTS = {
+BY_RIGHTS = {
     IN_SHARE: Group.NON_PREEMPTIBLE,
     IN_SHARE - 1: Group.AGGRESSIVELY_PREEMPTIBLE,
     BORROWED: Group.PREEMPTIBLE,
@@ -62,7 +62,7 @@ def in_policy(ledger: PoolLedger, holding: Holding) -> Prefix:
 def _in_group(ledger: PoolLedger, holding: Holding) -> Prefix:
     """The same where fair shares alone decide: the groups of the policy's own share."""
     before = _sum(ledger.filled_before(holding))
-    group = _BY_RIGHTS[ledger.rights(holding.id)]
+    group = BY_RIGHTS[ledger.rights(holding.id)]
     bound: dict[str, float] = {}
     if (lines := ledger.published.lines.get(holding.policy_id)) is not None:
         line = lines[0 if group is Group.NON_PREEMPTIBLE else 1]
