@@ -54,6 +54,10 @@ class Row:
     usage: Mapping[str, int]
     demand: Mapping[str, int]
     fair_share: Mapping[str, float]
+    strong_share: Mapping[str, float]
+    integral_share: Mapping[str, float]
+    weighed_share: Mapping[str, float]
+    volume: Mapping[str, float]
     usage_share: Mapping[str, float]
     demand_share: Mapping[str, float]
     dominant: str
@@ -123,6 +127,7 @@ class _Rows:
         self.keys = tuple(sorted(ledger.pool.capacity))
         self.task_groups = _task_groups(state, ledger)
         self.starving = state.starving.get(ledger.pool.id, {})
+        self.volumes = state.volumes.get(ledger.pool.id, {})
         known: Standings | None = state.solvers.get(ledger.pool.id)
         self.main = "" if known is None else known.options.main
         self.demand: dict[str, dict[str, int]] = {each: {} for each in ledger.policies}
@@ -218,7 +223,14 @@ class _Rows:
         hunger: Starvation = self.starving.get(element_id, Starvation())
         fair, demand, usage = situation.fair, situation.demand, situation.usage
         known = element_id in self.ledger.published.satisfaction
+        none = self._parts({})
+        strong, by_volume, weighed = self.ledger.published.parts.get(element_id, (none,) * 3)
+        saved = self.volumes.get(element_id)
         return {
+            "strong_share": self._by_key(strong),
+            "integral_share": self._by_key(by_volume),
+            "weighed_share": self._by_key(weighed),
+            "volume": {} if saved is None else dict(saved.saved),
             "usage_share": self._by_key(usage),
             "demand_share": self._by_key(demand),
             "dominant": dominant_key(self.keys, usage if any(usage) else demand, self.main),

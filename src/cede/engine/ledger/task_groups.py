@@ -46,6 +46,8 @@ class Published:
     # Of policies: where their groups end. Of elements of the balance: what demands alone give them.
     lines: Mapping[str, tuple[Line, Line]] = field(default_factory=dict)
     entitled: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    # Of every element: what of its share its guarantee gives, its volume adds, and comes by weight.
+    parts: Mapping[str, tuple[Vector, Vector, Vector]] = field(default_factory=dict)
 
 
 UNPUBLISHED = Published()

@@ -237,7 +237,7 @@ def _published(
     state: State, ledger: PoolLedger, solver: Solver, smallest: Mapping[str, Vector]
 ) -> Published:
     """What everybody is due, and how much of it they have."""
-    shares, dues, ratios, claims = {}, {}, {}, {}
+    shares, dues, ratios, claims, parts = {}, {}, {}, {}, {}
     totals = {key: float(ledger.pool.capacity[key]) for key in solver.keys}
     for policy_id in ledger.policies:
         share = solver.share(policy_id)
@@ -245,10 +245,12 @@ def _published(
             key: part * ledger.pool.capacity[key]
             for key, part in zip(solver.keys, share.total, strict=True)
         }
+        parts[policy_id] = (share.strong, share.integral, share.weighed)
         dues[policy_id] = Due(share.total, share.demand, totals)
         ratios[policy_id] = satisfaction(share.total, share.demand, share.usage)
     for task_group, element in state.solvers[ledger.pool.id].seen.items():
         share = solver.share(task_group)
+        parts[task_group] = (share.strong, share.integral, share.weighed)
         ratios[task_group] = satisfaction(share.total, share.demand, share.usage)
         due = Due(share.total, share.demand, totals)
         settings = settings_for(ledger, element.parent, state.requests.get(task_group))
@@ -256,7 +258,7 @@ def _published(
     lines: dict[str, tuple[Line, Line]] = {}
     if ledger.balance is not None:
         lines = {pid: lines_of(dues[pid], settings_for(ledger, pid)) for pid in ledger.policies}
-    return Published(shares, dues, ratios, claims, lines, _entitled(state, ledger))
+    return Published(shares, dues, ratios, claims, lines, _entitled(state, ledger), parts)
 
 
 def _entitled(state: State, ledger: PoolLedger) -> dict[str, dict[str, float]]:
