@@ -105,10 +105,10 @@ def test_who_is_not_below_its_share_takes_from_nobody() -> None:
     assert answer["pools"][0]["fairness"]["below"] == []
 
 
-def test_who_would_be_beyond_its_own_share_is_told_how_much_fits() -> None:
+def test_where_classes_rank_who_would_be_beyond_its_own_share_is_told_how_much_fits() -> None:
     reason, _ = told(
         """
-        pool gpus 7 preset fair_share fair_share_update_period 0
+        pool gpus 7 preset fair_share fair_share_update_period 0 rank class
           team red
           team blue
         red submits r1..r7 of 1 -> running r1 r2 r3 r4 r5 r6 r7
@@ -154,17 +154,65 @@ def test_what_would_open_the_aggressive_stage_is_named(settings: str, remedy: st
 def test_who_starves_aggressively_takes_between_the_thresholds() -> None:
     text = WIDE.replace("b1 of 4    -> waiting b1", "b1..b2 of 2 -> waiting b1 b2")
     text = text.replace("period 0", "period 0 enable_aggressive_starvation yes")
-    tell(text + "after 121s -> stopping r4, earmark b1")
+    tell(text + "after 121s -> stopping r3 r4, earmark b1 b2")
 
 
 def test_holders_inside_their_share_are_named_by_the_usage_before_them() -> None:
-    """As large as the holders are, it would be between the thresholds like them."""
-    reason, pool = told(WIDE + "after 31s", "b1")
-    assert (reason["code"], reason["group"]) == ("within_share", "aggressively_preemptible")
-    assert "6 gpu are before it and 8 with it, of 8" in reason["text"]
+    whole = FULL.replace("r1..r4 of 2 -> running r1 r2 r3 r4", "r1 of 8 -> running r1")
+    reason, _ = told(whole + "after 31s", "b1")
+    assert (reason["code"], reason["group"]) == ("within_share", "non_preemptible")
+    assert "0 gpu are before it and 8 with it, of 2" in reason["text"]
+    _, pool = told(WIDE + "after 31s", "b1")
     last = next(each for each in pool["holders"] if each["request"] == "r4")
     assert (last["before"], last["through"], last["share"]) == ({"gpu": 6}, {"gpu": 8}, {"gpu": 8})
     assert (last["judged_in"], last["covered_above"]) == ("policy", 0)
+
+
+def test_who_would_leave_others_where_it_stands_is_told_so() -> None:
+    reason, _ = told(
+        """
+        pool gpus 8 preset fair_share fair_share_update_period 0 enable_aggressive_starvation yes
+          team red
+          team blue
+        red submits r1 of 2  -> running r1
+        red submits r2 of 3  -> running r2
+        blue submits b0 of 3 -> running b0
+        blue submits b1 of 3 -> waiting b1 (patience)
+        after 121s
+        """,
+        "b1",
+    )
+    assert (reason["code"], reason["stage"]) == ("not_fairer", "aggressively_preemptive")
+    assert (reason["holder"], reason["left"], reason["level"]) == ("red", 0.5, 0.75)
+
+
+def test_what_a_threshold_protects_is_named() -> None:
+    """Nine are more than red has, so all of it is protected."""
+    state = load(
+        {
+            "pools": [
+                {
+                    "name": "gpus",
+                    "capacity": {"gpu": 4},
+                    "preset": "fair_share",
+                    "settings": {"non_preemptible_resource_usage_threshold": {"gpu": 9}},
+                    "below_since": {"policy blue": 0},
+                }
+            ],
+            "policies": [{**TEAM, "component": "red"}, {**TEAM, "component": "blue"}],
+            "running": [
+                {**TEAM, "id": f"r{n}", "component": "red", "resources": {"gpu": 1}}
+                for n in range(4)
+            ],
+            "requests": [{**TEAM, "id": "b1", "component": "blue", "resources": {"gpu": 1}}],
+            "now": 100,
+        }
+    )
+    refresh(state, [])
+    reason = why(state, "b1", state.now)["reason"]
+    assert reason["code"] == "usage_threshold"
+    assert "the 4 gpu that red holds are protected" in reason["text"]
+    assert reason["text"].endswith("non_preemptible_resource_usage_threshold (9 gpu)")
 
 
 def test_inside_a_policy_the_groups_of_its_requests_decide() -> None:
@@ -250,10 +298,10 @@ def test_what_covers_a_holding_is_what_its_prefix_says() -> None:
     for holding in ledger.holdings.values():
         prefix = in_policy(ledger, holding)
         seen.add((prefix.group, prefix.above))
-        inside = all(prefix.through[key] <= most + 0.01 for key, most in prefix.bound.items())
-        assert inside == (prefix.above is not None), (holding.id, prefix)
+        behind = any(prefix.before.get(key, 0) >= most - 0.01 for key, most in prefix.bound.items())
+        assert behind == (prefix.group is Group.PREEMPTIBLE), (holding.id, prefix)
         assert prefix.through["gpu"] == prefix.before.get("gpu", 0) + holding.amounts["gpu"]
-    assert {above for _, above in seen} >= {0, 1, None}
+    assert {above for _, above in seen} == {0, None}
     assert {group for group, _ in seen} == set(Group)
 
 

@@ -302,3 +302,21 @@ def test_a_relaxed_guarantee_gives_at_most_so_many_flows(limit: float, flow: int
         refresh(state, [])
     part = state.solvers["gpus"].solver.share("gpus/orchestrator:red").integral[0]
     assert part == pytest.approx(min(1, limit * flow / 40))
+
+
+def test_the_parts_of_a_share_add_up_to_it() -> None:
+    story = tell(
+        """
+        pool gpus 8 preset fair_share fair_share_update_period 0
+          team red reserved 2
+          team blue
+        red submits r1 of 6  -> running r1
+        blue submits b1 of 6 -> waiting b1
+        """
+    )
+    rows = shares_of(story.state, story.state.ledgers["gpus"], story.now)
+    red = next(each for each in rows if each.name == "red")
+    assert (red.strong_share["gpu"], red.integral_share["gpu"]) == (0.25, 0.0)
+    for each in rows:
+        parts = (each.strong_share, each.integral_share, each.weighed_share)
+        assert sum(part["gpu"] for part in parts) == pytest.approx(each.fair_share["gpu"])

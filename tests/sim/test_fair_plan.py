@@ -70,7 +70,7 @@ def test_in_the_end_it_says_why_somebody_still_waits() -> None:
     ]
     plan = run(given, True, 60)
     why = [each["decisions"][-1]["reason"]["code"] for each in plan["passes"]]
-    assert why == ["patience", "within_share"]
+    assert why == ["patience", "between_thresholds"]
     assert [each["now"] for each in plan["passes"]] == [100, 130.001]
 
 

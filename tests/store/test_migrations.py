@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,11 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Engine, MetaData, create_engine, insert, inspect, select, text
 from sqlalchemy.schema import CreateTable
 
+from cede.engine.admin.presets import PRESETS
 from cede.model.allocation import Member
 from cede.model.lifecycle import RequestStatus
 from cede.model.request import OnSilence
+from cede.model.settings import Rank
 from cede.model.shape import Shape
 from cede.model.terms import Terms
 from cede.store import (
@@ -100,6 +103,30 @@ def test_what_an_earlier_version_stored_is_usual(database_url: str) -> None:
     assert store.get_policy("policy-1").policy == policy()
     # What said nothing of silence meant this.
     assert store.get_request("request-1").request == request(on_silence=OnSilence.STOP)
+    store.close()
+
+
+def test_stored_pools_that_share_fairly_rank_by_nothing(database_url: str) -> None:
+    """Before 0009 the preset had `rank: priority`, and settings are stored whole."""
+    fair = replace(PRESETS["fair_share"], rank=Rank.PRIORITY)
+    made = [
+        replace(pool(id="fair", name="fair"), preset="fair_share", settings=fair),
+        pool(id="quota", name="quota"),
+    ]
+    engine = engine_of(database_url)
+    with engine.begin() as connection:
+        upgrade_to(connection, "0008")
+        for each in made:
+            row = zip(schema.pools.columns, rows.pool_row(each), strict=True)
+            said = {of.name: value for of, value in row if value is not None}
+            connection.execute(insert(schema.pools).values(said))
+    engine.dispose()
+    store = Store(database_url)
+    store.migrate()
+    store.take_over()
+    found = store.load().state.pools
+    assert found["fair"].settings == PRESETS["fair_share"]
+    assert found["quota"].settings == PRESETS["quota"]
     store.close()
 
 

@@ -18,7 +18,7 @@ from cede.model.node import Node
 from cede.model.policy import Policy
 from cede.model.pool import Pool
 from cede.model.request import Request
-from cede.model.settings import Precedence, Share
+from cede.model.settings import Precedence, Rank, Share
 
 
 class Broken(AssertionError):
@@ -26,7 +26,10 @@ class Broken(AssertionError):
 
 
 def standing(state: State, policy: Policy, rights: int) -> tuple[int, int]:
-    if state.pools[policy.pool_id].settings.precedence is Precedence.RIGHTS_FIRST:
+    settings = state.pools[policy.pool_id].settings
+    if settings.rank is Rank.NONE:
+        return (rights, 0)
+    if settings.precedence is Precedence.RIGHTS_FIRST:
         return (rights, policy.priority)
     return (policy.priority, rights)
 
@@ -67,6 +70,8 @@ def rights_then(state: State, request: Request, policy: Policy, gone: Iterable[s
     """How close to home a waiter would be covered once granted, with `gone` no longer there, nor
     who gave its place in the share to somebody else.
     """
+    if audit.fair_alone(state, state.pools[policy.pool_id]):
+        return IN_SHARE
     gone = {*gone, *(each.id for each in state.allocations.values() if each.yields)}
     keys = audit.counted_keys(state, state.pools[policy.pool_id])
     bands = audit.bands_in(state, state.pools[policy.pool_id])

@@ -6,7 +6,8 @@ safe and who may take from whom is worked out here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
+from itertools import combinations
 from typing import Any
 
 from cede.engine.audit import audit
@@ -38,6 +39,7 @@ from .checks import (
     standing,
     usage,
 )
+from .fair_rule import Rule
 
 # When each node last took for a starving waiter.
 Took = dict[str, int]
@@ -51,6 +53,7 @@ class Fairness:
         self.rights = audit.rights(state, pool)
         self.bands = audit.bands_in(state, pool)
         self.safe = set(_safe(state, pool))
+        self.rule = Rule(state, pool) if audit.fair_alone(state, pool) else None
 
     # Who starves -------------------------------------------------------------------------------
 
@@ -194,6 +197,28 @@ class Fairness:
             if (last := self.took.get(member.node_id)) is not None
         )
 
+    def fair_set(
+        self, waiter: Request, policy: Policy, legal: list[str], mine: tuple[int, int]
+    ) -> list[str]:
+        """The fewest of these that would make room and may be taken together, if any may."""
+        assert self.rule is not None
+        for size in range(1, len(legal) + 1):
+            for chosen in combinations(legal, size):
+                if not self.is_enough(waiter, policy, chosen, mine):
+                    continue
+                if self.is_needed(waiter, policy, chosen, mine) and not self.rule.unfair(
+                    waiter, policy, chosen
+                ):
+                    return list(chosen)
+        return []
+
+    def is_needed(
+        self, waiter: Request, policy: Policy, chosen: Collection[str], mine: tuple[int, int]
+    ) -> bool:
+        """Whether nobody of these could be spared."""
+        rest = ([other for other in chosen if other != each] for each in chosen)
+        return not any(self.is_enough(waiter, policy, each, mine) for each in rest)
+
     # Who rests ---------------------------------------------------------------------------------
 
     def is_enough(
@@ -265,6 +290,8 @@ def check_fair_taking(
         raise Broken(f"S7 {waiter.id} does not starve and takes {victims}")
     mine = standing(state, policy, rights_then(state, waiter, policy, set(victims)))
     band = band_then(state, waiter, policy)
+    if now.rule is not None and (why := now.rule.unfair(waiter, policy, victims)):
+        raise Broken(why)
     for victim_id in victims:
         victim = state.allocations[victim_id]
         if not now.stoppable(victim):
@@ -308,45 +335,14 @@ def _check_rests(now: Fairness, waiter: Request, policy: Policy) -> None:
     if not own_room_ok(state, waiter, policy) or claims(state, pool.id):
         return
     mine = standing(state, policy, rights_then(state, waiter, policy))
-    # Whoever may be stopped beside others may be stopped with all of them, and more gone is never
-    # less room: so if any legal set is enough, the largest one is.
     legal = now.victims(waiter, policy, ())
-    if legal and now.is_enough(waiter, policy, legal, mine):
-        raise Broken(f"L3 {waiter.id} starves, could take of {legal}, and waits")
-    if pool.nodes is not None:
-        return  # what is beyond a share may sit where it does not help
-    for excess in _beyond(now, waiter, policy):
-        if now.is_enough(waiter, policy, excess, mine):
-            raise Broken(f"L3 {policy.name} rests below its share by {waiter.id}, beside {excess}")
-
-
-def _beyond(now: Fairness, waiter: Request, policy: Policy) -> Iterator[list[str]]:
-    """What another policy holds, if it is above its share by the whole of what a waiter misses of
-    its own policy's; by sums alone.
-    """
-    state, pool = now.state, now.pool
-    part = pool.settings.preemption_satisfaction_threshold
-    shares = state.ledgers[pool.id].published.shares
-    demand = pool.metered(waiter.amounts)
-
-    def over(other: Policy, more: Amounts) -> list[float]:
-        held = now.held([each.id for each in below(state, other)])
-        leaving = now.held([each.id for each in below(state, other)], leaving=True)
-        summed = total([held, leaving, more])
-        return [summed.get(key, 0) - part * shares[other.id][key] for key in pool.capacity]
-
-    if any(each > 1e-9 for each in over(policy, demand)):
+    if now.rule is None:
+        # Whoever may be stopped beside others may be stopped with all of them, and more gone is
+        # never less room: so if any legal set is enough, the largest one is.
+        if legal and now.is_enough(waiter, policy, legal, mine):
+            raise Broken(f"L3 {waiter.id} starves, could take of {legal}, and waits")
         return
-    for other in state.policies.values():
-        mine = [each for each in state.allocations.values() if each.policy_id == other.id]
-        if other in above(state, policy) or not all(now.stoppable(a) for a in mine if a.live):
-            continue
-        without = {key: -amount for key, amount in demand.items()}
-        if any(each.parent_id == other.id for each in state.policies.values()):
-            continue
-        if all(
-            each > -1e-9
-            for each, key in zip(over(other, without), pool.capacity, strict=True)
-            if key in demand
-        ):
-            yield [each.id for each in mine if each.live]
+    if not legal or not now.is_enough(waiter, policy, legal, mine):
+        return
+    if found := now.fair_set(waiter, policy, legal, mine):
+        raise Broken(f"L3 {waiter.id} starves, could take {found}, and waits")

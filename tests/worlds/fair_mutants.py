@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 from unittest.mock import patch
 
+from cede.engine.fair.balance import Balance
 from cede.engine.ledger import task_groups
 from cede.engine.ledger.ledger import PoolLedger
 from cede.engine.ledger.queue import QueueKey
@@ -17,6 +18,7 @@ from cede.engine.shares.publish import fair_settings
 from cede.engine.state.state import State
 from cede.engine.steps import preempt
 from cede.engine.victims import choose as victims
+from cede.engine.victims import goals
 from cede.engine.victims import protection as patience
 from cede.engine.victims.protection import Preemptor
 from cede.model.amounts import add_to
@@ -93,6 +95,16 @@ def gives_nothing_inside() -> Iterator[None]:
 
 
 @contextmanager
+def takes_unfairly() -> Iterator[None]:
+    """Groups alone decide between policies, whoever is better off afterwards."""
+    with (
+        patch.object(goals.Fairness, "met", True),
+        patch.object(goals.Fairness, "bars", lambda *_: False),
+    ):
+        yield
+
+
+@contextmanager
 def groups_alone() -> Iterator[None]:
     """The literal text of document 003: the holder's group in its own request decides, and whose
     policy it is does not.
@@ -123,6 +135,7 @@ def groups_alone() -> Iterator[None]:
         patch.object(victims, "legal_for", legal),
         patch.object(PoolLedger, "takeable_below", below),
         patch.object(PoolLedger, "takeable_inside", lambda *_: {}),
+        takes_unfairly(),
     ):
         yield
 
@@ -203,6 +216,31 @@ def takes_once() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def takes_no_more() -> Iterator[None]:
+    """No taking from another policy is ever found to be fair."""
+    with patch.object(Balance, "rises", lambda *_: False):
+        yield
+
+
+@contextmanager
+def entitled_by_use() -> Iterator[None]:
+    """What is due follows what is held, and so it moves with every taking."""
+
+    def entitled(state: State, ledger: PoolLedger) -> Any:
+        solver, capacity = state.solvers[ledger.pool.id].solver, ledger.pool.capacity
+        return {
+            each: {
+                key: part * capacity[key]
+                for key, part in zip(solver.keys, solver.share(each).total, strict=True)
+            }
+            for each in ledger.policies
+        }
+
+    with patch.object(fairness, "_entitled", entitled):
+        yield
+
+
 # With a scene, or the number of a drawn world, in which it shows.
 FAIRLY: dict[str, tuple[Mutant, str | int]] = {
     "no earmark": (no_earmark, 3_000_000_018),
@@ -222,4 +260,7 @@ FAIRLY: dict[str, tuple[Mutant, str | int]] = {
     "takes unheard": (takes_unheard, "one node without back-off"),
     "takes too soon": (takes_too_soon, "one node with a long back-off"),
     "takes once": (takes_once, "one node"),
+    "takes unfairly": (takes_unfairly, "no fairer"),
+    "takes no more": (takes_no_more, "one node"),
+    "entitled by use": (entitled_by_use, 3_000_000_173),
 }

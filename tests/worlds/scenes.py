@@ -150,4 +150,46 @@ SCENES = {
     "inside": inside(),
     "without fear": without_fear(),
     "a bounded family": bounded_task_group(),
+    # Who starves aggressively may stop one of red's, and red would then have less than blue has.
+    "no fairer": _counted(
+        20,
+        8,
+        [_policy("red"), _policy("blue")],
+        [
+            Ask("r0", "red", {"gpu": 2}, True),
+            Ask("r1", "red", {"gpu": 3}, True),
+            Ask("b0", "blue", {"gpu": 3}, True),
+            Ask("b1", "blue", {"gpu": 3}, True),
+        ],
+    ),
+    # By shares that follow what is held, these two take from each other for ever.
+    "two keys": World(
+        21,
+        {POOL: {"gpu": 4, "mcpu": 8}},
+        [_policy("a"), _policy("c")],
+        [
+            Ask("c0", "c", {"gpu": 3, "mcpu": 3}, True),
+            Ask("c1", "c", {"gpu": 4, "mcpu": 1}, True),
+            Ask("a0", "a", {"gpu": 4, "mcpu": 1}, True),
+        ],
+        SETTINGS | {"consider_allocation_on_fair_share_bound_preemptible": True},
+        preset="fair_share",
+    ),
+    # North is below its share. Its first team is above its own, and south's is not.
+    "departments": _counted(
+        22,
+        6,
+        [
+            _policy("north"),
+            _policy("south"),
+            _policy("north-0", parent=f"{POOL}/north"),
+            _policy("north-1", parent=f"{POOL}/north"),
+        ],
+        [
+            Ask("n0", "north-0", {"gpu": 1}, True, parts=2),
+            Ask("n1", "north-1", {"gpu": 2}, True),
+            Ask("s0", "south", {"gpu": 2}, True, parts=2),
+            Ask("s1", "south", {"gpu": 1}, True),
+        ],
+    ),
 }

@@ -35,6 +35,8 @@ FOUND = {
     2009000541: "non-preemptible work of a department did not count what its teams fill first",
     2000003046: "a victim of a department went on in the room that a team below was promised",
     2000003817: "a department's reserve was its teams', and its own work was told that it starts",
+    3000000060: "a group of a fair share did not grow when the first behind it left",
+    4000000075: "a small waiter stopped a large one of its own policy, in a circle with another",
     3000010052: "a limit above kept a request from taking of another one of its own policy",
 }
 

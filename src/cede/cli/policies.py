@@ -108,7 +108,9 @@ def policy() -> None:
 @click.argument("pool_name", metavar="POOL", type=PoolName())
 @click.argument("component", metavar="COMPONENT", type=TeamName())
 @component_type_option("orchestrator")
-@click.option("-p", "--priority", type=int, required=True, help="Higher comes first.")
+@click.option(
+    "-p", "--priority", type=int, default=None, help="Higher comes first; 0 unless given."
+)
 @click.option("--parent", metavar="POLICY", help="The policy above it, by name or id.")
 @_field_options
 @click.option("--json", "as_json", is_flag=True, help="Print the whole policy.")
@@ -131,7 +133,7 @@ def attach(
         component_type=component_type,
         settings=_settings(own_settings, {}),
         home=_home(home),
-        **given,
+        **{name: value for name, value in given.items() if value is not None},
     )
     if as_json:
         print_json(made)

@@ -170,7 +170,7 @@ class Policies(_Group):
     def get(self, policy: str) -> Json:
         return _object(self._http.call("GET", f"{API}/policies/{segment(policy)}"))
 
-    def attach(self, pool: str, component: str, *, priority: int, **fields: Any) -> Json:
+    def attach(self, pool: str, component: str, *, priority: int = 0, **fields: Any) -> Json:
         """`fields`: component_type, name, parent, and what `update` takes."""
         body = {"pool": pool, "component": component, "priority": priority, **_given(fields)}
         return _object(self._http.call("POST", f"{API}/policies", body=body))

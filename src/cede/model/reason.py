@@ -49,6 +49,9 @@ class Code(StrEnum):
     BEYOND_SHARE = "beyond_share"
     WITHIN_SHARE = "within_share"
     BETWEEN_THRESHOLDS = "between_thresholds"
+    NOT_FAIRER = "not_fairer"
+    NO_FAIR_SHARE = "no_fair_share"
+    USAGE_THRESHOLD = "usage_threshold"
     STAGE_BACKOFF = "stage_backoff"
     NEXT = "next"
     NO_NODE = "no_node"
@@ -271,6 +274,22 @@ SENTENCES: dict[Code, tuple[str, str]] = {
         "{group}: {before} {key} are before it and {through} with it, between {aggressive} and "
         "{normal} of a share, and that is for who starves aggressively",
         "{remedy}",
+    ),
+    Code.NOT_FAIRER: (
+        "pool {pool} is full; this starves and is in the {stage} stage, but stopping the first to "
+        "go would leave {holder} with {left} of its fair share, no better off than {policy} with "
+        "{level}",
+        "{missing} {key} must be released, or {policy} be given more weight or a reserve",
+    ),
+    Code.NO_FAIR_SHARE: (
+        "pool {pool} is full; this starves and is in the {stage} stage, but {policy} has no fair "
+        "share of it while others want all that is guaranteed to them",
+        "{missing} {key} must be released, or {policy} be given a reserve",
+    ),
+    Code.USAGE_THRESHOLD: (
+        "pool {pool} is full; this starves and is in the {stage} stage, but the {held} {key} that "
+        "{holder} holds are protected by non_preemptible_resource_usage_threshold ({threshold})",
+        "{missing} {key} must be released, or the threshold be lowered",
     ),
     Code.STAGE_BACKOFF: (
         "pool {pool} is full; this starves and is in the {stage} stage, but the nodes of those "

@@ -25,8 +25,9 @@ class Precedence(StrEnum):
 
 
 class Rank(StrEnum):
-    """What a rank is: the priority of a policy, or the class of a request."""
+    """What a rank is: the priority of a policy, the class of a request, or nothing."""
 
+    NONE = "none"
     PRIORITY = "priority"
     CLASS = "class"
 

@@ -100,6 +100,14 @@ def decide_at_rest(state: State) -> Plan | None:
     return plan if plan.changed else None
 
 
+def on_until_rest(state: State, horizon: object = None) -> dict[str, Any]:
+    """Take a state to rest, and let so much time pass at most."""
+    state.eager = True
+    _ask_nobody_to_save(state)
+    last = state.now + (0 if horizon is None else parse_duration(horizon, "horizon"))
+    return _until_rest(state, last, {})
+
+
 def _until_rest(state: State, horizon: int, names: Names) -> dict[str, Any]:
     passes: list[dict[str, Any]] = []
     seen = {_shape(state)}

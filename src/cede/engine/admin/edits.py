@@ -265,10 +265,10 @@ def _check_policy(state: State, pool: Pool, policy: Policy) -> None:
 
 
 def _check_keys(pool: Pool, which: str, amounts: Amounts) -> None:
-    """A key that there is not is a slip of the pen, and would not do what was meant. Of a pool of
-    nodes it is not known what they will have.
+    """A key that there is not is a slip of the pen, and would not do what was meant. What a pool of
+    nodes will have is not known before it has one.
     """
-    for key in amounts if pool.nodes is None else ():
+    for key in amounts if pool.capacity else ():
         if key not in pool.capacity:
             known = ", ".join(sorted(pool.capacity))
             raise Invalid(f"{which}.{key}", f"pool {pool.name} has no such key; it has {known}")

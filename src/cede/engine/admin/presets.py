@@ -23,6 +23,7 @@ PRESETS: dict[str, Settings] = {
     "fair_share": Settings(
         share=Share.FAIR_SHARE,
         patience=Patience.STARVATION,
+        rank=Rank.NONE,
         price=Price.FEWEST,
         over_limit=OverLimit.PREEMPT,
     ),

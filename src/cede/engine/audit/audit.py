@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Container, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
-from cede.engine.audit.groups import ROUNDING, Held, safety
+from cede.engine.audit.groups import FREE, LESS_SAFE, ROUNDING, SAFE, Entitled, Held, safety
 from cede.engine.state.state import State
 from cede.model.allocation import Allocation, Member
 from cede.model.amounts import UNBOUNDED_WHEN_ABSENT, Amounts, total
@@ -20,10 +21,12 @@ from cede.model.lifecycle import HOLDING, AllocationState
 from cede.model.node import Node
 from cede.model.policy import Policy
 from cede.model.pool import Pool
-from cede.model.settings import Share
+from cede.model.settings import Rank, Settings, Share
 
 # Rights: covered by the own share, one less for each band and step up the tree, or by no share.
 IN_SHARE, BORROWED = 2 * TREE_DEPTH_MAX, 0
+# Above every instant and index: the place of a start is the instant times this, plus the index.
+LATEST = 1 << 62
 # What fills a share: (preemptible, less safe, place, id) and the amounts.
 Filled = tuple[tuple[bool, int, int, str], Amounts]
 
@@ -47,15 +50,18 @@ def holdings_in_order(state: State, policy: Policy, bands: Mapping[str, int]) ->
     those of its pool.
     """
     pool = state.pools[policy.pool_id]
+    alone = fair_alone(state, pool)
     held: list[Filled] = []
     for each in _live(state, pool):
         if each.policy_id == policy.id:
-            place = (each.preemptible, -bands.get(each.id, 0), _last_start(state, each), each.id)
+            last = _last_start(state, each, alone)
+            place = (each.preemptible, -bands.get(each.id, 0), last, each.id)
             held.append((place, pool.metered(each.amounts)))
     for request in state.waiting():
         if request.earmark is not None and request.earmark.policy_id == policy.id:
             band = bands.get(request.id, 0)
-            place = (request.preemptible, -band, request.earmark.index, request.id)
+            index = _after_all(request.earmark.index) if alone else request.earmark.index
+            place = (request.preemptible, -band, index, request.id)
             held.append((place, pool.metered(request.amounts)))
     return sorted(held, key=lambda each: each[0])
 
@@ -75,28 +81,44 @@ def bands_in(state: State, pool: Pool) -> dict[str, int]:
 
 def task_groups_in(state: State, pool: Pool) -> dict[str, list[Held]]:
     """What every task group holds or was promised and keeps, in the order of the last start."""
+    alone = fair_alone(state, pool)
     found: dict[str, list[Held]] = {}
     for each in _live(state, pool):
         if not each.leaving:
             task_group = state.requests[each.request_id].part_of or each.request_id
-            held = Held(each.id, pool.metered(each.amounts), _last_start(state, each))
+            held = Held(each.id, pool.metered(each.amounts), _last_start(state, each, alone))
             found.setdefault(task_group, []).append(held)
     for request in state.waiting():
         if request.earmark is not None and request.earmark.pool_id == pool.id:
-            held = Held(request.id, pool.metered(request.amounts), request.earmark.index)
+            index = _after_all(request.earmark.index) if alone else request.earmark.index
+            held = Held(request.id, pool.metered(request.amounts), index)
             found.setdefault(request.part_of or request.id, []).append(held)
     for members in found.values():
         members.sort(key=lambda each: each.started)
     return found
 
 
-def _last_start(state: State, allocation: Allocation) -> int:
-    """Progress that was saved counts as a new start, where shares are fair."""
+def _last_start(state: State, allocation: Allocation, alone: bool) -> int:
+    """Progress that was saved counts as a new start, where shares are fair; where they `alone`
+    decide, starts are in order of time.
+    """
     request = state.requests.get(allocation.request_id)
     saved = None if request is None else request.saved
-    if saved is None or state.pools[allocation.pool_id].settings.share is Share.RESERVED:
+    pool = state.pools[allocation.pool_id]
+    if pool.settings.share is Share.RESERVED:
         return allocation.index
-    return max(allocation.index, saved.index)
+    index = allocation.index if saved is None else max(allocation.index, saved.index)
+    if not alone:
+        return index
+    started = allocation.started_at
+    if started is None:
+        return _after_all(index)
+    return max(started, 0 if saved is None else saved.at) * LATEST + index
+
+
+def _after_all(index: int) -> int:
+    """The place of what has not started: it is the newest."""
+    return LATEST * LATEST + index
 
 
 def rights(state: State, pool: Pool, gone: Container[str] = ()) -> dict[str, int]:
@@ -104,6 +126,8 @@ def rights(state: State, pool: Pool, gone: Container[str] = ()) -> dict[str, int
     the lowest policies up; as if `gone` had given up their place.
     """
     policies = [each for each in state.policies.values() if each.pool_id == pool.id]
+    if fair_alone(state, pool):
+        return _groups(state, pool, policies, gone)
     shares = {each.id: shares_of(state, each) for each in policies}
     bands = bands_in(state, pool)
     counting = counted_keys(state, pool)
@@ -146,6 +170,48 @@ def rights(state: State, pool: Pool, gone: Container[str] = ()) -> dict[str, int
             for (place, _), _ in fill(policy)[1]:
                 result[place[3]] = BORROWED
     return result
+
+
+def fair_alone(state: State, pool: Pool) -> bool:
+    """Whether fair shares alone decide between the policies of a pool."""
+    if pool.settings.share is not Share.FAIR_SHARE or pool.settings.rank is not Rank.NONE:
+        return False
+    mine = (each for each in state.policies.values() if each.pool_id == pool.id)
+    return not any(_home(state, each) is not None for each in mine)
+
+
+def _groups(
+    state: State, pool: Pool, policies: list[Policy], gone: Container[str]
+) -> dict[str, int]:
+    """The same where fair shares alone decide: the groups of each policy's holdings, by their last
+    start, non-preemptible ones first. What is promised is nobody else's; what leaves fills nothing.
+    """
+    published = state.ledgers[pool.id].published
+    result: dict[str, int] = {}
+    for policy in policies:
+        held = []
+        for place, amounts in holdings_in_order(state, policy, {}):
+            allocation = state.allocations.get(place[3])
+            if place[3] in gone or (allocation is not None and allocation.leaving):
+                result[place[3]] = BORROWED
+            else:
+                held.append((place, Held(place[3], amounts, place[2])))
+        held.sort(key=lambda each: (each[0][0], each[1].started, each[1].id))
+        members = [each for _, each in held]
+        due = published.dues.get(policy.id)
+        found = [FREE] * len(members)
+        if due is not None:
+            found = safety(members, Entitled(due, _unprotecting(pool)))
+        for each, group in zip(members, found, strict=True):
+            promised = each.id not in state.allocations
+            rights = {SAFE: IN_SHARE, LESS_SAFE: IN_SHARE - 1, FREE: BORROWED}[group]
+            result[each.id] = IN_SHARE if promised else rights
+    return result
+
+
+def _unprotecting(pool: Pool) -> Settings:
+    """What a request may use without fear is its own, and no part of its policy's groups."""
+    return replace(pool.settings, non_preemptible_resource_usage_threshold={})
 
 
 def _home(state: State, policy: Policy) -> set[str] | None:
@@ -450,7 +516,9 @@ def _policy(state: State, policy: Policy, bands: Mapping[str, int]) -> Iterator[
         for key, amount in total(amounts for _, amounts in counted).items():
             bound = bounds[key]
             since = [
-                place[3] for place, amounts in counted if place[2] > edited and amounts.get(key)
+                place[3]
+                for place, amounts in counted
+                if place[2] % LATEST > edited and amounts.get(key)
             ]
             if bound is not None and amount > bound and since:
                 yield f"{code} of policy {policy.name}: {amount} {key} held of {bound}; {since}"

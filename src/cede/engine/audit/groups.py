@@ -27,6 +27,13 @@ class Held(NamedTuple):
     started: int
 
 
+class Entitled(NamedTuple):
+    """What a policy is due, and the settings that its groups go by; a claim of a request alike."""
+
+    due: Any
+    settings: Any
+
+
 def safety(held: Iterable[Held], claim: Any) -> list[int]:
     """How safe each of these is; they are in order, and `claim` is what was published for them."""
     settings, totals = claim.settings, claim.due.totals
@@ -65,8 +72,7 @@ def _is_within(used: Share, fair: Share, demand: Share, part: float, counts_itse
     If more is wanted of none, one key that is below will do. A use that counts the holding itself
     may also be exactly that part.
     """
-    below = {key: used[key] + HAIR < part * fair[key] for key in used}
+    more = 2 * HAIR if counts_itself else 0.0
+    below = {key: used[key] + HAIR < part * fair[key] + more for key in used}
     wanting = [below[key] for key in used if fair[key] + HAIR < demand[key]]
-    if all(wanting) if wanting else any(below.values()):
-        return True
-    return counts_itself and all(abs(used[key] - part * fair[key]) <= HAIR for key in used)
+    return all(wanting) if wanting else any(below.values())

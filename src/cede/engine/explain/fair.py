@@ -9,51 +9,34 @@ what they hold between the two thresholds.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum, auto
-from math import floor
+from math import inf
 from typing import Any
 
 from cede.engine.fair.settings import FairSettings
 from cede.engine.fair.status import Starvation, Starving
-from cede.engine.ledger.account import rights_if_granted
-from cede.engine.ledger.ledger import ROUNDING, PoolLedger
+from cede.engine.ledger.account import goes_before, rights_if_granted, share_room
+from cede.engine.ledger.ledger import PoolLedger
 from cede.engine.rights.cover import Holding
 from cede.engine.rights.standing import BORROWED, IN_SHARE
 from cede.engine.shares.prefix import Prefix, in_policy, in_request
-from cede.engine.shares.publish import hunger, settings_for
+from cede.engine.shares.publish import settings_for
 from cede.engine.state.state import State
 from cede.engine.victims.protection import (
     Preemptor,
+    Stage,
     forbids_aggressive,
     is_open,
-    may_take,
     may_take_own,
     spared,
+    stage_for,
 )
 from cede.model.amounts import Amounts
 from cede.model.durations import seconds
 from cede.model.policy import Policy
 from cede.model.reason import Code, Reason
 from cede.model.request import Request
-from cede.model.settings import Patience
 
 Names = dict[str, Any]
-
-
-class Stage(StrEnum):
-    REGULAR = auto()
-    PREEMPTIVE = auto()
-    AGGRESSIVELY_PREEMPTIVE = auto()
-
-
-def stage_of(state: State, ledger: PoolLedger, waiter: Request, policy_id: str) -> Stage:
-    if not may_take(state, ledger, waiter, policy_id):
-        return Stage.REGULAR
-    aggressive = ledger.pool.settings.patience is Patience.NONE
-    if not aggressive:
-        hungry = hunger(state, ledger, waiter, policy_id)
-        aggressive = hungry is Starving.AGGRESSIVELY_STARVING
-    return Stage.AGGRESSIVELY_PREEMPTIVE if aggressive else Stage.PREEMPTIVE
 
 
 # Patience -------------------------------------------------------------------------------------
@@ -108,7 +91,7 @@ def not_yet(
     state: State, ledger: PoolLedger, waiter: Request, policy: Policy, names: Names
 ) -> Reason | None:
     """Why a waiter may not take at all; None if it may."""
-    if stage_of(state, ledger, waiter, policy.id) is not Stage.REGULAR:
+    if stage_for(state, ledger, waiter, policy.id) is not Stage.REGULAR:
         return None
     patient = [
         each
@@ -155,7 +138,7 @@ def cannot_take(
     The first holder in the order of victims that is out of its reach says why.
     """
     preemptor = preemptor_of(ledger, waiter, policy.id)
-    stage = stage_of(state, ledger, waiter, policy.id)
+    stage = stage_for(state, ledger, waiter, policy.id)
     names = {**names, "stage": str(stage)}
     own = None
     for place in ledger.takeable.get(names["key"], ()):
@@ -165,25 +148,67 @@ def cannot_take(
                 own = holding
         elif not ledger.standing_of(holding.id) < preemptor.standing:
             if preemptor.rights == BORROWED:
-                return _beyond_share(ledger, policy, names)
+                return _beyond_share(ledger, preemptor, names)
             return _covered(in_policy(ledger, holding), names)
         elif spared(state, ledger, preemptor, holding, place[0]):
             if not is_open(state, ledger, holding):
                 return _later(ledger, names)
             if place[0] == IN_SHARE - 1 and stage is Stage.PREEMPTIVE:
                 return _in_the_middle(state, ledger, waiter, policy.id, holding, names)
-    return None if own is None else _covered(in_request(ledger, own), names)
+        elif (unfair := _not_fairer(ledger, preemptor, holding, names)) is not None:
+            return unfair
+    if own is not None:
+        return _covered(in_request(ledger, own), names)
+    return _protected(ledger, policy, names)
 
 
-def _beyond_share(ledger: PoolLedger, policy: Policy, names: Names) -> Reason:
+def _not_fairer(
+    ledger: PoolLedger, preemptor: Preemptor, holding: Holding, names: Names
+) -> Reason | None:
+    """Why stopping a holder would not make the use of fair shares more even; None if it would."""
+    balance = ledger.balance
+    if balance is None or balance.may_lose(holding.policy_id, holding.amounts, preemptor.policy_id):
+        return None
+    holder = ledger.policies[holding.policy_id].name
+    left = balance.level(balance.paths[holding.policy_id][-1], less=holding.amounts)
+    level = balance.use(preemptor.policy_id)
+    if level == inf:
+        return Reason(Code.NO_FAIR_SHARE, names)
+    detail = {"holder": holder, "left": _hundredths(left), "level": _hundredths(level)}
+    return Reason(Code.NOT_FAIRER, {**names, **detail})
+
+
+def _protected(ledger: PoolLedger, policy: Policy, names: Names) -> Reason | None:
+    """All that others hold of a key is within what they may use without fear, if that is so."""
     key = names["key"]
-    used = ledger.used[policy.id].get(key, 0)
-    settings = settings_for(ledger, policy.id)
-    fair = ledger.published.shares.get(policy.id, {}).get(key, 0)
-    share = fair * settings.preemption_satisfaction_threshold
-    room = floor(share + ROUNDING) - used
+    others = [
+        each
+        for each in ledger.holdings.values()
+        if each.policy_id != policy.id and key in each.amounts and not each.leaving
+    ]
+    safe = [each for each in others if each.safe]
+    if not safe:
+        return None
+    newest = max(safe, key=lambda each: each.index)
+    threshold = settings_for(ledger, newest.policy_id).non_preemptible_resource_usage_threshold
+    amount = sum(each.amounts[key] for each in safe)
+    shown = ", ".join(f"{most:g} {name}" for name, most in sorted(threshold.items()))
+    holder = ledger.policies[newest.policy_id].name
+    return Reason(
+        Code.USAGE_THRESHOLD, {**names, "holder": holder, "held": amount, "threshold": shown}
+    )
+
+
+def _beyond_share(ledger: PoolLedger, preemptor: Preemptor, names: Names) -> Reason:
+    key, policy_id = names["key"], preemptor.policy_id
+    level = ledger.levels[policy_id][1]
+    before = goes_before(ledger, policy_id, level, preemptor.band)
+    left = share_room(ledger, level, preemptor.request.preemptible, before)
+    room = 0 if left is None else left.get(key, 0)
+    used = ledger.used[policy_id].get(key, 0)
     remedy = f"ask for at most {room} {key}" if room > 0 else "one of its own holders must end"
-    detail = {"used": used, "share": _hundredths(share), "remedy": remedy}
+    share = _hundredths(ledger.share_at(level).get(key, 0))
+    detail = {"used": used, "share": share, "remedy": remedy}
     return Reason(Code.BEYOND_SHARE, {**names, **detail, "would": used + names["requested"]})
 
 
@@ -244,7 +269,7 @@ def story(state: State, ledger: PoolLedger, waiter: Request, policy: Policy) -> 
     settings = settings_for(ledger, policy.id, waiter)
     due = ledger.published.shares.get(policy.id, {})
     return {
-        "stage": str(stage_of(state, ledger, waiter, policy.id)),
+        "stage": str(stage_for(state, ledger, waiter, policy.id)),
         "below": [each.shown(state.now) for each in clocks(state, ledger, waiter, policy.id)],
         "used": {key: ledger.used[policy.id].get(key, 0) for key in ledger.pool.capacity},
         "due": {key: _hundredths(amount) for key, amount in due.items()},

@@ -22,7 +22,7 @@ from cede.engine.fair.tree import Kind
 from cede.engine.ledger.account import staying, staying_in
 from cede.engine.ledger.ledger import PoolLedger
 from cede.engine.rights.cover import Holding
-from cede.engine.shares.prefix import GROUPS
+from cede.engine.shares.prefix import BY_RIGHTS, GROUPS
 from cede.engine.shares.publish import Standings, refresh, settings_for
 from cede.engine.state.state import State
 from cede.engine.state.trial import what_if
@@ -54,6 +54,10 @@ class Row:
     usage: Mapping[str, int]
     demand: Mapping[str, int]
     fair_share: Mapping[str, float]
+    strong_share: Mapping[str, float]
+    integral_share: Mapping[str, float]
+    weighed_share: Mapping[str, float]
+    volume: Mapping[str, float]
     usage_share: Mapping[str, float]
     demand_share: Mapping[str, float]
     dominant: str
@@ -123,6 +127,7 @@ class _Rows:
         self.keys = tuple(sorted(ledger.pool.capacity))
         self.task_groups = _task_groups(state, ledger)
         self.starving = state.starving.get(ledger.pool.id, {})
+        self.volumes = state.volumes.get(ledger.pool.id, {})
         known: Standings | None = state.solvers.get(ledger.pool.id)
         self.main = "" if known is None else known.options.main
         self.demand: dict[str, dict[str, int]] = {each: {} for each in ledger.policies}
@@ -145,6 +150,8 @@ class _Rows:
         for policy in self.policies.get(parent, ()):
             inner = list(self._below(policy.id, depth + 1))
             groups = _union(each.groups for each in inner if each.depth == depth + 1)
+            if self.ledger.balance is not None:  # between policies its own share decides
+                groups = _groups_below(self.ledger, policy.id)
             yield self._policy(policy, depth, groups)
             yield from inner
 
@@ -216,7 +223,14 @@ class _Rows:
         hunger: Starvation = self.starving.get(element_id, Starvation())
         fair, demand, usage = situation.fair, situation.demand, situation.usage
         known = element_id in self.ledger.published.satisfaction
+        none = self._parts({})
+        strong, by_volume, weighed = self.ledger.published.parts.get(element_id, (none,) * 3)
+        saved = self.volumes.get(element_id)
         return {
+            "strong_share": self._by_key(strong),
+            "integral_share": self._by_key(by_volume),
+            "weighed_share": self._by_key(weighed),
+            "volume": {} if saved is None else dict(saved.saved),
             "usage_share": self._by_key(usage),
             "demand_share": self._by_key(demand),
             "dominant": dominant_key(self.keys, usage if any(usage) else demand, self.main),
@@ -269,6 +283,16 @@ def _groups(held: Iterable[Holding]) -> Groups:
     for holding in held:
         if not holding.earmark:
             found[GROUPS[holding.band]].append(holding.id)
+    return {group: tuple(ids) for group, ids in found.items()}
+
+
+def _groups_below(ledger: PoolLedger, policy_id: str) -> Groups:
+    """What a policy and those below it hold, by the groups that decide between policies."""
+    found: dict[Group, list[str]] = {group: [] for group in Group}
+    for each in sorted(ledger.holdings.values(), key=lambda each: (each.index, each.id)):
+        below = policy_id in ledger.chains[each.policy_id]
+        if below and not each.earmark and not each.leaving:
+            found[BY_RIGHTS[ledger.rights(each.id)]].append(each.id)
     return {group: tuple(ids) for group, ids in found.items()}
 
 

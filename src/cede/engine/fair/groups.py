@@ -57,21 +57,48 @@ def split(held: Sequence[Held], due: Due, settings: FairSettings) -> dict[Group,
     return {group: tuple(ids) for group, ids in found.items()}
 
 
+@dataclass(frozen=True, slots=True)
+class Line:
+    """How far a part of a share goes along allocations that stand in order.
+
+    What one line covers comes before what it does not, whatever the amounts are.
+    """
+
+    bound: Vector
+    blocked: tuple[bool, ...]
+    totals: Numbers
+    inclusive: bool
+
+    def covers(self, before: Numbers, after: Numbers) -> bool:
+        """Whether an allocation is on the safe side, with so much used before and after it."""
+        if not self.inclusive:
+            return exceeds(self.bound, as_share(before, self.totals), self.blocked)
+        reached = tuple([each + 2 * SMALL for each in self.bound])  # exactly the bound is within it
+        return exceeds(reached, as_share(after, self.totals), self.blocked)
+
+
+def lines(due: Due, settings: FairSettings) -> tuple[Line, Line]:
+    """Where the safest group ends, and where the next does."""
+    blocked = tuple(blocked_keys(due.fair, due.demand))
+    inclusive = settings.consider_allocation_on_fair_share_bound_preemptible
+    safe = times(due.fair, settings.aggressive_preemption_satisfaction_threshold)
+    return (
+        Line(safe, blocked, due.totals, inclusive),
+        Line(_upper_bound(due, settings), blocked, due.totals, inclusive),
+    )
+
+
 def groups_of(held: Sequence[Held], due: Due, settings: FairSettings) -> list[Group]:
     """The group of each allocation; every group is one stretch of the order."""
-    blocked = blocked_keys(due.fair, due.demand)
-    safe = times(due.fair, settings.aggressive_preemption_satisfaction_threshold)
-    within = _upper_bound(due, settings)
-    inclusive = settings.consider_allocation_on_fair_share_bound_preemptible
+    safe, within = lines(due, settings)
     before = dict.fromkeys(due.totals, 0.0)
     groups = []
     for each in held:
         shielded = is_protected(before, settings.non_preemptible_resource_usage_threshold)
         after = {key: used + each.amounts.get(key, 0) for key, used in before.items()}
-        used = as_share(after if inclusive else before, due.totals)
-        if shielded or _is_below(used, safe, blocked, inclusive):
+        if shielded or safe.covers(before, after):
             groups.append(Group.NON_PREEMPTIBLE)
-        elif _is_below(used, within, blocked, inclusive):
+        elif within.covers(before, after):
             groups.append(Group.AGGRESSIVELY_PREEMPTIBLE)
         else:
             groups.append(Group.PREEMPTIBLE)
@@ -92,9 +119,3 @@ def is_protected(before: Numbers, threshold: Numbers) -> bool:
     if not threshold:
         return False
     return all(used < threshold.get(key, inf) for key, used in before.items())
-
-
-def _is_below(used: Vector, bound: Vector, blocked: list[bool], inclusive: bool) -> bool:
-    if exceeds(bound, used, blocked):
-        return True
-    return inclusive and all(abs(a - b) <= SMALL for a, b in zip(used, bound, strict=True))

@@ -215,7 +215,7 @@ def share_bound(
     """What the share that gives a queue these rights still covers, with so much of it `gone`; no
     bound for rights that no share gives.
     """
-    if rights == BORROWED or ledger.homes.decide:
+    if rights == BORROWED or ledger.homes.decide or ledger.balance is not None:
         return None
     level = ledger.levels[key.policy_id][IN_SHARE - rights]
     before = goes_before(ledger, key.policy_id, level, band)
@@ -278,8 +278,10 @@ def rights_if_granted(
     ledger: PoolLedger, policy_id: str, demand: Amounts, preemptible: bool, band: int = 0
 ) -> int:
     """How close to home a demand would be covered; where home is a place, nothing says before it
-    is placed.
+    is placed. Where fair shares alone decide, who may take from whom is the balance's (`victims`).
     """
+    if ledger.balance is not None:
+        return IN_SHARE
     if ledger.homes.decide:
         return BORROWED
     levels = ledger.levels[policy_id]

@@ -8,6 +8,14 @@ from cede.model.allocation import Allocation
 from cede.model.lifecycle import AllocationState
 from cede.model.request import Earmark, Request
 
+_NEVER = 1 << 62  # later than every instant
+_INDICES = 1 << 62  # more than there are
+
+
+def by_start(started: int | None, index: int) -> int:
+    """The place of a holding by its start; what has not started is the newest."""
+    return (_NEVER if started is None else started) * _INDICES + index
+
 
 def promised(ledger: PoolLedger, request: Request, earmark: Earmark) -> Holding:
     """The holding that an earmark is."""
@@ -17,7 +25,7 @@ def promised(ledger: PoolLedger, request: Request, earmark: Earmark) -> Holding:
         policy_id=earmark.policy_id,
         amounts=ledger.pool.metered(request.amounts),
         preemptible=request.preemptible,
-        index=earmark.index,
+        index=earmark.index if ledger.balance is None else by_start(None, earmark.index),
         rank=ledger.rank(earmark.policy_id, request),
         task_group=request.part_of or request.id,
         earmark=True,
@@ -30,13 +38,19 @@ def promised(ledger: PoolLedger, request: Request, earmark: Earmark) -> Holding:
 def held(ledger: PoolLedger, request: Request, allocation: Allocation) -> Holding:
     """The holding that a live allocation is."""
     # What is saved is not lost by stopping: progress that was saved counts as a new start.
-    saved = request.saved.index if ledger.fair and request.saved is not None else 0
+    saved = request.saved if ledger.fair else None
+    index = max(allocation.index, 0 if saved is None else saved.index)
+    if ledger.balance is not None:
+        started = allocation.started_at
+        if started is not None and saved is not None:
+            started = max(started, saved.at)
+        index = by_start(started, index)
     return Holding(
         id=allocation.id,
         policy_id=allocation.policy_id,
         amounts=ledger.pool.metered(allocation.amounts),
         preemptible=allocation.preemptible,
-        index=max(allocation.index, saved),
+        index=index,
         rank=ledger.rank(allocation.policy_id, request),
         task_group=request.part_of or request.id,
         leaving=allocation.leaving,

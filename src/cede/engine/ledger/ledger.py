@@ -11,15 +11,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import partial
+from math import inf
 from typing import Any
 
 from sortedcontainers import SortedList
 
+from cede.engine.fair.balance import Balance
 from cede.engine.ledger.queue import Queue, QueueKey
 from cede.engine.ledger.task_groups import UNPUBLISHED, Published, TaskGroups, claims_moved
 from cede.engine.nodes.homes import Homes, is_settled
 from cede.engine.nodes.inventory import NodeInventory
 from cede.engine.rights.cover import Fill, Holding
+from cede.engine.rights.cut import Cut, CutPlace
 from cede.engine.rights.standing import BORROWED, IN_SHARE, Age, Standing, standing
 from cede.model.amounts import Amounts, add_to, take_from
 from cede.model.policy import Policy
@@ -58,6 +61,7 @@ class PoolLedger:
         self._shares: dict[Level, Mapping[str, float]] = {}
         self.homes = Homes(policies, inventory)
         self.chains = {pid: chain(policies, pid) for pid in policies}  # itself, and upwards
+        self._balance_uses()
         parents = {each.parent_id for each in policies.values()}  # their limits bound those below
         self.limits = {pid: p.limit for pid, p in policies.items() if pid in parents and p.limit}
         self.live: dict[str, int] = {}
@@ -94,14 +98,31 @@ class PoolLedger:
         self.tiers: dict[Tier, dict[str, int]] = {}  # takeable sums
         self.takeable: dict[str, SortedList[Place]] = {}
         self._rights: dict[str, int] = {}
+        self._open_shares()
+
+    def _balance_uses(self) -> None:
+        """Where fair shares alone decide between policies: how evenly they are used, and of each
+        policy where its two groups end.
+        """
+        rank = self.pool.settings.rank
+        alone = self.fair and rank is Rank.NONE and not self.homes.decide
+        self.balance = Balance(self.chains) if alone else None
+        self._cuts: dict[str, tuple[Cut, Cut]] = {
+            pid: (Cut(self._crossed), Cut(self._crossed)) for pid in (self.chains if alone else ())
+        }
+
+    def _open_shares(self) -> None:
+        """What covers holdings elsewhere: the shares of policies, from the lowest up."""
         bands = range(2 if self.fair else 1)
         # How close to home: its own policy's share, band by band, then those above.
         self.levels: dict[str, tuple[Level, ...]] = {
             pid: tuple((each, band) for each in self.chains[pid] for band in bands)
-            for pid in policies
+            for pid in self.policies
         }
-        own = [level for pid in policies for level in self.levels[pid][: len(bands)]]
-        self._fills: dict[Level, Fill] = {level: self._new_fill(level) for level in own}
+        own = [level for pid in self.policies for level in self.levels[pid][: len(bands)]]
+        self._fills: dict[Level, Fill] = {
+            each: self._new_fill(each) for each in (own if self.balance is None else ())
+        }
 
     def _new_fill(self, level: Level) -> Fill:
         return Fill(
@@ -166,6 +187,13 @@ class PoolLedger:
         self._judge(holding.task_group)
 
     def _fill(self, holding: Holding) -> None:
+        if self.balance is not None:
+            if not holding.leaving:
+                self.balance.hold(holding.policy_id, holding.amounts)
+                for cut in self._cuts[holding.policy_id]:
+                    cut.add(_cut_place(holding), holding.amounts)
+            self._set_rights(holding.id, self._group(holding))
+            return
         if self.homes.decide:
             at_home = self.homes.at_home(holding.policy_id, holding.footprint)
             self._set_rights(holding.id, IN_SHARE if at_home else BORROWED)
@@ -186,6 +214,12 @@ class PoolLedger:
         del self._rights[holding.id]
 
     def _empty(self, holding: Holding) -> None:
+        if self.balance is not None:
+            if not holding.leaving:
+                self.balance.let_go(holding.policy_id, holding.amounts)
+                for cut in self._cuts[holding.policy_id]:
+                    cut.remove(_cut_place(holding))
+            return
         if holding.yields:
             for policy_id in self.chains[holding.policy_id]:
                 take_from(self.yielded[policy_id], holding.amounts)
@@ -194,6 +228,33 @@ class PoolLedger:
             take_from(self.banded[holding.policy_id, holding.band], holding.amounts)
         self._take_out(holding, self.levels[holding.policy_id])
 
+    def _group(self, holding: Holding) -> int:
+        """Rights as the groups of the policy's fair share give them. What is promised is nobody
+        else's (law 4).
+        """
+        if holding.earmark:
+            return IN_SHARE
+        if holding.leaving:
+            return BORROWED
+        safe, within = self._cuts[holding.policy_id]
+        place = _cut_place(holding)
+        if safe.covers(place):
+            return IN_SHARE
+        return IN_SHARE - 1 if within.covers(place) else BORROWED
+
+    def filled_before(self, holding: Holding) -> list[Holding]:
+        """Where fair shares alone decide: what fills a policy's share before a holding."""
+        place = _cut_place(holding)
+        return [
+            each
+            for each in self.holdings.values()
+            if each.policy_id == holding.policy_id and not each.leaving and _cut_place(each) < place
+        ]
+
+    def _crossed(self, holding_id: str) -> None:
+        """A line of a policy's share has moved across a holding."""
+        self._set_rights(holding_id, self._group(self.holdings[holding_id]))
+
     def _judge(self, task_group: str) -> None:
         """Which holdings of a task group are safe, now that these or its dues changed."""
         if not self.fair:
@@ -201,12 +262,19 @@ class PoolLedger:
         for holding in list(
             self.task_groups.banded(task_group, self.published.claims.get(task_group))
         ):
-            self._unfill(self.holdings[holding.id])
+            if self.balance is None:
+                self._unfill(self.holdings[holding.id])
+            else:  # its policy's share counts it as before
+                self._unlist(self.holdings[holding.id])
+                del self._rights[holding.id]
             self.holdings[holding.id] = holding
             self.task_groups.replace(holding)
             if holding.earmark:
                 self.earmarks[holding.id] = holding
-            self._fill(holding)
+            if self.balance is None:
+                self._fill(holding)
+            else:
+                self._set_rights(holding.id, self._group(holding))
 
     def covered_below(self, level: Level) -> Amounts:
         """What fills a level's share before anything that is not covered below it."""
@@ -237,10 +305,13 @@ class PoolLedger:
         self.published = published
         self.version += 1
         self._shares.clear()
-        for level, fill in self._fills.items():
-            fill.reshare(self.share_at(level))
-        for fill in self._fills.values():
-            fill.settle()
+        if self.balance is not None:
+            self._draw(published)
+        else:
+            for level, fill in self._fills.items():
+                fill.reshare(self.share_at(level))
+            for fill in self._fills.values():
+                fill.settle()
         for task_group in moved:
             if task_group in self.task_groups:
                 self._judge(task_group)
@@ -249,6 +320,14 @@ class PoolLedger:
             if band != key.band:
                 self.stop_waiting(key, age)
                 self.wait(key._replace(band=band), age, demand)
+
+    def _draw(self, published: Published) -> None:
+        assert self.balance is not None
+        self.balance.entitled = published.entitled
+        for policy_id, cuts in self._cuts.items():
+            drawn = published.lines.get(policy_id, (None, None))
+            for cut, line in zip(cuts, drawn, strict=True):
+                cut.draw(line)
 
     def _alone(self, among: set[str]) -> Iterator[tuple[QueueKey, Age, Amounts]]:
         """Those of these waiters that are no part of a task group."""
@@ -264,9 +343,26 @@ class PoolLedger:
             return (-self.scores.get(key, 0.0),)
         if not self.fair:
             return ()
+        if self.balance is not None:
+            return (*self.balance.levels(key.policy_id), self._use_of_group(key.task_group))
         known = self.published.satisfaction
         own = known.get(key.task_group, 0.0) if key.task_group else 0.0
         return (*(known.get(each, 0.0) for each in reversed(self.chains[key.policy_id])), own)
+
+    def _use_of_group(self, task_group: str) -> float:
+        """The largest part of its share that a task group uses of any key."""
+        claim = self.published.claims.get(task_group)
+        if claim is None:
+            return 0.0
+        used, leaving = self.task_groups.used, self.task_groups.leaving
+        held, gone = used.get(task_group, {}), leaving.get(task_group, {})
+        parts = zip(claim.due.totals.items(), claim.due.fair, strict=True)
+        found = [
+            (held.get(key, 0) - gone.get(key, 0)) / (share * whole)
+            for (key, whole), share in parts
+            if share > 0
+        ]
+        return round(max(found), 9) if found else inf
 
     def band(self, key: QueueKey, demand: Amounts) -> int:
         """How safe a waiter of a queue would be inside its task group, once granted."""
@@ -324,10 +420,19 @@ class PoolLedger:
         holding = self.holdings[holding_id]
         return self.standing(holding.rank, self._rights[holding_id])
 
+    def last_served(self, holding: Holding) -> tuple[Standing, tuple[float, ...]]:
+        """Sorts promises, the first to be given up first: of the lowest standing, and where fair
+        shares alone decide, of the policy that uses most of what it is entitled to.
+        """
+        levels = () if self.balance is None else self.balance.levels(holding.policy_id)
+        return self.standing_of(holding.id), tuple([-each for each in levels])
+
     def standing(self, rank: int, rights: int) -> Standing:
         return standing(rights, rank, self.pool.settings.precedence)
 
     def rank(self, policy_id: str, request: Request) -> int:
+        if self.pool.settings.rank is Rank.NONE:
+            return 0
         if self.pool.settings.rank is Rank.PRIORITY:
             return self.policies[policy_id].priority
         return CLASS_MAX if request.terms.sensitive else request.terms.preemption_class
@@ -470,6 +575,10 @@ class PoolLedger:
                 if amounts and self.standing(rank, rights) >= bound:
                     add_to(result, amounts)
         return result
+
+
+def _cut_place(holding: Holding) -> CutPlace:
+    return (holding.preemptible, holding.index, holding.id)
 
 
 def chain(policies: dict[str, Policy], policy_id: str) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from cede.engine.fair.curve import Vector
-from cede.engine.fair.groups import Due, Group, Held, groups_of, is_protected
+from cede.engine.fair.groups import Due, Group, Held, Line, groups_of, is_protected
 from cede.engine.fair.settings import FairSettings
 from cede.engine.rights.cover import Holding
 from cede.model.amounts import Amounts, add_to, take_from
@@ -43,6 +43,11 @@ class Published:
     dues: Mapping[str, Due] = field(default_factory=dict)
     satisfaction: Mapping[str, float] = field(default_factory=dict)
     claims: Mapping[str, Claim] = field(default_factory=dict)
+    # Of policies: where their groups end. Of elements of the balance: what demands alone give them.
+    lines: Mapping[str, tuple[Line, Line]] = field(default_factory=dict)
+    entitled: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    # Of every element: what of its share its guarantee gives, its volume adds, and comes by weight.
+    parts: Mapping[str, tuple[Vector, Vector, Vector]] = field(default_factory=dict)
 
 
 UNPUBLISHED = Published()

@@ -99,7 +99,9 @@ def streams_of(ledger: PoolLedger, key: QueueKey) -> tuple[Stream, ...]:
 
 def _streams_of(ledger: PoolLedger, key: QueueKey, queue: Queue) -> Iterator[Stream]:
     levels = [IN_SHARE]
-    if ledger.homes.decide:
+    if ledger.balance is not None:
+        pass  # the level of use orders them, and no share bounds them
+    elif ledger.homes.decide:
         levels = list(ledger.homes.levels(key.policy_id, key.preemptible))
     elif key.preemptible or ledger.fair:
         above = ledger.levels[key.policy_id][1:]
@@ -151,10 +153,17 @@ class Cursor:
                 self._push(number, stream, BEGINNING)
                 continue
             same = version == self._ledger.version and age[2] not in self._besides
-            if same or self._still(stream, age):
-                return Candidate(found, stream, age)
-            heapq.heappop(self._heap)
-            self._push(number, stream, age)
+            if not same and not self._still(stream, age):
+                heapq.heappop(self._heap)
+                self._push(number, stream, age)
+                continue
+            if not same and self._ledger.balance is not None:
+                moved = self.order_of(stream, age)  # grants raise the level of use
+                if moved != found:
+                    place = (moved, number, stream, self._ledger.version)
+                    heapq.heapreplace(self._heap, place)
+                    continue
+            return Candidate(found, stream, age)
         return None
 
     def skip(self) -> None:

@@ -23,6 +23,13 @@ GROUPS = (Group.PREEMPTIBLE, Group.AGGRESSIVELY_PREEMPTIBLE, Group.NON_PREEMPTIB
 _BANDS = (Group.NON_PREEMPTIBLE, Group.AGGRESSIVELY_PREEMPTIBLE)
 _LAST = len(_BANDS) - 1
 
+# The groups as rights, where fair shares alone decide.
+BY_RIGHTS = {
+    IN_SHARE: Group.NON_PREEMPTIBLE,
+    IN_SHARE - 1: Group.AGGRESSIVELY_PREEMPTIBLE,
+    BORROWED: Group.PREEMPTIBLE,
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Prefix:
@@ -41,12 +48,27 @@ class Prefix:
 
 def in_policy(ledger: PoolLedger, holding: Holding) -> Prefix:
     """What decided how close to home a holding is covered (`PoolLedger.rights`)."""
+    if ledger.balance is not None:
+        return _in_group(ledger, holding)
     level = _cover(ledger, holding)
     asked = (holding.policy_id, _LAST) if level is None else level
     before = _sum(_filling(ledger, holding, asked[0]))
     group = Group.PREEMPTIBLE if level is None else _BANDS[level[1]]
     above = None if level is None else ledger.chains[holding.policy_id].index(level[0])
     bound = {key: _whole(amount) for key, amount in ledger.share_at(asked).items()}
+    return Prefix(group, before, _sum([holding], before), bound, above)
+
+
+def _in_group(ledger: PoolLedger, holding: Holding) -> Prefix:
+    """The same where fair shares alone decide: the groups of the policy's own share."""
+    before = _sum(ledger.filled_before(holding))
+    group = BY_RIGHTS[ledger.rights(holding.id)]
+    bound: dict[str, float] = {}
+    if (lines := ledger.published.lines.get(holding.policy_id)) is not None:
+        line = lines[0 if group is Group.NON_PREEMPTIBLE else 1]
+        parts = zip(line.totals.items(), line.bound, strict=True)
+        bound = {key: _whole(min(part, 1) * total) for (key, total), part in parts}
+    above = None if group is Group.PREEMPTIBLE else 0
     return Prefix(group, before, _sum([holding], before), bound, above)
 
 

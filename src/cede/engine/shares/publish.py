@@ -7,11 +7,12 @@ is below its share, and for how long: what starves may take.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from cede.engine.fair.curve import Vector, smaller
-from cede.engine.fair.groups import Due
+from cede.engine.fair.groups import Due, Line
+from cede.engine.fair.groups import lines as lines_of
 from cede.engine.fair.guarantees import as_share
 from cede.engine.fair.settings import FairSettings, inherit
 from cede.engine.fair.shares import Solver
@@ -51,9 +52,12 @@ _SOON = 1_000
 
 @dataclass(slots=True)
 class Standings:
-    """What was last computed of one pool. `seen` are the requests as its solver knows them."""
+    """What was last computed of one pool. `seen` are the requests as its solver knows them;
+    `demands` computes the same with nobody holding anything, where that decides.
+    """
 
     solver: Solver
+    demands: Solver | None
     policies: tuple[Element, ...]
     totals: Mapping[str, float]
     options: Options
@@ -112,23 +116,43 @@ def _solve(state: State, ledger: PoolLedger) -> Solver:
     volumes = state.volumes.get(ledger.pool.id, {})
     if known is None or (known.policies, known.totals, known.options) != asked:
         solver = Solver(Tree(totals, (*policies, *requests.values()), volumes), options)
-        state.solvers[ledger.pool.id] = Standings(solver, policies, totals, options, requests)
+        demands = None
+        if ledger.balance is not None:
+            idle = map(_idle, requests.values())
+            demands = Solver(Tree(totals, (*policies, *idle), volumes), options)
+        known = Standings(solver, demands, policies, totals, options, requests)
+        state.solvers[ledger.pool.id] = known
     else:
         solver = known.solver
         _tell(known, requests)
         solver.volumes = volumes
     solver.settle((state.now - state.published_at.get(ledger.pool.id, state.now)) / 1000)
     state.volumes[ledger.pool.id] = solver.volumes
+    if known.demands is not None:
+        known.demands.volumes = solver.volumes
+        known.demands.settle()
     return solver
+
+
+def _idle(element: Element) -> Element:
+    """The same request, holding nothing."""
+    return replace(element, usage={})
 
 
 def _tell(known: Standings, requests: dict[str, Element]) -> None:
     """Tell a solver which requests are others now."""
     for element_id in [each for each in known.seen if each not in requests]:
         known.solver.drop(element_id)
+        if known.demands is not None:
+            known.demands.drop(element_id)
     for element_id, element in requests.items():
-        if known.seen.get(element_id) != element:
-            known.solver.put(element)
+        before = known.seen.get(element_id)
+        if before == element:
+            continue
+        known.solver.put(element)
+        # A grant moves nothing here: what was waited for is held, and wanted as before.
+        if known.demands is not None and (before is None or _idle(before) != _idle(element)):
+            known.demands.put(_idle(element))
     known.seen = requests
 
 
@@ -213,7 +237,7 @@ def _published(
     state: State, ledger: PoolLedger, solver: Solver, smallest: Mapping[str, Vector]
 ) -> Published:
     """What everybody is due, and how much of it they have."""
-    shares, dues, ratios, claims = {}, {}, {}, {}
+    shares, dues, ratios, claims, parts = {}, {}, {}, {}, {}
     totals = {key: float(ledger.pool.capacity[key]) for key in solver.keys}
     for policy_id in ledger.policies:
         share = solver.share(policy_id)
@@ -221,15 +245,43 @@ def _published(
             key: part * ledger.pool.capacity[key]
             for key, part in zip(solver.keys, share.total, strict=True)
         }
+        parts[policy_id] = (share.strong, share.integral, share.weighed)
         dues[policy_id] = Due(share.total, share.demand, totals)
         ratios[policy_id] = satisfaction(share.total, share.demand, share.usage)
     for task_group, element in state.solvers[ledger.pool.id].seen.items():
         share = solver.share(task_group)
+        parts[task_group] = (share.strong, share.integral, share.weighed)
         ratios[task_group] = satisfaction(share.total, share.demand, share.usage)
         due = Due(share.total, share.demand, totals)
         settings = settings_for(ledger, element.parent, state.requests.get(task_group))
         claims[task_group] = Claim(due, settings, smallest.get(task_group, ()))
-    return Published(shares, dues, ratios, claims)
+    lines: dict[str, tuple[Line, Line]] = {}
+    if ledger.balance is not None:
+        lines = {pid: lines_of(dues[pid], settings_for(ledger, pid)) for pid in ledger.policies}
+    return Published(shares, dues, ratios, claims, lines, _entitled(state, ledger), parts)
+
+
+def _entitled(state: State, ledger: PoolLedger) -> dict[str, dict[str, float]]:
+    """What demands alone give each element of the balance, in amounts; of those that want any."""
+    known: Standings = state.solvers[ledger.pool.id]
+    if ledger.balance is None or known.demands is None:
+        return {}
+    solver, found = known.demands, dict[str, dict[str, float]]()
+
+    def add(element: str, share: Vector) -> None:
+        amounts = found.setdefault(element, dict.fromkeys(solver.keys, 0.0))
+        for key, part in zip(solver.keys, share, strict=True):
+            amounts[key] += part * ledger.pool.capacity[key]
+
+    for policy_id in ledger.policies:
+        share = solver.share(policy_id)
+        if any(share.demand):
+            add(policy_id, share.total)
+    for task_group, element in known.seen.items():
+        own = ledger.balance.paths[element.parent][-1]
+        if own != element.parent:  # beside policies below
+            add(own, solver.fair_share(task_group))
+    return found
 
 
 # Starvation -----------------------------------------------------------------------------------

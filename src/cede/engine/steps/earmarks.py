@@ -49,8 +49,8 @@ def settle(state: State, ledger: PoolLedger) -> bool:
     """
     died = False
     while ledger.earmarks and (broken := _broken(ledger)):
-        _, _, owner_id = min((ledger.standing_of(each.id), -each.index, each.id) for each in broken)
-        drop(state, owner_id)
+        last = min(broken, key=lambda each: (*ledger.last_served(each), -each.index, each.id))
+        drop(state, last.id)
         died = True
     return died
 

@@ -31,12 +31,19 @@ from cede.engine.queue.bounds import without_withheld
 from cede.engine.queue.cursor import Cursor, Stream, streams
 from cede.engine.queue.forecast import earliest_start
 from cede.engine.rights.cover import Holding
+from cede.engine.shares.prefix import BY_RIGHTS, GROUPS
 from cede.engine.state.state import State
 from cede.engine.steps.earmarks import settle
 from cede.engine.steps.grant import Covered, WithinQuota
 from cede.engine.victims.choose import Missing, find_victims, rule
 from cede.engine.victims.pricing import is_immediate, stop_progress_time
-from cede.engine.victims.protection import Preemptor, may_take, note_stage, return_grace_end
+from cede.engine.victims.protection import (
+    Preemptor,
+    may_take,
+    note_stage,
+    return_grace_end,
+    stage_of,
+)
 from cede.engine.victims.weighing import weighed
 from cede.model.amounts import Amounts, add_to
 from cede.model.plan import Plan, Preemption
@@ -270,7 +277,7 @@ class Taking:
     def _preempt(self, waiter: Request, offer: Offer, victims: list[Holding], cost: float) -> bool:
         """Stop these, and promise the waiter its demand; whether the promise holds."""
         ledger, policy = offer.ledger, offer.policy
-        reasons = [_stop_reason(offer, each) for each in victims]
+        reasons = [_stop_reason(self.state, offer, each) for each in victims]
         candidates: list[dict[str, Any]] = []
         if self.plan.weigh and ledger.pool.settings.price is Price.CHECKPOINT:
             candidates = weighed(self.state, ledger, offer.preemptor, offer.missing)
@@ -357,7 +364,7 @@ def _missing_above(
             yield above, over
 
 
-def _stop_reason(offer: Offer, victim: Holding) -> Reason:
+def _stop_reason(state: State, offer: Offer, victim: Holding) -> Reason:
     ledger, preemptor = offer.ledger, offer.preemptor
     code = rule(ledger, victim, preemptor)
     if offer.share and victim.policy_id == preemptor.policy_id:
@@ -370,6 +377,10 @@ def _stop_reason(offer: Offer, victim: Holding) -> Reason:
     }
     if code in (Code.PRIORITY, Code.HIGHER_CLASS, Code.EXCHANGE):
         detail |= {"rank": preemptor.rank, "victim_rank": victim.rank}
+    if ledger.balance is not None:
+        own = victim.policy_id == preemptor.policy_id
+        group = GROUPS[victim.band] if own else BY_RIGHTS[ledger.rights(victim.id)]
+        detail |= {"stage": str(stage_of(state, ledger, preemptor)), "group": str(group)}
     return Reason(code, detail)
 
 

@@ -76,6 +76,7 @@ class Gathering:
         self.groups: list[Group] = []
         self._goals, self._most, self._probes = goals, most, probes
         self._by_kind: dict[Kind, Group] = {}
+        self._by_policy = any(goal.by_policy for goal in goals)
         self._keys = tuple(dict.fromkeys(key for goal in goals for key in goal.keys))
 
     def add_all(self, candidates: Iterable[Candidate]) -> None:
@@ -147,7 +148,9 @@ class Gathering:
         wanted = tuple(goal.wants(holding) for goal in self._goals)
         if not any(wanted):
             return None
-        shape = (candidate.rank, *self._read(holding), wanted)
+        shape: Kind = (candidate.rank, *self._read(holding), wanted)
+        if self._by_policy:
+            shape = (*shape, holding.policy_id)
         footprint = tuple(sorted(holding.footprint))
         group = self._by_kind.get((shape, footprint))
         if group is None:

@@ -23,7 +23,7 @@ from cede.engine.rights.standing import BORROWED, IN_SHARE, standing
 from cede.engine.state.state import State
 from cede.engine.victims.candidates import Candidate
 from cede.engine.victims.cheapest import Choice, cheapest
-from cede.engine.victims.goals import Clearing, Goal, Shortage, all_needed
+from cede.engine.victims.goals import Clearing, Fairness, Goal, Shortage, all_needed
 from cede.engine.victims.pricing import candidate, search, value
 from cede.engine.victims.protection import Preemptor, may_take_own, spared
 from cede.model.amounts import Amounts
@@ -86,6 +86,9 @@ def goals_of(
         goals += [Clearing(view, each, count_free) for each in missing.form.by_folder]
     else:
         goals.append(Shortage(dict(missing.short)))
+    if ledger.balance is not None:  # the last, since it is asked only of those that make room
+        demand = ledger.pool.metered(preemptor.request.amounts)
+        goals.append(Fairness(ledger.balance, preemptor.policy_id, demand))
     return goals
 
 
@@ -126,7 +129,9 @@ def choose(goals: list[Goal], legal: Iterable[Holding]) -> list[Holding] | None:
     """The first of these that meet all goals, without those that turn out not to be needed."""
     chosen: list[Holding] = []
     for holding in legal:
-        if any(each.wants(holding) for each in goals):
+        if any(each.wants(holding) for each in goals) and not any(
+            each.bars(holding) for each in goals
+        ):
             chosen.append(holding)
             for goal in goals:
                 goal.take_away(holding, 1)

@@ -9,9 +9,11 @@ from collections.abc import Iterable, Sequence
 from operator import add
 from typing import Protocol
 
+from cede.engine.fair.balance import Balance
 from cede.engine.ledger.ledger import PoolLedger
 from cede.engine.nodes.placement import View, need_of, places_for, slots, suits
 from cede.engine.rights.cover import Holding
+from cede.model.amounts import Amounts, add_to, take_from
 from cede.model.shape import Form
 
 
@@ -39,8 +41,15 @@ class Goal(Protocol):
     def rights(self) -> bool:
         """Whether it is about the waiter's rights only, and not about room for it."""
 
+    @property
+    def by_policy(self) -> bool:
+        """Whether holders of different policies never help alike."""
+
     def wants(self, holding: Holding) -> bool:
         """Whether stopping this one would help."""
+
+    def bars(self, holding: Holding) -> bool:
+        """Whether stopping this one too is out of the question, whoever else is stopped."""
 
     def take_away(self, holding: Holding, sign: int) -> None:
         """Count a holder out, or in again."""
@@ -58,6 +67,7 @@ class Shortage:
     ) -> None:
         self._missing, self._ledger, self._above = missing, ledger, above
         self.rights = rights
+        self.by_policy = False
 
     @property
     def keys(self) -> Iterable[str]:
@@ -80,6 +90,9 @@ class Shortage:
             self._missing.get(key, 0) > 0 for key in holding.amounts
         )
 
+    def bars(self, holding: Holding) -> bool:
+        return False
+
     def take_away(self, holding: Holding, sign: int) -> None:
         if self._counts(holding):
             for key, amount in holding.amounts.items():
@@ -96,6 +109,7 @@ class Clearing:
     """How many tasks of a demand find a place while holders are taken away."""
 
     rights = False
+    by_policy = False
 
     def __init__(self, view: View, form: Form, count_free: bool = True) -> None:
         need = need_of(view.inventory, form)
@@ -124,6 +138,9 @@ class Clearing:
     def wants(self, holding: Holding) -> bool:
         return not self.met and any(self._suits(node_id) for node_id, _ in holding.footprint)
 
+    def bars(self, holding: Holding) -> bool:
+        return False
+
     def take_away(self, holding: Holding, sign: int) -> None:
         keys = self._view.inventory.keys
         for node_id, tasks in holding.footprint:
@@ -151,6 +168,51 @@ class Clearing:
             if not self._count_free:  # but what is withheld there stays so
                 room = tuple(map(min, room, freed))
         return slots(room, self._need, self._form.per_node)
+
+
+class Fairness:
+    """Takings from other policies raise the balance, and leave each of them above where the
+    beneficiary's stands. Between requests of one policy their groups have decided, and the balance
+    does not fall.
+    """
+
+    rights = True
+    by_policy = True
+    everywhere = False
+    keys: Iterable[str] = ()
+    left = 0  # nobody brings it nearer: the others do, and it says whether they may
+
+    def __init__(self, balance: Balance, policy_id: str, demand: Amounts) -> None:
+        self._balance, self._policy_id, self._demand = balance, policy_id, demand
+        self._away: dict[str, dict[str, int]] = {}
+
+    @property
+    def met(self) -> bool:
+        if all(each == self._policy_id for each in self._away):
+            own = self._away.get(self._policy_id)
+            return own is None or self._balance.stays(self._policy_id, self._demand, own)
+        return not any(map(self._falls, self._away)) and self._balance.rises(
+            self._policy_id, self._demand, self._away
+        )
+
+    def wants(self, holding: Holding) -> bool:
+        return False
+
+    def bars(self, holding: Holding) -> bool:
+        return self._falls(holding.policy_id, holding.amounts)
+
+    def take_away(self, holding: Holding, sign: int) -> None:
+        away = self._away.setdefault(holding.policy_id, {})
+        (add_to if sign > 0 else take_from)(away, holding.amounts)
+        if not away:
+            del self._away[holding.policy_id]
+
+    def _falls(self, policy_id: str, more: Amounts | None = None) -> bool:
+        if policy_id == self._policy_id:
+            return False
+        away = dict(self._away.get(policy_id, {}))
+        add_to(away, more or {})
+        return not self._balance.may_lose(policy_id, away, self._policy_id)
 
 
 def all_needed(goals: Sequence[Goal], away: Iterable[Holding]) -> bool:

@@ -57,6 +57,30 @@ def may_take(state: State, ledger: PoolLedger, waiter: Request, policy_id: str) 
     return hunger(state, ledger, waiter, policy_id) is not Starving.NON_STARVING
 
 
+class Stage(StrEnum):
+    """What a waiter may have: what is free; what is beyond shares; what is between thresholds."""
+
+    REGULAR = "regular"
+    PREEMPTIVE = "preemptive"
+    AGGRESSIVELY_PREEMPTIVE = "aggressively_preemptive"
+
+
+def stage_of(state: State, ledger: PoolLedger, preemptor: Preemptor) -> Stage:
+    """The stage in which a waiter is served."""
+    return stage_for(state, ledger, preemptor.request, preemptor.policy_id)
+
+
+def stage_for(state: State, ledger: PoolLedger, waiter: Request, policy_id: str) -> Stage:
+    """The same for one that waits below a policy."""
+    if ledger.pool.settings.patience is Patience.NONE:
+        return Stage.AGGRESSIVELY_PREEMPTIVE
+    hungry = hunger(state, ledger, waiter, policy_id)
+    if hungry is Starving.NON_STARVING:
+        return Stage.REGULAR
+    aggressive = hungry is Starving.AGGRESSIVELY_STARVING
+    return Stage.AGGRESSIVELY_PREEMPTIVE if aggressive else Stage.PREEMPTIVE
+
+
 class Spared(StrEnum):
     """Why a waiter may not stop a holder of lower standing for now, if nothing shields it."""
 

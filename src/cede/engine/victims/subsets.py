@@ -62,6 +62,7 @@ class Best:
         self.worth: Worth = (inf, 0, 0, 0, ())
         self.scale = scale
         self._goals = goals
+        self._may_bar = any(goal.by_policy for goal in goals)
 
     @property
     def met(self) -> bool:
@@ -73,7 +74,12 @@ class Best:
             goal.take_away(candidate.holding, sign)
 
     def wanted(self, candidate: Candidate) -> bool:
-        return any(goal.wants(candidate.holding) for goal in self._goals)
+        return any(goal.wants(candidate.holding) for goal in self._goals) and not self.barred(
+            candidate
+        )
+
+    def barred(self, candidate: Candidate) -> bool:
+        return self._may_bar and any(goal.bars(candidate.holding) for goal in self._goals)
 
     def offer(self, victims: Sequence[Candidate]) -> None:
         """A set that does while it is taken away, and in which everybody is needed for a goal."""
@@ -159,7 +165,7 @@ class Subsets:
             if not branch.left:
                 continue
             candidate, cost, checkpoint = branch.left[-1]
-            if chosen.cost + cost > best.worth[0]:
+            if chosen.cost + cost > best.worth[0] or best.barred(candidate):
                 continue
             grown = _Chosen(
                 (*chosen.victims, candidate),

@@ -38,6 +38,10 @@ class ShareOut(Out):
     usage: Amounts
     demand: Amounts
     fair_share: Fractions
+    strong_share: Fractions = Field(description="What of its share its guarantee gives.")
+    integral_share: Fractions = Field(description="What of its share its saved volume adds.")
+    weighed_share: Fractions = Field(description="What of its share comes by weight.")
+    volume: Fractions = Field(description="What it has saved up, in amount times seconds.")
     usage_share: Fractions
     demand_share: Fractions
     dominant: str
@@ -85,6 +89,10 @@ EXAMPLE: Json = {
             "usage": {"gpu": 2},
             "demand": {"gpu": 6},
             "fair_share": {"gpu": 0.5},
+            "strong_share": {"gpu": 0.25},
+            "integral_share": {"gpu": 0.0},
+            "weighed_share": {"gpu": 0.25},
+            "volume": {},
             "usage_share": {"gpu": 0.25},
             "demand_share": {"gpu": 0.75},
             "dominant": "gpu",
