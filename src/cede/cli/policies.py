@@ -14,6 +14,7 @@ from cede.cli.context import (
     component_type_option,
     output_option,
 )
+from cede.cli.dry_run import dry_run_option, print_dry_run
 from cede.cli.printing import print_json, print_rows
 from cede.cli.values import Duration, OneOf, amounts_option, chosen, map_option, pairs, settings_of
 from cede.model.policy import OF_POLICY, Kind, Mode
@@ -109,6 +110,7 @@ def policy() -> None:
 @click.option("-p", "--priority", type=int, required=True, help="Higher comes first.")
 @click.option("--parent", metavar="POLICY", help="The policy above it, by name or id.")
 @_field_options
+@dry_run_option
 @click.option("--json", "as_json", is_flag=True, help="Print the whole policy.")
 @click.pass_context
 def attach(
@@ -117,6 +119,7 @@ def attach(
     pool_name: str,
     component: str,
     component_type: str,
+    dry_run: bool,
     as_json: bool,
     own_settings: tuple[str, ...],
     home: tuple[str, ...],
@@ -129,8 +132,12 @@ def attach(
         component_type=component_type,
         settings=_settings(own_settings, {}),
         home=_home(home),
+        dry_run=dry_run,
         **given,
     )
+    if dry_run:
+        print_dry_run(made, as_json=as_json)
+        return
     if as_json:
         print_json(made)
         return
@@ -167,6 +174,7 @@ def list_policies(
 @click.option("-p", "--priority", type=int, default=None)
 @_field_options
 @click.option("--no-home", is_flag=True, help="It has no nodes of its own any more.")
+@dry_run_option
 @click.option("--json", "as_json", is_flag=True, help="Print the whole policy.")
 @click.pass_context
 def update(
@@ -175,6 +183,7 @@ def update(
     pool_name: str,
     component: str,
     component_type: str | None,
+    dry_run: bool,
     as_json: bool,
     own_settings: tuple[str, ...],
     home: tuple[str, ...],
@@ -190,7 +199,10 @@ def update(
     client = client_of(ctx)
     found = client.policies.of(pool_name, component, component_type)
     said["settings"] = _settings(own_settings, found["settings"])
-    changed = client.policies.update(found["id"], **said)
+    changed = client.policies.update(found["id"], dry_run=dry_run, **said)
+    if dry_run:
+        print_dry_run(changed, as_json=as_json)
+        return
     if as_json:
         print_json(changed)
         return

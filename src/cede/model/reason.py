@@ -49,6 +49,7 @@ class Code(StrEnum):
     WITHIN_SHARE = "within_share"
     BETWEEN_THRESHOLDS = "between_thresholds"
     STAGE_BACKOFF = "stage_backoff"
+    NO_LONGER_ELIGIBLE = "no_longer_eligible"
     NEXT = "next"
     NO_NODE = "no_node"
     NODES_OUT = "nodes_out"
@@ -76,7 +77,6 @@ class Code(StrEnum):
     CHECKPOINT_FAILED = "checkpoint_failed"
     WALLTIME = "walltime_exceeded"
     NODE_LOST = "node_lost"
-    NO_LONGER_ELIGIBLE = "no_longer_eligible"
 
 
 # The rules under which somebody is stopped who did nothing wrong.
@@ -271,6 +271,10 @@ SENTENCES: dict[Code, tuple[str, str]] = {
         "that it could take have just been taken from",
         "nothing: it is tried at a heartbeat of theirs, {seconds} seconds after the last time",
     ),
+    Code.NO_LONGER_ELIGIBLE: (
+        "paused by an edit: {all}",
+        "raise one of the bounds named and it waits at its old place again, or cancel it",
+    ),
     Code.NEXT: ("it fits and starts with the next pass", "nothing"),
     Code.RECLAIM: (
         "stopped in pool {pool} for {beneficiary}, which is inside its reserve; this was borrowed",
@@ -340,10 +344,6 @@ SENTENCES: dict[Code, tuple[str, str]] = {
     Code.NODE_LOST: (
         "node {node} could not keep it running ({cause})",
         "nothing: it is started again elsewhere",
-    ),
-    Code.NO_LONGER_ELIGIBLE: (
-        "an edit made it impossible: {all}",
-        "change one of the bounds named, or the request",
     ),
 }
 

@@ -24,7 +24,7 @@ from cede.engine.ledger.account import (
     reserve_left,
     rights_if_granted,
 )
-from cede.engine.ledger.admit import own_limit_broken, told
+from cede.engine.ledger.admit import pause_reason, paused, told
 from cede.engine.ledger.ledger import PoolLedger
 from cede.engine.ledger.queue import QueueKey
 from cede.engine.ledger.tenants import nodes_reason
@@ -55,10 +55,11 @@ _HOLDERS_SHOWN = 20
 
 def waiting_reason(state: State, request: Request) -> Reason:
     """The reason in the pool where capacity is on its way for it, else in the one it prefers; a
-    waiter that its own limit keeps from starting waits nowhere.
+    paused waiter has no place in any.
     """
+    if paused(state, request):
+        return pause_reason(state, request)
     reasons = [reason_in(state, request, policy) for policy in state.places(request.id)]
-    reasons = reasons or own_limit_broken(request)
     return next((each for each in reasons if each.code is Code.ON_ITS_WAY), reasons[0])
 
 

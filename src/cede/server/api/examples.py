@@ -300,6 +300,25 @@ WHY: Json = {"id": _REQUEST_ID, "status": "queued", "reason": REASON}
 
 PLAN: Json = {"rounds": [], "at_rest": True}
 
+DRY_RUN: Json = {
+    "counts": {"stops": 0, "pauses": 1, "starts": 0},
+    "stops": [],
+    "pauses": [
+        {
+            "request": _REQUEST_ID,
+            "component": "my-orchestrator",
+            "reason": {
+                "code": "no_longer_eligible",
+                "key": "gpu",
+                "pools": [],
+                "text": "paused by an edit: gpu: 4 exceeds the limit 2 of red in pool gpus",
+                "fix": "raise one of the bounds named and it waits at its old place again",
+            },
+        }
+    ],
+    "starts": [],
+}
+
 _DETAILS = {
     400: ("malformed", "not JSON: Expecting value at line 1, column 1", None),
     401: ("unauthenticated", "this needs a valid token: Authorization: Bearer cede_…", None),
