@@ -146,6 +146,16 @@ def _change(change: dict[str, Any]) -> str:
             return f"{verb} of {change.get('policy')} is {cell(change.get('to'))}"
         case "size":
             return f"it asks for {cell(change.get('to'))}"
+        case "request_limit":
+            return f"its own limit is {cell(change.get('to'))}"
+        case "lend":
+            also = " and it has a walltime" if change.get("walltime") else ""
+            ends = "".join(f" and {cell(each)} ends" for each in change.get("requests", ()))
+            return f"other policies lend their nodes{also}{ends}"
+        case "node_back":
+            return f"node {change.get('node')} is back in service"
+        case "holders_end":
+            return f"{', '.join(map(cell, change.get('requests', ())))} end"
         case "unclaim":
             return f"node {change.get('node')} is unclaimed by {change.get('claimed_by')}"
         case "holder_ends":

@@ -64,8 +64,8 @@ REASON: Json = {
     "bound": 8,
     "requested": 4,
     "missing": 2,
-    "text": "pool training-gpus has 2 of 8 gpu free, 4 are needed, and no holder may be stopped "
-    "for this",
+    "text": "4 gpu are needed and 2 of 8 are free in pool training-gpus; 6 are held by work that "
+    "is stopped for nobody (0198c1d2-8b44-7a51-8c21-6f0d9b3c2a18)",
     "fix": "2 gpu must be released",
 }
 
