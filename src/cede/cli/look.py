@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from cede.cli.context import client_of, output_option
+from cede.cli.context import RequestId, client_of, output_option
 from cede.cli.printing import cell, print_json, print_one, print_yaml
 from cede.cli.values import OneOf
 
@@ -185,13 +185,18 @@ def whoami(ctx: click.Context, output: str) -> None:
 
 
 @click.command("events")
+@click.option(
+    "--request", "request_id", metavar="ID", type=RequestId(), help="Only of this request."
+)
 @click.option("-f", "--follow", is_flag=True, help="Go on for ever.")
 @click.option("--after", type=click.IntRange(min=0), default=None, help="Only after this index.")
 @click.option("-o", "--output", type=OneOf(["table", "json"]), default="table")
 @click.pass_context
-def events(ctx: click.Context, follow: bool, after: int | None, output: str) -> None:
+def events(
+    ctx: click.Context, follow: bool, after: int | None, request_id: str | None, output: str
+) -> None:
     """Print what happened, in order: one line per event."""
-    for event in client_of(ctx).events(after=after, follow=follow):
+    for event in client_of(ctx).events(after=after, follow=follow, request=request_id):
         if output == "json":
             click.echo(json.dumps(event, ensure_ascii=False))
         else:

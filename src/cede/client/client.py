@@ -69,11 +69,17 @@ class Client:
         params = _given({"by": by, "since": since})
         return _object(self.http.call("GET", f"{API}/usage", params=params, timeout=60))
 
-    def events(self, *, after: int | None = None, follow: bool = False) -> Iterator[Json]:
-        """What happened, in order; with `follow` it goes on for ever, across lost connections."""
+    def events(
+        self, *, after: int | None = None, follow: bool = False, request: str | None = None
+    ) -> Iterator[Json]:
+        """What happened, in order, to everything or to one request; with `follow` it goes on for
+        ever, across lost connections.
+        """
         from cede.client.events import follow_events, past_events
 
-        return follow_events(self.http, after) if follow else past_events(self.http, after or 0)
+        if follow:
+            return follow_events(self.http, after, request)
+        return past_events(self.http, after or 0, request)
 
     def allocation(
         self,
