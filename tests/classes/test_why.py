@@ -47,13 +47,13 @@ def test_a_taking_shows_whom_it_weighed() -> None:
     ("changes", "code", "why_not"),
     [
         ({"waiter": {"walltime": 20}}, "too_dear", "too_dear"),
-        ({"holder": {"walltime": 10_300}}, "no_set", "near_completion"),
+        ({"holder": {"walltime": 10_300}}, "no_capacity", "near_completion"),
         ({"holder": {"walltime": 10_310}}, "waits_first", "waits_first"),
-        ({"holder": {"class": 8, "checkpoint": "none"}}, "no_set", "unsaved"),
-        ({"holder": {"sensitive": True}}, "no_set", "sensitive"),
-        ({"holder": {"class": 7}}, "no_set", "standing"),
+        ({"holder": {"class": 8, "checkpoint": "none"}}, "no_capacity", "unsaved"),
+        ({"holder": {"sensitive": True}}, "no_capacity", "sensitive"),
+        ({"holder": {"class": 7}}, "protected", "standing"),
         ({"settings": {"class_bands": True}, "waiter": {"class": 5}, "holder": {"class": 4}},
-         "no_set", "class_band"),
+         "protected", "class_band"),
     ],
 )  # fmt: skip
 def test_a_waiter_says_why_it_takes_nobody(
@@ -78,10 +78,10 @@ def test_the_whole_story_has_the_candidates() -> None:
         (
             [{"nodes": 1}, {"nodes": 1, "walltime": 10_300}],
             {},
-            "no_set",
+            "no_capacity",
             {"low0": "not_enough", "low1": "near_completion"},
         ),
-        ([{"class": 8}], {}, "no_set", {"low0": "standing"}),
+        ([{"class": 8}], {}, "no_capacity", {"low0": "standing"}),
     ],
 )
 def test_who_could_be_exchanged_is_weighed_as_if_the_place_were_free(

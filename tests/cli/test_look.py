@@ -158,3 +158,15 @@ def test_on_a_terminal_one_line_says_why_it_waits(
         run.terminate()
         assert run.wait(WAIT_SECONDS) == 143
         os.close(ours)
+
+
+def test_events_of_one_request(server: Serving, client: Client) -> None:
+    client.pools.create("one", {"gpu": 1})
+    client.policies.attach("one", "green", component_type="team", priority=1)
+    work = {"component": "green", "component_type": "team", "lease": "none"}
+    first, second = (client.requests.create({**work, "resources": {"gpu": 1}}) for _ in range(2))
+    done = server.cede("events", "--request", first["id"], "-o", "json")
+    told = [json.loads(each) for each in done.stdout.splitlines()]
+    assert [each["kind"] for each in told] == ["submitted", "granted"]
+    assert {each["request_id"] for each in told} == {first["id"]}
+    assert [each["kind"] for each in client.events(request=second["id"])] == ["submitted"]

@@ -54,6 +54,13 @@ def test_every_reason_has_its_sentence_and_its_fix() -> None:
     assert set(wanted) == {str(code) for code in Code}
 
 
+def test_every_reason_has_an_example() -> None:
+    examples = {row[0].strip("`"): row[3] for row in rows(page("reasons.md"), r"`\w+`")}
+    for code, (text, _) in SENTENCES.items():
+        parts = (re.escape(each) for each in re.split(r"\{\w+\}", text))
+        assert re.fullmatch("(.+?)".join(parts), examples[str(code)]), code
+
+
 def test_every_setting_has_its_default() -> None:
     shown = {row[0].strip("`"): row[1].strip("`") for row in rows(page("settings.md"), r"`\w+`")}
     for each in fields(Settings):

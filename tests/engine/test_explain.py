@@ -123,3 +123,68 @@ def test_on_nodes_the_story_names_them_and_how_saving_goes() -> None:
     assert told["saving"] == {"seconds_left": 600, "answered": False}
     held = why(state, "b", 0)["pools"][0]["holders"]
     assert [each["nodes"] for each in held if each["request"] == "r"] == [["n1"]]
+
+
+# Reasons that were false once -----------------------------------------------------------------
+
+
+def test_the_beneficiary_of_a_reclaim_is_first_and_in_share_and_not_its_own_holder() -> None:
+    pool = told("blue submits b of 2 -> stopping r2, earmark b", "b")["pools"][0]
+    assert (pool["place"], pool["in_share"]) == (1, True)
+    assert {each["request"] for each in pool["holders"]} == {"r1", "r2"}
+
+
+def test_what_is_free_is_said_as_it_is_and_who_has_the_rest() -> None:
+    story = tell("""
+        pool gpus 14
+        team red limit 14 priority 10
+        team low reserved 6 limit 14 priority 1
+        low submits f of 6 fixed -> running f
+        red submits a of 6       -> running a
+        red submits w of 4       -> waiting w (no_capacity gpu)
+    """)
+    text = why(story.state, "w", story.now)["reason"]["text"]
+    assert text == (
+        "4 gpu are needed and 2 of 14 are free in pool gpus; 6 are held by work that is stopped "
+        "for nobody (f); 6 are held by other work of its own policy (a)"
+    )
+
+
+def test_where_nobody_may_be_stopped_nobody_is_counted_in_sets() -> None:
+    story = tell("""
+        pool gpus 4 preset classes
+        team red limit 4
+        team blue limit 4
+        red submits a of 4 class 5 walltime 900s -> running a
+        blue submits w of 2 class 3              -> waiting w (protected gpu)
+    """)
+    assert "not below this in standing (a)" in why(story.state, "w", story.now)["reason"]["text"]
+
+
+def test_no_start_is_bounded_that_its_own_limit_or_others_may_delay() -> None:
+    """It fits what is free, and waits for its policy's limit: that it "starts in 0 s" was false."""
+    story = tell("""
+        pool gpus 8
+        team red limit 4 priority 10
+        red submits a of 4 -> running a
+        red submits w of 2 -> waiting w (own_limit gpu)
+    """)
+    assert why(story.state, "w", story.now)["pools"][0]["earliest_start"] is None
+    answer = told("red submits w of 2 -> waiting w\n blue submits b of 4 -> waiting b", "w")
+    assert answer["pools"][0]["earliest_start"] is None
+
+
+def test_the_fix_is_what_was_tried_and_starts_it() -> None:
+    answer = told("blue submits b of 4 -> waiting b (partial_headroom)", "b")
+    assert answer["reason"]["fix"] == "reserve 4 gpu for blue, or ask for 2 gpu, or r2 must end"
+
+
+def test_where_no_single_end_helps_several_are_named() -> None:
+    story = tell("""
+        pool gpus 4
+        team red limit 4
+        red submits r1..r4 of 1 -> running r1 r2 r3 r4
+        red submits w of 2      -> waiting w
+    """)
+    (change,) = why(story.state, "w", story.now)["pools"][0]["changes"]
+    assert (change["change"], len(change["requests"])) == ("holders_end", 2)

@@ -116,13 +116,15 @@ def test_a_refusal_says_what_would_change_it(state: State) -> None:
     ]
 
 
-def test_a_policy_that_allows_less_ends_waiters_that_need_more(state: State) -> None:
+def test_a_policy_that_allows_less_pauses_waiters_that_need_more(state: State) -> None:
     submit(state, "holder", gpu=8)
     assert submit(state, class_=7).status is RequestStatus.QUEUED
     edits.update_policy(state, "red", max_class=6)
     request = state.requests["r"]
-    assert request.status is RequestStatus.REJECTED and request.reason is not None
-    assert request.reason.code is Code.NO_LONGER_ELIGIBLE and codes(request) == ["class_exceeded"]
+    assert request.status is RequestStatus.QUEUED
+    reason = explain.waiting_reason(state, request)
+    assert reason.code is Code.NO_LONGER_ELIGIBLE
+    assert [each["code"] for each in reason.detail["pools"]] == ["class_exceeded"]
 
 
 def test_more_than_its_own_limit_can_never_start(state: State) -> None:

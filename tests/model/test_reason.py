@@ -72,3 +72,10 @@ def test_a_rejection_by_several_pools_names_each() -> None:
     reason = story.request("r").reason
     assert reason is not None
     assert "capacity 2 of pool a" in reason.text and "limit 3 of red in pool b" in reason.text
+
+
+def test_who_is_preempted_for_good_is_told_for_whom(emitted: dict[Code, list[Reason]]) -> None:
+    texts = [each.text for each in emitted[Code.PREEMPTED]]
+    assert all(each.endswith("; it has no retries, so that ended it") for each in texts)
+    assert all(each.startswith("stopped in pool ") for each in texts)
+    assert any(" for b, which is inside its reserve" in each for each in texts)

@@ -33,7 +33,7 @@ BOUNDS: dict[Code, tuple[Bound | None, ...]] = {
     Code.OWN_LIMIT: (Bound.OWN_LIMIT,),
     Code.OWN_RESERVED: (Bound.OWN_RESERVE,),
     Code.LIMIT_ABOVE: (Bound.LIMIT_ABOVE,),
-    Code.ON_ITS_WAY: (Bound.OWN_PROMISE, Bound.FREE),
+    Code.ON_ITS_WAY: (Bound.OWN_PROMISE,),
     Code.EARMARKED: (Bound.PROMISED,),
     Code.WITHHELD: (Bound.WITHHELD, Bound.PLACEMENT),
     Code.CHECKPOINT_ELSEWHERE: (Bound.PLACEMENT,),

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from cede.cli.context import RequestRef, client_of, output_option
+from cede.cli.context import RequestId, RequestRef, client_of, output_option
 from cede.cli.printing import cell, print_json, print_one, print_yaml, say
 from cede.cli.values import OneOf
 
@@ -140,6 +140,16 @@ def _change(change: dict[str, Any]) -> str:
             return f"{verb} of {change.get('policy')} is {cell(change.get('to'))}"
         case "size":
             return f"it asks for {cell(change.get('to'))}"
+        case "request_limit":
+            return f"its own limit is {cell(change.get('to'))}"
+        case "lend":
+            also = " and it has a walltime" if change.get("walltime") else ""
+            ends = "".join(f" and {cell(each)} ends" for each in change.get("requests", ()))
+            return f"other policies lend their nodes{also}{ends}"
+        case "node_back":
+            return f"node {change.get('node')} is back in service"
+        case "holders_end":
+            return f"{', '.join(map(cell, change.get('requests', ())))} end"
         case "unclaim":
             return f"node {change.get('node')} is unclaimed by {change.get('claimed_by')}"
         case "holder_ends":
@@ -169,13 +179,18 @@ def whoami(ctx: click.Context, output: str) -> None:
 
 
 @click.command("events")
+@click.option(
+    "--request", "request_id", metavar="ID", type=RequestId(), help="Only of this request."
+)
 @click.option("-f", "--follow", is_flag=True, help="Go on for ever.")
 @click.option("--after", type=click.IntRange(min=0), default=None, help="Only after this index.")
 @click.option("-o", "--output", type=OneOf(["table", "json"]), default="table")
 @click.pass_context
-def events(ctx: click.Context, follow: bool, after: int | None, output: str) -> None:
+def events(
+    ctx: click.Context, follow: bool, after: int | None, request_id: str | None, output: str
+) -> None:
     """Print what happened, in order: one line per event."""
-    for event in client_of(ctx).events(after=after, follow=follow):
+    for event in client_of(ctx).events(after=after, follow=follow, request=request_id):
         if output == "json":
             click.echo(json.dumps(event, ensure_ascii=False))
         else:

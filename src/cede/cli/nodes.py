@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from cede.cli.context import NodeName, PoolName, client_of, output_option, remove, yes_option
+from cede.cli.dry_run import dry_run_option, print_dry_run
 from cede.cli.listing import Columns, Listing, list_options
 from cede.cli.printing import print_json, print_one
 
@@ -142,10 +143,14 @@ def unclaim(ctx: click.Context, names: tuple[str, ...], as_json: bool) -> None:
 @node.command("delete")
 @click.argument("name", metavar="NODE", type=NodeName())
 @click.option("--force", is_flag=True, help="It is down for good: nothing runs there any more.")
+@dry_run_option
 @yes_option
 @click.pass_context
-def delete(ctx: click.Context, name: str, force: bool, yes: bool) -> None:
+def delete(ctx: click.Context, name: str, force: bool, dry_run: bool, yes: bool) -> None:
     """Forget a node; its pool has that much less."""
+    if dry_run:
+        print_dry_run(client_of(ctx).nodes.try_delete(name, force=force))
+        return
     remove(client_of(ctx).nodes, "node", name, yes, force=force)
 
 

@@ -14,6 +14,7 @@ from cede.cli.context import (
     client_of,
     component_type_option,
 )
+from cede.cli.dry_run import dry_run_option, print_dry_run
 from cede.cli.listing import Columns, Listing, list_options
 from cede.cli.printing import print_json, say
 from cede.cli.values import Duration, OneOf, amounts_option, map_option, pairs, settings_of
@@ -113,6 +114,7 @@ def policy() -> None:
 )
 @click.option("--parent", metavar="POLICY", help="The policy above it, by name or id.")
 @_field_options
+@dry_run_option
 @click.option("--json", "as_json", is_flag=True, help="Print the whole policy.")
 @click.pass_context
 def attach(
@@ -121,6 +123,7 @@ def attach(
     pool_name: str,
     component: str,
     component_type: str,
+    dry_run: bool,
     as_json: bool,
     own_settings: tuple[str, ...],
     home: tuple[str, ...],
@@ -133,8 +136,12 @@ def attach(
         component_type=component_type,
         settings=_settings(own_settings, {}),
         home=_home(home),
+        dry_run=dry_run,
         **{name: value for name, value in given.items() if value is not None},
     )
+    if dry_run:
+        print_dry_run(made, as_json=as_json)
+        return
     if as_json:
         print_json(made)
         return
@@ -168,6 +175,7 @@ def list_policies(
 @click.option("-p", "--priority", type=int, default=None)
 @_field_options
 @click.option("--no-home", is_flag=True, help="It has no nodes of its own any more.")
+@dry_run_option
 @click.option("--json", "as_json", is_flag=True, help="Print the whole policy.")
 @click.pass_context
 def update(
@@ -176,6 +184,7 @@ def update(
     pool_name: str,
     component: str,
     component_type: str | None,
+    dry_run: bool,
     as_json: bool,
     own_settings: tuple[str, ...],
     home: tuple[str, ...],
@@ -191,7 +200,10 @@ def update(
     client = client_of(ctx)
     found = client.policies.of(pool_name, component, component_type)
     said["settings"] = _settings(own_settings, found["settings"])
-    changed = client.policies.update(found["id"], **said)
+    changed = client.policies.update(found["id"], dry_run=dry_run, **said)
+    if dry_run:
+        print_dry_run(changed, as_json=as_json)
+        return
     if as_json:
         print_json(changed)
         return

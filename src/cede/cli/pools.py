@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from cede.cli.context import PoolName, client_of, output_option, remove, yes_option
+from cede.cli.dry_run import dry_run_option, print_dry_run
 from cede.cli.listing import Columns, Listing, list_options
 from cede.cli.printing import print_one, say
 from cede.cli.request_rows import REQUESTS, request_row
@@ -107,15 +108,26 @@ def describe(ctx: click.Context, pool_name: str, output: str) -> None:
 )
 @click.option("-d", "--description", default=None)
 @map_option("--settings", help="Settings that change, such as 'grace: 2m'.")
+@dry_run_option
 @click.pass_context
-def update(ctx: click.Context, /, pool_name: str, nodes: tuple[str, ...], **given: Any) -> None:
+def update(
+    ctx: click.Context,
+    /,
+    pool_name: str,
+    nodes: tuple[str, ...],
+    dry_run: bool,
+    **given: Any,
+) -> None:
     """Change a pool's capacity or nodes, description or settings. Running work stays when it
-    shrinks.
+    shrinks; what waits for more than is left is paused.
     """
     given["nodes"] = dict(pairs("--nodes", nodes)) or None
     if all(each is None for each in given.values()):
         known = "--capacity, --nodes, --description or --settings"
         raise click.UsageError(f"nothing to change: give {known}")
+    if dry_run:
+        print_dry_run(client_of(ctx).pools.update(pool_name, dry_run=True, **given))
+        return
     changed = client_of(ctx).pools.update(pool_name, **given)
     click.echo(f"updated pool {changed['name']}")
 

@@ -74,11 +74,17 @@ class Client:
         params = _given({"by": by, "since": since})
         return _object(self.http.call("GET", f"{API}/usage", params=params, timeout=60))
 
-    def events(self, *, after: int | None = None, follow: bool = False) -> Iterator[Json]:
-        """What happened, in order; with `follow` it goes on for ever, across lost connections."""
+    def events(
+        self, *, after: int | None = None, follow: bool = False, request: str | None = None
+    ) -> Iterator[Json]:
+        """What happened, in order, to everything or to one request; with `follow` it goes on for
+        ever, across lost connections.
+        """
         from cede.client.events import follow_events, past_events
 
-        return follow_events(self.http, after) if follow else past_events(self.http, after or 0)
+        if follow:
+            return follow_events(self.http, after, request)
+        return past_events(self.http, after or 0, request)
 
     def allocation(
         self,
@@ -133,11 +139,12 @@ class Pools(_Group):
         body = {"name": name, **_given({"capacity": capacity, **fields})}
         return _object(self._http.call("POST", f"{API}/pools", body=body))
 
-    def update(self, pool: str, **fields: Any) -> Json:
-        """`fields`: capacity (merged; 0 removes a key), nodes, description, settings."""
-        return _object(
-            self._http.call("PATCH", f"{API}/pools/{segment(pool)}", body=_given(fields))
-        )
+    def update(self, pool: str, *, dry_run: bool = False, **fields: Any) -> Json:
+        """`fields`: capacity (merged; 0 removes a key), nodes, description, settings. With
+        `dry_run` whom it would stop, pause or start; nothing is changed.
+        """
+        path = f"{API}/pools/{segment(pool)}"
+        return _object(self._http.call("PATCH", path, body=_given(fields), **_trying(dry_run)))
 
     def enable(self, pool: str) -> Json:
         """End the quarantine of a pool after a restore."""
@@ -170,18 +177,23 @@ class Policies(_Group):
     def get(self, policy: str) -> Json:
         return _object(self._http.call("GET", f"{API}/policies/{segment(policy)}"))
 
-    def attach(self, pool: str, component: str, *, priority: int = 0, **fields: Any) -> Json:
-        """`fields`: component_type, name, parent, and what `update` takes."""
+    def attach(
+        self, pool: str, component: str, *, priority: int = 0, dry_run: bool = False, **fields: Any
+    ) -> Json:
+        """`fields`: component_type, name, parent, and what `update` takes. With `dry_run` whom it
+        would stop, pause or start; nothing is changed.
+        """
         body = {"pool": pool, "component": component, "priority": priority, **_given(fields)}
-        return _object(self._http.call("POST", f"{API}/policies", body=body))
+        return _object(self._http.call("POST", f"{API}/policies", body=body, **_trying(dry_run)))
 
-    def update(self, policy: str, **fields: Any) -> Json:
+    def update(self, policy: str, *, dry_run: bool = False, **fields: Any) -> Json:
         """`fields`: priority, reserved, limit, weight, mode, settings, integral, type, max_class,
         allow_sensitive, home, allow_lending, allow_borrowing, max_borrow_pct, return_grace; a map
-        that is given replaces the whole map.
+        that is given replaces the whole map. With `dry_run` whom it would stop, pause or start;
+        nothing is changed.
         """
         path = f"{API}/policies/{segment(policy)}"
-        return _object(self._http.call("PATCH", path, body=_given(fields)))
+        return _object(self._http.call("PATCH", path, body=_given(fields), **_trying(dry_run)))
 
     def detach(self, policy: str) -> None:
         self._http.call("DELETE", f"{API}/policies/{segment(policy)}")
@@ -388,6 +400,13 @@ class Nodes(_Group):
         params = {"force": "true"} if force else {}
         self._http.call("DELETE", f"{API}/nodes/{segment(node)}", params=params)
 
+    def try_delete(self, node: str, *, force: bool = False) -> Json:
+        """Whom deleting a node would stop, pause or start; nothing is changed."""
+        trying = _trying(True)
+        if force:
+            trying["params"]["force"] = "true"
+        return _object(self._http.call("DELETE", f"{API}/nodes/{segment(node)}", **trying))
+
     def _do(self, node: str, what: str, body: Json | None = None) -> Json:
         path = f"{API}/nodes/{segment(node)}/{what}"
         return _object(self._http.call("POST", path, body=body))
@@ -420,6 +439,11 @@ class Audit(_Group):
     def _piece(self, after: str, limit: int) -> Json:
         params = {"after": after, "limit": limit}
         return _object(self._http.call("GET", f"{API}/audit/verify", params=params, timeout=60))
+
+
+def _trying(dry_run: bool) -> Json:
+    """How a call says that it only asks what an edit would do, which takes longer than the edit."""
+    return {"params": {"dry_run": "true"}, "timeout": 60} if dry_run else {}
 
 
 def _given(fields: Mapping[str, Any]) -> Json:

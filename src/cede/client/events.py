@@ -16,23 +16,25 @@ RECONNECT_FIRST = 0.5
 RECONNECT_MAX = 15.0
 
 
-def past_events(http: Http, after: int) -> Iterator[Json]:
+def past_events(http: Http, after: int, request: str | None = None) -> Iterator[Json]:
     """Every event after an index, page by page, until there are no more."""
     while True:
-        page = http.call("GET", f"{API}/events", params={"after": after, "limit": 500})
+        params = {"after": after, "limit": 500, "request_id": request}
+        page = http.call("GET", f"{API}/events", params=params)
         if not page["items"]:
             return
         yield from page["items"]
         after = page["items"][-1]["index"]
 
 
-def follow_events(http: Http, after: int | None) -> Iterator[Json]:
+def follow_events(http: Http, after: int | None, request: str | None = None) -> Iterator[Json]:
     """Events for ever. A lost connection is taken up again after the last index that was handed
     out."""
     pause = RECONNECT_FIRST
     while True:
         try:
             params = {"follow": "true"} | ({} if after is None else {"after": str(after)})
+            params |= {} if request is None else {"request_id": request}
             with http.stream(f"{API}/events", params, silence=SILENCE) as lines:
                 for event in parse_stream(lines):
                     after = event["index"]

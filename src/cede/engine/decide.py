@@ -10,6 +10,7 @@ from __future__ import annotations
 from cede.engine.admin import quarantine
 from cede.engine.admin.fleet import settle_drains, silence
 from cede.engine.lifecycle.endings import expire
+from cede.engine.lifecycle.pausing import announce
 from cede.engine.queue.scoring import score_queues
 from cede.engine.shares.publish import refresh, stop_clocks
 from cede.engine.state.state import State
@@ -28,7 +29,9 @@ def decide(state: State, now: int, *, weigh: bool = False) -> Plan:
     """
     plan = Plan(now, weigh=weigh)
     due = state.begin_pass(now)
-    plan.changed = expire(state, due)  # 1. what is over by itself
+    plan.changed = expire(state, due)  # 1. what is over by itself, and whom an edit paused
+    if state.displaced:
+        plan.changed |= announce(state)
     for kind, entity_id in due:
         plan.changed |= kind == "node" and silence(state, entity_id)
     if state.draining:

@@ -205,5 +205,7 @@ VICTIM_GROUPS_DEFAULT = 64
 SNAPSHOT_BYTES_MAX = 256 * 1024 * 1024
 # How often a pass repeats its steps before it leaves the rest to the next one. Two or three do.
 ROUNDS_MAX = 100
+# Requests of each kind that a dry run of an edit lists; their number is always said.
+PREVIEWED_MAX = 1_000
 # How many passes `plan --until-rest` runs before it says that it did not come to rest.
 PASSES_MAX = 10_000

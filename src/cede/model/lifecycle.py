@@ -38,7 +38,7 @@ REQUEST_MOVES: dict[RequestStatus, frozenset[RequestStatus]] = {
     _R.PREEMPTING: frozenset(
         {_R.ALLOCATED, _R.QUEUED, _R.SUSPENDED, _R.PREEMPTED, _R.RELEASED, _R.FAILED, _R.CANCELLED}
     ),
-    _R.SUSPENDED: frozenset({_R.ALLOCATED, _R.CANCELLED, _R.REJECTED}),
+    _R.SUSPENDED: frozenset({_R.ALLOCATED, _R.CANCELLED}),
     _R.PREEMPTED: frozenset(),
     _R.REJECTED: frozenset(),
     _R.CANCELLED: frozenset(),

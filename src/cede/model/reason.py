@@ -38,6 +38,8 @@ class Code(StrEnum):
     EARMARKED = "earmarked"
     WITHHELD = "withheld"
     ON_ITS_WAY = "on_its_way"
+    BEING_FREED = "being_freed"
+    QUEUED_BEHIND = "queued_behind"
     MIN_RUN = "min_run"
     RETRY_DELAY = "retry_delay"
     PATIENCE = "patience"
@@ -53,6 +55,7 @@ class Code(StrEnum):
     NO_FAIR_SHARE = "no_fair_share"
     USAGE_THRESHOLD = "usage_threshold"
     STAGE_BACKOFF = "stage_backoff"
+    NO_LONGER_ELIGIBLE = "no_longer_eligible"
     NEXT = "next"
     NO_NODE = "no_node"
     NODES_OUT = "nodes_out"
@@ -80,7 +83,6 @@ class Code(StrEnum):
     CHECKPOINT_FAILED = "checkpoint_failed"
     WALLTIME = "walltime_exceeded"
     NODE_LOST = "node_lost"
-    NO_LONGER_ELIGIBLE = "no_longer_eligible"
 
 
 # The rules under which somebody is stopped who did nothing wrong.
@@ -168,8 +170,7 @@ SENTENCES: dict[Code, tuple[str, str]] = {
         "one of those holders must end, or {remedy}",
     ),
     Code.NO_CAPACITY: (
-        "pool {pool} has {free} of {bound} {key} free, {requested} are needed, and no holder may "
-        "be stopped for this",
+        "{requested} {key} are needed and {free} of {bound} are free in pool {pool}; {rest}",
         "{missing} {key} must be released",
     ),
     Code.PARTIAL_HEADROOM: (
@@ -178,9 +179,8 @@ SENTENCES: dict[Code, tuple[str, str]] = {
         "ask for at most {headroom} {key}, or reserve {missing} more",
     ),
     Code.PROTECTED: (
-        "pool {pool} is full of work that is not below this in standing; {missing} {key} are "
-        "missing",
-        "one of the named holders must end",
+        "{requested} {key} are needed and {free} of {bound} are free in pool {pool}; {rest}",
+        "{missing} {key} must be released",
     ),
     Code.WAITS_FIRST: (
         "{missing} {key} are missing in pool {pool}; walltimes free them within {seconds} s, which "
@@ -193,9 +193,9 @@ SENTENCES: dict[Code, tuple[str, str]] = {
         "submit it with a longer walltime or a higher class, or wait",
     ),
     Code.NO_SET: (
-        "{missing} {key} are missing in pool {pool}; no {most} holders that may be stopped would "
-        "make room",
-        "ask for less, or let one of the candidates end",
+        "{missing} {key} are missing in pool {pool}; at most {most} holders are stopped for one "
+        "request, and no {most} that may be stopped would make room",
+        "ask for less, raise max_victims, or wait until {missing} {key} are released",
     ),
     Code.NOT_EXHAUSTIVE: (
         "{missing} {key} are missing in pool {pool}; no set of holders was found that would make "
@@ -203,16 +203,28 @@ SENTENCES: dict[Code, tuple[str, str]] = {
         "ask for less, or raise victim_groups_max",
     ),
     Code.EARMARKED: (
-        "what is free in pool {pool} is promised to {owner}; {missing} {key} are missing",
-        "it starts, or gives up",
+        "{requested} {key} are needed and what is free or being freed in pool {pool} is promised "
+        "to {owner}; {missing} {key} are missing",
+        "{missing} {key} more must be released, or {owner} must give up",
     ),
     Code.WITHHELD: (
         "what is free in pool {pool} is withheld for {owner}, which was passed {bypassed} times",
-        "it starts, or the withholding ends",
+        "nothing: this is tried again when {owner} has started, or in {seconds} s when the "
+        "withholding ends",
     ),
     Code.ON_ITS_WAY: (
         "{amounts} are being freed for this in pool {pool}",
         "nothing: it starts once {victims} stopped",
+    ),
+    Code.BEING_FREED: (
+        "{freed} {key} are being freed in pool {pool} by {victims}, and this is the first in the "
+        "queue that they suffice for",
+        "nothing: it starts once they are free, unless somebody of higher standing comes first",
+    ),
+    Code.QUEUED_BEHIND: (
+        "{freed} {key} are being freed in pool {pool}, and {owner} comes first for them; {missing} "
+        "{key} are missing",
+        "{missing} {key} more must be released",
     ),
     Code.MIN_RUN: (
         "holders that could be stopped in pool {pool} are still inside their first {seconds} "
@@ -249,30 +261,32 @@ SENTENCES: dict[Code, tuple[str, str]] = {
         "who claimed one, or an operator, must give it back: cede node unclaim NODE",
     ),
     Code.PATIENCE: (
-        "pool {pool} is full, and this is in the {stage} stage: {below} has been below its fair "
-        "share for {since} seconds, and starves after {seconds}",
+        "{free} of {bound} {key} are free in pool {pool}, and this is in the {stage} stage: "
+        "{below} has been below its fair share for {since} seconds, and starves after {seconds}",
         "nothing: then it takes what others hold beyond their shares",
     ),
     Code.AT_SHARE: (
-        "pool {pool} is full, and this is in the {stage} stage: {policy} is not below its fair "
-        "share, with {used} of {share} {key}",
+        "{free} of {bound} {key} are free in pool {pool}, and this is in the {stage} stage: "
+        "{policy} is not below its fair share, with {used} of {share} {key}",
         "{missing} {key} must be released, or {policy} be given more weight or a reserve",
     ),
     Code.BEYOND_SHARE: (
-        "pool {pool} is full; this starves and is in the {stage} stage, but with {requested} more "
-        "{key} {policy} would hold {would}, beyond its share of {share}, and from there nobody "
-        "takes from anybody",
+        "{free} of {bound} {key} are free in pool {pool}; this starves and is in the {stage} "
+        "stage, but with {requested} more {key} {policy} would hold {would}, beyond its share of "
+        "{share}, and from there nobody takes from anybody",
         "{remedy}, or {policy} be given more weight or a reserve",
     ),
     Code.WITHIN_SHARE: (
-        "pool {pool} is full; this starves and is in the {stage} stage, but the first to go would "
-        "be {group}: {before} {key} are before it and {through} with it, of {share}",
+        "{free} of {bound} {key} are free in pool {pool}; this starves and is in the {stage} "
+        "stage, but the first to go would be {group}: {before} {key} are before it and {through} "
+        "with it, of {share}",
         "{missing} {key} must be released, or {policy} be given more weight or a reserve",
     ),
     Code.BETWEEN_THRESHOLDS: (
-        "pool {pool} is full; this starves and is in the {stage} stage, but the first to go is "
-        "{group}: {before} {key} are before it and {through} with it, between {aggressive} and "
-        "{normal} of a share, and that is for who starves aggressively",
+        "{free} of {bound} {key} are free in pool {pool}; this starves and is in the {stage} "
+        "stage, but the first to go is {group}: {before} {key} are before it and {through} with "
+        "it, between {aggressive} and {normal} of a share, and that is for who starves "
+        "aggressively",
         "{remedy}",
     ),
     Code.NOT_FAIRER: (
@@ -292,9 +306,13 @@ SENTENCES: dict[Code, tuple[str, str]] = {
         "{missing} {key} must be released, or the threshold be lowered",
     ),
     Code.STAGE_BACKOFF: (
-        "pool {pool} is full; this starves and is in the {stage} stage, but the nodes of those "
-        "that it could take have just been taken from",
+        "{free} of {bound} {key} are free in pool {pool}; this starves and is in the {stage} "
+        "stage, but the nodes of those that it could take have just been taken from",
         "nothing: it is tried at a heartbeat of theirs, {seconds} seconds after the last time",
+    ),
+    Code.NO_LONGER_ELIGIBLE: (
+        "paused by an edit: {all}",
+        "raise one of the bounds named and it waits at its old place again, or cancel it",
     ),
     Code.NEXT: ("it fits and starts with the next pass", "nothing"),
     Code.RECLAIM: (
@@ -332,7 +350,7 @@ SENTENCES: dict[Code, tuple[str, str]] = {
         "nothing: it starts again on another node, or when that one is unclaimed",
     ),
     Code.PREEMPTED: (
-        "preempted, and its retry policy does not bring it back",
+        "{cause}; it has no retries, so that ended it",
         "submit it with retries",
     ),
     Code.RETRIES_EXHAUSTED: (
@@ -366,11 +384,13 @@ SENTENCES: dict[Code, tuple[str, str]] = {
         "node {node} could not keep it running ({cause})",
         "nothing: it is started again elsewhere",
     ),
-    Code.NO_LONGER_ELIGIBLE: (
-        "an edit made it impossible: {all}",
-        "change one of the bounds named, or the request",
-    ),
 }
+
+
+def _rule_in_words(detail: Mapping[str, Any]) -> str:
+    """Under which rule, and for whom, something was stopped; its numbers are kept beside it."""
+    rule = detail.get("rule")
+    return Reason(Code(rule), detail).text if rule in set(Code) else "preempted"
 
 
 class _Blanks(dict[str, Any]):
@@ -395,6 +415,8 @@ class Reason:
 
     def _words(self) -> dict[str, Any]:
         words = dict(self.detail)
+        if self.code is Code.PREEMPTED:
+            words["cause"] = _rule_in_words(words)
         if "pools" in words:
             words["all"] = "; ".join(Reason.from_dict(each).text for each in words["pools"])
         return words

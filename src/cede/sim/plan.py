@@ -16,7 +16,7 @@ from cede.engine.admin import claims
 from cede.engine.decide import decide
 from cede.engine.explain.price import by_price, candidates
 from cede.engine.explain.why import waiting_reason
-from cede.engine.ledger.admit import rejection
+from cede.engine.ledger.admit import paused, rejection
 from cede.engine.ledger.ledger import PoolLedger
 from cede.engine.lifecycle import endings, reports, stopping
 from cede.engine.state.state import State
@@ -42,10 +42,11 @@ def run(snapshot: object, until_rest: bool = False, horizon: object = None) -> d
     last = state.now + (0 if horizon is None else parse_duration(horizon, "horizon"))
     _ask_nobody_to_save(state)
     names = _names(state, snapshot)
-    claimed = [_claim(state, each, names) for each in read_claims(snapshot)]
+    first = [_claim(state, each, names) for each in read_claims(snapshot)]
+    first += [_decision(state, each, names) for each in _reject(state, snapshot)]
     goes_on = until_rest or horizon is not None
     result = _until_rest(state, last, names) if goes_on else _one_pass(state, names)
-    result["passes"][0]["decisions"][:0] = claimed
+    result["passes"][0]["decisions"][:0] = first
     return result
 
 
@@ -115,7 +116,7 @@ def _until_rest(state: State, horizon: int, names: Names) -> dict[str, Any]:
     while len(passes) < bounds.PASSES_MAX:
         before = state.mark()
         shown = _pass(state, names)
-        stopped = _stop_victims(state)
+        stopped = stop_victims(state)
         if not passes or state.mark().written != before.written:
             passes.append(shown)
         # What is only told, such as that work is above its limit, moves nothing.
@@ -153,19 +154,26 @@ def _result(
 
 
 def _pass(state: State, names: Names) -> dict[str, Any]:
-    rejected = _reject(state)
     plan = decide(state, state.now, weigh=True)
-    decisions = [*rejected, *plan.decisions]
-    shown = [_decision(state, each, names) for each in decisions]
+    shown = [_decision(state, each, names) for each in plan.decisions]
     waiting = sorted(state.waiting(), key=lambda each: each.age)
     shown += [_wait(state, request, names) for request in waiting]
     return {"now": seconds(state.now), "decisions": shown}
 
 
-def _reject(state: State) -> list[Rejection]:
-    """Requests that no pool can ever grant are turned away before the pass, as at the door."""
+def _reject(state: State, snapshot: Any) -> list[Rejection]:
+    """Requests that no pool can ever grant are turned away before the first pass, as at the door.
+    What a server has accepted already has its place in the order of submissions: it is paused.
+    """
+    accepted = {
+        str(each.get("id"))
+        for each in snapshot.get("requests") or ()
+        if "submitted_index" in each or each.get("attempt", 1) != 1 or each.get("suspended")
+    }
     rejections = []
-    for request in [each for each in state.waiting() if not state.places(each.id)]:
+    for request in [each for each in state.waiting() if paused(state, each)]:
+        if request.id in accepted:
+            continue
         reason = rejection(state, request)
         endings.finish(state, request, RequestStatus.REJECTED, reason)
         rejections.append(Rejection(request.id, reason))
@@ -216,7 +224,7 @@ def _candidates(
     return {"candidates": [{**each, "id": _called(state, each["id"], names)} for each in weighed]}
 
 
-def _stop_victims(state: State) -> bool:
+def stop_victims(state: State) -> bool:
     """Everybody who was asked to stop has stopped."""
     leaving = [each for each in state.allocations.values() if each.live and each.leaving]
     for allocation in sorted(leaving, key=lambda each: each.index):

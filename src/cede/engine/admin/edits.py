@@ -1,12 +1,13 @@
 """What operators may do to pools and policies. No edit leaves a broken configuration (S4), none
 stops running work.
 
-A shrunk pool keeps what runs and admits nothing new until it drains; waiters that no pool could
-ever grant any more are rejected in the same commit, naming the bound.
+A shrunk pool keeps what runs and admits nothing new until it drains; waiters that no pool can grant
+any more are paused in the same commit, naming the bound (`lifecycle.pausing`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -14,18 +15,16 @@ from cede.engine.admin.membership import gather, reselect
 from cede.engine.admin.node_lease import leased, put_leases
 from cede.engine.admin.presets import DEFAULT
 from cede.engine.admin.presets import preset as preset_settings
-from cede.engine.ledger.admit import hopeless, rejection
-from cede.engine.lifecycle.endings import finish
+from cede.engine.ledger.admit import candidates
 from cede.engine.state.state import State
 from cede.model import bounds
 from cede.model.amounts import Amounts, parse_amounts, total
 from cede.model.errors import Conflict, Invalid, NotFound
 from cede.model.fields import read
-from cede.model.lifecycle import RequestStatus
 from cede.model.node import parse_labels
 from cede.model.policy import Policy
 from cede.model.pool import Pool
-from cede.model.reason import Code
+from cede.model.request import Request
 from cede.model.subject import Subject, parse_name
 
 # Amounts beside reserved and limit that name keys of the pool.
@@ -78,7 +77,6 @@ def set_capacity(state: State, pool: Pool, capacity: Amounts) -> None:
     _check_pool(state, became)
     state.put(became)
     state.emit("pool_updated", pool_id=pool.id, capacity=dict(capacity))
-    _judge_again(state, pool.id)
 
 
 def update_pool(
@@ -115,7 +113,6 @@ def update_pool(
     state.put(pool)
     put_leases(state, [each for each in state.nodes.values() if each.pool_id == pool.id])
     state.emit("pool_updated", pool_id=pool.id, capacity=dict(pool.capacity))
-    _judge_again(state, pool.id)
     return pool
 
 
@@ -193,7 +190,6 @@ def update_policy(state: State, policy_id: str, **given: object) -> Policy:
     _check_policy(state, state.pools[policy.pool_id], policy)
     state.put(policy)
     state.emit("policy_updated", pool_id=policy.pool_id, policy=policy.name)
-    _judge_again(state, policy.pool_id)
     return policy
 
 
@@ -347,7 +343,7 @@ def _check_idle(state: State, what: str, pool_id: str, policy_id: str | None) ->
     def concerned(policy: Policy) -> bool:
         return policy.pool_id == pool_id and policy_id in (None, policy.id)
 
-    queued = sum(any(map(concerned, state.places(each.id))) for each in state.waiting())
+    queued = sum(any(map(concerned, _waits_under(state, each))) for each in state.waiting())
     active = sum(
         each.live and concerned(state.policies[each.policy_id])
         for each in state.allocations.values()
@@ -359,10 +355,8 @@ def _check_idle(state: State, what: str, pool_id: str, policy_id: str | None) ->
         )
 
 
-def _judge_again(state: State, pool_id: str) -> None:
-    """Reject the waiters that no pool can ever grant after an edit (L8)."""
-    subjects = {policy.subject: None for policy in _policies(state, pool_id)}
-    for request in [each for each in state.waiting() if each.subject in subjects]:
-        if hopeless(state, request):
-            reason = rejection(state, request, Code.NO_LONGER_ELIGIBLE)
-            finish(state, request, RequestStatus.REJECTED, reason)
+def _waits_under(state: State, request: Request) -> Iterable[Policy]:
+    """The policies that a waiter has a place under; those that it may use at all if it is paused,
+    because an edit of any of them may give it one.
+    """
+    return state.places(request.id) or candidates(state, request.subject, request.pool_id)

@@ -14,20 +14,10 @@ from cede.engine.queue.cursor import order
 from cede.engine.rights.standing import Standing
 from cede.engine.state.state import State
 from cede.model.amounts import Amounts
-from cede.model.policy import Policy
 from cede.model.request import Request
 
 # Counting a place beyond this would make a reader slow down the writer.
 PLACE_MAX = 10_000
-
-
-def place_of(state: State, ledger: PoolLedger, request: Request, policy: Policy) -> int | None:
-    """Its place in this pool's queue, from 1; None beyond what is worth counting."""
-    if _length(ledger) > PLACE_MAX:
-        return None
-    demand = ledger.pool.metered(request.amounts)
-    mine = _order(ledger, request, policy.id, demand)
-    return 1 + len([1 for other, _ in _orders(state, ledger) if other < mine])
 
 
 def in_order(state: State, pool_id: str) -> list[str] | None:
@@ -54,13 +44,13 @@ def _length(ledger: PoolLedger) -> int:
 
 def _orders(state: State, ledger: PoolLedger) -> list[tuple[Any, str]]:
     return [
-        (_order(ledger, state.requests[id_], at.policy_id, queue.demand(id_)), id_)
+        (order_of(ledger, state.requests[id_], at.policy_id, queue.demand(id_)), id_)
         for at, queue in ledger.queues.items()
         for id_ in queue
     ]
 
 
-def _order(ledger: PoolLedger, request: Request, policy_id: str, demand: Amounts) -> Any:
+def order_of(ledger: PoolLedger, request: Request, policy_id: str, demand: Amounts) -> Any:
     _, standing = as_granted(ledger, request, policy_id, demand)
     satisfaction = ledger.satisfaction(ledger.queue_of(policy_id, request))
     return order(standing, (*request.age, request.id), satisfaction)

@@ -44,7 +44,7 @@ def cannot_pay(state: State, request: Request, policy: Policy, names: Names) -> 
             found = Reason(Code.TOO_DEAR, {**names, "cost": cost, "value": value})
         elif not choice.exhaustive:
             found = found or Reason(Code.NOT_EXHAUSTIVE, names)
-        elif most := offer.ledger.pool.settings.max_victims:
+        elif (most := offer.ledger.pool.settings.max_victims) and _too_many(state, offer):
             found = found or Reason(Code.NO_SET, {**names, "most": most})
     return found
 
@@ -76,6 +76,14 @@ def _nearer(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
         return second
     rises = first["why_not"] == STANDING and second["why_not"] != WhyNot.DOES_NOT_HELP
     return second if rises else first
+
+
+def _too_many(state: State, offer: Offer) -> bool:
+    """Whether all holders that a waiter may stop would make room together, and only there are too
+    many of them.
+    """
+    shown = weighed(state, offer.ledger, offer.preemptor, offer.missing)
+    return any(each["why_not"] == WhyNot.TOO_MANY for each in shown)
 
 
 def _short(state: State, request: Request, policy: Policy) -> list[Offer]:

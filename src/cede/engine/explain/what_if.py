@@ -2,46 +2,178 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
-from cede.engine.admin import claims, edits
+from cede.engine.admin import claims, edits, fleet
 from cede.engine.decide import decide
 from cede.engine.ledger.account import (
     free_now,
     headroom,
     missing,
     own_bounds,
+    reserve_left,
     smallest,
     taken_of_reserve,
 )
 from cede.engine.ledger.ledger import PoolLedger
-from cede.engine.lifecycle import endings
+from cede.engine.lifecycle import commands, endings
 from cede.engine.nodes.placement import suits
 from cede.engine.state.state import State
 from cede.engine.state.trial import what_if
-from cede.model.amounts import Amounts
+from cede.model import bounds
+from cede.model.amounts import Amounts, show
 from cede.model.errors import CedeError
 from cede.model.lifecycle import RequestStatus
-from cede.model.node import Node
+from cede.model.node import Node, Out
 from cede.model.policy import Policy
 from cede.model.request import Request
 
 # Single holders tried as "if this one ended"; more would make a reader slow down the writer.
 _HOLDERS_TRIED = 8
+# Holders that are tried together; whoever must ask more of them to end has a request too large.
+_SEVERAL_TRIED = 32
+# How often those who would be served instead are added to them.
+_AHEAD_TRIED = 4
 
 
 def changes(
     state: State, ledger: PoolLedger, request: Request, policy: Policy, demand: Amounts
 ) -> Iterator[dict[str, Any]]:
     """The smallest changes of each kind (reserve, limit, size, a claim's or a holder's end) that
-    would start it now.
+    would start it now; where no single holder's end would, the ends of several.
     """
+    done = set()
     for change, make in _tries(state, ledger, request, policy, demand):
+        if change["change"] == "size" and "size" in done:
+            continue  # the largest that starts was found
         outcome = _outcome(state, request.id, make)
         if outcome is not None:
+            done.add(change["change"])
             yield {**change, "then": outcome}
+    if "holder_ends" not in done:
+        yield from _several_end(state, ledger, request, demand)
+    if not done and ledger.homes.matter:
+        yield from _once_lent(state, ledger, request, policy, demand)
+
+
+def in_words(found: Iterable[dict[str, Any]]) -> str:
+    """Changes as what somebody may do, one of each kind."""
+    said: dict[str, str] = {}
+    for each in found:
+        match each["change"]:
+            case "limit":
+                words = f"raise the limit of {each['policy']} to {show(each['to'])}"
+            case "reserve":
+                words = f"reserve {show(each['to'])} for {each['policy']}"
+            case "size":
+                words = f"ask for {show(each['to'])}"
+            case "request_limit":
+                limit = " ".join(f"{key}={most}" for key, most in each["to"].items())
+                words = f"raise its own limit: cede limit {each['request']} {limit}"
+            case "lend":
+                words = "let other policies lend their nodes (cede policy update --lend)"
+                words += " and submit it with a walltime" if each["walltime"] else ""
+                if each.get("requests"):
+                    words += f", and {', '.join(each['requests'])} must end"
+            case "node_back":
+                words = f"bring node {each['node']} back into service"
+            case "unclaim":
+                words = f"unclaim node {each['node']}"
+            case "holders_end":
+                words = f"{', '.join(each['requests'])} must end"
+            case _:
+                words = f"{each['request']} must end"
+        said.setdefault(each["change"], words)
+    return ", or ".join(said.values())
+
+
+def _several_end(
+    state: State, ledger: PoolLedger, request: Request, demand: Amounts
+) -> Iterator[dict[str, Any]]:
+    """The ends of the fewest of the largest holders that would start it; where others come first
+    for what they free, of those others as well.
+    """
+    useful = [
+        each
+        for each in ledger.holdings.values()
+        if not each.earmark and any(key in each.amounts for key in demand)
+    ]
+    useful.sort(key=lambda each: (-sum(each.amounts.get(key, 0) for key in demand), -each.index))
+    owners = [state.allocations[each.id].request_id for each in useful[:_SEVERAL_TRIED]]
+    then = None
+    for _ in range(_AHEAD_TRIED):
+        then, first = _ended(state, request.id, owners)
+        if then is not None or not first:
+            break
+        owners += first
+    low, high = 1, len(owners)
+    while then is not None and low < high:
+        middle = (low + high) // 2
+        outcome, _ = _ended(state, request.id, owners[len(owners) - middle :])
+        if outcome is None:
+            low = middle + 1
+        else:
+            high, then = middle, outcome
+    if then is not None:
+        chosen = owners[len(owners) - high :]
+        yield {"change": "holders_end", "requests": chosen, "then": then}
+
+
+def _once_lent(
+    state: State, ledger: PoolLedger, request: Request, policy: Policy, demand: Amounts
+) -> Iterator[dict[str, Any]]:
+    """Whether it would start if other policies lent it their own nodes; if need be also with a
+    walltime, which work needs there that cannot be asked to leave, and with holders gone.
+    """
+    lend = partial(_lend, state, ledger, policy)
+    with_end = replace(request, walltime=bounds.HOUR)
+    for walltime in (False, True) if request.walltime is None else (False,):
+        with what_if(state):
+            lend()
+            if walltime:
+                state.put(with_end)
+            decide(state, state.now)
+            then = _became(state, request.id)
+            ended = (
+                []
+                if then is not None
+                else list(_several_end(state, state.ledgers[ledger.pool.id], request, demand))
+            )
+        if ended:
+            then = ended[0]["then"]
+        if then is not None:
+            also = {"requests": ended[0]["requests"]} if ended else {}
+            yield {"change": "lend", "walltime": walltime, **also, "then": then}
+            return
+
+
+def _lend(state: State, ledger: PoolLedger, policy: Policy) -> None:
+    """Every policy lends all of its own nodes, and this one may borrow."""
+    for each in ledger.policies.values():
+        if each.home is not None and each.id != policy.id:
+            state.put(replace(each, allow_lending=True, max_borrow_pct=1))
+    state.put(replace(policy, allow_borrowing=True))
+
+
+def _ended(state: State, request_id: str, owners: list[str]) -> tuple[str | None, list[str]]:
+    """What becomes of a waiter once these have ended, and who would start or be promised capacity
+    instead of it.
+    """
+    with what_if(state):
+        for each in owners:
+            _end(state, state.requests[each])()
+        before = {each.id for each in state.waiting() if each.earmark is None}
+        decide(state, state.now)
+        then = _became(state, request_id)
+        served = [
+            each
+            for each in before
+            if not state.requests[each].waiting or state.requests[each].earmark is not None
+        ]
+    return then, sorted(each for each in served if each != request_id)
 
 
 def _tries(
@@ -52,6 +184,7 @@ def _tries(
     for key in demand:
         if key in raised:
             raised[key] = max(raised[key], used.get(key, 0) + demand[key])
+    change: dict[str, Any]
     if raised != policy.limit:
         change = {"change": "limit", "policy": policy.name, "to": raised}
         yield change, lambda: edits.update_policy(state, policy.id, limit=raised)
@@ -63,10 +196,19 @@ def _tries(
     if reserved != policy.reserved:
         change = {"change": "reserve", "policy": policy.name, "to": reserved}
         yield change, lambda: edits.update_policy(state, policy.id, reserved=reserved)
-    smaller = _smaller(ledger, request, policy, demand)
-    if smaller is not None:
-        change = {"change": "size", "to": smaller}
-        yield change, lambda: state.put(replace(request, amounts=smaller))
+    for smaller in _smaller(ledger, request, policy, demand):
+        change = {"change": "size", "to": dict(smaller.amounts)}
+        if smaller.tasks != request.tasks:
+            change["tasks"] = smaller.tasks
+        yield change, partial(state.put, smaller)
+    group = ledger.task_groups.used.get(request.part_of or request.id, {})
+    limit = dict(request.terms.limit)
+    enough = {key: max(n, group.get(key, 0) + demand.get(key, 0)) for key, n in limit.items()}
+    if enough != limit:
+        change = {"change": "request_limit", "request": request.id, "to": enough}
+        yield change, partial(commands.set_limit, state, request.id, enough, state.now)
+    for node in _nodes_out(ledger, request)[:_HOLDERS_TRIED]:
+        yield {"change": "node_back", "node": node.name}, partial(_bring_back, state, node)
     for node in claimed_nodes(ledger, request, policy)[:_HOLDERS_TRIED]:
         change = {"change": "unclaim", "node": node.name, "claimed_by": node.claimed_by}
         yield change, _unclaim(state, node)
@@ -89,24 +231,53 @@ def claimed_nodes(ledger: PoolLedger, request: Request, policy: Policy) -> list[
     return [each for each in nodes if each.usable and suits(each, key.form)]
 
 
+def _nodes_out(ledger: PoolLedger, request: Request) -> list[Node]:
+    """Nodes that would suit a waiter and that an operator took out of service."""
+    form = ledger.form(request)
+    if ledger.inventory is None or form is None:
+        return []
+    nodes = [each.node for each in ledger.inventory.spots.values()]
+    return [each for each in nodes if each.out is not Out.NO and suits(each, form)]
+
+
+def _bring_back(state: State, node: Node) -> None:
+    back = fleet.undrain if node.out is Out.DRAIN else fleet.enable
+    back(state, node.id, state.now)
+
+
 def _unclaim(state: State, node: Node) -> Callable[[], object]:
     return lambda: claims.unclaim(state, [node.id], state.now)
 
 
 def _end(state: State, owner: Request) -> Callable[[], object]:
-    return lambda: endings.finish(state, owner, RequestStatus.RELEASED, None)
+    """A holder is done, or a waiter gives up."""
+    status = RequestStatus.CANCELLED if owner.waiting else RequestStatus.RELEASED
+    return lambda: endings.finish(state, owner, status, None)
 
 
 def _smaller(
     ledger: PoolLedger, request: Request, policy: Policy, demand: Amounts
-) -> Amounts | None:
-    """The same request cut down to what is free; None when a key is used up."""
+) -> Iterator[Request]:
+    """The same request with fewer tasks, or cut down to what is left of its reserve or is free; the
+    largest first.
+    """
+    if (shape := request.shape) is not None and shape.tasks > 1:
+        for tasks in sorted({shape.tasks - 1, shape.tasks // 2, 1}, reverse=True):
+            amounts = {key: tasks * amount for key, amount in shape.amounts.items()}
+            yield replace(request, shape=replace(shape, tasks=tasks), amounts=amounts)
+        return
     own = headroom(own_bounds(ledger, ledger.queue_of(policy.id, request))) or {}
-    room = smallest((own, free_now(ledger)))
-    cut = {key: min(amount, room[key]) for key, amount in demand.items()}
-    if any(amount <= 0 for amount in cut.values()) or cut == dict(demand):
-        return None
-    return {**request.amounts, **cut}
+    reserve = {key: reserve_left(ledger, policy.id, key) for key in ledger.counting}
+    rooms = [smallest((own, reserve)), smallest((own, free_now(ledger)))]
+    cuts = [
+        {key: min(amount, room.get(key, amount)) for key, amount in demand.items()}
+        for room in rooms
+    ]
+    for cut in sorted(cuts, key=lambda each: -sum(each.values())):
+        if all(amount > 0 for amount in cut.values()) and cut != dict(demand):
+            amounts = {**request.amounts, **cut}
+            form = None if shape is None else replace(shape, amounts=amounts)
+            yield replace(request, amounts=amounts, shape=form)
 
 
 def _likely_holders(ledger: PoolLedger, demand: Amounts) -> list[str]:
@@ -131,7 +302,11 @@ def _outcome(state: State, request_id: str, make: Callable[[], object]) -> str |
         except CedeError:
             return None
         decide(state, state.now)
-        request = state.requests[request_id]
-        if request.status is RequestStatus.ALLOCATED:
-            return "starts"
-        return "promised" if request.earmark is not None else None
+        return _became(state, request_id)
+
+
+def _became(state: State, request_id: str) -> str | None:
+    request = state.requests[request_id]
+    if request.status is RequestStatus.ALLOCATED:
+        return "starts"
+    return "promised" if request.earmark is not None else None

@@ -7,39 +7,43 @@ help is not guessed: each change is tried on the real engine and taken back.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from cede.engine.admin.quarantine import unknown
 from cede.engine.explain import fair as explain_fair
 from cede.engine.explain import price as explain_price
-from cede.engine.explain.places import as_granted, place_of
-from cede.engine.explain.what_if import changes, claimed_nodes
+from cede.engine.explain.places import PLACE_MAX, as_granted, order_of
+from cede.engine.explain.what_if import changes, claimed_nodes, in_words
 from cede.engine.ledger.account import (
+    FITS,
     Bound,
     Verdict,
     fits,
     free_now,
     free_to_promise,
+    headroom,
     missing,
+    own_bounds,
     reserve_left,
 )
-from cede.engine.ledger.admit import own_limit_broken, told
+from cede.engine.ledger.admit import pause_reason, paused, told
 from cede.engine.ledger.ledger import PoolLedger
 from cede.engine.ledger.queue import QueueKey
 from cede.engine.ledger.tenants import nodes_reason
 from cede.engine.nodes.eligible import EligibleNodes
 from cede.engine.nodes.placement import View, place, places_for, suits
 from cede.engine.queue.bounds import verdict_on
-from cede.engine.queue.forecast import earliest_start, end_bound
+from cede.engine.queue.forecast import end_bound, latest_start
 from cede.engine.queue.view import eligible_nodes, site
 from cede.engine.rights.cover import Holding
 from cede.engine.rights.standing import BORROWED, IN_SHARE, LOWEST, Standing
 from cede.engine.state.state import State
 from cede.engine.state.trial import as_of
 from cede.engine.steps import checkpoint as brokering
-from cede.engine.victims.protection import protected
+from cede.engine.victims.pricing import shield
+from cede.engine.victims.protection import protected, spared
 from cede.model.amounts import Amounts, plus, show, total
 from cede.model.durations import seconds
 from cede.model.lifecycle import AllocationState
@@ -49,15 +53,22 @@ from cede.model.request import Request
 from cede.model.shape import Footprint, Shape
 
 _HOLDERS_SHOWN = 20
+# Names in one sentence.
+_NAMED = 3
 
 
 def waiting_reason(state: State, request: Request) -> Reason:
     """The reason in the pool where capacity is on its way for it, else in the one it prefers; a
-    waiter that its own limit keeps from starting waits nowhere.
+    paused waiter has no place in any.
     """
+    if paused(state, request):
+        return pause_reason(state, request)
     reasons = [reason_in(state, request, policy) for policy in state.places(request.id)]
-    reasons = reasons or own_limit_broken(request)
-    return next((each for each in reasons if each.code is Code.ON_ITS_WAY), reasons[0])
+    for code in (Code.ON_ITS_WAY, Code.BEING_FREED):
+        for each in reasons:
+            if each.code is code:
+                return each
+    return reasons[0]
 
 
 def reason_in(state: State, request: Request, policy: Policy) -> Reason:
@@ -127,7 +138,7 @@ def _on_its_way(waiter: _Waiter) -> Reason:
         {
             "pool": ledger.pool.name,
             "amounts": show(waiter.demand),
-            "victims": ", ".join(victims[:_HOLDERS_SHOWN]) or "nobody",
+            "victims": _listed(victims) or "those who leave",
         },
     )
 
@@ -188,19 +199,71 @@ def _not_free(waiter: _Waiter) -> Reason:
     if not fits(waiter.demand, free_to_promise(ledger, waiter.granted[1])):
         return _taking_reason(waiter)
     comes = ledger.inventory is None or _has_place(waiter, promise=True)
-    return _on_its_way(waiter) if comes else _no_place(waiter)
+    return _being_freed(waiter) if comes else _no_place(waiter)
+
+
+def _being_freed(waiter: _Waiter) -> Reason:
+    """Enough is on its way and promised to nobody: it goes to the first in the queue that it
+    suffices for, which may be others.
+    """
+    state, ledger, key = waiter.state, waiter.ledger, waiter.verdict.key
+    left, first = free_to_promise(ledger, waiter.granted[1]), []
+    for request_id, demand in _before(waiter):
+        if fits(demand, left):
+            first.append(request_id)
+            left = {each: amount - demand.get(each, 0) for each, amount in left.items()}
+    leaving = [h for h in ledger.holdings.values() if h.leaving and key in h.amounts]
+    victims = [state.allocations[each.id].request_id for each in leaving]
+    names = waiter.names(key) | {"freed": sum(each.amounts[key] for each in leaving)}
+    if fits(waiter.demand, left):
+        return Reason(Code.BEING_FREED, {**names, "victims": _listed(victims)})
+    lacks = missing(waiter.demand, left)
+    name = min(lacks, key=lambda each: (-lacks[each], each))
+    names |= waiter.names(name) | {"missing": waiter.demand[name] - max(left[name], 0)}
+    names["freed"] = sum(each.amounts.get(name, 0) for each in leaving)
+    return Reason(Code.QUEUED_BEHIND, {**names, "owner": _listed(first)})
+
+
+def _before(waiter: _Waiter) -> list[tuple[str, Amounts]]:
+    """The waiters of its pool that come before it and that nothing of their own keeps back, in the
+    one order; nobody where there are too many to look at.
+    """
+    state, ledger = waiter.state, waiter.ledger
+    mine = order_of(ledger, waiter.request, waiter.policy.id, waiter.demand)
+    if sum(map(len, ledger.queues.values())) > PLACE_MAX:
+        return []
+    found = []
+    for at, queue in ledger.queues.items():
+        own = headroom(own_bounds(ledger, at)) if len(queue) else {}
+        for other_id in queue:
+            demand = queue.demand(other_id)
+            if own is None or not fits(demand, own) or other_id == waiter.request.id:
+                continue
+            theirs = order_of(ledger, state.requests[other_id], at.policy_id, demand)
+            if theirs < mine:
+                found.append((theirs, other_id, demand))
+    return [(other_id, demand) for _, other_id, demand in sorted(found, key=lambda each: each[0])]
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Some names, and how many more there are."""
+    more = len(names) - _NAMED
+    some = ", ".join(names[:_NAMED])
+    return f"{some} and {more} more" if more > 0 else some
 
 
 def _promised(waiter: _Waiter) -> Reason:
     ledger, bound = waiter.ledger, waiter.granted[1]
     owners = [each for each in ledger.earmarks if ledger.standing_of(each) >= bound]
-    detail = {"owner": ", ".join(owners[:_HOLDERS_SHOWN])}
+    detail = {"owner": _listed(owners)}
     return Reason(Code.EARMARKED, {**_shortage(waiter), **detail})
 
 
 def _withheld(waiter: _Waiter) -> Reason:
     head = waiter.state.requests[waiter.verdict.whose]
+    until = waiter.state.now if head.withhold is None else head.withhold.until
     detail = {"pool": waiter.ledger.pool.name, "owner": head.id, "bypassed": head.bypassed}
+    detail["seconds"] = seconds(max(until - waiter.state.now, 0))
     return Reason(Code.WITHHELD, detail)
 
 
@@ -351,7 +414,67 @@ def _taking_reason(waiter: _Waiter) -> Reason:
             Code.PARTIAL_HEADROOM,
             {**names, "headroom": unused, "missing": max(names["requested"] - unused, 0)},
         )
-    return Reason(Code.PROTECTED if others else Code.NO_CAPACITY, names)
+    return _held_by_others(waiter, names)
+
+
+def _held_by_others(waiter: _Waiter, names: dict[str, Any]) -> Reason:
+    """Who has what is missing, and why none of it is taken: the work is never stopped, or is not
+    below this waiter, or what may be stopped is too little.
+    """
+    ledger, key, (_, bound) = waiter.ledger, names["key"], waiter.granted
+    parts: dict[str, list[Holding]] = {kind: [] for kind in _HELD_WORDS}
+    for holding in ledger.holdings.values():
+        if key in holding.amounts and not holding.leaving and holding.id != waiter.request.id:
+            parts[_kind(waiter, holding, bound)].append(holding)
+    sums = {kind: sum(each.amounts[key] for each in mine) for kind, mine in parts.items()}
+    words = dict(_HELD_WORDS)
+    if sums["below"] < names["missing"]:
+        words["below"] += ", which is not enough"
+    elif ledger.inventory is not None:
+        words["below"] += ", but not where this can sit"
+    rest = "; ".join(
+        f"{sums[kind]} {said} ({_listed(_largest(waiter.state, mine, key))})"
+        for kind, said in words.items()
+        if (mine := parts[kind])
+    )
+    code = (
+        Code.PROTECTED
+        if any(parts[each] for each in ("above", "below", "spared"))
+        else Code.NO_CAPACITY
+    )
+    return Reason(code, {**names, **sums, "rest": rest or "nobody holds the rest"})
+
+
+_HELD_WORDS = {
+    "fixed": "are held by work that is stopped for nobody",
+    "above": "are held by work that is not below this in standing",
+    "below": "are held by work below this in standing",
+    "spared": "are held by work that only its protection keeps from being stopped for this",
+    "own": "are held by other work of its own policy",
+    "promised": "are promised",
+}
+
+
+def _kind(waiter: _Waiter, holding: Holding, bound: Standing) -> str:
+    """What a holding is to a waiter: a key of `_HELD_WORDS`."""
+    state, ledger = waiter.state, waiter.ledger
+    if holding.earmark:
+        return "promised"
+    if not holding.takeable or holding.safe or shield(state, ledger, holding) is not None:
+        return "fixed"
+    if holding.policy_id == waiter.policy.id:
+        return "own"
+    if not ledger.standing_of(holding.id) < bound:
+        return "above"
+    preemptor = explain_fair.preemptor_of(ledger, waiter.request, waiter.policy.id)
+    kept = spared(state, ledger, preemptor, holding, ledger.rights(holding.id))
+    return "below" if kept is None else "spared"
+
+
+def _largest(state: State, holdings: list[Holding], key: str) -> list[str]:
+    """Whose holdings these are, those with the most of a key first."""
+    ordered = sorted(holdings, key=lambda each: (-each.amounts[key], each.index))
+    return [each.id if each.earmark else state.allocations[each.id].request_id for each in ordered]
 
 
 def _young(
@@ -431,13 +554,18 @@ def _story(state: State, request: Request, tried: bool) -> dict[str, Any]:
     story["pools"] = [
         _pool_story(state, request, policy, tried) for policy in state.places(request_id)
     ]
+    found = [each for pool in story["pools"] for each in pool["changes"] or ()]
+    reason = story["reason"]
+    if found and "remedy" not in reason and not reason["fix"].startswith("nothing"):
+        # What was tried and starts it, where the reason has no remedy of this very case.
+        reason["fix"] = in_words(found)
     return story
 
 
 def _pool_story(state: State, request: Request, policy: Policy, tried: bool) -> dict[str, Any]:
     ledger = state.ledgers[policy.pool_id]
     demand = ledger.pool.metered(request.amounts)
-    start = earliest_start(state, ledger, request)
+    start = latest_start(state, ledger, request, policy.id)
     reason = reason_in(state, request, policy)
     more: dict[str, Any] = {}
     if ledger.fair:
@@ -450,13 +578,37 @@ def _pool_story(state: State, request: Request, policy: Policy, tried: bool) -> 
     return more | {
         "pool": ledger.pool.name,
         "reason": reason.to_public(),
-        "in_share": as_granted(ledger, request, policy.id, demand)[0] == IN_SHARE,
-        "place": place_of(state, ledger, request, policy),
+        "in_share": _rights(ledger, request, policy.id, demand) == IN_SHARE,
+        "place": _place(state, ledger, request, policy),
         "bypassed": request.bypassed,
-        "holders": _holders(state, ledger, policy, demand),
+        "holders": _holders(state, ledger, request, policy, demand),
         "changes": list(changes(state, ledger, request, policy, demand)) if tried else None,
-        "earliest_start": None if start is None else seconds(max(start.at - state.now, 0)),
+        "earliest_start": None if start is None else seconds(start - state.now),
     }
+
+
+def _place(state: State, ledger: PoolLedger, request: Request, policy: Policy) -> int | None:
+    """Its place in this pool's queue, from 1: who was promised capacity before it, or comes before
+    it and is kept back by nothing of its own, starts first. None beyond what is worth counting.
+    """
+    if sum(map(len, ledger.queues.values())) > PLACE_MAX:
+        return None
+    owners = [each for each in ledger.earmarks.values() if each.id != request.id]
+    if request.id in ledger.earmarks:
+        return 1 + sum(each.index < ledger.earmarks[request.id].index for each in owners)
+    waiter = _Waiter(state, ledger, request, policy, FITS)
+    bound = waiter.granted[1]
+    promised = sum(ledger.standing_of(each.id) >= bound for each in owners)
+    return 1 + promised + len(_before(waiter))
+
+
+def _rights(ledger: PoolLedger, request: Request, policy_id: str, demand: Amounts) -> int:
+    """The rights that a waiter would have; of one who was promised its capacity, those of the
+    promise, which counts as a holding already.
+    """
+    if request.id in ledger.earmarks:
+        return ledger.rights(request.id)
+    return as_granted(ledger, request, policy_id, demand)[0]
 
 
 def _nodes(state: State, footprint: Footprint) -> list[str]:
@@ -464,14 +616,15 @@ def _nodes(state: State, footprint: Footprint) -> list[str]:
 
 
 def _holders(
-    state: State, ledger: PoolLedger, policy: Policy, demand: Amounts
+    state: State, ledger: PoolLedger, request: Request, policy: Policy, demand: Amounts
 ) -> list[dict[str, Any]]:
-    """Who holds what this waiter needs, the largest first."""
+    """Who else holds what this waiter needs, the largest first."""
 
     def size(holding: Holding) -> tuple[int, int]:
         return (-sum(holding.amounts.get(key, 0) for key in demand), -holding.index)
 
-    useful = [h for h in ledger.holdings.values() if any(key in h.amounts for key in demand)]
+    others = [each for each in ledger.holdings.values() if each.id != request.id]
+    useful = [each for each in others if any(key in each.amounts for key in demand)]
     shown = []
     for holding in sorted(useful, key=size)[:_HOLDERS_SHOWN]:
         owner = holding.id if holding.earmark else state.allocations[holding.id].request_id

@@ -2,8 +2,8 @@
 
 Only bounds and terms are looked at, never what is in use now: a request that passes may wait, one
 that does not never could be granted. The same judgement is made again when an operator edits a pool
-or a policy. A request's own limit is the exception: whoever lowered it may raise it again, so later
-it keeps a request waiting and does not end it.
+or a policy, and when somebody lowers a request's own limit: a bound that was lowered may be raised
+again, so then the request is paused and not ended.
 """
 
 from __future__ import annotations
@@ -121,9 +121,15 @@ def candidates(state: State, subject: Subject, pool_id: str | None) -> list[Poli
     return [policy for policy in policies if policy.pool_id == pool_id]
 
 
-def hopeless(state: State, request: Request) -> bool:
-    """Whether no pool can ever grant a waiter; one that only its own limit keeps may wait."""
-    return not state.places(request.id) and not own_limit_broken(request)
+def paused(state: State, request: Request) -> bool:
+    """Whether no pool can grant a waiter as its bounds are now: it is in no queue."""
+    return request.waiting and not state.places(request.id)
+
+
+def pause_reason(state: State, request: Request) -> Reason:
+    """Why a waiter is paused: the limit that it has itself, or the bounds of its pools."""
+    own = own_limit_broken(request)
+    return own[0] if own else rejection(state, request, Code.NO_LONGER_ELIGIBLE)
 
 
 def eligible_policies(state: State, request: Request) -> tuple[Policy, ...]:

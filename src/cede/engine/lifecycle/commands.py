@@ -7,9 +7,10 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from operator import attrgetter
 
-from cede.engine.ledger.admit import candidates, hopeless, no_policy, own_limit_broken, rejection
+from cede.engine.ledger.admit import candidates, no_policy, paused, rejection
 from cede.engine.ledger.tenants import refusal
 from cede.engine.lifecycle import endings, resuming
+from cede.engine.lifecycle.pausing import pause
 from cede.engine.lifecycle.stopping import (
     answer,
     defer,
@@ -250,14 +251,14 @@ def set_limit(state: State, request_id: str, limit: object, now: int) -> list[Re
 def _put_limit(state: State, request: Request, limit: Amounts) -> None:
     if dict(request.terms.limit) == dict(limit):
         return
+    before = paused(state, request)
     changed = replace(request, terms=replace(request.terms, limit=limit))
-    if own_limit_broken(changed):  # what was promised to it is somebody else's now
-        changed = replace(changed, earmark=None, withhold=None)
     state.put(changed)
     state.emit("limit_changed", request_id=request.id, limit=dict(limit))
-    if changed.waiting and hopeless(state, changed):
-        reason = rejection(state, changed, Code.NO_LONGER_ELIGIBLE)
-        endings.finish(state, changed, RequestStatus.REJECTED, reason)
+    if paused(state, changed) and not before:
+        pause(state, changed)
+    elif before and not paused(state, changed):
+        state.emit("unpaused", request_id=request.id)
 
 
 def _check_limit(state: State, pool_id: str | None, limit: Amounts) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from cede.engine.ledger.admit import hopeless, rejection
+from cede.engine.ledger.admit import paused
+from cede.engine.lifecycle.pausing import pause
 from cede.engine.lifecycle.stopping import folders_of, hint_over
 from cede.engine.state.due import deadline_of, lease_end
 from cede.engine.state.state import State
@@ -51,7 +52,8 @@ def stopped(
     reason = request.reason or Reason(Code.WORK_LEFT)
     if request.cancelled:
         return finish(state, request, RequestStatus.CANCELLED, reason)
-    counted = request.retry.preemptions is Preemptions.COUNT
+    # A limit pauses work, it does not use up the retries that would bring it back (L8).
+    counted = request.retry.preemptions is Preemptions.COUNT and reason.code is not Code.OVER_LIMIT
     request = replace(request, preempted_count=request.preempted_count + 1)
     if counted and request.retry.max_retries == 0:
         by = {"rule": str(reason.code), **reason.detail}
@@ -128,12 +130,11 @@ def _retry(
         pin=_pin(state, request, allocation),
     )
     state.put(again)
-    if hopeless(state, again):  # an edit made it impossible while it ran (L8)
-        gone = rejection(state, again, Code.NO_LONGER_ELIGIBLE)
-        return finish(state, again, RequestStatus.REJECTED, gone)
     kind = "suspended" if status is RequestStatus.SUSPENDED else "requeued"
     state.emit(kind, request_id=request.id, pool_id=allocation.pool_id, attempt=again.attempt)
-    return again
+    if paused(state, again):  # an edit made it impossible while it ran (L8)
+        pause(state, again)
+    return state.requests[again.id]
 
 
 def _pin(state: State, request: Request, allocation: Allocation) -> Pin | None:

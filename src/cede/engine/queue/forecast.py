@@ -6,7 +6,7 @@ from collections.abc import Container
 from dataclasses import dataclass
 from operator import add, ge, sub
 
-from cede.engine.ledger.account import fits, free_beside_promises
+from cede.engine.ledger.account import fits, free_beside_promises, free_now, limit_room
 from cede.engine.ledger.ledger import PoolLedger
 from cede.engine.nodes.listing import Room, Spot
 from cede.engine.nodes.placement import View, need_of, places_for, slots, suits
@@ -15,7 +15,7 @@ from cede.engine.rights.cover import Holding
 from cede.engine.rights.standing import BORROWED, LOWEST
 from cede.engine.state.state import State
 from cede.model.allocation import Allocation
-from cede.model.amounts import add_to
+from cede.model.amounts import Amounts, add_to
 from cede.model.lifecycle import AllocationState
 from cede.model.request import Request
 from cede.model.shape import Footprint, Form
@@ -135,3 +135,110 @@ class _Emptying:
     def slots(self, need: Room, most: int) -> int:
         room = tuple(map(sub, map(min, self._free, self._promise), self._withheld))
         return slots(room, need, most) if all(map(ge, room, need)) else 0
+
+
+# When it starts at the latest ------------------------------------------------------------------
+
+
+def latest_start(state: State, ledger: PoolLedger, request: Request, policy_id: str) -> int | None:
+    """The instant by which a waiter certainly starts, whatever order holders end in, unless
+    something new comes; None where nothing proves one.
+
+    Whoever else waits, and whoever may be stopped and come back, may start before it: it surely
+    starts once there is room for all of them and for it. On nodes a sum proves nothing about
+    places, so there it is said only of a waiter that is alone.
+    """
+    if request.earmark is not None and request.earmark.pool_id == ledger.pool.id:
+        return _promise_kept(state, ledger)
+    if not _bound_by_room_alone(state, ledger, request):
+        return None
+    chain, demand = ledger.chains[policy_id], ledger.pool.metered(request.amounts)
+    rivals = _rivals(ledger, request.id)
+    if ledger.inventory is not None:
+        if rivals or not all(fits(demand, limit_room(ledger, each)) for each in chain):
+            return None
+        start = earliest_start(state, ledger, request)
+        return None if start is None or start.at <= state.now else start.at
+    room = [_free_beside(ledger, rivals), *(_left_beside(ledger, each, rivals) for each in chain)]
+    for end, holding in _ends(state, ledger, rivals):
+        add_to(room[0], holding.amounts)
+        for each, left in zip(chain, room[1:], strict=True):
+            if each in ledger.chains[holding.policy_id]:
+                add_to(left, {key: n for key, n in holding.amounts.items() if key in left})
+        if all(fits(demand, left) for left in room):
+            return end
+    return None
+
+
+def _bound_by_room_alone(state: State, ledger: PoolLedger, request: Request) -> bool:
+    """Whether nothing but room in one pool keeps a waiter: no delay, quota, limit or reserve of its
+    own, no node that must be lent; and nobody comes here from another pool.
+    """
+    elsewhere = any(len(state.policies_of(each.subject)) > 1 for each in ledger.policies.values())
+    free = request.preemptible and not request.terms.limit and not request.terms.tenant
+    return free and not (elsewhere or state.delayed or ledger.homes.matter)
+
+
+def _ends(
+    state: State, ledger: PoolLedger, rivals: dict[str, Amounts]
+) -> list[tuple[int, Holding]]:
+    """Holders that are certainly gone by an instant to come, and do not come back."""
+    ends = [
+        (end, each)
+        for each in ledger.holdings.values()
+        if each.id not in rivals
+        and (end := end_bound(state, state.allocations[each.id])) is not None
+        and end > state.now  # who is overdue has broken its word already
+    ]
+    return sorted(ends, key=lambda each: (each[0], each[1].id))
+
+
+def _promise_kept(state: State, ledger: PoolLedger) -> int | None:
+    """When everybody who is on the way out has left; None while somebody may still ask for time."""
+    leaving = [state.allocations[each.id] for each in ledger.holdings.values() if each.leaving]
+    if not leaving or any(each.state is not AllocationState.STOPPING for each in leaving):
+        return None
+    ends = [end for each in leaving if (end := end_bound(state, each)) is not None]
+    return max(ends) if len(ends) == len(leaving) and min(ends) > state.now else None
+
+
+def _rivals(ledger: PoolLedger, request_id: str) -> dict[str, Amounts]:
+    """Whatever may hold units when a waiter could start, with what it would hold beside what is
+    held now: other waiters, promises, and holders that leave or may be stopped and wait again.
+    """
+    found: dict[str, Amounts] = {
+        other_id: queue.demand(other_id)
+        for queue in ledger.queues.values()
+        for other_id in queue
+        if other_id != request_id
+    }
+    found |= {each.id: each.amounts for each in ledger.earmarks.values()}
+    others = bool(found)
+    for holding in ledger.holdings.values():
+        if not holding.earmark and (holding.leaving or (others and holding.takeable)):
+            found[holding.id] = {}
+    return found
+
+
+def _free_beside(ledger: PoolLedger, rivals: dict[str, Amounts]) -> dict[str, int]:
+    """What is free once every rival has been granted what it wants."""
+    room = free_now(ledger)
+    for demand in rivals.values():
+        _take(room, demand)
+    return room
+
+
+def _left_beside(ledger: PoolLedger, policy_id: str, rivals: dict[str, Amounts]) -> dict[str, int]:
+    """The same of a policy's limit, in which promises are counted already."""
+    room = limit_room(ledger, policy_id)
+    for key, queue in ledger.queues.items():
+        if policy_id in ledger.chains[key.policy_id]:
+            for demand in (rivals[each] for each in queue if each in rivals):
+                _take(room, demand)
+    return room
+
+
+def _take(room: dict[str, int], demand: Amounts) -> None:
+    for key, amount in demand.items():
+        if key in room:
+            room[key] -= amount

@@ -68,6 +68,8 @@ class State:
         # By pool: what bounded the waiters that the last pass left waiting; never written down.
         self.passed_over: Noted[Any] = Noted(self.journal)
         self.volumes: Noted[Any] = Noted(self.journal)  # what policies have saved up over time
+        # Waiters that edits since the last pass concern: whether a pool could grant them before.
+        self.displaced: Noted[bool] = Noted(self.journal)
         self.tenancy = Tenancy()
         self.budgets: dict[str, float] = {}  # by tenant: the part used; never written down
         self.now = 0
@@ -368,6 +370,7 @@ class State:
             for subject in concerned
             for request_id in self._by_subject.get(subject, ())
         ]
+        had_place = {each.id: bool(self._places[each.id]) for each in waiters}
         for request in waiters:
             self._unindex_request(request)
         entities = getattr(self, table)
@@ -385,6 +388,8 @@ class State:
             self.open_ledger(pool_id)
         for request in waiters:
             self._index_request(request)
+            if had_place[request.id] != bool(self._places[request.id]):
+                self.displaced.setdefault(request.id, had_place[request.id])
 
     def open_ledger(self, pool_id: str) -> None:
         """Open the ledger of a pool from scratch, with the holdings that the old one had."""

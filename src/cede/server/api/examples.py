@@ -65,8 +65,8 @@ REASON: Json = {
     "bound": 8,
     "requested": 4,
     "missing": 2,
-    "text": "pool training-gpus has 2 of 8 gpu free, 4 are needed, and no holder may be stopped "
-    "for this",
+    "text": "4 gpu are needed and 2 of 8 are free in pool training-gpus; 6 are held by work that "
+    "is stopped for nobody (0198c1d2-8b44-7a51-8c21-6f0d9b3c2a18)",
     "fix": "2 gpu must be released",
 }
 
@@ -302,6 +302,25 @@ VERIFIED: Json = {
 WHY: Json = {"id": _REQUEST_ID, "status": "queued", "reason": REASON}
 
 PLAN: Json = {"rounds": [], "at_rest": True}
+
+DRY_RUN: Json = {
+    "counts": {"stops": 0, "pauses": 1, "starts": 0},
+    "stops": [],
+    "pauses": [
+        {
+            "request": _REQUEST_ID,
+            "component": "my-orchestrator",
+            "reason": {
+                "code": "no_longer_eligible",
+                "key": "gpu",
+                "pools": [],
+                "text": "paused by an edit: gpu: 4 exceeds the limit 2 of red in pool gpus",
+                "fix": "raise one of the bounds named and it waits at its old place again",
+            },
+        }
+    ],
+    "starts": [],
+}
 
 _DETAILS = {
     400: ("malformed", "not JSON: Expecting value at line 1, column 1", None),

@@ -10,7 +10,6 @@ import orjson
 from fastapi import Path, Query
 
 from cede.engine.explain.why import waiting_reason
-from cede.engine.ledger.admit import hopeless
 from cede.engine.state.state import State
 from cede.engine.state.trial import as_of
 from cede.model import bounds
@@ -114,7 +113,7 @@ async def reasons_of(call: Call, ids: list[str]) -> dict[str, Json]:
         with as_of(state, now):
             for request_id in ids:
                 request = state.requests.get(request_id)
-                if request is not None and request.waiting and not hopeless(state, request):
+                if request is not None and request.waiting:
                     found[request_id] = waiting_reason(state, request).to_public()
         return found
 

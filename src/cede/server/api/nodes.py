@@ -21,6 +21,7 @@ from cede.server.api.agent import revoke_tokens
 from cede.server.api.auth import Caller
 from cede.server.api.bodies import ClaimIn, NodeOutIn, UnclaimIn
 from cede.server.api.context import Call, ThisCall, answer, nothing
+from cede.server.api.dry_run import DryRun, tried
 from cede.server.api.errors import Problem
 from cede.server.api.json_type import Json
 from cede.server.api.lists import REFERENCE, Cursor, Limit, PoolFilter
@@ -28,7 +29,7 @@ from cede.server.api.node_views import node_out
 from cede.server.api.openapi import ok
 from cede.server.api.permissions import API
 from cede.server.api.route import CedeRoute
-from cede.server.api.schemas import ClaimOut, NodeOut, NodePage
+from cede.server.api.schemas import ClaimOut, DryRunOut, NodeOut, NodePage
 from cede.server.writer import Tx
 
 router = APIRouter(prefix=API, tags=["nodes"], route_class=CedeRoute)
@@ -190,14 +191,25 @@ async def _identity(call: Call, name: str) -> str:
 Force = Annotated[bool, Query(description="Nothing runs there any more: I vouch for it.")]
 
 
-@router.delete("/nodes/{node}", status_code=204, responses={204: {"description": "Gone"}})
-async def delete_node(node: NodeRef, call: ThisCall, force: Force = False) -> Response:
+@router.delete(
+    "/nodes/{node}",
+    status_code=204,
+    responses={
+        204: {"description": "Gone"},
+        200: ok(DryRunOut, examples.DRY_RUN, "What it would do"),
+    },
+)
+async def delete_node(
+    node: NodeRef, call: ThisCall, force: Force = False, dry_run: DryRun = False
+) -> Response:
     """Forget a node that holds nothing; its token is worth nothing from then on.
 
     With `force` also one that is down and still holds work, which is then given back.
     """
     context, actor = call.context, call.caller.identity
     found = await _find(call, node)
+    if dry_run:
+        return await tried(call, lambda state, now: fleet.delete(state, found.id, now, force=force))
 
     def command(tx: Tx) -> None:
         gone = fleet.delete(tx.state, found.id, tx.now, force=force)

@@ -6,6 +6,7 @@ that cause them.
 
 from __future__ import annotations
 
+from types import UnionType
 from typing import Any
 
 from fastapi import FastAPI
@@ -31,7 +32,7 @@ name the field and the bound.
 """
 
 
-def ok(model: type[BaseModel], example: Any, description: str = "Done") -> Json:
+def ok(model: type[BaseModel] | UnionType, example: Any, description: str = "Done") -> Json:
     """One entry of a route's `responses`."""
     content = {"application/json": {"example": example}}
     return {"model": model, "description": description, "content": content}

@@ -8,18 +8,22 @@ from fastapi import APIRouter, Path
 from starlette.responses import Response
 
 from cede.engine.admin import edits
+from cede.engine.state.state import State
 from cede.model.errors import NotFound
+from cede.model.policy import Policy
+from cede.model.pool import Pool
 from cede.model.subject import Subject
 from cede.server.api import examples
 from cede.server.api.bodies import ComponentType, PolicyIn, PolicyPatch
 from cede.server.api.context import Call, ThisCall, answer, nothing
+from cede.server.api.dry_run import DryRun, tried
 from cede.server.api.json_type import Json
 from cede.server.api.lists import REFERENCE, Component, Cursor, Limit, PoolFilter
 from cede.server.api.openapi import ok
 from cede.server.api.permissions import API
 from cede.server.api.resolve import policy_in, pool_in, started_by
 from cede.server.api.route import CedeRoute
-from cede.server.api.schemas import PolicyOut, PolicyPage
+from cede.server.api.schemas import DryRunOut, PolicyOut, PolicyPage
 from cede.server.api.views import policy_out
 from cede.server.ids import new_id
 from cede.server.writer import Tx
@@ -57,25 +61,36 @@ async def list_policies(
 
 
 @router.post(
-    "/policies", status_code=201, responses={201: ok(PolicyOut, examples.POLICY, "Attached")}
+    "/policies",
+    status_code=201,
+    responses={
+        201: ok(PolicyOut, examples.POLICY, "Attached"),
+        200: ok(DryRunOut, examples.DRY_RUN, "What it would do"),
+    },
 )
-async def attach_policy(body: PolicyIn, call: ThisCall) -> Response:
+async def attach_policy(body: PolicyIn, call: ThisCall, dry_run: DryRun = False) -> Response:
     """Give a subject its place in a pool."""
     actor = call.caller.identity
     subject = Subject.of(body.component, body.component_type)
 
-    def command(tx: Tx) -> Json:
-        pool = pool_in(tx.state, body.pool)
-        policy = edits.attach_policy(
-            tx.state,
+    def attach(state: State, created: str) -> tuple[Pool, Policy]:
+        pool = pool_in(state, body.pool)
+        return pool, edits.attach_policy(
+            state,
             id=new_id(),
             pool_id=pool.id,
             subject=subject,
             name=body.name,
             parent=body.parent,
-            created=tx.wall,
+            created=created,
             **body.said(),
         )
+
+    if dry_run:
+        return await tried(call, lambda state, _: attach(state, ""))
+
+    def command(tx: Tx) -> Json:
+        pool, policy = attach(tx.state, tx.wall)
         tx.audit(actor, "policy.attach", policy.id, body.model_dump(exclude_defaults=True))
         return policy_out(PolicyView(policy, pool.name, {}))
 
@@ -89,17 +104,27 @@ async def get_policy(policy: PolicyRef, call: ThisCall) -> Response:
     return answer(policy_out(await _visible(call, policy)))
 
 
-@router.patch("/policies/{policy}", responses={200: ok(PolicyOut, examples.POLICY)})
-async def update_policy(policy: PolicyRef, body: PolicyPatch, call: ThisCall) -> Response:
-    """Change what is given; a map that is given replaces the old one."""
+@router.patch("/policies/{policy}", responses={200: ok(PolicyOut | DryRunOut, examples.POLICY)})
+async def update_policy(
+    policy: PolicyRef, body: PolicyPatch, call: ThisCall, dry_run: DryRun = False
+) -> Response:
+    """Change what is given; a map that is given replaces the old one. Waiters that ask for more
+    than it then allows are paused.
+    """
     actor = call.caller.identity
 
-    def command(tx: Tx) -> str:
-        found = policy_in(tx.state, policy)
-        edits.update_policy(tx.state, found.id, **body.said())
-        tx.audit(actor, "policy.update", found.id, body.model_dump(exclude_none=True))
+    def edit(state: State, now: int) -> str:
+        found = policy_in(state, policy)
+        edits.update_policy(state, found.id, **body.said())
         return found.id
 
+    def command(tx: Tx) -> str:
+        policy_id = edit(tx.state, tx.now)
+        tx.audit(actor, "policy.update", policy_id, body.model_dump(exclude_none=True))
+        return policy_id
+
+    if dry_run:
+        return await tried(call, edit)
     policy_id = await call.context.execute(command)
     return answer(policy_out(await _visible(call, policy_id)))
 

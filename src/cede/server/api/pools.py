@@ -8,16 +8,18 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from cede.engine.admin import edits, quarantine
+from cede.engine.state.state import State
 from cede.server.api import examples
 from cede.server.api.bodies import PoolIn, PoolPatch
 from cede.server.api.context import ThisCall, answer, nothing
+from cede.server.api.dry_run import DryRun, tried
 from cede.server.api.json_type import Json
 from cede.server.api.lists import Cursor, Explain, Limit, PoolRef, list_requests
 from cede.server.api.openapi import ok
 from cede.server.api.permissions import API
 from cede.server.api.resolve import pool_in
 from cede.server.api.route import CedeRoute
-from cede.server.api.schemas import PoolOut, PoolPage, RequestPage
+from cede.server.api.schemas import DryRunOut, PoolOut, PoolPage, RequestPage
 from cede.server.api.views import pool_out
 from cede.server.ids import new_id
 from cede.server.writer import Tx
@@ -65,26 +67,34 @@ async def get_pool(pool: PoolRef, call: ThisCall) -> Response:
     return answer(pool_out(await call.context.read(call.context.store.get_pool, pool)))
 
 
-@router.patch("/pools/{pool}", responses={200: ok(PoolOut, examples.POOL)})
-async def update_pool(pool: PoolRef, body: PoolPatch, call: ThisCall) -> Response:
+@router.patch("/pools/{pool}", responses={200: ok(PoolOut | DryRunOut, examples.POOL)})
+async def update_pool(
+    pool: PoolRef, body: PoolPatch, call: ThisCall, dry_run: DryRun = False
+) -> Response:
     """Change capacity (merged; 0 removes a key), the labels of its nodes, settings or description.
-    Running work stays.
+    Running work stays; waiters that ask for more than there will be are paused.
     """
     actor = call.caller.identity
 
-    def command(tx: Tx) -> str:
-        found = pool_in(tx.state, pool)
+    def edit(state: State, now: int) -> str:
+        found = pool_in(state, pool)
         edits.update_pool(
-            tx.state,
+            state,
             found.id,
             capacity=body.capacity,
             nodes=body.nodes,
             settings=body.settings,
             description=body.description,
         )
-        tx.audit(actor, "pool.update", found.id, body.model_dump(exclude_none=True))
         return found.id
 
+    def command(tx: Tx) -> str:
+        pool_id = edit(tx.state, tx.now)
+        tx.audit(actor, "pool.update", pool_id, body.model_dump(exclude_none=True))
+        return pool_id
+
+    if dry_run:
+        return await tried(call, edit)
     pool_id = await call.context.execute(command)
     return answer(pool_out(await call.context.read(call.context.store.get_pool, pool_id)))
 

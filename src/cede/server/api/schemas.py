@@ -71,6 +71,25 @@ class ReasonOut(BaseModel):
     fix: str
 
 
+class ConcernedOut(Out):
+    """A request that an edit would stop, pause or start."""
+
+    request: str
+    component: str
+    pool: str | None = None
+    reason: ReasonOut | None = None
+    for_: str | None = Field(default=None, alias="for", description="For whom it would be stopped.")
+
+
+class DryRunOut(Out):
+    """What an edit would do to work; at most 1,000 requests of each kind are listed."""
+
+    counts: dict[str, int]
+    stops: list[ConcernedOut]
+    pauses: list[ConcernedOut]
+    starts: list[ConcernedOut]
+
+
 class EarmarkOut(Out):
     pool: str
 
