@@ -162,7 +162,7 @@ SCENES = {
             Ask("b1", "blue", {"gpu": 3}, True),
         ],
     ),
-    # By shares that follow what is held, these two take from each other for ever.
+    # Two keys of which each policy wants most of the same one.
     "two keys": World(
         21,
         {POOL: {"gpu": 4, "mcpu": 8}},
