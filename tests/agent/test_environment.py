@@ -10,6 +10,7 @@ import click
 import pytest
 
 from cede.cli.submit_command import environment_of
+from cede.model.ids import short_id
 from tests.agent.cluster import Cluster
 from tests.cli.terminal import Shown, typed
 
@@ -87,6 +88,7 @@ def test_a_transcript_of_what_goes_along(shared: Cluster, folder: Path) -> None:
 
     shown = submitted()
     assert shown.code == 0, shown.text
+    assert shown.lines[0] == short_id(shared.get(shown.lines[0])["id"])
     there = seen(shown.lines[0])
     assert (there["PATH"], there["VIRTUAL_ENV"]) == (path, str(folder))
     assert (there["LANG"], there["cwd"]) == ("en_GB.UTF-8", str(folder))

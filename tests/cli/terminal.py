@@ -6,10 +6,12 @@ import fcntl
 import os
 import pty
 import re
+import select
 import struct
 import subprocess
 import sys
 import termios
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +27,7 @@ class Shown:
 
     code: int
     text: str
+    raw: str = ""
 
     @property
     def lines(self) -> list[str]:
@@ -44,30 +47,75 @@ def typed(
     columns: int = 80,
 ) -> Shown:
     """Run `cede` on a pseudo-terminal of this width until it has ended."""
-    ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-    base = {k: v for k, v in os.environ.items() if not k.startswith("CEDE_") and k != "COLUMNS"}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "cede.cli", *arguments],
-        env={**base, "PATH": f"{BIN}{os.pathsep}{base['PATH']}", "TERM": "xterm", **(env or {})},
-        cwd=cwd,
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-    )
-    os.close(theirs)
-    seen = b""
-    try:
-        while data := _read(ours):
-            seen += data
-        code = process.wait(WAIT_SECONDS)
-    finally:
-        if process.poll() is None:
-            process.kill()
-            process.wait()
-        os.close(ours)
-    text = seen.decode(errors="replace").replace("\r\n", "\n")
-    return Shown(code, _CONTROL.sub("", text))
+    with Typing(*arguments, env=env, cwd=cwd, columns=columns) as typing:
+        return typing.ended()
+
+
+class Typing:
+    """A `cede` that runs on a terminal of its own, at which keys can be pressed."""
+
+    def __init__(
+        self,
+        *arguments: str,
+        env: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+        columns: int = 80,
+    ) -> None:
+        self._ours, theirs = pty.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        base = {k: v for k, v in os.environ.items() if not k.startswith("CEDE_") and k != "COLUMNS"}
+        path = f"{BIN}{os.pathsep}{base['PATH']}"
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "cede.cli", *arguments],
+            env={**base, "PATH": path, "TERM": "xterm", **(env or {})},
+            cwd=cwd,
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            start_new_session=True,
+            # Its own terminal, so that Ctrl-C is a signal to whatever runs in the foreground.
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        )
+        os.close(theirs)
+        self._seen = b""
+
+    def __enter__(self) -> Typing:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        os.close(self._ours)
+
+    @property
+    def raw(self) -> str:
+        return self._seen.decode(errors="replace").replace("\r\n", "\n")
+
+    @property
+    def text(self) -> str:
+        return _CONTROL.sub("", self.raw)
+
+    def until(self, shown: str, times: int = 1) -> None:
+        """Wait until this was shown so often."""
+        deadline = time.monotonic() + WAIT_SECONDS
+        while self.text.count(shown) < times:
+            left = deadline - time.monotonic()
+            ready = left > 0 and select.select([self._ours], [], [], left)[0]
+            data = _read(self._ours) if ready else b""
+            assert data, f"{shown!r} is not in {self.text!r}"
+            self._seen += data
+
+    def press(self, keys: str) -> None:
+        os.write(self._ours, keys.encode())
+
+    def ended(self) -> Shown:
+        while data := _read(self._ours):
+            self._seen += data
+        return Shown(self.process.wait(WAIT_SECONDS), self.text, self.raw)
+
+
+CTRL_C = "\x03"
 
 
 def _read(terminal: int) -> bytes:

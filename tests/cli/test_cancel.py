@@ -6,6 +6,7 @@ import pytest
 
 from cede import Client
 from cede.cli import exit_codes
+from cede.model.ids import short_id
 from tests.client.serving import Serving, two_teams
 
 pytestmark = pytest.mark.system
@@ -24,11 +25,11 @@ def test_one_that_has_ended_does_not_keep_the_others_running(
     cancelled = server.cede(*command, *ids)
     assert cancelled.returncode == exit_codes.CONFLICT
     assert cancelled.stdout.splitlines() == [
-        f"request {runs} is being stopped",
-        f"request {waits} is cancelled",
+        f"request {short_id(runs)} is being stopped",
+        f"request {short_id(waits)} is cancelled",
     ]
     ended, unknown = cancelled.stderr.splitlines()
-    assert f"request {done} has already ended: released" in ended
+    assert f"request {short_id(done)} has already ended: released" in ended
     assert "no request 'nobody'" in unknown
     statuses = [client.requests.get(each)["status"] for each in (done, runs, other, waits)]
     assert statuses == ["released", "preempting", "allocated", "cancelled"]

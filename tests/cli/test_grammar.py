@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cede.cli import policies, pools
+from cede.cli import policies, request_rows
 from cede.cli.demand import demand_options, stop_policy_options, submission_of
 from cede.cli.values import Duration
 from cede.model import bounds
@@ -107,9 +107,9 @@ def test_a_number_may_mean_another_unit() -> None:
 
 def test_lists_know_every_column_that_the_api_answers() -> None:
     names = {each.alias or name for name, each in RequestOut.model_fields.items()}
-    assert names <= {*pools.REQUEST_COLUMNS, *pools.REQUEST_FIELDS}
+    assert names <= request_rows.REQUESTS.known
     names = {each.alias or name for name, each in PolicyOut.model_fields.items()}
-    assert names <= {*policies.COLUMNS, *policies.FIELDS}
+    assert names <= policies.POLICIES.known
 
 
 def wrong(*arguments: str) -> str:

@@ -14,6 +14,7 @@ from click.testing import CliRunner
 
 from cede import Client
 from cede.cli.main import cli
+from cede.model.ids import short_id
 from tests.client.serving import BIN, WAIT_SECONDS, Serving, eventually, two_teams
 
 pytestmark = pytest.mark.system
@@ -97,8 +98,8 @@ def test_why_says_who_holds_it_and_what_would_help(server: Serving, client: Clie
     )
     out = server.cede("why", waiter["id"]).stdout
     assert out.startswith("queued: ") and "fix: " in out
-    assert f"held: gpu: 2 by blue {holder['id']} (in share)" in out
-    assert f"it starts if: request {holder['id']} ends" in out
+    assert f"held: gpu: 2 by blue {short_id(holder['id'])} (in share)" in out
+    assert f"it starts if: request {short_id(holder['id'])} ends" in out
     assert json.loads(server.cede("why", waiter["id"], "-o", "json").stdout)["pools"]
 
 
@@ -125,7 +126,7 @@ def test_events_are_followed(server: Serving, client: Client) -> None:
     follow.send_signal(signal.SIGINT)
     assert follow.wait(WAIT_SECONDS) == 130
     out = server.cede("events", "--after", before).stdout
-    assert "granted" in out and made["id"] in out
+    assert "granted" in out and short_id(made["id"]) in out
 
 
 def test_on_a_terminal_one_line_says_why_it_waits(

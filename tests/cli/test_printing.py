@@ -9,12 +9,17 @@ import json
 import pytest
 import yaml
 
-from cede.cli.printing import cell, print_one, print_rows
+from cede.cli.listing import Listing
+from cede.cli.printing import cell, print_one
 
 ROWS = [
     {"id": "0190-a", "name": "training", "capacity": {"gpu": 8}, "hidden": [1]},
     {"id": "0190-b", "name": "a,b", "capacity": {}, "hidden": None},
 ]
+
+
+def print_rows(rows: list, columns: tuple[str, ...], output: str, **more: str) -> None:
+    Listing(columns, output).print(rows, **more)
 
 
 @pytest.mark.parametrize(("output", "read"), [("json", json.loads), ("yaml", yaml.safe_load)])

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from cede import Client
 from cede.cli.main import cli
-from cede.cli.shares_table import FANCY, PLAIN, bar, table, unique_starts
+from cede.cli.shares_table import FANCY, PLAIN, bar, table
 from cede.sim.shares import run
 from tests.client.serving import Serving, eventually
 
@@ -80,7 +80,7 @@ def test_no_line_is_longer_than_the_terminal(letters: Any) -> None:
             assert max(map(len, lines)) <= width, width
     short = table(answer(long), 80, letters)
     assert any(line.startswith("  a-team") and letters.cut in line for line in short)
-    assert any("0198c1d2 " in line for line in short), "the start of an id is enough"
+    assert any("6f0d9b3c " in line for line in short), "the short form of an id"
 
 
 def test_plain_letters_are_ascii() -> None:
@@ -95,13 +95,6 @@ def test_a_bar_shows_usage_wish_and_share() -> None:
     assert drawn(0.75, 0.25, 0.75) == "##|####   "
     assert drawn(0.0, 0.0, 0.0) == "|         "
     assert drawn(0.001, 1.0, 2.0) == "#-------|>"
-
-
-def test_ids_are_cut_to_where_they_differ() -> None:
-    one, two = "0198c1d2-8b44-7a51-8c21-6f0d9b3c2a17", "0198c1d2-8b45-7a51-8c21-6f0d9b3c2a17"
-    starts = unique_starts([one, two, "r1"])
-    assert list(starts.values()) == ["0198c1d2-8b44-", "0198c1d2-8b45-", "r1"]
-    assert unique_starts([one]) == {one: "0198c1d2"}
 
 
 def test_who_starves_is_said_with_its_time() -> None:

@@ -12,6 +12,7 @@ from cede.cli.policies import _home, _settings
 from cede.cli.values import Amounts, merged, settings_of
 from cede.client.demand import declared_body, submission
 from cede.model.errors import Invalid
+from cede.model.ids import short_id
 from cede.model.policy import OF_POLICY
 from tests.client.serving import Serving
 
@@ -165,7 +166,7 @@ def test_what_is_typed_is_what_is_shown(server: Serving) -> None:
     done = server.cede("limit", request["id"], "--none")
     assert (done.returncode, done.stdout.strip()) == (
         0,
-        f"the limit of request {request['id']} is none",
+        f"the limit of request {short_id(request['id'])} is none",
     )
     assert server.cede("limit", request["id"]).returncode == 2
     assert server.cede("request", "create", "--class", "11").returncode == 2

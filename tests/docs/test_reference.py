@@ -31,7 +31,7 @@ from tests.docs.names import rows
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 
 
-COMMAND_PAGES = ("cli.md", "cli-nodes.md", "tenants.md", "audit.md")
+COMMAND_PAGES = ("cli.md", "cli-lists.md", "cli-nodes.md", "tenants.md", "audit.md")
 
 
 def page(name: str) -> str:

@@ -12,13 +12,14 @@ from typing import Any
 
 import pytest
 import sqlalchemy.event
+from sqlalchemy import create_engine, select, text
 
 from cede.model import bounds
 from cede.model.errors import Conflict, Invalid, NotFound
 from cede.model.lifecycle import AllocationState, RequestStatus
 from cede.model.request import Earmark
 from cede.model.terms import Terms
-from cede.store import Store
+from cede.store import Store, connect, schema
 from cede.store.filters import RequestFilter
 from tests.store.samples import (
     BLUE,
@@ -223,6 +224,47 @@ def test_references(filled: Store) -> None:
     assert filled.get_pool("gpus").pool.id == "pool-1"
     assert filled.get_pool("pool-2").pool.name == "more"
     assert filled.get_policy("policy-3").policy.subject == BLUE
+
+
+def test_short_forms_and_names_and_the_latest(store: Store) -> None:
+    start = "0198c1d2-8b44-7a51-8c21-"
+    one, two, three = (start + each for each in ("6f0d9b3c2a17", "6f0dffff0000", "0198c1d20000"))
+    labels = {"name": "train"}
+    put = [
+        request(one, 1, labels=labels, owner="team:red/ann"),
+        request(two, 2, owner="team:red/bob"),
+        request(three, 3, subject=BLUE, labels=labels, owner="team:blue/ann"),
+    ]
+    store.commit(batch(0, changes(put), index=30))
+    assert store.get_request("6f0d9b3c").request.id == one
+    assert store.get_request("6f0df").request.id == two
+    # A short form before a start: it is what people were shown.
+    assert store.get_request("0198c1d2").request.id == three
+    with pytest.raises(Conflict, match="several ids: 6f0d9b3c, 6f0dffff"):
+        store.get_request("6f0d")
+    for too_short in ("6f0", "train"):
+        with pytest.raises(NotFound):
+            store.get_request(too_short)
+    assert store.get_request("train", subjects=[RED], named=True).request.id == one
+    with pytest.raises(Conflict, match="name of several requests: 0198c1d2, 6f0d9b3c"):
+        store.get_request("train", named=True)
+    assert store.latest_request("team:red/ann") == one
+    with pytest.raises(NotFound):
+        store.latest_request("team:red/ann", subjects=[BLUE])
+
+
+def test_short_forms_are_found_by_an_index(store: Store, database_url: str) -> None:
+    engine = create_engine(connect.parse_url(database_url))
+    wanted = select(schema.requests.c.id).where(schema.tail(schema.requests.c.id) == "6f0d")
+    with engine.begin() as connection:
+        sqlite = connection.dialect.name == "sqlite"
+        if not sqlite:
+            connection.execute(text("SET enable_seqscan = off"))
+        plan = "EXPLAIN QUERY PLAN " if sqlite else "EXPLAIN "
+        words = str(wanted.compile(engine, compile_kwargs={"literal_binds": True}))
+        found = " ".join(str(row) for row in connection.execute(text(plan + words)))
+    engine.dispose()
+    assert "ix_requests_tail" in found
 
 
 def test_what_is_not_there_is_not_found(filled: Store) -> None:

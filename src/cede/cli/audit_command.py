@@ -14,10 +14,13 @@ from typing import Any
 import click
 
 from cede.cli import exit_codes
-from cede.cli.context import client_of, output_option
-from cede.cli.printing import print_json, print_rows
+from cede.cli.context import client_of
+from cede.cli.listing import Columns, Listing, list_options
+from cede.cli.printing import print_json
 
-COLUMNS = ("number", "created", "actor", "action", "target", "detail")
+ENTRIES = Columns(
+    ("number", "created", "actor", "action", "target", "detail"), (), ("previous", "hash")
+)
 
 
 @click.group("audit")
@@ -27,14 +30,14 @@ def audit() -> None:
 
 @audit.command("list")
 @click.option("--limit", type=click.IntRange(min=1), default=100, show_default=True)
-@output_option
+@list_options(ENTRIES)
 @click.pass_context
-def list_audit(ctx: click.Context, limit: int, output: str) -> None:
+def list_audit(ctx: click.Context, limit: int, listing: Listing) -> None:
     """List the newest entries, newest first."""
     from itertools import islice
 
-    found = islice(client_of(ctx).audit.list(), limit)
-    print_rows(found, COLUMNS, output, empty="no entries")
+    found = islice(filter(listing.passes, client_of(ctx).audit.list()), limit)
+    listing.print(found, empty="no entries")
 
 
 class Entry(click.ParamType[str]):

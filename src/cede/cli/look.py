@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from cede.cli.context import client_of, output_option
-from cede.cli.printing import cell, print_json, print_one, print_yaml
+from cede.cli.printing import cell, print_json, print_one, print_yaml, say
 from cede.cli.values import OneOf
 
 
@@ -30,36 +30,32 @@ def why(ctx: click.Context, request_id: str, output: str) -> None:
 def _print_why(answer: dict[str, Any]) -> None:
     """The sentence and the fix first; then pool by pool who is before it and what would help."""
     if whose := _whose(answer.get("labels") or {}):
-        click.echo(whose)
+        say(whose)
     _print_reason(f"{answer.get('status', '')}: ", answer.get("reason"))
     _print_reason("last stopped: ", answer.get("last_stopped"), fix=False)
     if answer.get("taken_for"):
-        click.echo(f"taken for: {answer['taken_for']}")
+        say(f"taken for: {answer['taken_for']}")
     if answer.get("nodes"):
-        click.echo(f"on: {', '.join(map(cell, answer['nodes']))}")
+        say(f"on: {', '.join(map(cell, answer['nodes']))}")
     if saving := answer.get("saving"):
         silent = "" if saving["answered"] else ", and has not answered yet"
-        click.echo(f"asked to save itself: {saving['seconds_left']} s left{silent}")
+        say(f"asked to save itself: {saving['seconds_left']} s left{silent}")
     if saved := answer.get("checkpoint"):
         _print_checkpoint(saved)
     for each in answer.get("pools", []):
         place = f"number {each['place']} in the queue, " if each.get("place") else ""
-        click.echo(
-            f"\npool {each['pool']}: {place}{'in share' if each['in_share'] else 'borrowing'}"
-        )
+        say(f"\npool {each['pool']}: {place}{'in share' if each['in_share'] else 'borrowing'}")
         _print_reason("  ", each.get("reason"), fix=False)
         if each.get("fairness"):
             _print_fair(each["fairness"])
         if each.get("earliest_start") is not None:
-            click.echo(
-                f"  starts in {each['earliest_start']} s at the latest, if all keep their word"
-            )
+            say(f"  starts in {each['earliest_start']} s at the latest, if all keep their word")
         for holder in each.get("holders", []):
-            click.echo(f"  held: {_holder(holder)}")
+            say(f"  held: {_holder(holder)}")
         for one in each.get("candidates", []):
-            click.echo(f"  weighed: {_candidate(one)}")
+            say(f"  weighed: {_candidate(one)}")
         for change in each.get("changes", []):
-            click.echo(f"  it {change['then']} if: {_change(change)}")
+            say(f"  it {change['then']} if: {_change(change)}")
 
 
 def _candidate(one: dict[str, Any]) -> str:
@@ -75,28 +71,26 @@ def _candidate(one: dict[str, Any]) -> str:
 def _print_checkpoint(saved: dict[str, Any]) -> None:
     """Of work that goes on: what of it is saved, and whether it is asked to save more."""
     last = f"checkpoint {cell(saved['last'])}" if saved["last"] else "no checkpoint yet"
-    click.echo(f"{last}; work of {saved['unsaved_for']} s is not saved")
+    say(f"{last}; work of {saved['unsaved_for']} s is not saved")
     if saved["asked"]:
-        click.echo(f"asked to save itself and go on: {saved['asked']['seconds_left']} s left")
+        say(f"asked to save itself and go on: {saved['asked']['seconds_left']} s left")
     else:
         worth = f"to save it costs {saved['cost']} and is worth {saved['value']}"
-        click.echo(f"{worth}; looked at again in {saved['next_look_in']} s")
+        say(f"{worth}; looked at again in {saved['next_look_in']} s")
 
 
 def _print_fair(fair: dict[str, Any]) -> None:
     """The stage that a waiter is served in, and whose patience it waits for."""
     stage = fair["stage"].replace("_", " ")
-    click.echo(f"  {stage} stage; used {cell(fair['used'])} of a fair share of {cell(fair['due'])}")
+    say(f"  {stage} stage; used {cell(fair['used'])} of a fair share of {cell(fair['due'])}")
     if fair["weight"] != 1:
         due = cell(fair["own_due"]) or "nothing yet"
-        click.echo(f"  its weight among its policy's requests is {fair['weight']:g}: due {due}")
+        say(f"  its weight among its policy's requests is {fair['weight']:g}: due {due}")
     for each in fair["below"]:
         later = each["aggressively_after"]
         then = f"starves after {each['starves_after']} s"
         then += "" if later is None else f", aggressively after {later} s"
-        click.echo(
-            f"  {each['kind']} {cell(each['name'])}: below its share for {each['for']} s; {then}"
-        )
+        say(f"  {each['kind']} {cell(each['name'])}: below its share for {each['for']} s; {then}")
 
 
 def _whose(labels: dict[str, str]) -> str:
@@ -108,11 +102,11 @@ def _whose(labels: dict[str, str]) -> str:
 def _print_reason(before: str, reason: dict[str, Any] | None, *, fix: bool = True) -> None:
     if not reason:
         if before.strip() not in ("", "last stopped:"):
-            click.echo(before.rstrip(": "))
+            say(before.rstrip(": "))
         return
-    click.echo(f"{before}{cell(reason.get('text'))}")
+    say(f"{before}{cell(reason.get('text'))}")
     if fix and reason.get("fix") not in (None, "", "nothing"):
-        click.echo(f"fix: {cell(reason['fix'])}")
+        say(f"fix: {cell(reason['fix'])}")
 
 
 def _holder(holder: dict[str, Any]) -> str:
@@ -187,4 +181,4 @@ def events(ctx: click.Context, follow: bool, after: int | None, output: str) -> 
         else:
             about = event.get("request_id") or event.get("pool_id") or ""
             line = f"{event['index']:>8}  {event['at']:>12}  {event['kind']:<12}  {about}"
-            click.echo(f"{line}  {cell(event.get('data'))}".rstrip())
+            say(f"{line}  {cell(event.get('data'))}".rstrip())

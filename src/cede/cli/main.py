@@ -22,6 +22,11 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "up": ("server_command:up", "Start a server on this machine."),
     "server": ("server_command:up", "The same as up."),
     "agent": ("agent_command:agent", "Make this machine a node and run what is put on it."),
+    "status": (
+        "status_command:status",
+        "Every pool, and what each team has of it; as `cede` alone.",
+    ),
+    "top": ("status_command:top", "What runs, the largest use first."),
     "submit": ("submit_command:submit", "Let a node run a command when its units are granted."),
     "logs": ("work_commands:logs", "What submitted work printed; -f to follow."),
     "wait": ("work_commands:wait", "Wait until submitted work has ended."),
@@ -81,7 +86,11 @@ class LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=LazyGroup,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.option(
     "--server",
     metavar="URL,…",
@@ -100,6 +109,22 @@ def cli(ctx: click.Context, server: str | None, token_file: Path | None, debug: 
     work."""
     ctx.obj = {"server": server, "token_file": token_file}
     _state["debug"] = debug
+    if ctx.invoked_subcommand is None:
+        _show_status(ctx)
+
+
+def _show_status(ctx: click.Context) -> None:
+    """`cede` alone shows the pools; without a server to ask, what the commands are."""
+    from cede.client.errors import NotConfigured
+
+    command = cli.get_command(ctx, "status")
+    assert command is not None
+    try:
+        with command.make_context("status", [], parent=ctx) as inner:
+            command.invoke(inner)
+    except NotConfigured:
+        click.echo(ctx.get_help())
+        raise
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -7,10 +7,13 @@ from typing import Any
 import click
 
 from cede.cli.context import NodeName, PoolName, client_of, output_option, remove, yes_option
-from cede.cli.printing import print_json, print_one, print_rows
+from cede.cli.listing import Columns, Listing, list_options
+from cede.cli.printing import print_json, print_one
 
-COLUMNS = (
-    *("name", "state", "pool", "amounts", "free", "claimed_by", "checkpoints", "reason", "silent"),
+NODES = Columns(
+    ("name", "state", "pool", "amounts", "free", "claimed_by", "checkpoints", "reason"),
+    ("id", "silent", "group", "labels", "failures", "created"),
+    ("out", "held", "devices", "fingerprint", "heartbeat", "lease", "allocations"),
 )
 FIELDS = (
     "id",
@@ -44,12 +47,12 @@ def node() -> None:
 
 @node.command("list")
 @click.option("--pool", type=PoolName(), help="Only this pool's.")
-@output_option
+@list_options(NODES)
 @click.pass_context
-def list_nodes(ctx: click.Context, pool: str | None, output: str) -> None:
+def list_nodes(ctx: click.Context, pool: str | None, listing: Listing) -> None:
     """List nodes, with what is free on them and why one is out of service."""
     rows = client_of(ctx).nodes.list(pool=pool)
-    print_rows(rows, COLUMNS, output, empty="no nodes; start `cede agent` on a machine")
+    listing.print(rows, empty="no nodes; start `cede agent` on a machine")
 
 
 @node.command("describe")

@@ -11,8 +11,9 @@ from typing import Any
 import click
 
 from cede.cli import exit_codes
-from cede.cli.printing import cell, print_json, print_rows
+from cede.cli.printing import cell, print_json
 from cede.cli.snapshot_file import SnapshotFile
+from cede.cli.tables import print_table
 from cede.cli.values import Duration
 from cede.model.reason import Reason
 
@@ -52,7 +53,10 @@ def _print_passes(answer: dict[str, Any]) -> None:
         for each in answer["passes"]
         for decision in each["decisions"]
     ]
-    print_rows(rows, ("now", "do", "what"), "table", empty="nothing would be done")
+    if rows:
+        print_table(rows, ("now", "do", "what"))
+    else:
+        click.echo("nothing would be done", err=True)
     if answer.get("loop"):
         click.echo("it never comes to rest: the same decisions come round again", err=True)
     elif answer.get("at_rest"):

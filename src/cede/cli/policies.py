@@ -12,20 +12,21 @@ from cede.cli.context import (
     PoolName,
     client_of,
     component_type_option,
-    output_option,
 )
-from cede.cli.printing import print_json, print_rows
-from cede.cli.values import Duration, OneOf, amounts_option, chosen, map_option, pairs, settings_of
+from cede.cli.listing import Columns, Listing, list_options
+from cede.cli.printing import print_json, say
+from cede.cli.values import Duration, OneOf, amounts_option, map_option, pairs, settings_of
 from cede.model.policy import OF_POLICY, Kind, Mode
 from cede.model.policy_fields import parse_integral
 from cede.model.terms import CLASS_MAX, CLASS_MIN
 
-COLUMNS = ("id", "component", "pool", "priority", "reserved", "limit", "created")
-# Everything else that a list of policies can show.
-FIELDS = (
-    *("name", "pool_id", "component_type", "parent_id", "weight", "mode", "settings", "integral"),
-    *("type", "max_class", "allow_sensitive", "home", "allow_lending", "allow_borrowing"),
-    *("max_borrow_pct", "return_grace", "occupied", "borrowed"),
+POLICIES = Columns(
+    ("id", "component", "pool", "priority", "reserved", "limit"),
+    ("component_type", "occupied", "borrowed", "weight", "mode", "type", "created"),
+    (
+        *("name", "pool_id", "parent_id", "settings", "integral", "max_class", "allow_sensitive"),
+        *("home", "allow_lending", "allow_borrowing", "max_borrow_pct", "return_grace"),
+    ),
 )
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -134,30 +135,27 @@ def attach(
     if as_json:
         print_json(made)
         return
-    click.echo(f"attached {component_type} {component} to pool {made['pool']} ({made['id']})")
+    say(f"attached {component_type} {component} to pool {made['pool']} ({made['id']})")
 
 
 @policy.command("list")
 @click.argument("pool_name", metavar="[POOL]", type=PoolName(), required=False)
 @click.option("-c", "--component", default=None, help="Only this component's.")
 @component_type_option()
-@click.option("--columns", default=None, help="Which columns, separated by commas.")
-@output_option
+@list_options(POLICIES, short=False)
 @click.pass_context
 def list_policies(
     ctx: click.Context,
     pool_name: str | None,
     component: str | None,
     component_type: str | None,
-    columns: str | None,
-    output: str,
+    listing: Listing,
 ) -> None:
     """List policies: of a pool, of a component, or all."""
-    shown = chosen(columns, COLUMNS, FIELDS)
     found = client_of(ctx).policies.list(
         pool=pool_name, component=component, component_type=component_type
     )
-    print_rows(found, shown, output, empty="no policies")
+    listing.print(found, empty="no policies")
 
 
 @policy.command("update")

@@ -7,14 +7,17 @@ from typing import Any
 import click
 
 from cede.cli.context import PoolName, client_of, output_option, remove, yes_option
-from cede.cli.printing import print_one, print_rows
-from cede.cli.values import OneOf, amounts_option, chosen, map_option, pairs
-from cede.model.fields import fields_of
-from cede.model.request import Request
-from cede.model.stopping import StopPolicy
-from cede.model.terms import Terms
+from cede.cli.listing import Columns, Listing, list_options
+from cede.cli.printing import print_one, say
+from cede.cli.request_rows import REQUESTS, request_row
+from cede.cli.times import with_times
+from cede.cli.values import OneOf, amounts_option, map_option, pairs
 
-POOL_COLUMNS = ("id", "name", "capacity", "occupied_resources")
+POOLS = Columns(
+    ("id", "name", "capacity", "occupied_resources", "queued", "active"),
+    ("free", "earmarked", "preset", "created", "description"),
+    ("occupied", "nodes", "settings"),
+)
 POOL_FIELDS = (
     "id",
     "name",
@@ -29,15 +32,6 @@ POOL_FIELDS = (
     "preset",
     "settings",
     "created",
-)
-REQUEST_COLUMNS = ("id", "state", "status", "component", "step_run", "created", "reason")
-# Everything else that a list of requests can show.
-REQUEST_FIELDS = (
-    *("component_type", "tracked", "pool", "resources", "preemptible", "attempt", "tasks"),
-    *("preempted_count", "lost_count", "retry", "lease", "owner", "submitted_at", "earmark"),
-    *("allocation", "allocation_state", "index", "part_of", "parts", "shape", "command", "work"),
-    *("saved", "settings"),
-    *(each.name for part in (Request, StopPolicy, Terms) for each in fields_of(part)),
 )
 VIEWS = ("queued", "active", "all")
 
@@ -80,16 +74,16 @@ def create(
         preset=preset,
         settings=settings,
     )
-    click.echo(f"created pool {made['name']} ({made['id']})")
+    say(f"created pool {made['name']} ({made['id']})")
 
 
 @pool.command("list")
-@output_option
+@list_options(POOLS)
 @click.pass_context
-def list_pools(ctx: click.Context, output: str) -> None:
+def list_pools(ctx: click.Context, listing: Listing) -> None:
     """List pools with what is occupied of their capacity."""
     rows = (_with_old_name(each) for each in client_of(ctx).pools.list())
-    print_rows(rows, POOL_COLUMNS, output, empty="no pools; make one with `cede pool create`")
+    listing.print(rows, empty="no pools; make one with `cede pool create`")
 
 
 @pool.command("describe")
@@ -137,34 +131,28 @@ def delete(ctx: click.Context, pool_name: str, yes: bool) -> None:
 @pool.command("requests")
 @click.argument("pool_name", metavar="POOL", type=PoolName())
 @click.option("--view", type=OneOf(VIEWS), default="all", show_default=True)
-@click.option("-c", "--columns", default=None, help="Which columns, separated by commas.")
-@output_option
+@list_options(REQUESTS)
 @click.pass_context
-def requests(
-    ctx: click.Context, pool_name: str, view: str, columns: str | None, output: str
-) -> None:
-    """List the requests of a pool: queued, active, or both."""
-    shown = chosen(columns, REQUEST_COLUMNS, REQUEST_FIELDS)
-    found = client_of(ctx).pools.requests(pool_name, view=view, explain=True)
-    rows = (request_row(each) for each in found)
-    print_rows(rows, shown, output, empty="no such requests")
+def requests(ctx: click.Context, pool_name: str, view: str, listing: Listing) -> None:
+    """List the requests of a pool: those that hold, and those that wait in the order of the queue,
+    with the place of each.
+    """
+    client = client_of(ctx)
+    every = client.pools.requests(pool_name, view=view, explain=True)
+    found = [with_times(each) for each in every]
+    if view == "queued":
+        found = _in_queue_order(found, client.pools.queue(pool_name)["items"])
+        listing = listing.with_first("place")
+    listing.print(found, view=request_row, empty="no such requests")
 
 
-def request_row(request: dict[str, Any]) -> dict[str, Any]:
-    """A request with the columns of its list: its step's name, and its reason as a sentence."""
-    allocation = request.get("allocation") or {}
-    labels = request.get("labels") or {}
-    holding = request["status"] in ("allocated", "preempting")
-    return {
-        **request,
-        "state": "active" if holding else "queued" if request["status"] in _WAITING else "ended",
-        "allocation_state": allocation.get("state"),
-        "step_run": labels.get("step", ""),
-        "reason": (request.get("reason") or {}).get("text", ""),
-    }
-
-
-_WAITING = ("queued", "suspended")
+def _in_queue_order(
+    found: list[dict[str, Any]], queue: list[dict[str, Any]] | None
+) -> list[dict[str, Any]]:
+    """Waiters by their places; who came or left meanwhile has none and stands behind."""
+    places = {each["id"]: each["place"] for each in queue or ()}
+    rows = [{**each, "place": places.get(each["id"])} for each in found]
+    return sorted(rows, key=lambda row: (row["place"] is None, row["place"], row["submitted_at"]))
 
 
 def _with_old_name(found: dict[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,5 @@
-"""One printer: rows as a table, JSON, YAML, CSV or TSV; one thing as its fields.
-
-Tables are for people and show chosen columns; JSON and YAML are for programs and show everything.
+"""Values as people and programs read them: lines, cells, JSON, YAML, CSV, TSV; one thing as its
+fields.
 """
 
 from __future__ import annotations
@@ -8,32 +7,15 @@ from __future__ import annotations
 import csv
 import io
 import json
-import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
 
+from cede.cli.times import local
+from cede.model.ids import shorten
+
 Row = Mapping[str, Any]
-
-# Wide enough that nothing is cut when a program reads our table.
-WIDTH_WITHOUT_TERMINAL = 250
-
-
-def print_rows(
-    rows: Iterable[Row], columns: Sequence[str], output: str, *, empty: str = "nothing"
-) -> None:
-    found = list(rows)
-    if output == "json":
-        print_json(found)
-    elif output == "yaml":
-        print_yaml(found)
-    elif output in ("csv", "tsv"):
-        _print_separated(found, columns, "," if output == "csv" else "\t")
-    elif not found:
-        click.echo(empty, err=True)
-    else:
-        _print_table(found, columns)
 
 
 def print_one(thing: Row, fields: Sequence[str], output: str) -> None:
@@ -43,12 +25,20 @@ def print_one(thing: Row, fields: Sequence[str], output: str) -> None:
     elif output == "yaml":
         print_yaml(thing)
     elif output in ("csv", "tsv"):
-        _print_separated([thing], fields, "," if output == "csv" else "\t")
+        print_separated([thing], fields, "," if output == "csv" else "\t")
     else:
         width = max(len(field) for field in fields)
         for field in fields:
-            if text := cell(thing.get(field)):
+            text = cell(thing.get(field))
+            if field == "id" and text != thing[field]:
+                text = f"{text} ({thing[field]})"  # the one place for people with the whole id
+            if text:
                 click.echo(f"{field.replace('_', ' '):<{width}}  {text}")
+
+
+def say(text: str, *, err: bool = False) -> None:
+    """A line for people: ids are in their short form."""
+    click.echo(shorten(text), err=err)
 
 
 def print_error(error: BaseException) -> None:
@@ -56,7 +46,7 @@ def print_error(error: BaseException) -> None:
     line = f"error: {getattr(error, 'message', None) or error}"
     if fix := getattr(error, "fix", ""):
         line += f" ({fix})" if fix != "nothing" else ""
-    click.echo(line, err=True)
+    say(line, err=True)
 
 
 def print_json(value: Any) -> None:
@@ -71,7 +61,7 @@ def print_yaml(value: Any) -> None:
 
 
 def cell(value: Any) -> str:
-    """A value as people read it, on one line and without control characters."""
+    """A value as people read it: on one line, without control characters, with short ids."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -81,30 +71,11 @@ def cell(value: Any) -> str:
     elif isinstance(value, list | tuple):
         text = ", ".join(cell(each) for each in value)
     else:
-        text = str(value)
-    return "".join(char if char.isprintable() else " " for char in text)
+        text = local(str(value))
+    return shorten("".join(char if char.isprintable() else " " for char in text))
 
 
-def _print_table(rows: list[Row], columns: Sequence[str]) -> None:
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    console = Console(file=sys.stdout, highlight=False)
-    if not console.is_terminal:
-        console = Console(file=sys.stdout, highlight=False, width=WIDTH_WITHOUT_TERMINAL)
-    unicode = (console.encoding or "").lower().startswith("utf")
-    table = Table(box=box.SIMPLE_HEAD if unicode else box.ASCII2, pad_edge=False, show_edge=False)
-    for column in columns:
-        # Ids are for copying: never folded, never cut.
-        table.add_column(column, no_wrap=column == "id", overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(cell(row.get(column))) for column in columns))
-    console.print(table)
-
-
-def _print_separated(rows: list[Row], columns: Sequence[str], delimiter: str) -> None:
+def print_separated(rows: Sequence[Row], columns: Sequence[str], delimiter: str) -> None:
     """Maps and lists become JSON inside their cell, so that programs can take them apart again."""
     text = io.StringIO()
     writer = csv.writer(text, delimiter=delimiter, lineterminator="\n")

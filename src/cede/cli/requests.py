@@ -17,9 +17,11 @@ from cede.cli.context import (
     output_option,
 )
 from cede.cli.demand import demand_options, submission_of
-from cede.cli.pools import REQUEST_COLUMNS, REQUEST_FIELDS, request_row
-from cede.cli.printing import print_json, print_one, print_rows
-from cede.cli.values import Amounts, OneOf, chosen, merged
+from cede.cli.listing import Listing, list_options
+from cede.cli.printing import print_json, print_one, say
+from cede.cli.request_rows import REQUESTS, request_row
+from cede.cli.times import with_times
+from cede.cli.values import Amounts, OneOf, merged
 from cede.cli.work_commands import cancel
 from cede.model import bounds
 from cede.model.lifecycle import RequestStatus
@@ -77,21 +79,19 @@ def request() -> None:
 @click.option("--preemptible/--non-preemptible", default=None)
 @click.option("--tenant", help="Only this tenant's.")
 @click.option("--label", multiple=True, metavar="NAME=VALUE", help="May be given several times.")
-@click.option("-c", "--columns", default=None, help="Which columns, separated by commas.")
 @click.option(
     "--limit", type=click.IntRange(min=1), default=SHOWN, help=f"At most this many ({SHOWN})."
 )
 @click.option("--all", "everything", is_flag=True, help="All of them, however many.")
-@output_option
+@list_options(REQUESTS)
 @click.pass_context
 def list_requests(
-    ctx: click.Context, /, output: str, limit: int, everything: bool, **given: Any
+    ctx: click.Context, /, listing: Listing, limit: int, everything: bool, **given: Any
 ) -> None:
     """List the newest requests that this token may see, newest first."""
     from itertools import islice
 
     labels = given.pop("label")
-    shown = chosen(given.pop("columns"), REQUEST_COLUMNS, REQUEST_FIELDS)
     preemptible = given.pop("preemptible")
     pool = given.pop("pool_name")
     filters = {"pool": pool, "explain": "true", **given, **_label_filters(labels)}
@@ -99,9 +99,11 @@ def list_requests(
         filters["preemptible"] = "true" if preemptible else "false"
     if not everything:
         filters["limit"] = min(limit + 1, bounds.PAGE_MAX)
-    found = iter(client_of(ctx).requests.list(**filters))
-    rows = (request_row(each) for each in (found if everything else islice(found, limit)))
-    print_rows(rows, shown, output, empty="no such requests")
+    # Filtered before it is cut: the newest so many that pass.
+    every = map(with_times, client_of(ctx).requests.list(**filters))
+    found = (each for each in every if listing.passes(request_row(each)))
+    rows = found if everything else islice(found, limit)
+    listing.print(rows, view=request_row, empty="no such requests")
     if not everything and next(found, None) is not None:
         more = f"these are the newest {limit}; there are more: --limit N, --all, or a filter"
         click.echo(more, err=True)
@@ -113,7 +115,7 @@ def list_requests(
 @click.pass_context
 def describe(ctx: click.Context, request_id: str, output: str) -> None:
     """Show one request: what it asks for, where it stands and why."""
-    found = client_of(ctx).requests.get(request_id)
+    found = with_times(client_of(ctx).requests.get(request_id))
     print_one(_described(found) if output == "table" else found, FIELDS, output)
 
 
@@ -124,7 +126,7 @@ def describe(ctx: click.Context, request_id: str, output: str) -> None:
 def create(ctx: click.Context, /, output: str, retries: int, **given: Any) -> None:
     """Ask for units without running anything: somebody else renews and releases."""
     body = submission_of(retries=retries, **given)
-    made = client_of(ctx).requests.create(body)
+    made = with_times(client_of(ctx).requests.create(body))
     print_one(_described(made) if output == "table" else made, FIELDS, output)
     if made["status"] == RequestStatus.REJECTED:
         sys.exit(exit_codes.REFUSED)
@@ -155,7 +157,7 @@ def limit(
         print_json(found)
         return
     shown = ", ".join(f"{key}={most}" for key, most in found["limit"].items()) or "none"
-    click.echo(f"the limit of request {found['id']} is {shown}")
+    say(f"the limit of request {found['id']} is {shown}")
 
 
 request.add_command(cancel)
@@ -170,10 +172,10 @@ def delete(ctx: click.Context, request_id: str, yes: bool) -> None:
     client = client_of(ctx)
     full_id = client.requests.get(request_id)["id"]
     if not client.requests.delete(full_id):
-        click.echo(f"request {full_id} is running; waiting until it has stopped …", err=True)
+        say(f"request {full_id} is running; waiting until it has stopped …", err=True)
         _wait_until_ended(client, full_id)
         client.requests.delete(full_id)
-    click.echo(f"deleted request {full_id}")
+    say(f"deleted request {full_id}")
 
 
 def _wait_until_ended(client: Client, full_id: str) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Iterable, Sequence
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import click
@@ -24,8 +23,6 @@ _SATISFIED = 1e9  # of who is due nothing
 _BAR = 20  # cells; fewer where the line is short
 _BAR_MIN = 8
 _NAME_MIN = 10
-_LONG = 16  # ids with more letters are shown by their start
-_START_MIN = 8
 
 
 class Letters(NamedTuple):
@@ -85,8 +82,7 @@ def _tree(
 ) -> list[str]:
     if not rows:
         return ["nobody has a policy in it"]
-    starts = unique_starts([each["name"] for each in rows if each["kind"] == "request"])
-    names = ["  " * each["depth"] + cell(starts.get(each["name"], each["name"])) for each in rows]
+    names = ["  " * each["depth"] + cell(each["name"]) for each in rows]
     keys = [each["dominant"] for each in rows] if len(pool["capacity"]) > 1 else []
     columns = [
         *([("key", keys, False)] if keys else []),
@@ -123,18 +119,6 @@ def _width(title: str, cells: Iterable[str]) -> int:
 
 def _cut(text: str, width: int, letters: Letters) -> str:
     return text if len(text) <= width else text[: width - 1] + letters.cut
-
-
-def unique_starts(ids: Sequence[str]) -> dict[str, str]:
-    """Long ids by as much of their start as tells them apart; `cede why` takes no more."""
-    same = max((_same(*pair) for pair in pairwise(sorted(ids))), default=0)
-    enough = max(_START_MIN, same + 2)
-    return {each: each[:enough] if len(each) > _LONG else each for each in ids}
-
-
-def _same(a: str, b: str) -> int:
-    """How many letters two texts have in common at their start."""
-    return next((at for at, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), len(a))
 
 
 def _bar_of(row: Json, cells: int, letters: Letters) -> str:

@@ -14,6 +14,7 @@ from cede.cli.context import client_of
 from cede.cli.demand import demand_options, stop_policy_options, submission_of
 from cede.cli.printing import print_json
 from cede.cli.values import OneOf, pairs
+from cede.model.ids import short_id
 
 # What makes a program's name mean the same there. A fixed list: an environment holds secrets.
 CAPTURED = ("PATH", "VIRTUAL_ENV", "CONDA_PREFIX", "LANG")
@@ -88,7 +89,8 @@ def submit(
     if as_json:
         print_json(made)
     else:
-        click.echo(made["id"])
+        # People get what they can type; a program gets what stays unique.
+        click.echo(short_id(made["id"]) if sys.stdout.isatty() else made["id"])
     if wait_for_it or follow:
         from cede.cli.work_commands import wait_for
 

@@ -8,10 +8,15 @@ from typing import Any, TypeVar
 import click
 
 from cede.cli.context import TenantName, client_of, output_option, remove, yes_option
-from cede.cli.printing import print_json, print_one, print_rows
+from cede.cli.listing import Columns, Listing, list_options
+from cede.cli.printing import print_json, print_one, say
 from cede.cli.values import Duration, OneOf
 
-COLUMNS = ("name", "nodes", "max_nodes", "requests", "max_concurrent", "budget_used", "created")
+TENANTS = Columns(
+    ("name", "nodes", "max_nodes", "requests", "max_concurrent", "budget_used"),
+    ("id", "gpu_hours_budget", "node_hours_budget", "fair_share_target", "created"),
+    ("burst_allowance",),
+)
 FIELDS = (
     "id",
     "name",
@@ -26,7 +31,7 @@ FIELDS = (
     "burst_allowance",
     "created",
 )
-USAGE_COLUMNS = ("name", "pool", "requests", "preempted", "node_hours", "gpu_hours", "hours")
+USAGE = Columns(("name", "pool", "requests", "preempted", "node_hours", "gpu_hours", "hours"))
 F = TypeVar("F", bound=Callable[..., Any])
 _NONE = "none"
 
@@ -95,18 +100,16 @@ def create(ctx: click.Context, /, name: str, as_json: bool, **bounds: Any) -> No
     if as_json:
         print_json(made)
         return
-    click.echo(f"created tenant {made['name']} ({made['id']})")
+    say(f"created tenant {made['name']} ({made['id']})")
 
 
 @tenant.command("list")
-@output_option
-@json_option
+@list_options(TENANTS)
 @click.pass_context
-def list_tenants(ctx: click.Context, output: str, as_json: bool) -> None:
+def list_tenants(ctx: click.Context, listing: Listing) -> None:
     """List tenants with what they have in use."""
-    shown = "json" if as_json else output
-    rows = (_for_people(each, shown) for each in client_of(ctx).tenants.list())
-    print_rows(rows, COLUMNS, shown, empty="no tenants; make one with `cede tenant create`")
+    rows = (_for_people(each, listing.for_people) for each in client_of(ctx).tenants.list())
+    listing.print(rows, empty="no tenants; make one with `cede tenant create`")
 
 
 @tenant.command("describe")
@@ -117,7 +120,8 @@ def list_tenants(ctx: click.Context, output: str, as_json: bool) -> None:
 def describe(ctx: click.Context, tenant_name: str, output: str, as_json: bool) -> None:
     """Show one tenant, by name, id or start of its id."""
     shown = "json" if as_json else output
-    print_one(_for_people(client_of(ctx).tenants.get(tenant_name), shown), FIELDS, shown)
+    found = client_of(ctx).tenants.get(tenant_name)
+    print_one(_for_people(found, shown == "table"), FIELDS, shown)
 
 
 @tenant.command("update")
@@ -155,24 +159,21 @@ def delete(ctx: click.Context, tenant_name: str, yes: bool) -> None:
     help="Whose usage is told apart.",
 )
 @click.option("--since", type=Duration(), help="Only the last 24h, 7d, 4w; all time unless given.")
-@output_option
-@json_option
+@list_options(USAGE)
 @click.pass_context
-def usage(ctx: click.Context, by: str, since: float | None, output: str, as_json: bool) -> None:
+def usage(ctx: click.Context, by: str, since: float | None, listing: Listing) -> None:
     """Show what was held, in hours: of nodes, of GPUs, and of every key."""
     found = client_of(ctx).usage(by=by, since=since)
-    shown = "json" if as_json else output
-    if shown in ("json", "yaml"):
-        print_one(found, ("by", "since", "items"), shown)
+    if listing.output in ("json", "yaml"):
+        print_one(found, ("by", "since", "items"), listing.output)
         return
-    columns = [each for each in USAGE_COLUMNS if each != "pool" or by == "policy"]
-    rows = found["items"] if shown != "table" else [_rounded(each) for each in found["items"]]
-    print_rows(rows, columns, shown, empty="nothing was held in that time")
+    rows = [_rounded(each) if listing.for_people else each for each in found["items"]]
+    listing.print(rows, empty="nothing was held in that time")
 
 
-def _for_people(found: dict[str, Any], output: str) -> dict[str, Any]:
+def _for_people(found: dict[str, Any], for_people: bool) -> dict[str, Any]:
     used = found["budget_used"]
-    if output != "table" or used is None:
+    if not for_people or used is None:
         return found
     return {**found, "budget_used": f"{used:.1%}"}
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import click
 
 from cede.cli.context import client_of, output_option
-from cede.cli.printing import print_json, print_rows, print_yaml
+from cede.cli.listing import Columns, Listing, list_options
+from cede.cli.printing import print_json, print_yaml, say
 from cede.cli.values import Duration, OneOf
 
-COLUMNS = ("id", "name", "role", "subjects", "created", "expires_at", "revoked")
+TOKENS = Columns(("id", "name", "role", "subjects", "expires_at", "revoked"), ("created", "uses"))
 ROLES = ("viewer", "submitter", "operator", "admin", "join")
 
 
@@ -45,16 +46,16 @@ def create(
     elif output == "yaml":
         print_yaml(made)
     else:
-        click.echo(f"token {made['name']} ({made['id']}), role {made['role']}:", err=True)
+        say(f"token {made['name']} ({made['id']}), role {made['role']}:", err=True)
         click.echo(made["token"])
 
 
 @token.command("list")
-@output_option
+@list_options(TOKENS)
 @click.pass_context
-def list_tokens(ctx: click.Context, output: str) -> None:
+def list_tokens(ctx: click.Context, listing: Listing) -> None:
     """List tokens. Nobody has their secrets."""
-    print_rows(client_of(ctx).tokens.list(), COLUMNS, output, empty="no tokens")
+    listing.print(client_of(ctx).tokens.list(), empty="no tokens")
 
 
 @token.command("revoke")

@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from cede.cli.printing import cell
+from cede.cli.times import Age
 from cede.client import clock
 from cede.client.waiting import reason_text
 
@@ -75,9 +76,15 @@ class WaitingLine:
 
 
 def waiting_text(why: dict[str, Any]) -> str:
-    """The reason, and the place in the queue where the answer tells it."""
+    """The reason, and where the answer tells them the place in the queue and the latest start."""
     text = cell(reason_text(why)) or "its turn has not come"
     # Several pools, several queues: the best place is the one that counts for hope.
     places = [each["place"] for each in why.get("pools", []) if each.get("place")]
-    place = min(places, default=None)
-    return f"{text} (number {place} in the queue)" if isinstance(place, int) else text
+    starts = [each.get("earliest_start") for each in why.get("pools", [])]
+    latest = min((each for each in starts if each is not None), default=None)
+    told = [
+        *([f"number {min(places)} in the queue"] if places else []),
+        # Walltimes tell when the holders end; nobody promises that nothing ends before.
+        *([f"starts within {Age(latest)}"] if latest is not None else []),
+    ]
+    return f"{text} ({', '.join(told)})" if told else text

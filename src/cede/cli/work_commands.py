@@ -9,7 +9,7 @@ import click
 
 from cede.cli import exit_codes
 from cede.cli.context import RequestId, client_of
-from cede.cli.printing import print_error
+from cede.cli.printing import print_error, say
 from cede.cli.since import Since, SinceType
 from cede.cli.waiting_line import WaitingLine
 
@@ -60,6 +60,8 @@ def logs(
     from cede.client.work import BOTH, Wanted, follow_output, read_output, wait_for_end
 
     client = client_of(ctx)
+    # Resolved once: `last` and a name may mean another one a moment later.
+    request_id = client.requests.get(request_id)["id"]
     age, at = since or Since()
     stream = BOTH if stdout == stderr else "stdout" if stdout else "stderr"
     wanted = Wanted(task, stream, attempt, tail, at, age)
@@ -112,7 +114,7 @@ def wait_for(client: Client, request_ids: Any, *, follow: bool = False, quiet: b
     whole = [each["id"] for given in request_ids for each in task_group(client, given)]
     result = exit_codes.OK
     with WaitingLine(quiet=quiet) as line:
-        watcher = _Watcher(line)
+        watcher = _Watcher(line, client)
         if follow:
             pieces = follow_output(client, whole[0], on_look=watcher.look, on_note=line.note)
             for data in pieces:
@@ -140,7 +142,7 @@ def _print_last_lines(client: Client, ended: dict[str, Any]) -> None:
         return
     task = failed_task(ended)
     whole = f"cede logs {ended['id']}" + (f" --task {task}" if task else "")
-    click.echo(f"cede: its last lines (all of them: {whole})", err=True)
+    say(f"cede: its last lines (all of them: {whole})", err=True)
     sys.stderr.buffer.write(data if data.endswith(b"\n") else data + b"\n")
     sys.stderr.buffer.flush()
 
@@ -148,13 +150,13 @@ def _print_last_lines(client: Client, ended: dict[str, Any]) -> None:
 class _Watcher:
     """Says what changes, and while nothing does, why it waits."""
 
-    def __init__(self, line: WaitingLine) -> None:
-        self._line = line
+    def __init__(self, line: WaitingLine, client: Client) -> None:
+        self._line, self._client = line, client
         self._said: dict[str, tuple[str, int]] = {}
 
     def look(self, request: dict[str, Any]) -> None:
         if request["status"] in ("queued", "suspended"):
-            self._line.waits(request)
+            self._line.waits(self._story(request))
             return
         now = (request["status"], request["attempt"])
         if self._said.get(request["id"]) != now:
@@ -162,6 +164,17 @@ class _Watcher:
             members = (request.get("allocation") or {}).get("members") or ()
             nodes = ", ".join(dict.fromkeys(each["node"] for each in members))
             self._line.happened(request["status"], f"attempt {now[1]} on {nodes or 'its node'}")
+
+    def _story(self, request: dict[str, Any]) -> dict[str, Any]:
+        """With the place in the queue and the latest start, where somebody watches."""
+        from cede.client.errors import CedeClientError
+
+        if not sys.stderr.isatty():
+            return request
+        try:
+            return self._client.requests.why(request["id"], changes=False)
+        except CedeClientError:
+            return request
 
 
 @click.command("cancel")
@@ -185,5 +198,5 @@ def cancel(ctx: click.Context, request_ids: tuple[str, ...]) -> None:
             result = result or exit_codes.of_error(error)
             continue
         stopping = found["status"] == "preempting"
-        click.echo(f"request {found['id']} is {'being stopped' if stopping else found['status']}")
+        say(f"request {found['id']} is {'being stopped' if stopping else found['status']}")
     sys.exit(result)

@@ -56,6 +56,10 @@ class Client:
         """The whole living state, as `cede plan` reads it."""
         return _object(self.http.call("GET", f"{API}/snapshot", timeout=60))
 
+    def status(self) -> Json:
+        """Every pool, and every policy with what it has reserved, uses, borrows and lends."""
+        return _object(self.http.call("GET", f"{API}/status", timeout=60))
+
     def plan(
         self, snapshot: Mapping[str, Any], *, until_rest: bool = False, horizon: float | None = None
     ) -> Json:
@@ -143,6 +147,11 @@ class Pools(_Group):
     def shares(self, pool: str) -> Json:
         """Every policy and request of a pool with its fair share."""
         path = f"{API}/pools/{segment(pool)}/shares"
+        return _object(self._http.call("GET", path, timeout=60))
+
+    def queue(self, pool: str) -> Json:
+        """The ids of its waiters in the order of the queue, with their places."""
+        path = f"{API}/pools/{segment(pool)}/queue"
         return _object(self._http.call("GET", path, timeout=60))
 
 

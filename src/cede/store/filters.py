@@ -28,7 +28,8 @@ from cede.store import schema
 QUEUED, ACTIVE, ALL = "queued", "active", "all"
 _WAITING = sorted(status.value for status in WAITING)
 _HOLDING = sorted(status.value for status in HOLDING)
-_ACTIVE = {status.value for status in RequestStatus if status not in TERMINAL}
+ALIVE = tuple(sorted(status.value for status in RequestStatus if status not in TERMINAL))
+_ACTIVE = {*ALIVE}
 
 _requests = schema.requests.c
 _policies = schema.policies.c

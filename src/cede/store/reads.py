@@ -16,11 +16,12 @@ from sqlalchemy import ColumnElement, Connection, Engine, Select, and_, false, f
 from cede.engine.state.changes import Event
 from cede.model import bounds
 from cede.model.allocation import Allocation
-from cede.model.errors import Invalid
+from cede.model.errors import Invalid, NotFound
+from cede.model.ids import ambiguous
 from cede.model.node import Node, NodeState
 from cede.model.subject import Subject
 from cede.model.token import Role, Token, node_subject
-from cede.store import chain, node_rows, rows, schema, views
+from cede.store import chain, filters, node_rows, rows, schema, views
 from cede.store.cursor import Cursors
 from cede.store.filters import RequestFilter, of_subjects
 from cede.store.statements import REQUESTS
@@ -149,15 +150,60 @@ class Reads:
 
     # Requests -----------------------------------------------------------------------------------
 
-    def get_request(self, ref: str, *, subjects: Sequence[Subject] | None = None) -> RequestView:
-        """By id or an unambiguous start of one, among those that `subjects` may see."""
+    def get_request(
+        self, ref: str, *, subjects: Sequence[Subject] | None = None, named: bool = False
+    ) -> RequestView:
+        """By id or an unambiguous part of one, among those that `subjects` may see; by its label
+        `name` only where `named`.
+        """
         visible = [] if subjects is None else [of_subjects(subjects)]
         with self._readers.begin() as connection:
-            request_id = views.resolve(connection, schema.requests, "request", ref, also=visible)
+            try:
+                request_id = views.resolve(
+                    connection, schema.requests, "request", ref, also=visible
+                )
+            except NotFound:
+                if not named:
+                    raise
+                request_id = self._named(ref, subjects)
             row = connection.execute(
                 views.with_allocation().where(_requests.id == request_id)
             ).one()
             return views.request_view(row)
+
+    def _named(self, name: str, subjects: Sequence[Subject] | None) -> str:
+        """The one request of this name among those that are alive, else among the newest ended.
+
+        Independent tasks have one name, and the first of them stands for all.
+        """
+        bound = None if subjects is None else tuple(subjects)
+        for status in (filters.ALIVE, ()):
+            wanted = RequestFilter(subjects=bound, status=status, labels={"name": name})
+            page = self.list_requests(wanted, limit=bounds.PAGE_MAX)
+            found = list(
+                dict.fromkeys(view.request.part_of or view.request.id for view in page.items)
+            )
+            if len(found) == 1:
+                return found[0]
+            if found:
+                raise ambiguous(name, found, "name of several requests")
+        raise NotFound("request", name)
+
+    def latest_request(self, owner: str, *, subjects: Sequence[Subject] | None = None) -> str:
+        """The id of the newest request that `owner` submitted, of those that a page looks at."""
+        place = _requests.at_index
+        visible = [] if subjects is None else [of_subjects(subjects)]
+        with self._readers.begin() as connection:
+            newest = select(place).order_by(place.desc())
+            last = connection.execute(newest.offset(bounds.PAGE_SCAN_MAX - 1).limit(1)).scalar()
+            near = [] if last is None else [place >= last]
+            mine = select(_requests.id, _requests.part_of).where(
+                _requests.owner == owner, *near, *visible
+            )
+            row = connection.execute(mine.order_by(place.desc()).limit(1)).first()
+        if row is None:
+            raise NotFound("request", "last")
+        return str(row[1] or row[0])
 
     def get_requests(self, ids: Iterable[str]) -> dict[str, RequestView]:
         """Several at once, by id; one that does not exist is not there."""

@@ -10,11 +10,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, Table, and_, case, func, or_, select, text
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Select,
+    Table,
+    and_,
+    case,
+    func,
+    or_,
+    select,
+    text,
+)
 
 from cede.model import bounds
 from cede.model.amounts import add_to
-from cede.model.errors import Conflict, NotFound
+from cede.model.errors import NotFound
+from cede.model.ids import SHORT_MIN, ambiguous
 from cede.model.subject import Subject
 from cede.model.work import Work
 from cede.store import node_rows, rows, schema
@@ -48,7 +60,7 @@ def resolve(
     named: bool = False,
     also: Sequence[ColumnElement[bool]] = (),
 ) -> str:
-    """The one id that is `ref`, is called `ref`, or starts with it."""
+    """The one id that is `ref`, is called `ref`, has it as its short form, or starts with it."""
     if not ref or "\0" in ref or len(ref) > bounds.NAME_LENGTH_MAX:
         raise NotFound(kind, ref[:80])
     id_ = table.c.id
@@ -56,15 +68,16 @@ def resolve(
         found = connection.execute(select(id_).where(exact == ref, *also)).scalar()
         if found is not None:
             return str(found)
-    starts = and_(id_ > ref, id_ < ref + _LAST)
-    statement = select(id_).where(starts, *also).order_by(id_).limit(4)
-    ids = list(connection.execute(statement).scalars())
-    if not ids:
-        raise NotFound(kind, ref)
-    if len(ids) > 1:
-        some = ", ".join(ids[:3]) + (" and more" if len(ids) > 3 else "")
-        raise Conflict("ambiguous", f"{ref!r} is the start of several ids: {some}")
-    return str(ids[0])
+    # Short forms first: they are what people are shown.
+    for part in (schema.tail(id_), id_) if len(ref) >= SHORT_MIN else (id_,):
+        starts = and_(part >= ref, part < ref + _LAST)
+        statement = select(id_).where(starts, *also).order_by(id_).limit(4)
+        ids = list(connection.execute(statement).scalars())
+        if len(ids) > 1:
+            raise ambiguous(ref, ids)
+        if ids:
+            return str(ids[0])
+    raise NotFound(kind, ref)
 
 
 def is_subject(subject: Subject) -> ColumnElement[bool]:

@@ -13,6 +13,7 @@ from typing import Any
 
 from cede.engine.explain import fair as explain_fair
 from cede.engine.explain import price as explain_price
+from cede.engine.explain.places import as_granted, place_of
 from cede.engine.explain.what_if import changes, claimed_nodes
 from cede.engine.ledger.account import (
     Bound,
@@ -22,7 +23,6 @@ from cede.engine.ledger.account import (
     free_to_promise,
     missing,
     reserve_left,
-    rights_if_granted,
 )
 from cede.engine.ledger.admit import own_limit_broken, told
 from cede.engine.ledger.ledger import PoolLedger
@@ -31,7 +31,6 @@ from cede.engine.ledger.tenants import nodes_reason
 from cede.engine.nodes.eligible import EligibleNodes
 from cede.engine.nodes.placement import View, place, places_for, suits
 from cede.engine.queue.bounds import verdict_on
-from cede.engine.queue.cursor import order
 from cede.engine.queue.forecast import earliest_start, end_bound
 from cede.engine.queue.view import eligible_nodes, site
 from cede.engine.rights.cover import Holding
@@ -48,8 +47,6 @@ from cede.model.reason import Code, Reason
 from cede.model.request import Request
 from cede.model.shape import Footprint, Shape
 
-# Counting a place beyond this would make a reader slow down the writer.
-_PLACE_MAX = 10_000
 _HOLDERS_SHOWN = 20
 
 
@@ -88,7 +85,7 @@ class _Waiter:
     @property
     def granted(self) -> tuple[int, Standing]:
         """The rights and the standing that it would have."""
-        return _as_granted(self.ledger, self.request, self.policy.id, self.demand)
+        return as_granted(self.ledger, self.request, self.policy.id, self.demand)
 
     @property
     def key(self) -> QueueKey:
@@ -446,43 +443,13 @@ def _pool_story(state: State, request: Request, policy: Policy, tried: bool) -> 
     return more | {
         "pool": ledger.pool.name,
         "reason": reason.to_public(),
-        "in_share": _as_granted(ledger, request, policy.id, demand)[0] == IN_SHARE,
-        "place": _place(state, ledger, request, policy),
+        "in_share": as_granted(ledger, request, policy.id, demand)[0] == IN_SHARE,
+        "place": place_of(state, ledger, request, policy),
         "bypassed": request.bypassed,
         "holders": _holders(state, ledger, policy, demand),
         "changes": list(changes(state, ledger, request, policy, demand)) if tried else None,
         "earliest_start": None if start is None else seconds(max(start.at - state.now, 0)),
     }
-
-
-def _place(state: State, ledger: PoolLedger, request: Request, policy: Policy) -> int | None:
-    """Its place in this pool's queue, from 1; None beyond what is worth counting."""
-    if sum(map(len, ledger.queues.values())) > _PLACE_MAX:
-        return None
-    demand = ledger.pool.metered(request.amounts)
-    mine = _order(ledger, request, policy.id, demand)
-    before = 0
-    for at, queue in ledger.queues.items():
-        for other_id in queue:
-            other = state.requests[other_id]
-            before += _order(ledger, other, at.policy_id, queue.demand(other_id)) < mine
-    return before + 1
-
-
-def _order(ledger: PoolLedger, request: Request, policy_id: str, demand: Amounts) -> Any:
-    _, standing = _as_granted(ledger, request, policy_id, demand)
-    satisfaction = ledger.satisfaction(ledger.queue_of(policy_id, request))
-    return order(standing, (*request.age, request.id), satisfaction)
-
-
-def _as_granted(
-    ledger: PoolLedger, request: Request, policy_id: str, demand: Amounts
-) -> tuple[int, Standing]:
-    """The rights and the standing that a waiter would have."""
-    key = ledger.queue_of(policy_id, request)
-    band = ledger.band(key, demand)
-    rights = rights_if_granted(ledger, policy_id, demand, request.preemptible, band)
-    return rights, ledger.standing(key.rank, rights)
 
 
 def _nodes(state: State, footprint: Footprint) -> list[str]:

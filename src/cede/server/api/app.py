@@ -24,6 +24,7 @@ from cede.server.api import (
     pools,
     requests,
     shares,
+    status,
     system,
     tenants,
     tokens,
@@ -85,8 +86,8 @@ def routes() -> FastAPI:
         redirect_slashes=False,
     )
     for module in (
-        *(system, pools, shares, policies, nodes, requests, logs, agent, events, plan, tokens),
-        *(audit, tenants, usage, web_page),
+        *(system, pools, shares, status, policies, nodes, requests, logs, agent, events, plan),
+        *(tokens, audit, tenants, usage, web_page),
     ):
         # Flat, not included: whoever enumerates the router sees every route itself.
         app.router.routes.extend(module.router.routes)

@@ -112,7 +112,7 @@ def _check_node(context: Context, node_id: str, about: About) -> None:
 async def _member(
     call: Call, ref: str, attempt: int | None, task: int
 ) -> tuple[Allocation, Member]:
-    view = await find_request(call, ref)
+    view = await find_request(call, ref, named=True)
     request, allocation = view.request, view.allocation
     if request.work is None:
         raise Conflict("no_logs", "its client runs this work, and has what it wrote")

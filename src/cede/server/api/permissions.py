@@ -79,6 +79,8 @@ PERMISSIONS: dict[tuple[str, str], Permission] = {
     ("PATCH", f"{API}/pools/{{pool}}"): _OPERATE,
     ("DELETE", f"{API}/pools/{{pool}}"): _OPERATE,
     ("GET", f"{API}/pools/{{pool}}/requests"): _LIST,
+    ("GET", f"{API}/status"): Permission(Role.VIEWER, cost=50, waits=True),
+    ("GET", f"{API}/pools/{{pool}}/queue"): Permission(Role.VIEWER, cost=50, waits=True),
     ("GET", f"{API}/pools/{{pool}}/shares"): Permission(Role.VIEWER, cost=200, waits=True),
     ("GET", f"{API}/policies"): _LIST,
     ("POST", f"{API}/policies"): replace(_OPERATE, body=MEDIUM),

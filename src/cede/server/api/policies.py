@@ -17,7 +17,7 @@ from cede.server.api.json_type import Json
 from cede.server.api.lists import REFERENCE, Component, Cursor, Limit, PoolFilter
 from cede.server.api.openapi import ok
 from cede.server.api.permissions import API
-from cede.server.api.resolve import policy_in, pool_in
+from cede.server.api.resolve import policy_in, pool_in, started_by
 from cede.server.api.route import CedeRoute
 from cede.server.api.schemas import PolicyOut, PolicyPage
 from cede.server.api.views import policy_out
@@ -126,7 +126,8 @@ async def _visible(call: Call, ref: str) -> PolicyView:
     if bound is None:
         return await call.context.read(store.get_policy, ref)
     mine = await call.context.read(store.list_policies, subjects=bound, limit=500)
-    found = [view for view in mine.items if view.policy.id.startswith(ref)]
+    known = {view.policy.id: view for view in mine.items}
+    found = [ref] if ref in known else started_by(known, ref)
     if len(found) != 1:
         raise NotFound("policy", ref)
-    return found[0]
+    return known[found[0]]

@@ -11,6 +11,7 @@ import re
 from collections.abc import Collection, Iterator
 from typing import Any
 
+from cede.model.ids import ID
 from cede.model.reason import Code
 from cede.model.token import name_in
 from cede.server.api.auth import Caller
@@ -19,8 +20,6 @@ from cede.server.api.json_type import Json
 ANOTHER = "another team"
 OTHERS = "other teams"
 
-# Our own ids (uuid7), also as the first part of an allocation's.
-_ID = re.compile(r"([0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12})(?:\.\d+)?")
 # As the reason `nodes_claimed` lists nodes.
 _FOR_WHOM = re.compile(r"\(for (.+?)\)(?=, |$)")
 _SEVERAL = re.compile(rf"{ANOTHER}(?:, {ANOTHER})+")
@@ -48,7 +47,7 @@ def clean(value: Any, seen: Collection[str]) -> Any:
     if isinstance(value, list | tuple):
         return [clean(each, seen) for each in value]
     if isinstance(value, str):
-        found = _ID.sub(lambda each: each[0] if each[1] in seen else ANOTHER, value)
+        found = ID.sub(lambda each: each[0] if each[1] in seen else ANOTHER, value)
         return _SEVERAL.sub(OTHERS, found)
     return value
 
@@ -84,4 +83,4 @@ def ids_in(value: Any) -> Iterator[str]:
         for each in value:
             yield from ids_in(each)
     elif isinstance(value, str):
-        yield from _ID.findall(value)
+        yield from ID.findall(value)

@@ -19,6 +19,7 @@ from cede.launch.presence import name_of
 from cede.model import bounds
 from cede.model.durations import parse_duration
 from cede.model.errors import Conflict, Invalid, NotFound
+from cede.model.ids import LATEST
 from cede.model.lifecycle import RequestStatus
 from cede.server.api import examples, redact
 from cede.server.api.auth import Caller
@@ -56,7 +57,14 @@ from cede.store.filters import RequestFilter
 
 router = APIRouter(prefix=API, tags=["requests"], route_class=CedeRoute)
 
-RequestRef = Annotated[str, Path(**REFERENCE, description="Its id, or the start of it.")]
+RequestRef = Annotated[
+    str,
+    Path(
+        **REFERENCE,
+        description="Its id, the short form or the start of it, or `last`: the latest of mine; "
+        "to read it, also its label `name`.",
+    ),
+]
 Statuses = Annotated[
     list[RequestStatus] | None, Query(max_length=20, description="One or several.")
 ]
@@ -146,7 +154,7 @@ async def submit_bulk(body: BulkIn, call: ThisCall) -> Response:
 @router.get("/requests/{id}", responses={200: ok(RequestOut, examples.REQUEST)})
 async def get_request(id: RequestRef, call: ThisCall) -> Response:
     """One request; if it waits, with the reason as of now."""
-    view = await find_request(call, id)
+    view = await find_request(call, id, named=True)
     return answer((await show(call, [view], explain=True))[0])
 
 
@@ -342,7 +350,7 @@ Tried = Annotated[bool, Query(description="Also try out which changes would star
 @router.get("/requests/{id}/why", responses={200: ok(Anything, examples.WHY)})
 async def why(id: RequestRef, call: ThisCall, changes: Tried = True) -> Response:
     """Why a request waits, what blocks it, and what would change the answer; computed now."""
-    request_id = (await find_request(call, id)).request.id
+    request_id = (await find_request(call, id, named=True)).request.id
     caller = call.caller
 
     def read(state: State, now: int) -> bytes:
@@ -365,10 +373,16 @@ async def why(id: RequestRef, call: ThisCall, changes: Tried = True) -> Response
     return Response(text, media_type="application/json")
 
 
-async def find_request(call: Call, ref: str) -> RequestView:
-    """A request that the caller may see; anybody else's does not exist for it."""
-    store = call.context.store
-    return await call.context.read(store.get_request, ref, subjects=call.caller.bound)
+async def find_request(call: Call, ref: str, *, named: bool = False) -> RequestView:
+    """A request that the caller may see; anybody else's does not exist for it.
+
+    `-` and `last` are the caller's latest. A name is enough for reading only: work that somebody
+    else gave the same name must not be stopped by it.
+    """
+    store, bound = call.context.store, call.caller.bound
+    if ref in LATEST:
+        ref = await call.context.read(store.latest_request, call.caller.identity, subjects=bound)
+    return await call.context.read(store.get_request, ref, subjects=bound, named=named)
 
 
 async def _act(

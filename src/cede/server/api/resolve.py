@@ -1,12 +1,13 @@
-"""From what people type (a name, an id, the start of an id) to the one thing that it means."""
+"""From what people type (a name, an id or a part of it) to the one thing that it means."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
 from cede.engine.state.state import State
-from cede.model.errors import Conflict, NotFound
+from cede.model.errors import NotFound
+from cede.model.ids import ambiguous, ends_with
 from cede.model.policy import Policy
 from cede.model.pool import Pool
 from cede.model.tenant import Tenant
@@ -34,10 +35,16 @@ def policy_in(state: State, ref: str) -> Policy:
 
 
 def _by_start(table: Mapping[str, T], kind: str, ref: str) -> T:
-    found = [id_ for id_ in table if id_.startswith(ref)]
+    found = started_by(table, ref)
     if not found:
         raise NotFound(kind, ref)
     if len(found) > 1:
-        some = ", ".join(sorted(found)[:3])
-        raise Conflict("ambiguous", f"{ref!r} is the start of several ids: {some}")
+        raise ambiguous(ref, found)
     return table[found[0]]
+
+
+def started_by(ids: Iterable[str], ref: str) -> list[str]:
+    """The ids whose short form `ref` starts; where there are none, those that start with it."""
+    known = sorted(ids)
+    short = [id_ for id_ in known if ends_with(id_, ref)]
+    return short or [id_ for id_ in known if id_.startswith(ref)]

@@ -113,9 +113,9 @@ function span(exact) {
   return Math.floor(seconds / 86400) + " d";
 }
 
-// Ids are long, and their ends differ: the start is only their time.
+// The short form of an id, as the command line shows it: the start of its random last group.
 const ID = /[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}/g;
-const shorten = (text) => text.replace(ID, (id) => id.slice(0, 8) + "…" + id.slice(-6));
+const shorten = (text) => text.replace(ID, (id) => id.slice(24, 32));
 
 function showRequest(request, active) {
   const row = element("tr");

@@ -1,0 +1,72 @@
+"""A request as a row: the columns that lists of requests share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from cede.cli.listing import Columns
+from cede.cli.times import age
+from cede.model.fields import fields_of
+from cede.model.request import Request
+from cede.model.stopping import StopPolicy
+from cede.model.terms import Terms
+
+REQUESTS = Columns(
+    ("id", "name", "who", "status", "asks", "pool", "age", "reason"),
+    ("node", "attempt", "preempted_count", "class", "tenant", "owner", "walltime", "created"),
+    (
+        *(
+            "state",
+            "component",
+            "component_type",
+            "step_run",
+            "tracked",
+            "resources",
+            "preemptible",
+        ),
+        *("tasks", "lost_count", "retry", "lease", "submitted_at", "earmark", "place"),
+        *("allocation", "allocation_state", "started", "index", "part_of", "parts", "shape"),
+        *("command", "work", "saved", "settings"),
+        *(each.name for part in (Request, StopPolicy, Terms) for each in fields_of(part)),
+    ),
+)
+_WAITING = ("queued", "suspended")
+_HOLDING = ("allocated", "preempting")
+
+
+def request_row(request: Mapping[str, Any]) -> dict[str, Any]:
+    """A request with what its columns show: whose it is, what it asks for, its reason."""
+    allocation = request.get("allocation") or {}
+    status = request["status"]
+    return {
+        **request,
+        "name": name_of(request),
+        "who": request["component"],
+        "asks": asked(request),
+        "age": age(request.get("created")),
+        "state": "active" if status in _HOLDING else "queued" if status in _WAITING else "ended",
+        "allocation_state": allocation.get("state"),
+        "started": allocation.get("started_at"),
+        "node": list(dict.fromkeys(each["node"] for each in allocation.get("members") or ())),
+        "step_run": (request.get("labels") or {}).get("step", ""),
+        "reason": (request.get("reason") or {}).get("text", ""),
+    }
+
+
+def name_of(request: Mapping[str, Any]) -> str:
+    """What people call it: its label `name`, else its step, else its program."""
+    labels = request.get("labels") or {}
+    named = labels.get("name") or labels.get("step")
+    if named:
+        return str(named)
+    words = (request.get("command") or "").split()
+    return words[0].rpartition("/")[2] if words else ""
+
+
+def asked(request: Mapping[str, Any]) -> str:
+    """What all of it asks for; a step that only counts itself asks for no more than that."""
+    amounts = {key: many for key, many in request["resources"].items() if key != "step_run"}
+    shown = ", ".join(f"{key} {many}" for key, many in (amounts or request["resources"]).items())
+    tasks = request.get("tasks") or 1
+    return f"{tasks} x {shown}" if tasks > 1 else shown
