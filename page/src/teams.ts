@@ -1,10 +1,9 @@
-// Teams of a pool as numbers: reserved, used, borrowed, lent, waiting; from its policies and shares.
-import type { Amounts, Policy, Share } from "./api";
+// Teams of a pool as numbers, those of `cede status`; a policy above others has the sums of those below it.
+import type { Amounts, Policy, PolicyStatus, Share } from "./api";
 
 export interface TeamRow {
   id: string;
   name: string;
-  parent: string | null;
   depth: number;
   priority: number;
   reserved: Amounts;
@@ -12,56 +11,45 @@ export interface TeamRow {
   used: Amounts;
   borrowed: Amounts;
   lent: Amounts;
-  waiting: Amounts;
+  waiting: number; // requests
+  oldest: number | null; // seconds that the oldest of them waits
   fairShare: Record<string, number>;
-  starving: string;
   starvingSince: number | null;
 }
 
-export function teamRows(shares: Share[], policies: Policy[], capacity: Amounts): TeamRow[] {
+/** Parents before those below them; a parent that the token may not see is left out. */
+export function teamRows(found: PolicyStatus[], policies: Policy[], shares: Share[] = []): TeamRow[] {
   const declared = new Map(policies.map((policy) => [policy.id, policy]));
-  const rows = shares
-    .filter((share) => share.kind === "policy")
-    .map((share): TeamRow => ({
-      id: share.id,
-      name: share.name,
-      parent: share.parent,
-      depth: share.depth,
-      priority: declared.get(share.id)?.priority ?? 0,
-      reserved: share.guarantee,
-      limit: share.limit,
-      used: share.usage,
-      borrowed: above(share.usage, share.guarantee),
-      lent: {},
-      waiting: above(share.demand, share.usage),
-      fairShare: share.fair_share,
-      starving: share.starvation,
-      starvingSince: share.starving_since,
-    }));
-  for (const parent of [null, ...rows.map((row) => row.name)]) {
-    lend(rows.filter((row) => row.parent === parent), parent === null ? capacity : (rows.find((row) => row.name === parent)?.reserved ?? {}));
-  }
+  const share = new Map(shares.map((each) => [each.id, each]));
+  const seen = new Set(found.map((each) => each.id));
+  const rows: TeamRow[] = [];
+  const add = (parent: string | null, depth: number): TeamRow[] => {
+    const beside = found.filter((each) => (each.parent_id !== null && seen.has(each.parent_id) ? each.parent_id : null) === parent);
+    return beside.map((each) => {
+      const row: TeamRow = {
+        id: each.id,
+        name: declared.get(each.id)?.name ?? each.component,
+        depth,
+        priority: Number(declared.get(each.id)?.priority ?? 0),
+        reserved: each.reserved,
+        limit: each.limit ?? {},
+        used: { ...each.used },
+        borrowed: { ...each.borrowed },
+        lent: { ...each.lent },
+        waiting: each.waiting,
+        oldest: each.oldest_wait,
+        fairShare: share.get(each.id)?.fair_share ?? {},
+        starvingSince: share.get(each.id)?.starving_since ?? null,
+      };
+      rows.push(row);
+      for (const below of add(each.id, depth + 1)) {
+        for (const part of ["used", "borrowed", "lent"] as const) for (const [key, amount] of Object.entries(below[part])) row[part][key] = (row[part][key] ?? 0) + amount;
+        row.waiting += below.waiting;
+        if (below.oldest !== null) row.oldest = Math.max(row.oldest ?? 0, below.oldest);
+      }
+      return row;
+    });
+  };
+  add(null, 0);
   return rows;
-}
-
-function above(some: Amounts, other: Amounts): Amounts {
-  const found: Amounts = {};
-  for (const [key, amount] of Object.entries(some)) if (amount > (other[key] ?? 0)) found[key] = amount - (other[key] ?? 0);
-  return found;
-}
-
-/** Teams beside each other lend what others borrow beyond what nobody has reserved, in proportion to what they leave unused. */
-function lend(beside: TeamRow[], whole: Amounts): void {
-  for (const key of new Set(beside.flatMap((row) => Object.keys(row.reserved)))) {
-    const sum = (pick: (row: TeamRow) => number): number => beside.reduce((total, row) => total + pick(row), 0);
-    const unused = (row: TeamRow): number => Math.max(0, (row.reserved[key] ?? 0) - (row.used[key] ?? 0));
-    const nobodys = Math.max(0, (whole[key] ?? 0) - sum((row) => row.reserved[key] ?? 0));
-    const all = sum(unused);
-    const lent = Math.min(all, Math.max(0, sum((row) => row.borrowed[key] ?? 0) - nobodys));
-    if (lent <= 0) continue;
-    for (const row of beside) {
-      const part = Math.round((lent * unused(row)) / all);
-      if (part > 0) row.lent[key] = part;
-    }
-  }
 }

@@ -1,7 +1,7 @@
 // Overview: every pool with its teams against what they reserved, and what changed last.
 import type { JSX } from "preact";
-import { query, timeOf, type Event, type Page, type Policy, type Pool, type Shares } from "../api";
-import { sentence, detail, keysOf } from "../format";
+import { query, timeOf, type Event, type Page, type Policy, type PolicyStatus, type Pool, type Status } from "../api";
+import { sentence, detail, keysOf, span } from "../format";
 import { latestEvents, useRead } from "../live";
 import { address } from "../route";
 import { teamRows, type TeamRow } from "../teams";
@@ -9,12 +9,13 @@ import { Bar, Capacity, Command, Id, Sentence, Shown, Team, Time } from "../ui";
 import { useLatest } from "./events";
 
 const CHANGES_SHOWN = 15;
-const POOLS_OPEN = 12; // each open pool is a costly read
 const HOUR = 3_600_000;
 
 export function Overview(): JSX.Element {
   const pools = useRead<Page<Pool>>(`/pools${query({ limit: 500 })}`);
   const policies = useRead<Page<Policy>>(`/policies${query({ limit: 500 })}`);
+  const status = useRead<Status>("/status");
+  const teams = new Map((status.data?.pools ?? []).map((pool) => [pool.id, pool.policies]));
   return (
     <>
       <h1>Overview</h1>
@@ -22,8 +23,8 @@ export function Overview(): JSX.Element {
         {(found) =>
           found.items.length ? (
             <div class="cards">
-              {found.items.map((pool, n) => (
-                <PoolCard key={pool.id} pool={pool} open={n < POOLS_OPEN} policies={(policies.data?.items ?? []).filter((policy) => policy.pool_id === pool.id)} />
+              {found.items.map((pool) => (
+                <PoolCard key={pool.id} pool={pool} teams={teams.get(pool.id) ?? []} policies={(policies.data?.items ?? []).filter((policy) => policy.pool_id === pool.id)} />
               ))}
             </div>
           ) : (
@@ -38,9 +39,8 @@ export function Overview(): JSX.Element {
   );
 }
 
-function PoolCard({ pool, policies, open }: { pool: Pool; policies: Policy[]; open: boolean }): JSX.Element {
-  const shares = useRead<Shares>(open ? `/pools/${encodeURIComponent(pool.name)}/shares?requests=false` : null);
-  const rows = teamRows(shares.data?.elements ?? [], policies, pool.capacity);
+function PoolCard({ pool, policies, teams }: { pool: Pool; policies: Policy[]; teams: PolicyStatus[] }): JSX.Element {
+  const rows = teamRows(teams, policies);
   return (
     <section class="card" aria-label={`Pool ${pool.name}`} data-pool={pool.name}>
       <h2><a href={address("pool", pool.name)}>{pool.name}</a></h2>
@@ -61,12 +61,13 @@ function PoolCard({ pool, policies, open }: { pool: Pool; policies: Policy[]; op
 }
 
 export function TeamBar({ row, pool }: { row: TeamRow; pool: Pool }): JSX.Element {
-  const keys = keysOf({ ...row.reserved, ...row.used, ...row.waiting, ...row.limit });
+  const keys = keysOf({ ...row.reserved, ...row.used, ...row.limit });
   return (
     <li class={`depth-${Math.min(row.depth, 4)}`}>
       <a href={address("pool", pool.name, { tab: "queue", team: row.name })}><Team name={row.name} /></a>
+      {row.waiting > 0 && <span class="soft"> {row.waiting} waiting, the oldest for {span(row.oldest ?? 0)}</span>}
       {keys.map((key) => {
-        const [reserved, used, borrowed, lent, waiting] = [row.reserved, row.used, row.borrowed, row.lent, row.waiting].map((each) => each[key] ?? 0) as [number, number, number, number, number];
+        const [reserved, used, borrowed, lent] = [row.reserved, row.used, row.borrowed, row.lent].map((each) => each[key] ?? 0) as [number, number, number, number];
         const limit = row.limit[key];
         const whole = Math.max(pool.capacity[key] ?? 0, used, limit ?? 0);
         return (
@@ -88,7 +89,6 @@ export function TeamBar({ row, pool }: { row: TeamRow; pool: Pool }): JSX.Elemen
               {used} of {reserved} {key}
               {borrowed > 0 && <>, <b>{borrowed} borrowed</b></>}
               {lent > 0 && <>, {lent} lent</>}
-              {waiting > 0 && <>, {waiting} waiting</>}
             </span>
           </div>
         );

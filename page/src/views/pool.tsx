@@ -1,7 +1,7 @@
 // One pool: its teams, its queue, its holders and its nodes.
 import type { JSX } from "preact";
-import { query, timeOf, type Node, type Page, type Policy, type Pool, type Request, type Shares } from "../api";
-import { amounts, keysOf, nameOf, shortId } from "../format";
+import { query, timeOf, type Node, type Page, type Policy, type Pool, type Placed, type Queue as QueuePart, type Request, type Shares, type Status as Statuses } from "../api";
+import { amounts, keysOf, nameOf, shortId, span } from "../format";
 import { useRead } from "../live";
 import { address, changed, go, type Route } from "../route";
 import { teamRows, type TeamRow } from "../teams";
@@ -48,12 +48,13 @@ function usePolicies(pool: Pool): Policy[] {
 function Teams({ pool }: { pool: Pool }): JSX.Element {
   const policies = usePolicies(pool);
   const shares = useRead<Shares>(`/pools/${encodeURIComponent(pool.name)}/shares?requests=false`);
+  const status = useRead<Statuses>("/status");
   return (
-    <Shown read={shares} what="teams">
+    <Shown read={status} what="teams">
       {(found) => (
         <Table<TeamRow>
           label={`Teams of pool ${pool.name}`}
-          rows={teamRows(found.elements, policies, pool.capacity)}
+          rows={teamRows(found.pools.find((each) => each.id === pool.id)?.policies ?? [], policies, shares.data?.elements)}
           keyOf={(row) => row.name}
           opens={(row) => address("pool", pool.name, { tab: "queue", team: row.name })}
           empty={<>No team may use this pool yet: <Command text={`cede policy attach ${pool.name} TEAM --component-type team --reserved gpu=4`} /></>}
@@ -65,7 +66,8 @@ function Teams({ pool }: { pool: Pool }): JSX.Element {
             { title: "Used", show: (row) => some(row.used), numeric: true },
             { title: "Borrowed", show: (row) => some(row.borrowed), numeric: true },
             { title: "Lent", show: (row) => some(row.lent), numeric: true },
-            { title: "Waiting", show: (row) => some(row.waiting), numeric: true },
+            { title: "Waiting", show: (row) => row.waiting || "–", numeric: true },
+            { title: "Oldest wait", show: (row) => (row.oldest === null ? "" : span(row.oldest)), numeric: true },
             { title: "Limit", show: (row) => some(row.limit), numeric: true },
             { title: "Starving since", show: (row) => (row.starvingSince === null ? "" : <Time at={timeOf(row.starvingSince)} />) },
           ]}
@@ -92,7 +94,7 @@ function TeamFilter({ pool, route }: { pool: Pool; route: Route }): JSX.Element 
       label="Team"
       value={team}
       options={[["", "all"], ...names.map((name): [string, string] => [name, name])]}
-      onChange={(value) => go(changed(route, { team: value, cursor: null }), true)}
+      onChange={(value) => go(changed(route, { team: value, cursor: null, from: null }), true)}
     />
   );
 }
@@ -106,21 +108,11 @@ function Pages({ route, next }: { route: Route; next: string | null | undefined 
   );
 }
 
-/** With a team the list of requests is narrowed by it; without, the pool's own list is in its order. */
-function listPath(pool: Pool, route: Route, view: "queued" | "active"): string {
-  const team = route.params.get("team");
-  const shared = { limit: ROWS, cursor: route.params.get("cursor"), explain: view === "queued" };
-  if (!team) return `/pools/${encodeURIComponent(pool.name)}/requests${query({ view, ...shared })}`;
-  const status = view === "queued" ? ["queued", "suspended"] : ["allocated", "preempting"];
-  return `/requests${query({ pool: pool.name, component: team, status, ...shared })}`;
-}
-
-type Placed = Request & { place?: number | null };
-
 function Queue({ pool, route }: { pool: Pool; route: Route }): JSX.Element {
-  const read = useRead<Page<Placed>>(listPath(pool, route, "queued"));
+  const start = Math.max(0, Number(route.params.get("from") ?? 0) || 0);
   const text = (route.params.get("q") ?? "").toLowerCase();
-  const placed = read.data?.items.some((request) => request.place != null) ?? false;
+  const component = route.params.get("team");
+  const read = useRead<QueuePart>(`/pools/${encodeURIComponent(pool.name)}/queue${query({ limit: ROWS, offset: start, component })}`);
   return (
     <>
       <form class="filters" onSubmit={(event) => event.preventDefault()}>
@@ -128,30 +120,45 @@ function Queue({ pool, route }: { pool: Pool; route: Route }): JSX.Element {
         <Filter label="Search this page" value={route.params.get("q") ?? ""} onChange={(value) => go(changed(route, { q: value }), true)} />
       </form>
       <Shown read={read} what="queue">
-        {(page) => (
-          <>
-            <Table<Placed>
-              label={`Requests that wait for pool ${pool.name}`}
-              rows={page.items.filter((request) => matches(request, text))}
-              keyOf={(request) => request.id ?? ""}
-              opens={(request) => address("request", request.id ?? "")}
-              empty={text ? "Nothing on this page matches." : <>Nothing waits for this pool. Submit something: <Command text={`cede submit --pool ${pool.name} --gpu 1 -- python train.py`} /></>}
-              columns={[
-                ...(placed ? [{ title: "Place", show: (request: Placed) => request.place, numeric: true }] : []),
-                { title: "Request", show: (request) => <Id id={request.id ?? ""} /> },
-                { title: "Name", show: (request) => nameOf(request) },
-                { title: "Team", show: (request) => <Team name={request.component} /> },
-                { title: "Asks for", show: (request) => amounts(request.resources), numeric: true },
-                { title: "Status", show: (request) => <Status is={request.status} /> },
-                { title: "Waits", show: (request) => <Age of={request.created} />, numeric: true },
-                { title: "Why it waits", show: (request) => <Why reason={request.reason} />, wide: true },
-              ]}
-            />
-            <Pages route={route} next={page.next} />
-          </>
-        )}
+        {(part) =>
+          part.items === null ? (
+            <p class="empty">More than 10,000 requests wait, so they are not put into order. Choose a team, or: <Command text={`cede pool requests ${pool.name} --view queued`} /></p>
+          ) : (
+            <>
+              <Waiters pool={pool} text={text} rows={part.items.filter((each) => each.request && matches(each.request, text))} />
+              <p class="pages">
+                {start > 0 && <a href={changed(route, { from: String(Math.max(0, start - ROWS)) })}>Before</a>}
+                {start + ROWS < (part.length ?? 0) && <a href={changed(route, { from: String(start + ROWS) })}>After</a>}
+                {(part.length ?? 0) > ROWS && <span class="soft">{start + 1} to {start + part.items.length} of {part.length}</span>}
+              </p>
+            </>
+          )
+        }
       </Shown>
     </>
+  );
+}
+
+function Waiters({ pool, rows, text }: { pool: Pool; rows: Placed[]; text: string }): JSX.Element {
+  const of = (each: Placed): Request => each.request as Request;
+  return (
+    <Table<Placed>
+      label={`Requests that wait for pool ${pool.name}, in the order of the queue`}
+      rows={rows}
+      keyOf={(each) => each.id}
+      opens={(each) => address("request", each.id)}
+      empty={text ? "Nothing on this page matches." : <>Nothing waits for this pool. Submit something: <Command text={`cede submit --pool ${pool.name} --gpu 1 -- python train.py`} /></>}
+      columns={[
+        { title: "Place", show: (each) => each.place ?? "promised", numeric: true },
+        { title: "Request", show: (each) => <Id id={each.id} /> },
+        { title: "Name", show: (each) => nameOf(of(each)) },
+        { title: "Team", show: (each) => <Team name={of(each).component} /> },
+        { title: "Asks for", show: (each) => amounts(of(each).resources), numeric: true },
+        { title: "Status", show: (each) => <Status is={of(each).status} /> },
+        { title: "Waits", show: (each) => <Age of={of(each).created} />, numeric: true },
+        { title: "Why it waits", show: (each) => <Why reason={of(each).reason} />, wide: true },
+      ]}
+    />
   );
 }
 
@@ -160,7 +167,7 @@ function matches(request: Request, text: string): boolean {
 }
 
 function Holders({ pool, route }: { pool: Pool; route: Route }): JSX.Element {
-  const read = useRead<Page<Request>>(listPath(pool, route, "active"));
+  const read = useRead<Page<Request>>(holdersPath(pool, route));
   const text = (route.params.get("q") ?? "").toLowerCase();
   return (
     <>
@@ -194,6 +201,13 @@ function Holders({ pool, route }: { pool: Pool; route: Route }): JSX.Element {
       </Shown>
     </>
   );
+}
+
+function holdersPath(pool: Pool, route: Route): string {
+  const team = route.params.get("team");
+  const shared = { limit: ROWS, cursor: route.params.get("cursor") };
+  if (!team) return `/pools/${encodeURIComponent(pool.name)}/requests${query({ view: "active", ...shared })}`;
+  return `/requests${query({ pool: pool.name, component: team, status: ["allocated", "preempting"], ...shared })}`;
 }
 
 export function protection(request: Request): string {
