@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help up demo test test-fast test-zenml check lint bench damage worlds soak soak-postgres aged stall properties lock clean setup dev zenml system-packages
+.PHONY: help up demo test test-fast test-zenml check lint bench damage worlds soak soak-postgres aged stall properties screenshots lock clean setup dev zenml system-packages
 MAKEFLAGS += --no-print-directory
 BIN := .venv/bin
 
@@ -50,18 +50,25 @@ stall: dev ## Attack a server from ten tokens and a hundred addresses; say how l
 properties: dev ## Try 20 times as many examples of every property, new ones; TIMES=100 tries more
 	@PROPERTY_TIMES=$(or $(TIMES),20) $(BIN)/pytest -q -m 'hypothesis and not postgres' --timeout 0
 
+screenshots: dev ## Take the screenshots of the page in docs/pictures; ALL=1 takes every view into build/screenshots
+	@$(BIN)/python -m tests.page.screenshots $(if $(ALL),build/screenshots --all,docs/pictures)
+
 lock: ## Write the lock files again; make lock UPGRADE=1 takes newer versions
 	@scripts/lock $(if $(UPGRADE),--upgrade)
 
 clean: ## Remove what the targets made
+	@rm -rf page/generated page/node_modules src/cede/server/api/page/built
 	@rm -rf .venv .venv-zenml build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
+# Without the page's packages, as where no registry can be reached, the server serves the plain page, and says so.
 setup:
 	@scripts/setup
+	@scripts/page || echo "setup: the page was not built; the server will serve the plain one" >&2
 
 dev:
 	@scripts/setup --dev
+	@scripts/page || echo "setup: the page was not built; its tests in a browser will be skipped" >&2
 
 # Without it, as where no registry can be reached, the tests of ZenML are skipped, and say so.
 zenml:
@@ -76,3 +83,4 @@ lint: dev
 	@$(BIN)/ruff format -q --check . || { $(BIN)/ruff format --check .; exit 1; }
 	@$(BIN)/mypy --strict --no-error-summary src
 	@report=$$($(BIN)/lint-imports --no-logo) || { echo "$$report"; exit 1; }
+	@scripts/page --check || { [ $$? -eq 3 ] && echo "lint: the page's types were not checked" >&2; }

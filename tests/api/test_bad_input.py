@@ -413,6 +413,7 @@ def test_every_answer_has_security_headers_and_the_index(shared: Server) -> None
         assert headers["cache-control"] == "no-store"
         assert "default-src 'none'" in headers["content-security-policy"]
         assert int(headers["cede-index"]) >= 3
+        assert float(headers["cede-now"]) > 0
     assert "unsafe" not in shared["nobody"].get("/").headers["content-security-policy"]
 
 

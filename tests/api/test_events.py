@@ -61,6 +61,27 @@ def test_pages_go_on_from_an_index(server: Server) -> None:
     assert empty == {"items": [], "next": 100000}
 
 
+def test_pages_go_back_from_an_index(any_server: Server) -> None:
+    server = ready(any_server)
+    request = server.submit("red", 1)
+    everything = page(server)
+    end = everything[-1]["index"] + 1
+    last = made(server["admin"].get(f"{API}/events?before={end}&limit=2"))["items"]
+    rest = made(server["admin"].get(f"{API}/events?before={last[0]['index']}"))["items"]
+    assert len(last) == 2 and rest + last == everything
+    asked = f"{API}/events?before={end}&request_id={request['id']}"
+    assert [each["kind"] for each in made(server["red"].get(asked))["items"]] == [
+        "submitted",
+        "granted",
+    ]
+    # A bound token sees what concerns its own requests only, backwards as forwards.
+    assert made(server["blue"].get(f"{API}/events?before={end}"))["items"] == []
+    assert made(server["admin"].get(f"{API}/events?before=0"))["items"] == []
+    for other in ("after=1", "follow=true"):
+        answer = server["admin"].get(f"{API}/events?before=3&{other}")
+        assert (answer.status_code, answer.json()["field"]) == (422, "before")
+
+
 def test_a_stream_sends_what_happened_and_what_happens(any_server: Server) -> None:
     server = ready(any_server)
     headers = {"Accept": "text/event-stream"}

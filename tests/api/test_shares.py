@@ -45,6 +45,17 @@ def test_a_fair_pool_is_shown_whole(server: Server) -> None:
     assert len(rows[first]["groups"]["preemptible"]) == 1
 
 
+def test_policies_can_be_shown_without_their_requests(server: Server) -> None:
+    contested(server, preset="fair_share")
+    whole, only = shares(server), made(server["viewer"].get(f"{API}/pools/gpus/shares?requests=0"))
+    SharesOut.model_validate(only)
+    policies = [each for each in whole["elements"] if each["kind"] == "policy"]
+    assert [(each["name"], each["usage"]) for each in only["elements"]] == [
+        (each["name"], each["usage"]) for each in policies
+    ]
+    assert not any(ids for each in only["elements"] for ids in each["groups"].values())
+
+
 def test_a_quota_pool_is_shown_as_it_would_be_and_stays_as_it_is(server: Server) -> None:
     contested(server)
     before = server["admin"].get(f"{API}/snapshot").json()

@@ -144,6 +144,7 @@ class _Running:
 
     def _serve_http(self, store: Store, writer: Writer) -> None:
         # Not needed to say what is wrong with a flag or a database, and slow to import.
+        from cede.server.api import web_page
         from cede.server.api.app import close_streams, create_app
 
         config = self._config
@@ -173,6 +174,8 @@ class _Running:
 
         def on_start() -> None:
             _welcome(url, made)
+            if not web_page.is_built():
+                _say(web_page.NOT_BUILT)
             if isolated is not None:
                 _say_isolation(isolated, exposed, config.data / CLIENT_FILE)
             _say(f"cede is serving on {url}")

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, Engine, and_, false, func, or_, select
+from sqlalchemy import ColumnElement, Connection, Engine, Select, and_, false, func, or_, select
 
 from cede.engine.state.changes import Event
 from cede.model import bounds
@@ -275,18 +275,25 @@ class Reads:
         subjects: Sequence[Subject] | None = None,
     ) -> list[Event]:
         """In order. With `subjects`, only what concerns a request of one of them."""
-        statement = select(schema.events).where(_events.at_index > index)
-        if request_id is not None:
-            statement = statement.where(_events.request_id == request_id)
-        if pool_id is not None:
-            statement = statement.where(_events.pool_id == pool_id)
-        if subjects is not None:
-            statement = statement.join(schema.requests, _requests.id == _events.request_id).where(
-                of_subjects(subjects)
-            )
+        statement = _events_of(request_id, pool_id, subjects).where(_events.at_index > index)
         statement = statement.order_by(_events.at_index).limit(bounded(limit))
         with self._readers.begin() as connection:
             return [rows.event_from(row) for row in connection.execute(statement)]
+
+    def events_before(
+        self,
+        index: int,
+        *,
+        limit: int = bounds.PAGE_DEFAULT,
+        request_id: str | None = None,
+        pool_id: str | None = None,
+        subjects: Sequence[Subject] | None = None,
+    ) -> list[Event]:
+        """The last ones before an index, in order."""
+        statement = _events_of(request_id, pool_id, subjects).where(_events.at_index < index)
+        statement = statement.order_by(_events.at_index.desc()).limit(bounded(limit))
+        with self._readers.begin() as connection:
+            return [rows.event_from(row) for row in connection.execute(statement)][::-1]
 
     def find_token(self, hash_: str) -> Token | None:
         """The token whose secret has this SHA-256, revoked and expired ones too."""
@@ -425,6 +432,20 @@ def bounded(limit: int) -> int:
     if not 1 <= limit <= bounds.PAGE_MAX:
         raise Invalid("limit", f"must be from 1 to {bounds.PAGE_MAX}, not {limit}")
     return limit
+
+
+def _events_of(
+    request_id: str | None, pool_id: str | None, subjects: Sequence[Subject] | None
+) -> Select[Any]:
+    found = select(schema.events)
+    if request_id is not None:
+        found = found.where(_events.request_id == request_id)
+    if pool_id is not None:
+        found = found.where(_events.pool_id == pool_id)
+    if subjects is not None:
+        found = found.join(schema.requests, _requests.id == _events.request_id)
+        found = found.where(of_subjects(subjects))
+    return found
 
 
 def _link(connection: Connection, number: str, hash_: str) -> chain.Link:

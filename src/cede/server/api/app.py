@@ -29,6 +29,7 @@ from cede.server.api import (
     tenants,
     tokens,
     usage,
+    web_page,
 )
 from cede.server.api.auth import Authenticator
 from cede.server.api.context import Context
@@ -60,6 +61,22 @@ def create_app(store: Store, writer: Writer, config: Config) -> FastAPI:
     writer.listeners.append(lambda index: context.pulse.beat())
     writer.on_turn = context.metrics.observe_turn
     writer.on_judged = context.metrics.count_judged
+    app = routes()
+    app.state.cede = context
+    for kind in (Problem, CedeError, DiskFull, Damaged, RequestValidationError, HTTPException):
+        app.add_exception_handler(kind, _answer_error)
+    app.add_middleware(
+        edge.Edge,
+        hosts=edge.allowed_hosts(config.host, config.allowed_hosts),
+        index=lambda: writer.index,
+        now=writer.now,
+        observe=context.metrics.observe_answer,
+    )
+    return app
+
+
+def routes() -> FastAPI:
+    """The app with its routes and nothing behind them: enough to describe the API."""
     app = FastAPI(
         title="cede",
         version=__version__,
@@ -68,35 +85,13 @@ def create_app(store: Store, writer: Writer, config: Config) -> FastAPI:
         redoc_url=None,
         redirect_slashes=False,
     )
-    app.state.cede = context
     for module in (
-        *(
-            system,
-            pools,
-            shares,
-            status,
-            policies,
-            nodes,
-            requests,
-            logs,
-            agent,
-            events,
-            plan,
-            tokens,
-        ),
-        *(audit, tenants, usage),
+        *(system, pools, shares, status, policies, nodes, requests, logs, agent, events, plan),
+        *(tokens, audit, tenants, usage, web_page),
     ):
         # Flat, not included: whoever enumerates the router sees every route itself.
         app.router.routes.extend(module.router.routes)
     app.openapi = lambda: openapi.document(app)  # type: ignore[method-assign]
-    for kind in (Problem, CedeError, DiskFull, Damaged, RequestValidationError, HTTPException):
-        app.add_exception_handler(kind, _answer_error)
-    app.add_middleware(
-        edge.Edge,
-        hosts=edge.allowed_hosts(config.host, config.allowed_hosts),
-        index=lambda: writer.index,
-        observe=context.metrics.observe_answer,
-    )
     return app
 
 

@@ -12,6 +12,7 @@ import structlog
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from cede.model.durations import seconds
 from cede.server.api.errors import Problem, problem_of
 
 API_POLICY = "default-src 'none'; frame-ancestors 'none'"
@@ -45,11 +46,13 @@ class Edge:
         *,
         hosts: Iterable[str],
         index: Callable[[], int],
+        now: Callable[[], int],
         observe: Observe,
     ) -> None:
         self.app = app
         self.hosts = frozenset(host.lower() for host in hosts)
         self.index = index
+        self.now = now
         self.observe = observe
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -69,6 +72,8 @@ class Edge:
                     *_HEADERS,
                     (b"content-security-policy", policy.encode()),
                     (b"cede-index", str(self.index()).encode()),
+                    # Fields such as `at` are on this clock; with it they become times of day.
+                    (b"cede-now", str(seconds(self.now())).encode()),
                 ]
             await send(message)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Annotated
 
 from fastapi import APIRouter, Query
@@ -37,6 +37,14 @@ After = Annotated[
     int | None,
     Query(ge=0, le=bounds.AMOUNT_MAX, description="Only what comes after this index."),
 ]
+Before = Annotated[
+    int | None,
+    Query(
+        ge=0,
+        le=bounds.AMOUNT_MAX,
+        description="The last ones before this index instead; not with `after` or `follow`.",
+    ),
+]
 RequestFilter = Annotated[str | None, Query(**REFERENCE, description="Only of this request.")]
 
 _PAGE = ok(EventPage, {"items": [examples.EVENT], "next": 43})
@@ -52,6 +60,7 @@ async def events(
     call: ThisCall,
     limit: Limit,
     after: After = None,
+    before: Before = None,
     follow: bool = False,
     pool: PoolFilter = None,
     request_id: RequestFilter = None,
@@ -62,6 +71,11 @@ async def events(
     starts after `after`, or after `Last-Event-ID`, or now.
     """
     wanted = await _Wanted.of(call, pool, request_id)
+    if before is not None:
+        if after is not None or follow:
+            raise Problem(422, "invalid", "before: not with after or follow", field="before")
+        found = await wanted.read_back(before, limit)
+        return answer({"items": found, "next": found[-1]["index"] if found else 0})
     if follow or EVENT_STREAM in request.headers.get("accept", ""):
         start = _last_event_id(request) if after is None else after
         return await _stream(call, wanted, start)
@@ -89,10 +103,16 @@ class _Wanted:
         return cls(call, pool, request_id)
 
     async def read(self, after: int, limit: int) -> list[Json]:
+        return await self._read(self.call.context.store.events_after, after, limit)
+
+    async def read_back(self, before: int, limit: int) -> list[Json]:
+        return await self._read(self.call.context.store.events_before, before, limit)
+
+    async def _read(self, events: Callable[..., list[Event]], index: int, limit: int) -> list[Json]:
         bound = self.call.caller.bound
-        found: list[Event] = await self.call.context.read(
-            self.call.context.store.events_after,
-            after,
+        found = await self.call.context.read(
+            events,
+            index,
             limit=limit,
             pool_id=self.pool_id,
             request_id=self.request_id,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import orjson
-from fastapi import APIRouter
+from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from cede.engine.explain.shares import show, view_of
@@ -22,9 +24,11 @@ from cede.server.api.share_schemas import EXAMPLE, SharesOut
 
 router = APIRouter(prefix=API, tags=["pools"], route_class=CedeRoute)
 
+Requests = Annotated[bool, Query(description="Whether requests are shown beside the policies.")]
+
 
 @router.get("/pools/{pool}/shares", responses={200: ok(SharesOut, EXAMPLE)})
-async def pool_shares(pool: PoolRef, call: ThisCall) -> Response:
+async def pool_shares(pool: PoolRef, call: ThisCall, requests: Requests = True) -> Response:
     """Every policy and request of a pool with its fair share, what it uses and wants, and whether
     it starves. A pool that decides by what is reserved is shown as it would be.
     """
@@ -32,11 +36,25 @@ async def pool_shares(pool: PoolRef, call: ThisCall) -> Response:
 
     def read(state: State, now: int) -> bytes:
         found = show([view_of(state, pool_in(state, pool).id, now)], now)
-        text: bytes = orjson.dumps(found if caller.bound is None else _seen_by(caller, found))
+        if caller.bound is not None:
+            found = _seen_by(caller, found)
+        if not requests:
+            found = _without_requests(found)
+        text: bytes = orjson.dumps(found)
         return text
 
-    found = await call.costly("shares", (pool, caller.bound), read)
+    found = await call.costly("shares", (pool, caller.bound, requests), read)
     return Response(found, media_type="application/json")
+
+
+def _without_requests(shown: Json) -> Json:
+    """The policies only: of a pool with many requests a small part of the answer."""
+    policies = [
+        {**each, "groups": {group: [] for group in each["groups"]}}
+        for each in shown["elements"]
+        if each["kind"] == "policy"
+    ]
+    return {**shown, "elements": policies}
 
 
 def _seen_by(caller: Caller, shown: Json) -> Json:

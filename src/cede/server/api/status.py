@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import orjson
-from fastapi import APIRouter
+from fastapi import APIRouter, Query
 from pydantic import Field
 from starlette.responses import Response
 
@@ -11,16 +13,24 @@ from cede.engine.explain.places import in_order
 from cede.engine.explain.status import status
 from cede.engine.state.state import State
 from cede.engine.state.trial import as_of
+from cede.model import bounds
 from cede.model.subject import Subject
-from cede.server.api.context import ThisCall
-from cede.server.api.lists import PoolRef
+from cede.server.api.context import Call, ThisCall, answer
+from cede.server.api.json_type import Json
+from cede.server.api.lists import Component, PoolRef, show
 from cede.server.api.openapi import ok
 from cede.server.api.permissions import API
 from cede.server.api.resolve import pool_in
 from cede.server.api.route import CedeRoute
-from cede.server.api.schemas import Amounts, Out
+from cede.server.api.schemas import Amounts, Out, RequestOut
 
 router = APIRouter(prefix=API, tags=["pools"], route_class=CedeRoute)
+
+Offset = Annotated[int, Query(ge=0, le=bounds.AMOUNT_MAX, description="Waiters to leave out.")]
+PartLimit = Annotated[
+    int | None,
+    Query(ge=1, le=bounds.PAGE_MAX, description="So many waiters, with their requests."),
+]
 
 
 class PolicyStatusOut(Out):
@@ -55,8 +65,13 @@ class StatusOut(Out):
 
 
 class PlaceOut(Out):
-    place: int = Field(description="From 1.")
+    place: int | None = Field(
+        description="From 1; with `limit` null, and first, for who was promised capacity."
+    )
     id: str
+    request: RequestOut | None = Field(
+        None, description="With `limit`: the request and why it waits; null if it has just left."
+    )
 
 
 class QueueOut(Out):
@@ -64,6 +79,7 @@ class QueueOut(Out):
         description="The waiters that the token may see, the next one first; null where more than "
         "10,000 wait."
     )
+    length: int | None = Field(None, description="With `limit`: how many the token may see.")
 
 
 _POLICY = {
@@ -118,21 +134,51 @@ async def get_status(call: ThisCall) -> Response:
 
 
 @router.get("/pools/{pool}/queue", responses={200: ok(QueueOut, _QUEUE)})
-async def get_queue(pool: PoolRef, call: ThisCall) -> Response:
-    """The order in which a pool's waiters stand now."""
+async def get_queue(
+    pool: PoolRef,
+    call: ThisCall,
+    offset: Offset = 0,
+    limit: PartLimit = None,
+    component: Component = None,
+) -> Response:
+    """The order in which a pool's waiters stand now. With `limit` a part of it, with the requests
+    and why each waits."""
     caller = call.caller
 
     def read(state: State, now: int) -> bytes:
+        found = pool_in(state, pool)
         with as_of(state, now):
-            ids = in_order(state, pool_in(state, pool).id)
-        places = enumerate(ids or (), 1)
+            ids = in_order(state, found.id)
+        places: list[tuple[int | None, str]] = list(enumerate(ids or (), 1))
+        if limit is not None:
+            # They stand in no queue any more, and still wait.
+            promised = [id_ for id_ in state.ledgers[found.id].earmarks if id_ in state.requests]
+            places = [*((None, id_) for id_ in promised), *places]
         seen = [
             {"place": place, "id": id_}
             for place, id_ in places
             if caller.sees(state.requests[id_].subject)
+            and component in (None, state.requests[id_].subject.name)
         ]
         text: bytes = orjson.dumps({"items": None if ids is None else seen})
         return text
 
-    found = await call.costly("queue", (pool, caller.bound), read)
-    return Response(found, media_type="application/json")
+    found = await call.costly("queue", (pool, caller.bound, component, limit is None), read)
+    if limit is None:
+        return Response(found, media_type="application/json")
+    return answer(await _part(call, orjson.loads(found)["items"], offset, limit))
+
+
+async def _part(call: Call, items: list[Json] | None, offset: int, limit: int) -> Json:
+    """Some of the waiters, with their requests."""
+    if items is None:
+        return {"items": None, "length": None}
+    part = items[offset : offset + limit]
+    context = call.context
+    views = await context.read(context.store.get_requests, [each["id"] for each in part])
+    known = [views[each["id"]] for each in part if each["id"] in views]
+    shown = {each["id"]: each for each in await show(call, known, explain=True, whole=False)}
+    return {
+        "items": [{**each, "request": shown.get(each["id"])} for each in part],
+        "length": len(items),
+    }

@@ -1,10 +1,8 @@
-"""The server about itself: who am I, is it well, which version, how busy; and the page."""
+"""The server about itself: who am I, is it well, which version, how busy."""
 
 from __future__ import annotations
 
 import re
-from functools import cache
-from importlib.resources import files
 
 from fastapi import APIRouter
 from starlette.concurrency import run_in_threadpool
@@ -91,24 +89,3 @@ async def get_metrics(call: ThisCall) -> Response:
 async def get_openapi(request: Request) -> Response:
     """This document."""
     return answer(openapi.document(request.app))
-
-
-@router.get("/", include_in_schema=False)
-async def page() -> Response:
-    """Static HTML: it holds no data, asks for a token and reads the API with it."""
-    return Response(_asset("index.html"), media_type="text/html")
-
-
-@router.get("/page.js", include_in_schema=False)
-async def page_script() -> Response:
-    return Response(_asset("page.js"), media_type="text/javascript")
-
-
-@router.get("/page.css", include_in_schema=False)
-async def page_style() -> Response:
-    return Response(_asset("page.css"), media_type="text/css")
-
-
-@cache
-def _asset(name: str) -> bytes:
-    return (files("cede.server.api") / "page" / name).read_bytes()

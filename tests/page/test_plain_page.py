@@ -1,16 +1,17 @@
-"""The plain page in a real browser: what a team sees without installing anything."""
+"""The plain page in a real browser: what a server shows whose page could not be built."""
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from cede.server.api import web_page
 from tests.api.conftest import Server, made
 from tests.api.machines import Machine, pool_of_nodes, run
+from tests.page import busy
+from tests.page.browser import PATIENCE_MS
 
 pytestmark = [
     pytest.mark.browser,
@@ -19,41 +20,12 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-PATIENCE_MS = 120_000
-NAUGHTY = "<img src=x onerror=\"document.title='owned'\">"
+NAUGHTY = busy.NAUGHTY
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    if CHROMIUM is None:
-        pytest.skip("NO CHROMIUM HERE: THE PAGE WAS NOT TESTED (see scripts/system-packages)")
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        found = playwright.chromium.launch(
-            executable_path=CHROMIUM,
-            args=["--no-sandbox", "--disable-gpu", "--no-proxy-server"],
-            timeout=PATIENCE_MS,
-        )
-        yield found
-        found.close()
-
-
-@pytest.fixture
-def page(browser: Any) -> Iterator[Any]:
-    context = browser.new_context()
-    context.set_default_timeout(PATIENCE_MS)
-    found = context.new_page()
-    found.problems = []
-    found.on("pageerror", lambda error: found.problems.append(str(error)))
-    found.on(
-        "console",
-        lambda message: found.problems.append(message.text) if message.type == "error" else None,
-    )
-    yield found
-    assert found.problems == []
-    context.close()
+@pytest.fixture(autouse=True)
+def _not_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(web_page, "is_built", lambda: False)
 
 
 def contested(server: Server) -> dict[str, Any]:
@@ -78,6 +50,7 @@ def test_pools_and_a_waiting_request_with_its_reason(server: Server, page: Any) 
     # Text is text: nothing that somebody wrote becomes a part of the page.
     assert NAUGHTY in page.inner_text("#pools")
     assert page.title() == "cede"
+    assert "was not built" in page.inner_text("#not-built")
     assert page.query_selector("#pools img") is None
 
 
@@ -100,15 +73,6 @@ def test_nodes_and_where_work_is(server: Server, page: Any) -> None:
     assert "a fan" in page.inner_text("#nodes tr[data-id='alpha']")
 
 
-def test_what_happens_appears_by_itself(server: Server, page: Any) -> None:
-    waiting = contested(server)
-    page.goto(f"{server.url}/#token={server.secrets['red']}")
-    page.wait_for_selector(f"#waiting tr[data-id='{waiting['id']}']")
-    server["red"].post(f"/api/v1/requests/{waiting['id']}/cancel")
-    page.wait_for_selector(f"#waiting tr[data-id='{waiting['id']}']", state="detached")
-    assert "Nothing waits" in page.inner_text("#waiting")
-
-
 def test_a_token_can_be_typed_and_forgotten(server: Server, page: Any) -> None:
     contested(server)
     page.goto(server.url)
@@ -120,30 +84,3 @@ def test_a_token_can_be_typed_and_forgotten(server: Server, page: Any) -> None:
     assert page.is_visible("#enter") and not page.is_visible("#pools-section")
     assert page.evaluate("sessionStorage.length") == 0
     assert page.evaluate("document.cookie") == ""
-
-
-def test_who_leaves_while_the_page_is_being_drawn_has_left(server: Server, page: Any) -> None:
-    contested(server)
-    Machine(server, "alpha")
-    held: list[Any] = []
-    page.route("**/api/v1/nodes?*", lambda route: held.append(route))
-    page.goto(f"{server.url}/#token={server.secrets['red']}")
-    while not held:
-        page.wait_for_timeout(20)
-    with page.expect_response("**/api/v1/nodes?*"):
-        page.click("#leave")
-        held[0].continue_()
-    for _ in range(2):  # by then the page has done what it wanted with that answer
-        page.evaluate("fetch('/page.css').then((answer) => answer.text())")
-    assert page.is_visible("#enter") and not page.is_visible("#nodes-section")
-    assert page.inner_text("#state") == ""
-
-
-def test_a_bad_token_is_said_to_be_bad(server: Server, page: Any) -> None:
-    page.goto(server.url)
-    page.fill("#token", "cede_wrong")
-    with page.expect_console_message():  # the browser itself reports the 401
-        page.click("#enter button")
-    page.wait_for_selector("#state.broken")
-    assert "not valid" in page.inner_text("#state")
-    page.problems.clear()
