@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help up demo test test-fast test-zenml check lint bench damage worlds soak soak-postgres aged stall properties screenshots lock clean setup dev zenml system-packages
+.PHONY: help up demo test test-fast test-zenml check lint bench damage worlds sim soak soak-postgres aged stall properties screenshots lock clean setup dev zenml system-packages
 MAKEFLAGS += --no-print-directory
 BIN := .venv/bin
 
@@ -34,6 +34,9 @@ damage: dev ## Damage 1,400 copies of a database, the WAL at every frame; none m
 
 worlds: dev ## Search a million states of small worlds for loops and broken invariants
 	@$(BIN)/python -m tests.worlds --states 1000000
+
+sim: dev ## Simulate 3 million events of servers, agents and clients amid faults; SEED=7 begins there, EVENTS=100000 is shorter
+	@PYTHONHASHSEED=0 $(BIN)/python -W ignore -m tests.simulation --events $(or $(EVENTS),3000000) $(if $(SEED),--seed $(SEED))
 
 soak: dev ## Stop programs 300 times amid 200 kills of agents, supervisors and the server; SEED=1 repeats
 	@$(BIN)/python -m tests.soak --partings 300 --kills 200 $(if $(SEED),--seed $(SEED))
