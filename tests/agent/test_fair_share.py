@@ -95,8 +95,10 @@ def fair(nodes: None, shared: Cluster, tmp_path: Path) -> Fair:
 
 def test_who_starves_is_served_newest_first_and_older_work_goes_on(fair: Fair) -> None:
     fair.pool()
-    theirs = [fair.submit(gpus=2) for _ in range(6)]
-    fair.running(*theirs)
+    theirs = []
+    for _ in range(6):
+        theirs.append(fair.submit(gpus=2))
+        fair.running(theirs[-1])  # newest is by start
     before = {each: fair.pid(each) for each in theirs}
     ours = [fair.submit(gpus=2, team=BLUE) for _ in range(3)]
     fair.running(*ours)
@@ -131,10 +133,11 @@ def test_the_aggressive_stage_finds_half_a_node_in_a_fragmented_cluster(fair: Fa
     theirs = fragmented(fair)
     before = {each: fair.pid(each) for each in theirs}
     ours = [fair.submit(gpus=2, team=BLUE) for _ in range(2)]
-    fair.cluster.until(lambda: any(map(fair.pid, ours)), about=ours[0])
+    # Both: with four blue has 1.33 of its fair share and red 0.89, more than blue's 0.67 with two.
+    fair.running(*ours)
     stopped = fair.stopped(theirs)
-    at = [theirs.index(each) for each in stopped]
-    assert len(at) == 2 and at[1] - at[0] == len(NODES), "two of one node, one after the other"
+    at = sorted(theirs.index(each) for each in stopped)
+    assert len(at) == 4 and at[2:] == [each + len(NODES) for each in at[:2]], "two of each node"
     assert at[0] >= 2 * len(NODES), "what is safe at all times stays"
     kept = [each for each in theirs if each not in stopped]
     assert [fair.pid(each) for each in kept] == [before[each] for each in kept]

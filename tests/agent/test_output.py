@@ -14,6 +14,7 @@ import pytest
 from cede.launch.logs import Kept
 from cede.launch.order import RECORD
 from cede.launch.places import STARTED, Place
+from cede.model.ids import short_id
 from tests.agent.cluster import Agent, Cluster
 from tests.client.serving import BIN, WAIT_SECONDS, eventually
 
@@ -53,7 +54,7 @@ def test_both_streams_are_shown_in_order_and_each_alone(shared: Cluster) -> None
     assert shown("--since", "2100-01-01") == []
     followed = shared.server.cede("logs", "-f", "--tail", 2, request)
     assert followed.stdout.splitlines() == lines[-2:]
-    assert followed.stderr.startswith(f"cede: failed: {request}")
+    assert followed.stderr.startswith(f"cede: failed: {short_id(request)}")
     wrong = shared.server.cede("logs", request, "--since", "soon")
     assert wrong.returncode == 2 and "1h30m" in wrong.stderr
 
@@ -101,7 +102,7 @@ def test_whoever_waits_sees_the_last_lines_of_what_failed(shared: Cluster) -> No
     request = waited.stdout.strip()
     again = shared.server.cede("wait", request)
     for said in (waited.stderr, again.stderr):
-        before, _, lines = said.partition(f"(all of them: cede logs {request})\n")
+        before, _, lines = said.partition(f"(all of them: cede logs {short_id(request)})\n")
         assert "cede: failed: " in before
         assert lines.splitlines() == [*map(str, range(82, 101)), "broken"]
     assert shared.server.cede("wait", "-q", request).stderr == ""
@@ -117,7 +118,7 @@ def test_following_ends_with_the_reason_where_work_can_never_start(shared: Clust
     followed = shared.server.cede("logs", "-f", request)
     assert followed.returncode == 0
     assert "--allow-root-jobs" in followed.stdout and "--allow-root-jobs" in followed.stderr
-    assert f"cede: failed: {request}" in followed.stderr
+    assert f"cede: failed: {short_id(request)}" in followed.stderr
 
 
 def test_following_what_is_cancelled_before_it_starts_ends(shared: Cluster, tmp_path: Path) -> None:
@@ -131,7 +132,7 @@ def test_following_what_is_cancelled_before_it_starts_ends(shared: Cluster, tmp_
     shared.client.requests.cancel(request)
     printed, _ = follower.communicate(timeout=WAIT_SECONDS)
     assert (follower.returncode, printed) == (0, "")
-    assert f"cede: cancelled: {request}" in errors.read_text()
+    assert f"cede: cancelled: {short_id(request)}" in errors.read_text()
 
 
 @pytest.mark.parametrize("end", ["end", "kill"])

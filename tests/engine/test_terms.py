@@ -180,15 +180,18 @@ def test_a_waiter_below_its_demand_waits_until_its_limit_is_raised(state: State)
     assert audit.check(state) == []
 
 
-def test_raising_it_ends_what_became_impossible_meanwhile(state: State) -> None:
+def test_raising_it_leaves_paused_what_became_impossible_meanwhile(state: State) -> None:
     submit(state, "holder", gpu=4)
     submit(state, gpu=6)
     commands.set_limit(state, "r", {"gpu": 0}, 0)
     edits.update_pool(state, "p", capacity={"gpu": 5})
     assert state.requests["r"].status is RequestStatus.QUEUED
     commands.set_limit(state, "r", {"gpu": 6}, 0)
-    assert state.requests["r"].status is RequestStatus.REJECTED
-    assert codes(state.requests["r"]) == ["capacity_exceeded"]
+    assert state.requests["r"].status is RequestStatus.QUEUED
+    assert explain.waiting_reason(state, state.requests["r"]).code is Code.NO_LONGER_ELIGIBLE
+    edits.update_pool(state, "p", capacity={"gpu": 10})
+    decide(state, 0)
+    assert state.requests["r"].status is RequestStatus.ALLOCATED
 
 
 def test_a_lowered_limit_gives_a_promise_back(state: State) -> None:

@@ -290,19 +290,21 @@ SENTENCES: dict[Code, tuple[str, str]] = {
         "{remedy}",
     ),
     Code.NOT_FAIRER: (
-        "pool {pool} is full; this starves and is in the {stage} stage, but stopping the first to "
-        "go would leave {holder} with {left} of its fair share, no better off than {policy} with "
-        "{level}",
+        "{free} of {bound} {key} are free in pool {pool}; this starves and is in the {stage} "
+        "stage, but stopping the first to go would leave {holder} with {left} of its fair share, "
+        "no better off than {policy} with {level}",
         "{missing} {key} must be released, or {policy} be given more weight or a reserve",
     ),
     Code.NO_FAIR_SHARE: (
-        "pool {pool} is full; this starves and is in the {stage} stage, but {policy} has no fair "
-        "share of it while others want all that is guaranteed to them",
+        "{free} of {bound} {key} are free in pool {pool}; this starves and is in the {stage} "
+        "stage, but {policy} has no fair share of it while others want all that is guaranteed to "
+        "them",
         "{missing} {key} must be released, or {policy} be given a reserve",
     ),
     Code.USAGE_THRESHOLD: (
-        "pool {pool} is full; this starves and is in the {stage} stage, but the {held} {key} that "
-        "{holder} holds are protected by non_preemptible_resource_usage_threshold ({threshold})",
+        "{free} of {bound} {key} are free in pool {pool}; this starves and is in the {stage} "
+        "stage, but the {held} {key} that {holder} holds are protected by "
+        "non_preemptible_resource_usage_threshold ({threshold})",
         "{missing} {key} must be released, or the threshold be lowered",
     ),
     Code.STAGE_BACKOFF: (
