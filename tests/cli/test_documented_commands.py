@@ -112,7 +112,7 @@ def test_every_command_line_works_as_typed(server: Serving) -> None:
     assert {waiting["status"], running["status"]} == {"allocated", "queued"}
     waiting = waiting if waiting["status"] == "queued" else running
     out = typed(server, REQUESTS.replace("01234567-89ab-cdef-0123-456789abcdef", waiting["id"]))
-    for word in ("training", "training-1", "train", "has 1 of 4 gpu free", "queued", "allocated"):
+    for word in ("training", "training-1", "train", "1 of 4 are free", "queued", "allocated"):
         assert word in out, out
 
     typed(server, "cede resource-pool update training-gpus --capacity '{step_run: 0}'")

@@ -165,7 +165,7 @@ def test_a_signal_while_it_waits_cancels_the_request(
     run.send_signal(signal.SIGINT)
     assert said(run)[0] == 130
     err = errors.read_text()
-    assert err.count("waiting:") == 1 and "1 gpu are missing" in err, err
+    assert err.count("waiting:") == 1 and "1 gpu are needed and 0 of 2 are free" in err, err
     assert status(client, red["id"]) == "cancelled"
 
 

@@ -104,7 +104,7 @@ class Faults:
         nodes = [node.host for node in self.cluster.nodes if self.dice.random() < 0.6]
         for node in nodes:
             node.unreachable.update(others)
-        lasts = self.dice.uniform(5, 60)
+        lasts = self.dice.uniform(5, 90)
         if self.dice.random() < 0.5:
             host.unreachable.add(DATABASE)
             self.cluster.lose_session(server)

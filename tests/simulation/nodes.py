@@ -138,7 +138,10 @@ class Node:
         account.launched(self.name, order)
         begins = now + dice.uniform(0.01, 0.2)
         self.supervisors[order.key] = Supervisor(
-            order, deadline, begins, ends_at=begins + dice.expovariate(1 / 20)
+            order,
+            deadline,
+            begins,
+            ends_at=begins + dice.expovariate(1 / dice.choice((5, 20, 120))),
         )
         self.world.note("launches", self.name, order.key.directory)
 

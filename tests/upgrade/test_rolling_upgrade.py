@@ -6,6 +6,7 @@ asked to; every stop ends as it would have, whichever versions carry it out.
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 from dataclasses import dataclass, field
@@ -80,14 +81,12 @@ def supervisors_of(crew: Crew, source: Source) -> int:
     """The number of the agent's supervisors that run the code of this tree."""
     found = 0
     wanted = f"PYTHONPATH={source.folder}".encode()
-    for name in Path("/proc").glob("[0-9]*"):
+    for started in crew.agent.data.glob("attempts/*/started.json"):
+        process = Path("/proc") / str(json.loads(started.read_text())["keeper"])
         try:
-            command = (name / "cmdline").read_bytes()
-            environ = (name / "environ").read_bytes().split(b"\0")
-        except OSError:  # it has just ended
+            found += wanted in (process / "environ").read_bytes().split(b"\0")
+        except OSError:  # it has ended
             continue
-        mine = b"cede.launch" in command and str(crew.agent.data).encode() in command
-        found += mine and wanted in environ
     return found
 
 

@@ -29,15 +29,18 @@ _OPERATORS: dict[str, Callable[[str, str], bool]] = {
 
 
 class Columns(NamedTuple):
-    """The columns of a list: usually, with `-o wide`, and all others that it can show."""
+    """The columns of a list: usually, with `-o wide`, and all others that it can show; `declared`
+    names those that the model declares, which is imported only for whoever chooses columns.
+    """
 
     usual: Sequence[str]
     wide: Sequence[str] = ()
     others: Sequence[str] = ()
+    declared: Callable[[], Iterable[str]] = tuple
 
     @property
     def known(self) -> set[str]:
-        return {*self.usual, *self.wide, *self.others}
+        return {*self.usual, *self.wide, *self.others, *self.declared()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,13 +129,14 @@ def _listing(columns: Columns, given: dict[str, Any]) -> Listing:
     output = "json" if given.pop("as_json") else given.pop("output", "table")
     given.pop("output", None)
     usual = (*columns.usual, *columns.wide) if output == "wide" else columns.usual
-    wanted = given.pop("columns")
+    wanted, sort, filters = given.pop("columns"), given.pop("sort"), given.pop("filters")
+    known = columns.known if wanted or sort or filters else set()
     return Listing(
-        chosen(wanted, usual, columns.known),
+        chosen(wanted, usual, known),
         output,
         wanted is not None,
-        tuple(_sorts(given.pop("sort"), columns.known)),
-        tuple(_filter(each, columns.known) for each in given.pop("filters")),
+        tuple(_sorts(sort, known)),
+        tuple(_filter(each, known) for each in filters),
     )
 
 

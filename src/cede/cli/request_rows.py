@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from cede.cli.listing import Columns
 from cede.cli.times import age
-from cede.model.fields import fields_of
-from cede.model.request import Request
-from cede.model.stopping import StopPolicy
-from cede.model.terms import Terms
+
+
+def _declared() -> Iterator[str]:
+    from cede.model.fields import fields_of
+    from cede.model.request import Request
+    from cede.model.stopping import StopPolicy
+    from cede.model.terms import Terms
+
+    return (each.name for part in (Request, StopPolicy, Terms) for each in fields_of(part))
+
 
 REQUESTS = Columns(
     ("id", "name", "who", "status", "asks", "pool", "age", "reason"),
@@ -28,8 +34,8 @@ REQUESTS = Columns(
         *("tasks", "lost_count", "retry", "lease", "submitted_at", "earmark", "place"),
         *("allocation", "allocation_state", "started", "index", "part_of", "parts", "shape"),
         *("command", "work", "saved", "settings"),
-        *(each.name for part in (Request, StopPolicy, Terms) for each in fields_of(part)),
     ),
+    _declared,
 )
 _WAITING = ("queued", "suspended")
 _HOLDING = ("allocated", "preempting")

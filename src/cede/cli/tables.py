@@ -8,7 +8,6 @@ length: people filter it with other programs. Letters and a bold head only; no c
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
@@ -21,6 +20,7 @@ from cede.cli.printing import cell
 
 Row = Mapping[str, Any]
 
+_WIDTH_UNKNOWN = 80
 _GAP = "  "
 _INDENT = "    "
 # A column of text that is longer is cut before a column is moved below its row.
@@ -33,12 +33,23 @@ _SENTENCES = ("reason", "detail", "what")
 
 def print_table(rows: Sequence[Row], columns: Sequence[str], *, wide: bool = False) -> None:
     on_terminal = sys.stdout.isatty()
-    width = shutil.get_terminal_size().columns if on_terminal and not wide else None
+    width = terminal_width() if on_terminal and not wide else None
     fancy = (sys.stdout.encoding or "").lower().startswith("utf")
     head, *lines = layout(rows, columns, width, cut="…" if fancy else "~")
     click.echo(bold(head))
     for line in lines:
         click.echo(line)
+
+
+def terminal_width() -> int:
+    """As shutil does it, without its import of every kind of archive."""
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isdecimal() and int(columns):
+        return int(columns)
+    try:
+        return os.get_terminal_size(sys.stdout.fileno()).columns or _WIDTH_UNKNOWN
+    except OSError:
+        return _WIDTH_UNKNOWN
 
 
 def bold(text: str) -> str:

@@ -556,7 +556,8 @@ def _story(state: State, request: Request, tried: bool) -> dict[str, Any]:
     ]
     found = [each for pool in story["pools"] for each in pool["changes"] or ()]
     reason = story["reason"]
-    if found and "remedy" not in reason and not reason["fix"].startswith("nothing"):
+    says_how = "remedy" in reason or "cede " in reason["fix"] or reason["fix"].startswith("nothing")
+    if found and not says_how:
         # What was tried and starts it, where the reason has no remedy of this very case.
         reason["fix"] = in_words(found)
     return story
