@@ -56,7 +56,7 @@ def test_cede_run_waits_for_the_fifth_slot(server: Serving) -> None:
     first, *_ = [submit(level, each) for each, _ in ten.prelude]
     who = ("--component", level.own("k8s-orch"), "--gpu", 2)
     fifth = server.start_cede("run", *who, "--label", f"example={level.tag}", "--", "true")
-    waiting = eventually(lambda: [each for each in level.requests() if each["state"] == "queued"])
+    waiting = eventually(lambda: [each for each in level.requests() if each["status"] == "queued"])
     assert level.reason(waiting[0]["id"])["key"] == "step_run"
     level.end(first["id"], "done")
     assert fifth.wait(2 * WAIT_SECONDS) == 0
@@ -76,7 +76,11 @@ def test_cede_run_gives_way_to_production_and_comes_back(server: Serving) -> Non
         return next(e for e in level.requests() if e["labels"]["name"] == component)
 
     sandbox = run("sandbox-orch", 6, "sleep", "1000")
-    eventually(lambda: level.requests() and of("sandbox-orch")["allocation_state"] == "running")
+
+    def runs() -> bool:
+        return bool(level.requests()) and of("sandbox-orch")["allocation"]["state"] == "running"
+
+    eventually(runs)
     prod = run("prod-orch", 4, "true")
     assert prod.wait(2 * WAIT_SECONDS) == 0
     eventually(lambda: of("sandbox-orch")["status"] == "allocated")

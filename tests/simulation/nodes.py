@@ -137,12 +137,8 @@ class Node:
         account, now, dice = self.cluster.account, self.host.seconds(), self.world.dice
         account.launched(self.name, order)
         begins = now + dice.uniform(0.01, 0.2)
-        self.supervisors[order.key] = Supervisor(
-            order,
-            deadline,
-            begins,
-            ends_at=begins + dice.expovariate(1 / dice.choice((5, 20, 120))),
-        )
+        lasts = dice.expovariate(1 / dice.choice((5, 20, 120)))
+        self.supervisors[order.key] = Supervisor(order, deadline, begins, ends_at=begins + lasts)
         self.world.note("launches", self.name, order.key.directory)
 
     def start_agent(self) -> None:
