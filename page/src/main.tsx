@@ -19,6 +19,9 @@ import { UsageView } from "./views/usage";
 const VIEWS: [string, string][] = [["overview", "Overview"], ["usage", "Usage"], ["events", "Events"], ["settings", "Settings"]];
 const RETRY_MS = 2_000;
 
+// At once, not in an effect: somebody may go to another address before the first frame is drawn.
+takeTokenFromAddress();
+
 function App(): JSX.Element {
   const [me, setMe] = useState<Whoami | null>(null);
   const [said, setSaid] = useState("");
@@ -48,7 +51,7 @@ function App(): JSX.Element {
       if (takeTokenFromAddress()) void enter();
     };
     window.addEventListener("hashchange", listener);
-    if (takeTokenFromAddress() || hasToken()) void enter();
+    if (hasToken()) void enter();
     return () => window.removeEventListener("hashchange", listener);
   }, []);
   if (me === null) return <SignIn said={said} onEnter={() => void enter()} />;

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from itertools import chain
+from typing import Any
 
 import pytest
 
@@ -11,12 +12,27 @@ from cede.model.reason import SENTENCES, Code, Reason
 from tests.scenario import tell
 from tests.stories import FILES, reasons_in
 
+_STARVES: dict[str, Any] = {
+    "pool": "gpus",
+    "free": 0,
+    "bound": 4,
+    "key": "gpu",
+    "missing": 1,
+    "policy": "blue",
+    "stage": "preemptive",
+}
 # Codes that no story ends in, each with details as its maker gives them.
-ELSEWHERE = {
+ELSEWHERE: dict[Code, dict[str, Any]] = {
     Code.NO_POLICY: {"subject": "team:x", "name": "x", "type": "team", "pool": "any pool"},
     Code.UNTRACKED: {"subject": "team:x"},
     Code.NEXT: {"pool": "gpus"},
     Code.NOT_EXHAUSTIVE: {"pool": "gpus", "key": "gpu", "missing": 2},
+    Code.RESTORED: {"pool": "gpus", "unknown": "nodes have not said what runs on them: n1"},
+    Code.BEYOND_SHARE: _STARVES
+    | {"requested": 1, "would": 8, "share": 7.5, "remedy": "ask for at most 0 gpu"},
+    Code.NOT_FAIRER: _STARVES | {"holder": "red", "left": 0.5, "level": 0.5},
+    Code.NO_FAIR_SHARE: _STARVES,
+    Code.USAGE_THRESHOLD: _STARVES | {"holder": "red", "held": 4, "threshold": "4 gpu"},
     Code.TENANT_CONCURRENT: {"tenant": "bio", "held": 2, "requested": 1, "bound": 2, "enough": 3},
     Code.TENANT_NODES: {"tenant": "bio", "held": 3, "requested": 2, "bound": 4, "enough": 5},
 }

@@ -14,13 +14,13 @@ from tests.page.browser import CHROMIUM, launched, opened
 from tests.page.busy import Busy, build
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="package", autouse=True)
 def _ports() -> Iterator[None]:
     yield
     listening.stop_all()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Any]:
     if CHROMIUM is None:
         pytest.skip("NO CHROMIUM HERE: THE PAGE WAS NOT TESTED (see scripts/system-packages)")
@@ -42,7 +42,7 @@ def server(tmp_path: Path) -> Iterator[Server]:
         yield found
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Busy]:
     """The busy world for tests that only look."""
     with running(f"sqlite:///{tmp_path_factory.mktemp('page') / 'cede.db'}") as found:

@@ -21,13 +21,16 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1, help="the first seed")
     parser.add_argument("--trace", action="store_true", help="print every event of that one seed")
     parser.add_argument("--bugs", action="store_true", help="find each planted bug")
+    parser.add_argument("--bug", help="run that one seed with this planted bug")
     options = parser.parse_args()
+    logging.disable()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    if options.bug:
+        return run_with_bug(options.bug, options.seed)
     if options.trace:
         outcome = simulate(options.seed, keep=True)
         print(*outcome.lines, *outcome.problems, sep="\n")
         return 1 if outcome.problems else 0
-    logging.disable()
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     if options.bugs:
         return find_bugs(options.seed)
     began, events, seed, broken = time.monotonic(), 0, options.seed, 0
@@ -46,6 +49,13 @@ def main() -> int:
     runs = seed - options.seed
     print(f"{events} events in {runs} runs, {broken} broken, {took:.0f} s, {events / took:.0f}/s")
     return 1 if broken else 0
+
+
+def run_with_bug(name: str, seed: int) -> int:
+    bug = next(each for each in BUGS if each.__name__ == name)
+    problems = simulate(seed, bug=bug, to_the_end=False).problems
+    print(f"{len(problems)} broken: {problems[:1]}")
+    return 1 if problems else 0
 
 
 def find_bugs(first: int) -> int:

@@ -1,6 +1,6 @@
-"""Short runs of the simulation, and the planted bugs that it finds.
+"""Short runs of the simulation, and the planted bugs that it finds; `make sim` runs many seeds.
 
-`make sim` runs many more seeds.
+Each in a process of its own with fixed hashes, because the same seed is then the same run.
 """
 
 from __future__ import annotations
@@ -12,32 +12,31 @@ import sys
 import pytest
 
 from tests.simulation import bugs
-from tests.simulation.run import simulate
+
+TIMEOUT = 600
+
+
+def in_its_own_process(*arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-W", "ignore", "-m", "tests.simulation", *map(str, arguments)]
+    environment = os.environ | {"PYTHONHASHSEED": "0"}
+    return subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=TIMEOUT, check=False
+    )
 
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_nothing_is_broken(seed: int) -> None:
-    outcome = simulate(seed, stormy=120)
-    assert outcome.problems == []
-    assert outcome.counts["launches"] and outcome.counts["faults"], outcome.counts
+    ran = in_its_own_process("--seed", seed, "--events", 1)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert " launches" in ran.stdout and " faults" in ran.stdout
 
 
 def test_a_seed_is_one_run_event_by_event() -> None:
-    """In processes of their own: what a process did before, and where its objects lie in memory,
-    changes nothing.
-    """
-    program = (
-        "from tests.simulation.run import simulate; o = simulate(3, stormy=60); print(o.trace)"
-    )
-    environment = os.environ | {"PYTHONHASHSEED": "0"}
-    command = [sys.executable, "-W", "ignore", "-c", program]
-    first, second = (
-        subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
-        for _ in range(2)
-    )
-    assert first.split()[-1] == second.split()[-1]
+    first, second = (in_its_own_process("--seed", 3, "--trace").stdout for _ in range(2))
+    assert first and first == second
 
 
-@pytest.mark.parametrize("bug", list(bugs.FOUND_BY), ids=lambda each: each.__name__)
-def test_planted_bugs_are_found(bug: bugs.Bug) -> None:
-    assert simulate(bugs.FOUND_BY[bug], bug=bug, to_the_end=False).problems
+@pytest.mark.parametrize("bug", bugs.FOUND_BY, ids=lambda each: str(each))
+def test_planted_bugs_are_found(bug: str) -> None:
+    ran = in_its_own_process("--seed", bugs.FOUND_BY[bug], "--bug", bug)
+    assert ran.returncode == 1 and "broken" in ran.stdout, ran.stdout + ran.stderr
