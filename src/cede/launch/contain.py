@@ -114,7 +114,7 @@ class Group:
         """Remove the group, which is empty. Removing it again does nothing."""
         for top in self.directories():
             for directory, _, _ in os.walk(top, topdown=False):
-                _remove(directory)
+                _remove(directory, self.strike)
 
 
 class Unified(Group):
@@ -231,7 +231,8 @@ def _set_limit(limit: str, value: int, version: int, directory: str) -> None:
         write(f"{directory}/memory.swap.max", "0")
 
 
-def _remove(directory: str) -> None:
+def _remove(directory: str, strike: Callable[[], None]) -> None:
+    """Whoever was forked or came in after the last look is killed as well."""
     over = boottime() + REMOVE_TIMEOUT
     while True:
         try:
@@ -241,4 +242,5 @@ def _remove(directory: str) -> None:
         except OSError as error:
             if error.errno != errno.EBUSY or boottime() >= over:
                 raise
+        strike()
         time.sleep(0.005)
