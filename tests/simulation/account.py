@@ -26,9 +26,8 @@ class Account:
     # What runs, by attempt: the node and its devices.
     running: dict[Key, tuple[str, Order]] = field(default_factory=dict)
     launches: set[Key] = field(default_factory=set)
-    # Acknowledged: request ids by idempotency key, cancels, and checkpoints.
+    # Acknowledged: request ids by idempotency key, how they ended, and checkpoints.
     submitted: dict[str, str] = field(default_factory=dict)
-    cancelled: set[str] = field(default_factory=set)
     released: dict[str, str] = field(default_factory=dict)
     folder: dict[str, list[str]] = field(default_factory=dict)
     safe: dict[str, int] = field(default_factory=dict)
@@ -67,18 +66,18 @@ class Account:
         key = order.key
         self.count("launches")
         if key in self.launches:
-            self.broken(f"S13: {key.directory} was started twice")
+            self.broken(f"{key.directory} was started twice")
         self.launches.add(key)
         for other, (where, running) in self.running.items():
             if where == node and running.devices & order.devices:
                 self.broken(f"S3: {other.directory} and {key.directory} have a device of {node}")
             if running.request == order.request and other.allocation != key.allocation:
-                self.broken(f"S2: {other.directory} and {key.directory} are of one request")
+                self.broken(f"{other.directory} and {key.directory} of one request run at once")
         self.running[key] = (node, order)
         self._check_resume(order)
 
     def _check_resume(self, order: Order) -> None:
-        """S8: what was saved, and known to be saved, is not done again."""
+        """S17: what was saved, and known to be saved, is not done again."""
         resume = str(order.body.get("resume") or "")
         at = int(resume.removeprefix("c")) if resume else 0
         if at < self.safe.get(order.request, 0):

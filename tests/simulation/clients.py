@@ -22,7 +22,6 @@ class Client:
         self.account = cluster.account
         self.host = self.world.host(name)
         self.team = team
-        self.until = 0.0
         self._number = 0
 
     async def live(self, until: float) -> None:
@@ -100,7 +99,6 @@ class Client:
         """Units for a while, counted from when each renewal was sent."""
         dice, now = self.world.dice, self.host.seconds
         amount = dice.choice((1, 2, 3))
-        sent_at = now()
         request = await self._submit(
             {"resources": {"gpu": amount}, "pool": "counted", "lease": LEASE}
         )

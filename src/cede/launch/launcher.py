@@ -168,7 +168,7 @@ def sweep(directory: Path, *, supervisor_too: bool = False) -> dict[str, Any]:
     record.
 
     Safe to repeat, and after a crash of its own at any point. A supervisor that lives is refused,
-    or, with `keeper_too`, killed first: that is for one which hangs.
+    or, with `supervisor_too`, killed first: that is for one which hangs.
     """
     with Place(directory) as place:
         if supervisor_too:
