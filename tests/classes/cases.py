@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cede.engine.rights.price import LITERAL, PriceSettings, Stopping
+from cede.engine.rights.price import PriceSettings, Stopping
 from cede.model.stopping import Checkpoint
 
 CASES: dict[str, Any] = json.loads((Path(__file__).parent / "cases.json").read_text())
@@ -56,7 +56,7 @@ class Case:
 
     @property
     def settings(self) -> PriceSettings:
-        return replace(LITERAL, near_completion_fraction=self.threshold)
+        return PriceSettings(self.threshold, burst_discount=True)
 
 
 def _preemptions() -> Iterator[Case]:

@@ -26,7 +26,6 @@ from cede.model.stopping import Checkpoint
 from cede.model.terms import CLASS_MAX
 
 AUTO_MINUTES = 5.0
-MANUAL_MINUTES = 10.0
 NEARLY_DONE = 1000.0
 JUST_STARTED = 1.0
 JUST_STARTED_FRACTION = 0.1
@@ -35,11 +34,6 @@ BURST_FACTOR = 0.5
 
 @dataclass(frozen=True, slots=True)
 class PriceSettings:
-    """`literal` is the formula of document 004's own system, for comparison: it trusts neither an
-    estimate nor a time-out, counts lost work in nodes and since the start, and a start in the
-    future as negative time.
-    """
-
     # Of the walltime; from here on it is nearly done.
     near_completion_fraction: float = bounds.NEAR_COMPLETION_FRACTION_DEFAULT
     interactive_discount: float = 0.5
@@ -47,13 +41,9 @@ class PriceSettings:
     burst_discount: bool = False  # half, of a tenant above its target that may burst
     # A price then changes once a minute at most, and can be checked by hand.
     whole_minutes: bool = True
-    literal: bool = False
 
 
 USUAL = PriceSettings()
-LITERAL = PriceSettings(
-    interactive_discount=1.0, ml_checkpoint_factor=1.0, burst_discount=True, literal=True
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +81,7 @@ def price_of(stopping: Stopping, settings: PriceSettings = USUAL) -> Price:
     training = stopping.kind is Kind.ML_TRAINING
     weight = settings.ml_checkpoint_factor if training else 1.0
     return Price(
-        checkpoint=_saving(stopping, settings) * weight * factor,
+        checkpoint=_saving(stopping) * weight * factor,
         recompute=_lost(stopping, settings) * factor,
         remaining=_remaining(stopping, settings) * factor,
     )
@@ -114,23 +104,17 @@ def saving_minutes(
     return AUTO_MINUTES if checkpoint is Checkpoint.AUTO else timeout / MINUTE
 
 
-def _saving(stopping: Stopping, settings: PriceSettings) -> float:
-    if settings.literal:
-        minutes = {Checkpoint.AUTO: AUTO_MINUTES, Checkpoint.MANUAL: MANUAL_MINUTES}
-        return minutes.get(stopping.checkpoint, 0.0)
+def _saving(stopping: Stopping) -> float:
     return saving_minutes(stopping.checkpoint, stopping.estimate, stopping.timeout) or 0.0
 
 
 def _lost(stopping: Stopping, settings: PriceSettings) -> float:
     if stopping.checkpoint is not Checkpoint.NONE or stopping.started_at is None:
         return 0.0
-    since = stopping.started_at
-    width = stopping.nodes
-    if not settings.literal:
-        # Work that nobody asks may have saved itself. What an earlier attempt saved is what this
-        # one began with.
-        since = max(since, stopping.last_checkpoint_at or since)
-        width *= max(1, stopping.gpus_per_node)
+    # Work that nobody asks may have saved itself. What an earlier attempt saved is what this one
+    # began with.
+    since = max(stopping.started_at, stopping.last_checkpoint_at or stopping.started_at)
+    width = stopping.nodes * max(1, stopping.gpus_per_node)
     return _minutes(stopping.now - since, settings) * width
 
 
@@ -146,8 +130,7 @@ def _remaining(stopping: Stopping, settings: PriceSettings) -> float:
 
 
 def _minutes(milliseconds: int, settings: PriceSettings) -> float:
-    counted = milliseconds if settings.literal else max(0, milliseconds)
-    minutes = counted / MINUTE
+    minutes = max(0, milliseconds) / MINUTE
     return math.trunc(minutes) if settings.whole_minutes else minutes
 
 

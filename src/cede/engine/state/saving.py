@@ -29,10 +29,6 @@ BACKLOG_VALUE = 60.0
 
 @dataclass(frozen=True, slots=True)
 class BrokerSettings:
-    """`literal` is the model of document 004's own system, for comparison: it counts work since the
-    start, lets all nodes write through one pipe, and knows no borrowed nodes.
-    """
-
     interval_min: int = 5 * MINUTE
     interval_max: int = 6 * HOUR
     sensitive_interval_min: int = 10 * MINUTE
@@ -41,7 +37,6 @@ class BrokerSettings:
     bandwidth: float = 10.0 * GIB  # bytes a second, of one node
     cost_per_gib: float = 0.02
     reclaim_risk: float = 0.01  # of borrowed nodes, beside the risk of a failure
-    literal: bool = False
 
 
 USUAL = BrokerSettings()
@@ -94,7 +89,7 @@ class Judgement:
 def judge(
     running: Running, pressure: Pressure = CALM, settings: BrokerSettings = USUAL
 ) -> Judgement:
-    lost = _unsaved(running, settings) * _rate(running, pressure, settings)
+    lost = _unsaved(running) * _rate(running, pressure, settings)
     due = due_at(running, pressure, settings)
     return Judgement(
         cost=cost_of(running, settings),
@@ -135,7 +130,7 @@ def due_at(
 def _rate(running: Running, pressure: Pressure, settings: BrokerSettings) -> float:
     """What a second of unsaved work adds to the value."""
     risk = pressure.failure_probability
-    if running.borrowed and not settings.literal:
+    if running.borrowed:
         risk += settings.reclaim_risk
     return max(1, running.nodes) * _gpus(running) * risk
 
@@ -147,13 +142,10 @@ def _wanted(running: Running, pressure: Pressure) -> float:
     return waiting + pressure.backlog * max(1, running.nodes) * BACKLOG_VALUE
 
 
-def _unsaved(running: Running, settings: BrokerSettings) -> float:
+def _unsaved(running: Running) -> float:
     """Seconds of work that a failure now would lose."""
-    since = running.started_at if settings.literal else _saved_at(running)
-    if since is None:
-        return 0.0
-    passed = max(0, running.now - since)
-    return passed // SECOND if settings.literal else passed / SECOND
+    since = _saved_at(running)
+    return 0.0 if since is None else max(0, running.now - since) / SECOND
 
 
 def _saved_at(running: Running) -> int | None:
@@ -164,12 +156,11 @@ def _saved_at(running: Running) -> int | None:
 
 
 def _writing(running: Running, settings: BrokerSettings) -> float:
-    if running.estimate is not None and not settings.literal:
+    if running.estimate is not None:
         return max(0, running.estimate) / SECOND
     if settings.bandwidth <= 0:
         return math.inf
-    pipes = running.nodes if settings.literal else 1
-    return settings.memory_per_node * pipes / settings.bandwidth
+    return settings.memory_per_node / settings.bandwidth
 
 
 def _intervals(running: Running, settings: BrokerSettings) -> tuple[int, int]:
