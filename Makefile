@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help up demo test test-fast test-zenml check lint bench damage worlds sim soak soak-postgres aged stall properties screenshots lock clean setup dev zenml system-packages
+.PHONY: help up demo test test-fast test-zenml check lint bench damage worlds sim soak soak-postgres storm storm-postgres aged stall properties screenshots lock clean setup dev zenml system-packages
 MAKEFLAGS += --no-print-directory
 BIN := .venv/bin
 
@@ -39,10 +39,16 @@ sim: dev ## Simulate 3 million events of servers, agents and clients amid faults
 	@PYTHONHASHSEED=0 $(BIN)/python -W ignore -m tests.simulation --events $(or $(EVENTS),3000000) $(if $(SEED),--seed $(SEED))
 
 soak: dev ## Stop programs 300 times amid 200 kills of agents, supervisors and the server; SEED=1 repeats
-	@$(BIN)/python -m tests.soak --partings 300 --kills 200 $(if $(SEED),--seed $(SEED))
+	@$(BIN)/python -m tests.soak --stops 300 --kills 200 $(if $(SEED),--seed $(SEED))
 
 soak-postgres: dev ## The same with two servers on PostgreSQL
-	@$(BIN)/python -m tests.soak --partings 300 --kills 200 --postgres $(if $(SEED),--seed $(SEED))
+	@$(BIN)/python -m tests.soak --stops 300 --kills 200 --postgres $(if $(SEED),--seed $(SEED))
+
+storm: dev ## An hour of kills, freezes and partitions, and two accounts compared; MINUTES=5, SEED=1
+	@$(BIN)/python -m tests.storm $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED))
+
+storm-postgres: dev ## The same with two servers on PostgreSQL, each with a link to it that fails
+	@$(BIN)/python -m tests.storm --postgres $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED))
 
 aged: dev ## Load ten days at 10 requests a second and compare with a day; RATE=1 is shorter
 	@$(BIN)/python -m tests.aged $(if $(RATE),--rate $(RATE)) $(if $(DAYS),--days $(DAYS))

@@ -17,7 +17,8 @@ class Relay:
     def __init__(self, port: int) -> None:
         self._to = ("127.0.0.1", port)
         self._listener = socket.create_server(("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        self.port = int(self._listener.getsockname()[1])
+        self.url = f"http://127.0.0.1:{self.port}"
         self._open = {UP: threading.Event(), DOWN: threading.Event()}
         self._sockets: list[socket.socket] = []
         self.heal()
@@ -43,7 +44,11 @@ class Relay:
         with suppress(OSError):  # closed
             while True:
                 near, _ = self._listener.accept()
-                far = socket.create_connection(self._to)
+                try:
+                    far = socket.create_connection(self._to)
+                except OSError:  # nobody is there: the caller hears that as a lost connection
+                    near.close()
+                    continue
                 self._sockets += [near, far]
                 for ends in ((near, far, UP), (far, near, DOWN)):
                     threading.Thread(target=self._pump, args=ends, daemon=True).start()

@@ -12,7 +12,7 @@ from tests.soak.run import Plan, soak
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="soak", description=__doc__)
-    parser.add_argument("--partings", type=int, default=300, help="how many stops there are")
+    parser.add_argument("--stops", type=int, default=300, help="how many stops there are")
     parser.add_argument("--kills", type=int, default=200, help="how many kills, meanwhile")
     parser.add_argument("--agents", type=int, default=4)
     parser.add_argument("--postgres", action="store_true", help="two servers on PostgreSQL")

@@ -1,4 +1,5 @@
-"""Kills: agents, supervisors and servers, by SIGKILL, SIGTERM, and SIGSTOP past the lease.
+"""Kills: agents, supervisors and servers, by SIGKILL, SIGTERM, and SIGSTOP past the lease; and
+links between them that lose everything for a while.
 
 Knows pids and files and asks no server anything, so that no absence holds it up. Never hurts what
 is being hurt already. The number of kills follows the number of stops, whatever their pace, and
@@ -19,17 +20,19 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from cede.model import bounds
+from tests.agent.relay import DOWN, UP, Relay
 from tests.soak.agents import Agent
 from tests.soak.servers import Server, Servers
 
 LOOK = 0.1
 AWAY = (0.1, 2.5)  # seconds until what was killed comes back
-FROZEN = (6.0, 16.0)  # seconds of SIGSTOP; the lease is shorter
+FROZEN = (6.0, 16.0)  # seconds of SIGSTOP, or of a link that loses; the lease is shorter
 # A supervisor is frozen for less than killing may take: it is what enforces the lease.
 BRIEF = (0.2, 1.5)
 # More than LOST_MAX losses fail a request for good, by design. Leases that run out on a busy
 # machine are losses too, and are not counted here.
 LOSSES_MOST = bounds.LOST_MAX - 4
+LINK_PART = 0.3  # of the faults, where there are links
 TARGETS = {"agent": 55, "supervisor": 25, "server": 20}
 WAYS = {
     "agent": {signal.SIGKILL: 45, signal.SIGTERM: 25, signal.SIGSTOP: 30},
@@ -41,6 +44,14 @@ WAYS = {
 Kind = TypeVar("Kind")
 
 
+@dataclass(eq=False)
+class Link:
+    """A network, and the agents whose heartbeats go through it."""
+
+    relay: Relay
+    agents: list[Agent]
+
+
 @dataclass
 class Faults:
     agents: list[Agent]
@@ -48,9 +59,11 @@ class Faults:
     wanted: int
     part: Callable[[], float]  # how much of the soak is over, from 0 to 1
     dice: random.Random
+    links: Sequence[Link] = ()
     done: Counter[tuple[str, str]] = field(default_factory=Counter)
     _losses: Counter[str] = field(default_factory=Counter)
-    _away: dict[Agent | Server | int, float] = field(default_factory=dict)  # who comes back when
+    # Who comes back when.
+    _away: dict[Agent | Server | Link | int, float] = field(default_factory=dict)
     _over: threading.Event = field(default_factory=threading.Event)
 
     def run(self) -> None:
@@ -78,12 +91,17 @@ class Faults:
             if isinstance(who, int):
                 with suppress(ProcessLookupError):
                     os.kill(who, signal.SIGCONT)
+            elif isinstance(who, Link):
+                who.relay.heal()
             else:
                 who.signal(signal.SIGCONT)
                 if who.has_ended():
                     who.start()
 
     def _hurt(self, now: float) -> None:
+        if self.links and self.dice.random() < LINK_PART:
+            self._lose_link(now)
+            return
         target = self._draw(TARGETS)
         way = self._draw(WAYS[target])
         if target == "supervisor":
@@ -94,6 +112,23 @@ class Faults:
             hurt = self._hurt_process(self.servers.all, way, now)
         if hurt:
             self.done[(target, way.name)] += 1
+
+    def _lose_link(self, now: float) -> None:
+        link = self.dice.choice(self.links)
+        if link in self._away or not self._may_lose(link.agents):
+            return
+        directions = self.dice.choice([(UP,), (DOWN,), (UP, DOWN)])
+        link.relay.lose(*directions)
+        self._away[link] = now + self.dice.uniform(*FROZEN)
+        self.done[("link", " and ".join(directions))] += 1
+
+    def _may_lose(self, silent: list[Agent]) -> bool:
+        """Whether what these agents run may be lost once more; it is counted as lost then."""
+        lost = [who for each in silent for who in each.supervisors().values()]
+        if any(self._losses[each] >= LOSSES_MOST for each in lost):
+            return False
+        self._losses.update(lost)
+        return True
 
     def _draw(self, weights: dict[Kind, int]) -> Kind:
         return self.dice.choices(list(weights), list(weights.values()))[0]
@@ -107,12 +142,9 @@ class Faults:
         chosen = self.dice.choice(free)
         if chosen.has_ended():
             return False
-        if way is signal.SIGSTOP:
-            silent = [chosen] if isinstance(chosen, Agent) else self.agents
-            lost = [who for each in silent for who in each.supervisors().values()]
-            if any(self._losses[each] >= LOSSES_MOST for each in lost):
-                return False
-            self._losses.update(lost)
+        silent = [chosen] if isinstance(chosen, Agent) else self.agents
+        if way is signal.SIGSTOP and not self._may_lose(silent):
+            return False
         chosen.signal(way)
         times = FROZEN if way is signal.SIGSTOP else AWAY
         self._away[chosen] = now + self.dice.uniform(*times)

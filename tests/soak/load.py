@@ -69,11 +69,12 @@ class Load:
     blue_count: int = 0
     withdrawn: int = 0
     failed_blues: list[str] = field(default_factory=list)
+    until: float = float("inf")
     deadline: float = float("inf")
 
     def run(self, wanted: int) -> None:
-        """Submit and preempt until so many stops have begun, or the time is over."""
-        while self.stops < wanted and time.monotonic() < self.deadline:
+        """Submit and preempt until so many stops have begun, or it is time to let it run out."""
+        while self.stops < wanted and time.monotonic() < min(self.until, self.deadline):
             with suppress(CedeClientError):  # the server is away; everything is tried again
                 self._look()
                 self._submit()

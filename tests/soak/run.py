@@ -61,7 +61,7 @@ def soak(plan: Plan) -> Result:
     """Run it; everything that was started is gone afterwards."""
     home = plan.home or Path(tempfile.mkdtemp(prefix="cede-soak-"))
     home.mkdir(parents=True, exist_ok=True)
-    with _database(plan) as database, _fleet(plan, home, database) as (servers, agents):
+    with database(plan.postgres) as url, _fleet(plan, home, url) as (servers, agents):
         result = _run(plan, home, servers, agents)
     if plan.home is None and not result.account.problems:
         shutil.rmtree(home, ignore_errors=True)
@@ -69,8 +69,9 @@ def soak(plan: Plan) -> Result:
 
 
 @contextmanager
-def _database(plan: Plan) -> Iterator[str | None]:
-    if not plan.postgres:
+def database(on_postgres: bool) -> Iterator[str | None]:
+    """A new database of PostgreSQL; None for SQLite, which needs nothing."""
+    if not on_postgres:
         yield None
         return
     with (
@@ -81,24 +82,12 @@ def _database(plan: Plan) -> Iterator[str | None]:
 
 
 @contextmanager
-def _fleet(plan: Plan, home: Path, database: str | None) -> Iterator[tuple[Servers, list[Agent]]]:
-    apart = can_unshare()
-    if not apart:
-        print("MOUNT NAMESPACES ARE NOT ALLOWED HERE: folders differ by path instead", flush=True)
-    folders = home / "folders"
-    agents = [
-        Agent(
-            home,
-            f"n{n}",
-            folders / ("all" if n <= (plan.agents + 1) // 2 else f"n{n}"),
-            apart=apart,
-        )
-        for n in range(1, plan.agents + 1)
-    ]
-    servers = Servers(home, HEARTBEAT, database)
+def _fleet(plan: Plan, home: Path, url: str | None) -> Iterator[tuple[Servers, list[Agent]]]:
+    agents = agents_of(home, plan.agents)
+    servers = Servers(home, HEARTBEAT, () if url is None else (url, url))
     try:
         with Client(servers.url, servers.token) as client:
-            _set_up(client, servers, agents)
+            set_up(client, agents, [servers.url] * len(agents))
         yield servers, agents
     finally:
         for each in agents:
@@ -106,12 +95,23 @@ def _fleet(plan: Plan, home: Path, database: str | None) -> Iterator[tuple[Serve
         servers.stop()
 
 
-def _set_up(client: Client, servers: Servers, agents: list[Agent]) -> None:
+def agents_of(home: Path, count: int) -> list[Agent]:
+    """Agents that have not joined yet: the first half shares a checkpoint folder."""
+    apart = can_unshare()
+    if not apart:
+        print("MOUNT NAMESPACES ARE NOT ALLOWED HERE: folders differ by path instead", flush=True)
+    shared = (count + 1) // 2
+    folders = [home / "folders" / ("all" if n <= shared else f"n{n}") for n in range(1, count + 1)]
+    return [Agent(home, f"n{n}", each, apart=apart) for n, each in enumerate(folders, 1)]
+
+
+def set_up(client: Client, agents: list[Agent], urls: list[str]) -> None:
+    """The pool of all agents, each of which reaches its server at an address of its own."""
     settings = {"grace": GRACE, "node_lease": LEASE}
     client.pools.create(POOL, nodes={"pool": "soak"}, settings=settings)
     token = client.tokens.create("join", "join")["token"]
-    for each in agents:
-        each.join(servers.url, token, GPUS)
+    for each, url in zip(agents, urls, strict=True):
+        each.join(url, token, GPUS)
 
     def ready() -> bool:
         states = {each["name"]: each["state"] for each in client.nodes.list()}
@@ -155,8 +155,8 @@ def _run(plan: Plan, home: Path, servers: Servers, agents: list[Agent]) -> Resul
         if load.live():
             account.problems.append(f"not done: {len(load.live())} requests {load.live()[:5]}")
         else:
-            account.problems += _left_behind(client, home, agents, load.deadline)
-        _keep_evidence(client, home / "suspects", account, agents, load.deadline)
+            account.problems += left_behind(client, home, agents, load.deadline)
+        keep_evidence(client, home / "suspects", account, agents, load.deadline)
     kills = {" ".join(kind): count for kind, count in sorted(faults.done.items())}
     figures = {
         "seed": plan.seed,
@@ -174,7 +174,7 @@ def _run(plan: Plan, home: Path, servers: Servers, agents: list[Agent]) -> Resul
     return Result(account, figures, home)
 
 
-def _keep_evidence(
+def keep_evidence(
     client: Client, folder: Path, account: Account, agents: list[Agent], deadline: float
 ) -> None:
     """What the server and the nodes know about each request that something is wrong with."""
@@ -192,7 +192,7 @@ def _keep_evidence(
         (folder / each.record.name).write_text("\n".join(found) + "\n")
 
 
-def _left_behind(client: Client, home: Path, agents: list[Agent], deadline: float) -> Iterator[str]:
+def left_behind(client: Client, home: Path, agents: list[Agent], deadline: float) -> Iterator[str]:
     """Units and processes that nobody gave back."""
 
     def held() -> dict[str, Any]:

@@ -11,6 +11,7 @@ import subprocess
 import threading
 import time
 import urllib.request
+from collections.abc import Sequence
 from contextlib import suppress
 from http.client import HTTPException
 from pathlib import Path
@@ -61,14 +62,18 @@ class Server(Process):
 
 
 class Servers:
-    """All of them, and the one address that agents and clients know."""
+    """All of them, and the one address that agents and clients know. `databases`: how each of
+    several servers reaches the one that they share; none: one server on SQLite.
+    """
 
-    def __init__(self, home: Path, heartbeat: float, database: str | None) -> None:
-        self._front = None if database is None else Front()
-        names = ("server",) if database is None else ("server-1", "server-2")
-        self.all = [Server(home / name, heartbeat, database) for name in names]
-        port = self.all[0].port if self._front is None else self._front.port
-        self.url = f"http://127.0.0.1:{port}"
+    def __init__(self, home: Path, heartbeat: float, databases: Sequence[str] = ()) -> None:
+        self._front = Front() if databases else None
+        self.all = [
+            Server(home / f"server-{number}", heartbeat, each)
+            for number, each in enumerate(databases or (None,), 1)
+        ]
+        self.port = self.all[0].port if self._front is None else self._front.port
+        self.url = f"http://127.0.0.1:{self.port}"
         self._over = threading.Event()
         try:
             self.token = self._start()

@@ -19,4 +19,5 @@ VERSIONS = (
     Version("9db244fb4d56ca6768528e79f7d021de711e4417", 1, "0003"),
     Version("a57e47531844abc5d999e18e12d125cc076f9c29", 2, "0005"),
     Version("1b5b7c70ada71e6ba78671fbe1d808d4a9fe1cc4", 3, "0007"),
+    Version("3b2612015a9d55dbd07f79c1e3e71605018be2ce", 3, "0011"),
 )
