@@ -13,6 +13,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from cede.client.allocation import Allocation
+    from cede.client.asynchronous import AsyncClient
     from cede.client.client import Client
     from cede.client.errors import (
         Cancelled,
@@ -28,13 +29,16 @@ if TYPE_CHECKING:
         ServerUnreachable,
         Unauthorized,
     )
+    from cede.client.futures import StepFuture
     from cede.client.steps import StepRetryConfig, pipeline, step
     from cede.model.resources import ResourceSettings
 
 _HOMES = {
     "Allocation": "cede.client.allocation",
+    "AsyncClient": "cede.client.asynchronous",
     "Client": "cede.client.client",
     "ResourceSettings": "cede.model.resources",
+    "StepFuture": "cede.client.futures",
     "StepRetryConfig": "cede.client.steps",
     "pipeline": "cede.client.steps",
     "step": "cede.client.steps",
@@ -54,6 +58,7 @@ _HOMES = {
 
 __all__ = [
     "Allocation",
+    "AsyncClient",
     "Cancelled",
     "CedeClientError",
     "Client",
@@ -67,6 +72,7 @@ __all__ = [
     "Rejected",
     "ResourceSettings",
     "ServerUnreachable",
+    "StepFuture",
     "StepRetryConfig",
     "Unauthorized",
     "__version__",

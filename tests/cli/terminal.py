@@ -12,12 +12,13 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.client.serving import BIN, WAIT_SECONDS
 
+CEDE = (sys.executable, "-m", "cede.cli")
 _CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
@@ -52,7 +53,7 @@ def typed(
 
 
 class Typing:
-    """A `cede` that runs on a terminal of its own, at which keys can be pressed."""
+    """A `cede`, or another program, on a terminal of its own, at which keys can be pressed."""
 
     def __init__(
         self,
@@ -60,13 +61,14 @@ class Typing:
         env: Mapping[str, str] | None = None,
         cwd: Path | None = None,
         columns: int = 80,
+        program: Sequence[str] = CEDE,
     ) -> None:
         self._ours, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
         base = {k: v for k, v in os.environ.items() if not k.startswith("CEDE_") and k != "COLUMNS"}
         path = f"{BIN}{os.pathsep}{base['PATH']}"
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "cede.cli", *arguments],
+            [*program, *arguments],
             env={**base, "PATH": path, "TERM": "xterm", **(env or {})},
             cwd=cwd,
             stdin=theirs,

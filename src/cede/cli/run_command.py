@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -23,8 +22,6 @@ if TYPE_CHECKING:
     from cede.client.runner import Runner
 
 FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-# The first is passed on, the second kills the work, the third means us.
-SIGNALS_MAX = 3
 
 
 @click.command("run", context_settings={"ignore_unknown_options": False})
@@ -55,7 +52,8 @@ def run(
     With --checkpoint it is asked to save itself first, and goes on from there.
     """
     from cede.client.child import command as program
-    from cede.client.runner import Interrupted, Runner, child_environment
+    from cede.client.interruptions import Interrupted
+    from cede.client.runner import Runner, child_environment
 
     body = submission_of(**given)  # what is wrong with it needs no server
     with WaitingLine(quiet=quiet) as line:
@@ -78,15 +76,16 @@ def run(
 
 
 def _pass_signals_to(runner: Runner) -> None:
-    count = 0
+    from cede.client import clock
+    from cede.client.interruptions import AGAIN_WITHIN
+
+    given = runner.interruptions
 
     def handler(number: int, _: FrameType | None) -> None:
-        nonlocal count
-        count += 1
-        if count >= SIGNALS_MAX:
+        # Cancelling may hang in a call; a later signal, not of the same key press, means us.
+        if clock.now() >= given.cancelled_at + AGAIN_WITHIN:
             os._exit(exit_codes.SIGNAL_BASE + number)
         runner.interrupt(number)
 
-    handle: Callable[[int, FrameType | None], None] = handler
     for number in FORWARDED:
-        signal.signal(number, handle)
+        signal.signal(number, handler)

@@ -9,6 +9,7 @@ that may need a SIGKILL belongs into `cede run` or a step. With `checkpoint="aut
 from __future__ import annotations
 
 import os
+import signal
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +20,7 @@ from cede.client import clock
 from cede.client.client import Client
 from cede.client.errors import CedeClientError, Conflict, LeaseLost, NotFound, ending
 from cede.client.http import Json
+from cede.client.interruptions import Interrupted
 from cede.client.lease import Lease
 from cede.client.stopping import Stopping, checkpoints
 from cede.client.waiting import HOLDING, WAITING, give_up, wait_for_grant
@@ -47,6 +49,7 @@ class Allocation:
         self._lease: Lease | None = None
         self._stop_progress: Stopping | None = None
         self._finished = False
+        self._given_up = threading.Event()
         self._sent_at = 0.0
 
     @property
@@ -82,6 +85,10 @@ class Allocation:
         """Say that the work is complete although it was told to stop: no further attempt."""
         self._finished = True
 
+    def give_up(self) -> None:
+        """Take the request back while another thread waits for its grant."""
+        self._given_up.set()
+
     def __enter__(self) -> Allocation:
         if not self.request:
             self._sent_at = clock.now()
@@ -93,10 +100,14 @@ class Allocation:
                 sent_at=self._sent_at,
                 on_wait=self._on_wait,
                 timeout=self._wait_timeout,
+                interrupted=self._given_up,
             )
         except KeyboardInterrupt:
             give_up(self._client, self.request)
             raise
+        if self._given_up.is_set():
+            give_up(self._client, self.request)
+            raise Interrupted(signal.SIGTERM)
         self._lease = Lease(
             self._client, self.request, sent_at=self._sent_at, on_preempting=self._on_preempting
         )

@@ -6,13 +6,14 @@ A file and not a pipe: nobody has to read while it is written, so a large result
 from __future__ import annotations
 
 import contextlib
+import inspect
 import os
 import pickle
 import signal
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
 import cede.checkpoint as checkpoint
@@ -52,7 +53,7 @@ class Call:
 
     def _run(self) -> int:
         try:
-            value, code = (True, self._function(*self._args, **self._kwargs)), 0
+            value, code = (True, called(self._function, self._args, self._kwargs)), 0
         except SystemExit as exit_:
             return exit_.code if isinstance(exit_.code, int) else int(exit_.code is not None)
         except BaseException as error:
@@ -95,6 +96,16 @@ class Call:
         error, text = value
         error.add_note(f"in the child process of step {name}:\n{text}")
         raise error
+
+
+def called(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    """What a function returns; one that is `async def` gets an event loop of its own."""
+    value = function(*args, **kwargs)
+    if not inspect.iscoroutine(value):
+        return value
+    import asyncio
+
+    return asyncio.run(value)
 
 
 def _stop_politely() -> None:

@@ -7,6 +7,7 @@ import os
 import select
 import signal
 import sys
+import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import NoReturn
@@ -23,25 +24,32 @@ NOT_EXECUTABLE = 126
 # The directory of our groups, and how long clearing one up may take.
 GROUPS = "cede-run"
 CLEAR_UP_TIMEOUT = 5.0
+# One at a time: work that another thread forks meanwhile would keep the new pipes open, and nobody
+# would see their end.
+_forking = threading.Lock()
+os.register_at_fork(after_in_child=_forking._at_fork_reinit)  # type: ignore[attr-defined]
 
 
 class Child:
     """Work that runs below a supervisor. `wait` returns only when the whole tree of it is gone."""
 
     def __init__(self, work: Callable[[], NoReturn], lease_until: float | None = None) -> None:
-        control_read, self._control = os.pipe()
-        self._status, status_write = os.pipe()
-        parent_ends.update((self._control, self._status))
         us = os.getpid()
         self._means, self._name = killer(GROUPS), uuid4().hex
-        self.pid = _fork()
-        if self.pid == 0:
-            for each in parent_ends:
-                _close(each)
-            keep(work, self._means, self._name, control_read, status_write, us)
-        os.close(control_read)
-        os.close(status_write)
+        with _forking:
+            control_read, self._control = os.pipe()
+            self._status, status_write = os.pipe()
+            parent_ends.update((self._control, self._status))
+            self.pid = _fork()
+            if self.pid == 0:
+                for each in parent_ends:
+                    _close(each)
+                keep(work, self._means, self._name, control_read, status_write, us)
+            os.close(control_read)
+            os.close(status_write)
         self.exit_code: int | None = None
+        # A number that was closed may be another child's by now.
+        self._is_open, self._lock = True, threading.Lock()
         if lease_until is not None:
             self.lease(lease_until)
 
@@ -59,8 +67,9 @@ class Child:
         """The exit code once everything is gone, negative for a signal; None after the timeout."""
         if self.exit_code is not None:
             return self.exit_code
-        ready, _, _ = select.select([self._status], [], [], max(timeout, 0.0))
-        if not ready:
+        poll = select.poll()  # select itself knows no descriptor above 1023
+        poll.register(self._status, select.POLLIN)
+        if not poll.poll(max(timeout, 0.0) * 1000):
             return None
         text = os.read(self._status, 64).strip()
         if not text:
@@ -84,20 +93,21 @@ class Child:
 
     def close(self) -> None:
         """Let go; a supervisor without anybody to report to kills what it keeps."""
-        for each in (self._control, self._status):
-            if each in parent_ends:
-                parent_ends.discard(each)
-                _close(each)
+        with self._lock:
+            if self._is_open:
+                self._is_open = False
+                parent_ends.difference_update((self._control, self._status))
+                _close(self._control)
+                _close(self._status)
         # Somebody else collected it.
         with contextlib.suppress(ChildProcessError):
             os.waitpid(self.pid, 0)
 
     def _order(self, text: str) -> None:
-        if self._control not in parent_ends:
-            return
         # It is over; `wait` says how.
-        with contextlib.suppress(BrokenPipeError):
-            os.write(self._control, f"{text}\n".encode())
+        with self._lock, contextlib.suppress(BrokenPipeError):
+            if self._is_open:
+                os.write(self._control, f"{text}\n".encode())
 
 
 def command(argv: Sequence[str], environment: Mapping[str, str]) -> Callable[[], NoReturn]:

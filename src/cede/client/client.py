@@ -128,18 +128,20 @@ class _Group:
 
 
 class Pools(_Group):
-    def list(self, **filters: Any) -> Iterator[Json]:
+    def list(self, /, **filters: Any) -> Iterator[Json]:
         return self._pages(f"{API}/pools", filters)
 
     def get(self, pool: str) -> Json:
         return _object(self._http.call("GET", f"{API}/pools/{segment(pool)}"))
 
-    def create(self, name: str, capacity: Mapping[str, int] | None = None, **fields: Any) -> Json:
+    def create(
+        self, /, name: str, capacity: Mapping[str, int] | None = None, **fields: Any
+    ) -> Json:
         """`fields`: nodes (labels, instead of capacity), description, preset, settings."""
         body = {"name": name, **_given({"capacity": capacity, **fields})}
         return _object(self._http.call("POST", f"{API}/pools", body=body))
 
-    def update(self, pool: str, *, dry_run: bool = False, **fields: Any) -> Json:
+    def update(self, /, pool: str, *, dry_run: bool = False, **fields: Any) -> Json:
         """`fields`: capacity (merged; 0 removes a key), nodes, description, settings. With
         `dry_run` whom it would stop, pause or start; nothing is changed.
         """
@@ -170,7 +172,7 @@ class Pools(_Group):
 
 
 class Policies(_Group):
-    def list(self, **filters: Any) -> Iterator[Json]:
+    def list(self, /, **filters: Any) -> Iterator[Json]:
         """`filters`: pool, component, component_type."""
         return self._pages(f"{API}/policies", filters)
 
@@ -178,7 +180,14 @@ class Policies(_Group):
         return _object(self._http.call("GET", f"{API}/policies/{segment(policy)}"))
 
     def attach(
-        self, pool: str, component: str, *, priority: int = 0, dry_run: bool = False, **fields: Any
+        self,
+        /,
+        pool: str,
+        component: str,
+        *,
+        priority: int = 0,
+        dry_run: bool = False,
+        **fields: Any,
     ) -> Json:
         """`fields`: component_type, name, parent, and what `update` takes. With `dry_run` whom it
         would stop, pause or start; nothing is changed.
@@ -186,7 +195,7 @@ class Policies(_Group):
         body = {"pool": pool, "component": component, "priority": priority, **_given(fields)}
         return _object(self._http.call("POST", f"{API}/policies", body=body, **_trying(dry_run)))
 
-    def update(self, policy: str, *, dry_run: bool = False, **fields: Any) -> Json:
+    def update(self, /, policy: str, *, dry_run: bool = False, **fields: Any) -> Json:
         """`fields`: priority, reserved, limit, weight, mode, settings, integral, type, max_class,
         allow_sensitive, home, allow_lending, allow_borrowing, max_borrow_pct, return_grace; a map
         that is given replaces the whole map. With `dry_run` whom it would stop, pause or start;
@@ -222,11 +231,11 @@ class Tenants(_Group):
     def get(self, tenant: str) -> Json:
         return _object(self._http.call("GET", f"{API}/tenants/{segment(tenant)}"))
 
-    def create(self, name: str, **fields: Any) -> Json:
+    def create(self, /, name: str, **fields: Any) -> Json:
         """`fields`: what `update` takes."""
         return _object(self._http.call("POST", f"{API}/tenants", body={"name": name, **fields}))
 
-    def update(self, tenant: str, **fields: Any) -> Json:
+    def update(self, /, tenant: str, **fields: Any) -> Json:
         """`fields`: max_nodes, max_concurrent, gpu_hours_budget, node_hours_budget,
         fair_share_target, burst_allowance; None takes a bound away.
         """
@@ -238,7 +247,7 @@ class Tenants(_Group):
 
 
 class Requests(_Group):
-    def list(self, **filters: Any) -> Iterator[Json]:
+    def list(self, /, **filters: Any) -> Iterator[Json]:
         """`filters`: status, pool, component, component_type, preemptible, part_of, tenant,
         `label.X`.
         """
@@ -287,7 +296,7 @@ class Requests(_Group):
         body = _given({"attempt": attempt, "running": running, "wait": wait, "hint": hint})
         return _object(self._http.call("POST", path, body=body, timeout=timeout, attempts=attempts))
 
-    def say(self, request: str, kind: str, *, key: str | None = None, **fields: Any) -> Json:
+    def say(self, /, request: str, kind: str, *, key: str | None = None, **fields: Any) -> Json:
         """What work says after a hint: answered, progress, deferral or saved.
 
         `fields`: attempt, hint, checkpoint, size, seconds, text.
@@ -366,7 +375,7 @@ class Requests(_Group):
 
 
 class Nodes(_Group):
-    def list(self, **filters: Any) -> Iterator[Json]:
+    def list(self, /, **filters: Any) -> Iterator[Json]:
         """`filters`: pool."""
         return self._pages(f"{API}/nodes", filters)
 
@@ -416,7 +425,7 @@ class Tokens(_Group):
     def list(self) -> Iterator[Json]:
         return self._pages(f"{API}/tokens", {})
 
-    def create(self, name: str, role: str, **fields: Any) -> Json:
+    def create(self, /, name: str, role: str, **fields: Any) -> Json:
         """`fields`: subjects, expires_in, uses. The answer holds the secret, this one time."""
         body = {"name": name, "role": role, **_given(fields)}
         return _object(self._http.call("POST", f"{API}/tokens", body=body))

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-import threading
-from collections.abc import Callable, Sequence
+import signal
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
@@ -31,24 +31,17 @@ from cede.client.errors import (
     ending,
 )
 from cede.client.http import Json
+from cede.client.interruptions import Interrupted, Interruptions
 from cede.client.lease import Lease
 from cede.client.stopping import Stopping, checkpoints
 from cede.client.waiting import HOLDING, WAITING, Waited, give_up, wait_for_grant
-from cede.client.watch import Notify, Watch, reason_of
+from cede.client.watch import INTERRUPT_GRACE, Notify, Watch, reason_of
 
 # Between two tries to give units back to a server that is away.
 GIVE_BACK_PAUSE = 1.0
 
 Work = Callable[[], NoReturn]
 MakeWork = Callable[[dict[str, str]], Work]
-
-
-class Interrupted(CedeClientError):
-    """A signal came from whoever started us; `number` says which."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(f"stopped by signal {number}")
-        self.number = number
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,19 +78,23 @@ class Runner:
         self._wait_timeout = wait_timeout
         self._whole_story = whole_story
         self._checkpoint_dir = checkpoint_dir
-        self._signals: list[int] = []
-        self._interrupted = threading.Event()
+        self.interruptions = Interruptions()
 
     def interrupt(self, number: int) -> None:
-        """Pass a signal on to the work; a second one kills it."""
-        self._signals.append(number)
-        self._interrupted.set()
+        """Pass a signal on to the work; see `Interruptions` for what a second one does."""
+        self.interruptions.signal(number)
+
+    def cancel(self) -> None:
+        """End the work and the request; from any thread, as often as one likes."""
+        self.interruptions.cancel(signal.SIGTERM, INTERRUPT_GRACE)
 
     def run(self, make_work: MakeWork) -> Ended:
         """Submit, then attempt after attempt until the request is over.
 
         Raises what ended it, unless that was the work itself.
         """
+        if self.interruptions.waiting.is_set():
+            raise Interrupted(self.interruptions.number)
         sent_at = clock.now()
         request = self._client.requests.create(self._body)
         if request.get("tracked") is False:
@@ -109,6 +106,10 @@ class Runner:
             if error := _outside_cause(ended):
                 raise error
             if request["status"] not in (*WAITING, *HOLDING):
+                return ended
+            if self.interruptions.passed_on and not ended.told:
+                # It ended because somebody wanted it to: its retries are not for that.
+                give_up(self._client, request)
                 return ended
             # Back in the queue, or already granted again by the pass that took the units back.
             self._notify("requeued", reason_of(request))
@@ -122,15 +123,15 @@ class Runner:
                 sent_at=sent_at,
                 on_wait=self._on_wait,
                 timeout=self._wait_timeout,
-                interrupted=self._interrupted,
+                interrupted=self.interruptions.waiting,
                 whole_story=self._whole_story,
             )
         except KeyboardInterrupt:
             give_up(self._client, request)
             raise
-        if self._signals:
+        if self.interruptions.waiting.is_set():
             give_up(self._client, request)
-            raise Interrupted(self._signals[0])
+            raise Interrupted(self.interruptions.number)
         return waited
 
     def _run_untracked(self, request: Json, make_work: MakeWork) -> Ended:
@@ -141,14 +142,15 @@ class Runner:
         for attempt in range(1, int(retry.get("max_retries", 0)) + 2):
             facts = {"CEDE_ATTEMPT": str(attempt), "CEDE_SERVER": self._client.server}
             child = Child(make_work(facts))
-            watch = Watch(child, None, self._signals, self._notify, self._client)
+            watch = Watch(child, None, self.interruptions, self._notify, self._client)
             exit_code = watch.guarded()
-            if exit_code == 0 or self._signals:
+            if (number := self._ended_by(exit_code)) is not None:
+                raise Interrupted(number)
+            if exit_code == 0 or self.interruptions.passed_on:
                 break
-            self._interrupted.wait(pause)
+            if self.interruptions.waiting.wait(pause):
+                raise Interrupted(self.interruptions.number)
             pause *= int(retry.get("backoff", 1))
-        if self._signals:
-            raise Interrupted(self._signals[0])
         return Ended(exit_code, {**request, "status": "released"})
 
     def _attempt(self, request: Json, sent_at: float, make_work: MakeWork) -> Ended:
@@ -166,13 +168,14 @@ class Runner:
             child.lease(lease.ends_at - _margin(request))
         self._notify("granted", f"attempt {request['attempt']} in pool {request.get('pool')}")
         lease.start()
-        watch = Watch(child, lease, self._signals, self._notify, self._client)
+        watch = Watch(child, lease, self.interruptions, self._notify, self._client)
         try:
             if stopping is not None:
                 stopping.start(lease, child.processes)
             exit_code = watch.guarded()
-            if stopping is not None and exit_code != 0 and not (watch.lost or self._signals):
-                stopping.hear_the_rest(self._interrupted)
+            is_cancelled = self.interruptions.cancelled is not None
+            if stopping is not None and exit_code != 0 and not (watch.lost or is_cancelled):
+                stopping.hear_the_rest(self.interruptions.waiting)
         except BaseException:
             give_up(self._client, lease.request)
             raise
@@ -180,13 +183,22 @@ class Runner:
             if stopping is not None:
                 stopping.close()
             lease.stop()
-        if self._signals:
+        if (number := self._ended_by(exit_code, told=watch.told)) is not None:
             give_up(self._client, lease.request)
-            raise Interrupted(self._signals[0])
+            raise Interrupted(number)
         saved = stopping is not None and stopping.saved
         outcome = _outcome(lease.request, exit_code, told=watch.told)
         after = self._give_back(lease, watch, exit_code, outcome)
         return Ended(exit_code, after.request, outcome == "stopped" or saved, after.sent_at)
+
+    def _ended_by(self, exit_code: int, *, told: bool = False) -> int | None:
+        """The signal by which whoever started us ended the work; None if it ended by itself, or
+        was `told` to stop for others.
+        """
+        if self.interruptions.cancelled is not None:
+            return self.interruptions.cancelled
+        died = exit_code < 0 and not told
+        return -exit_code if died and self.interruptions.passed_on else None
 
     def _stop_progress(self, request: Json, sent_at: float) -> tuple[Stopping | None, float]:
         """The conversation with the work, and when the lease was last renewed: verifying where to
@@ -194,7 +206,7 @@ class Runner:
         """
         if not checkpoints(request):
             return None, sent_at
-        verifying = _Verifying(self._client, request, sent_at, self._signals)
+        verifying = _Verifying(self._client, request, sent_at, self.interruptions)
         try:
             stopping = Stopping(
                 self._client, request, self._checkpoint_dir, self._notify, verifying.go_on
@@ -233,8 +245,8 @@ class Runner:
             if lease.away and not is_said:
                 is_said = True
                 self._notify("server away", "the work has ended; waiting to give its units back")
-            if self._interrupted.wait(pause):
-                raise Interrupted(self._signals[0])
+            if self.interruptions.waiting.wait(pause):
+                raise Interrupted(self.interruptions.number)
         return self._after_loss(lease)
 
     def _after_loss(self, lease: Lease) -> Waited:
@@ -265,17 +277,17 @@ class _Verifying:
     """Keeps a lease from the thread that verifies: no other may run before the work is forked."""
 
     def __init__(
-        self, client: Client, request: Json, sent_at: float, signals: Sequence[int]
+        self, client: Client, request: Json, sent_at: float, interruptions: Interruptions
     ) -> None:
         self.sent_at = sent_at
         self._lease = Lease(client, request, sent_at=sent_at)
         self._next = sent_at + self._lease.interval
-        self._signals = signals
+        self._interruptions = interruptions
 
     def go_on(self) -> None:
         """Raise if there is no use in going on."""
-        if self._signals:
-            raise Interrupted(self._signals[0])
+        if self._interruptions.waiting.is_set():
+            raise Interrupted(self._interruptions.number)
         if clock.now() < self._next:
             return
         self.sent_at = self._lease.renew()

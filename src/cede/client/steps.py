@@ -2,32 +2,44 @@
 
 A step of a dynamic pipeline becomes a request; the call waits until it is granted, runs the
 function in a child process so that it can be stopped, and returns what the function returned.
-Static pipelines take no part in pools, as document 002 says, and say so.
+`submit` and `map` return futures instead; steps and pipelines may be `async def`. Which run a call
+belongs to is found in `runs`. Static pipelines take no part in pools, as document 002 says, and say
+so.
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextvars
 import functools
+import inspect
 import logging
 import os
-from collections.abc import Callable, Mapping
-from contextvars import ContextVar
-from dataclasses import dataclass, field
+import threading
+from asyncio import CancelledError
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, Generic, ParamSpec, TypeVar, overload
-from uuid import uuid4
+from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
 
-from cede.client.calls import Call
+from cede.client import runs
+from cede.client.calls import Call, called
 from cede.client.client import Client
 from cede.client.demand import declared_body, settings_body
+from cede.client.futures import StepFuture
 from cede.client.http import Json
+from cede.client.interruptions import Interrupted
 from cede.client.runner import MakeWork, Runner
+from cede.client.runs import Run
 from cede.client.waiting import reason_text
 from cede.model.errors import Invalid, choices
 from cede.model.resources import ResourceSettings
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
 
 log = logging.getLogger("cede")
 
@@ -62,32 +74,6 @@ class StepRetryConfig:
         }
 
 
-@dataclass(slots=True)
-class _Run:
-    """One run of a dynamic pipeline, while it lasts."""
-
-    pipeline: str
-    name: str
-    orchestrator: str | None
-    client: Client | None
-    owned: bool = False
-    said: set[str] = field(default_factory=set)
-
-    def connection(self) -> Client:
-        if self.client is None:
-            self.client, self.owned = Client(), True
-        return self.client
-
-    def say_once(self, text: str) -> None:
-        if text not in self.said:
-            self.said.add(text)
-            log.warning(text)
-
-
-_current: ContextVar[_Run | None] = ContextVar("cede_run", default=None)
-_static: ContextVar[bool] = ContextVar("cede_static", default=False)
-
-
 class Step(Generic[P, R]):
     """A function and what it needs. Calling it outside a dynamic pipeline is a plain call."""
 
@@ -106,6 +92,7 @@ class Step(Generic[P, R]):
         functools.update_wrapper(self, function)
         self.name = name or function.__name__
         self.function = function
+        self._is_async = inspect.iscoroutinefunction(function)
         self.resources = _resources(settings or {})
         self.retry = StepRetryConfig.of(retry)
         self.step_operator = step_operator
@@ -114,31 +101,90 @@ class Step(Generic[P, R]):
         self.declared = declared_body(**declared)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        run = _current.get()
+        run = runs.current(self.name)
         if run is None:
-            if not _static.get():
-                log.info("step %s is called outside a pipeline: no request is made", self.name)
             return self.function(*args, **kwargs)
-        return self._run_pooled(run, args, kwargs)
+        if self._is_async:
+            return cast(R, self._awaited(run, args, kwargs))
+        if _in_event_loop():
+            run.say_once(
+                f"step {self.name} holds up the event loop until it has ended: "
+                f"write await {self.name}.submit(…)"
+            )
+        task = runs.Task()
+        with run.under_way(self.name, task):
+            return cast(R, self._run_pooled(run, task, args, kwargs))
 
-    def _run_pooled(self, run: _Run, args: tuple[Any, ...], kwargs: dict[str, Any]) -> R:
+    @overload
+    def submit(
+        self: Step[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs
+    ) -> StepFuture[T]: ...
+    @overload
+    def submit(self, *args: P.args, **kwargs: P.kwargs) -> StepFuture[R]: ...
+    def submit(self, *args: Any, **kwargs: Any) -> StepFuture[Any]:
+        """Start it and go on. Futures of other steps among the arguments are waited for first."""
+        return self._submit(runs.current(self.name), args, kwargs)
+
+    def map(self, *values: Iterable[Any], **same: Any) -> list[StepFuture[Any]]:
+        """Start it once for each value, or for each tuple of values of equally long iterables;
+        `same` is given to all.
+        """
+        if not values:
+            raise TypeError(f"{self.name}.map() wants values")
+        run = runs.current(self.name)
+        return [self._submit(run, each, same) for each in zip(*values, strict=True)]
+
+    async def _awaited(self, run: Run, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return await self._submit(run, args, kwargs)
+
+    def _submit(
+        self, run: Run | None, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> StepFuture[Any]:
+        task = runs.Task()
+        future: StepFuture[Any] = StepFuture(self.name, task.stop)
+        context = contextvars.copy_context()
+        if run is None:
+            work = partial(context.run, self._run_plain, args, kwargs)
+            # In a thread, because what is `async def` needs an event loop of its own.
+            threading.Thread(target=_settle, args=(future, work), daemon=True).start()
+            return future
+
+        def finish() -> None:
+            try:
+                _settle(future, partial(context.run, self._run_pooled, run, task, args, kwargs))
+            finally:
+                run.remove(task)
+
+        run.add(self.name, task)
+        run.start(future, finish)
+        return future
+
+    def _run_plain(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return called(self.function, *_results(args, kwargs))
+
+    def _run_pooled(
+        self, run: Run, task: runs.Task, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        args, kwargs = _results(args, kwargs)
         calls: list[Call] = []
 
         def make_work(environment: dict[str, str]) -> Any:
             calls.append(Call(self.function, args, kwargs))
             return calls[-1].work(environment)
 
+        runner = self._runner(run)
+        task.runs(runner.cancel)
         try:
-            ended = self._runner(run).run(_outside_of_the_run(make_work))
-            value: R = calls[-1].result(self.name, ended.exit_code)
-            return value
+            ended = runner.run(_outside_of_the_run(make_work))
+            return calls[-1].result(self.name, ended.exit_code)
         finally:
             for call in calls:
                 call.close()
 
-    def _runner(self, run: _Run) -> Runner:
+    def _runner(self, run: Run) -> Runner:
         def waiting(why: Json) -> None:
-            run.say_once(f"step {self.name} waits: {reason_text(why)}")
+            if reason := reason_text(why):
+                run.say_once(f"step {self.name} waits: {reason}")
 
         def notify(kind: str, text: str) -> None:
             if kind == "untracked":
@@ -154,7 +200,7 @@ class Step(Generic[P, R]):
             checkpoint_dir=self.checkpoint_dir,
         )
 
-    def _body(self, run: _Run) -> Json:
+    def _body(self, run: Run) -> Json:
         body: Json = {
             "kind": "step",
             "settings": settings_body(self.resources),
@@ -177,19 +223,47 @@ class Step(Generic[P, R]):
 
 
 def _outside_of_the_run(make_work: MakeWork) -> MakeWork:
-    """Inside a step's child another step is a plain call: one step, one request."""
-
     def make(environment: dict[str, str]) -> Any:
         work = make_work(environment)
 
         def run() -> Any:
-            _current.set(None)
-            _static.set(True)
+            runs.leave()
             work()
 
         return run
 
     return make
+
+
+def _results(
+    args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments, with the results of steps in the place of their futures."""
+
+    def result(value: Any) -> Any:
+        return value.result() if isinstance(value, StepFuture) else value
+
+    return tuple(map(result, args)), {name: result(value) for name, value in kwargs.items()}
+
+
+def _settle(future: StepFuture[Any], work: Callable[[], Any]) -> None:
+    """Give a future what `work` returns or raises."""
+    try:
+        value = work()
+    except (Interrupted, CancelledError):
+        future.ended_cancelled()
+    except BaseException as error:
+        future.set_exception(error)
+    else:
+        future.set_result(value)
+
+
+def _in_event_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def _resources(settings: Mapping[str, Any]) -> ResourceSettings:
@@ -220,33 +294,51 @@ class Pipeline(Generic[P, R]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         if not self.dynamic:
-            return self._run_static(args, kwargs)
-        run = _Run(
-            pipeline=self.name,
-            name=f"{self.name}-{uuid4().hex[:8]}",
-            orchestrator=self.orchestrator or os.environ.get("CEDE_ORCHESTRATOR") or None,
-            client=self.client,
-        )
-        token = _current.set(run)
-        try:
+            log.warning(
+                "pipeline %s is static: its steps run at once and take no part in pools; "
+                "write @pipeline(dynamic=True) to have them queued",
+                self.name,
+            )
+        if inspect.iscoroutinefunction(self.function):
+            work = self._run_async if self.dynamic else self._run_static_async
+            return cast(R, work(args, kwargs))
+        if self.dynamic:
+            return self._run(args, kwargs)
+        with runs.plain():
             return self.function(*args, **kwargs)
-        finally:
-            _current.reset(token)
-            if run.owned and run.client is not None:
-                run.client.close()
 
-    def _run_static(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> R:
-        log.warning(
-            "pipeline %s is static: its steps run at once and take no part in pools; "
-            "write @pipeline(dynamic=True) to have them queued",
-            self.name,
-        )
-        run, static = _current.set(None), _static.set(True)
-        try:
-            return self.function(*args, **kwargs)
-        finally:
-            _static.reset(static)
-            _current.reset(run)
+    def _run(self, args: Any, kwargs: Any) -> R:
+        run = self._begin()
+        with runs.entered(run), closing(run):
+            try:
+                value = self.function(*args, **kwargs)
+                if inspect.iscoroutine(value):
+                    value.close()
+                    raise TypeError(f"pipeline {self.name} returns a coroutine: write async def")
+                run.wait()
+            except BaseException:
+                run.stop()
+                raise
+            return value
+
+    async def _run_async(self, args: Any, kwargs: Any) -> Any:
+        run = self._begin()
+        with runs.entered(run), closing(run):
+            try:
+                value = await cast(Any, self.function)(*args, **kwargs)
+                await asyncio.to_thread(run.wait)
+            except BaseException:
+                await asyncio.shield(asyncio.to_thread(run.stop))
+                raise
+            return value
+
+    async def _run_static_async(self, args: Any, kwargs: Any) -> Any:
+        with runs.plain():
+            return await cast(Any, self.function)(*args, **kwargs)
+
+    def _begin(self) -> Run:
+        orchestrator = self.orchestrator or os.environ.get("CEDE_ORCHESTRATOR") or None
+        return Run(self.name, orchestrator, self.client)
 
 
 @overload

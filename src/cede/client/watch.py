@@ -10,6 +10,7 @@ from cede.client.child import Child
 from cede.client.client import Client
 from cede.client.errors import CedeClientError
 from cede.client.http import API, Json, segment
+from cede.client.interruptions import AGAIN_WITHIN, Interruptions
 from cede.client.lease import Lease
 from cede.model import bounds
 
@@ -29,7 +30,7 @@ class Watch:
         self,
         child: Child,
         lease: Lease | None,
-        signals: list[int],
+        interruptions: Interruptions,
         notify: Notify,
         client: Client,
     ) -> None:
@@ -37,8 +38,8 @@ class Watch:
         self.lost = False
         self._child = child
         self._lease = lease
-        self._signals = signals
-        self._passed_on = 0
+        self._interruptions = interruptions
+        self._cancelling = False
         self._away = False
         self._notify = notify
         self._client = client
@@ -66,12 +67,20 @@ class Watch:
             self._child.close()
 
     def _pass_signals_on(self) -> None:
-        for number in self._signals[self._passed_on :]:
-            self._passed_on += 1
-            if self._passed_on == 1:
-                self._child.signal(number)
-            else:
+        given = self._interruptions
+        if given.cancelled is not None:
+            if clock.now() >= given.kill_at:
                 self._child.kill()
+            elif not self._cancelling:
+                self._child.signal(given.cancelled)
+            self._cancelling = True
+            return
+        if given.is_survived():
+            self._notify(
+                "Ctrl-C", f"it went to the command; twice within {AGAIN_WITHIN:g} s cancels"
+            )
+        for number in given.take():
+            self._child.signal(number)
 
     def _mind(self, lease: Lease) -> None:
         self._tell_absence(lease)

@@ -111,6 +111,11 @@ GROUP_DEPTH_MAX = 8
 HOME_NODES_MAX = 4096
 # Independent tasks are requests of their own, and one commit.
 PARTS_MAX = 500
+# Steps of one pipeline's run that have their requests at once: each is a process here and a few
+# threads. Those after them are asked for in their turn.
+STEPS_AT_ONCE_MAX = 256
+# Calls of one asynchronous client at once: each has a thread while it lasts.
+CALLS_AT_ONCE_MAX = 256
 # What Linux takes at most for one argument list and environment is 2 MiB; half of it is ours to
 # fill.
 ARGV_BYTES_MAX = 512 * 1024
