@@ -107,6 +107,7 @@ BODIES: dict[tuple[str, str], Any] = {
         "requests": [{"component": "red", "component_type": "team"}]
     },
     ("POST", "/api/v1/plan"): {"pools": []},
+    ("POST", "/api/v1/configuration"): {"tenants": [{"name": "declared"}]},
     ("POST", "/api/v1/tokens"): {"name": "t", "role": "viewer"},
     ("POST", "/api/v1/requests/{id}/said"): {"kind": "progress"},
     ("POST", "/api/v1/nodes/claim"): {"nodes": ["mine"]},

@@ -21,6 +21,7 @@ from cede.model.reason import SENTENCES, Code
 from cede.model.settings import Settings
 from cede.server import config
 from cede.server.api.permissions import API, PERMISSIONS
+from cede.snapshot import configuration
 from cede.snapshot import fields as snapshot_fields
 from cede.snapshot import nodes as snapshot_nodes
 from cede.snapshot import reader as snapshot_reader
@@ -31,7 +32,7 @@ from tests.docs.names import rows
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 
 
-COMMAND_PAGES = ("cli.md", "cli-lists.md", "cli-nodes.md", "tenants.md", "audit.md")
+COMMAND_PAGES = ("cli.md", "cli-lists.md", "cli-nodes.md", "tenants.md", "audit.md", "apply.md")
 
 
 def page(name: str) -> str:
@@ -205,6 +206,12 @@ def test_every_variable_that_is_read_is_on_its_page() -> None:
     }
     assert len(read) > 5
     assert read - codes_of(page("configuration.md")) == set()
+
+
+def test_every_field_of_a_declared_file_is_on_its_pages() -> None:
+    shown = codes_of(page("apply.md") + page("settings.md") + page("tenants.md"))
+    known = (configuration.POOL, configuration.POLICY, configuration.TENANT)
+    assert [name for names in known for name in names if name not in shown] == []
 
 
 def test_every_field_of_a_snapshot_is_on_its_page() -> None:

@@ -41,6 +41,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "snapshot": ("look:snapshot", "Print the whole living state."),
     "events": ("look:events", "What happened; -f to follow."),
     "whoami": ("look:whoami", "Who this token is."),
+    "apply": ("apply_command:apply", "Make pools, policies and tenants as files declare them."),
+    "export": ("apply_command:export", "Print pools, policies and tenants as such a file."),
     "pool": ("pools:pool", "Pools: named capacity."),
     "policy": ("policies:policy", "Policies: a component's place in a pool."),
     "request": ("requests:request", "Requests: what somebody asked for."),

@@ -12,9 +12,9 @@ import click
 
 from cede.cli import exit_codes
 from cede.cli.printing import cell, print_json
-from cede.cli.snapshot_file import SnapshotFile
 from cede.cli.tables import print_table
 from cede.cli.values import Duration
+from cede.cli.written_file import WrittenFile
 from cede.model.reason import Reason
 
 
@@ -35,7 +35,7 @@ def plan(file: str, as_json: bool, until_rest: bool, horizon: float | None) -> N
     from cede.model.errors import CedeError
     from cede.sim.plan import run
 
-    source = SnapshotFile.read(file)
+    source = WrittenFile.read(file)
     try:
         answer = run(source.data, until_rest, horizon)
     except CedeError as error:

@@ -8,7 +8,7 @@ import click
 
 from cede.cli.context import PoolName, client_of
 from cede.cli.printing import print_json
-from cede.cli.snapshot_file import SnapshotFile
+from cede.cli.written_file import WrittenFile
 
 _SHOWN = 20  # more names of pools than this help nobody
 
@@ -55,7 +55,7 @@ def _of_file(file: str) -> dict[str, Any]:
     from cede.model.errors import CedeError
     from cede.sim.shares import run
 
-    source = SnapshotFile.read(file)
+    source = WrittenFile.read(file)
     try:
         return run(source.data)
     except CedeError as error:

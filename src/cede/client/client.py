@@ -69,6 +69,23 @@ class Client:
         answer = self.http.call("POST", f"{API}/plan", params=params, body=snapshot, timeout=60)
         return _object(answer)
 
+    def configuration(self) -> Json:
+        """Every pool, policy and tenant, in the form that `apply` takes."""
+        return _object(self.http.call("GET", f"{API}/configuration", timeout=60))
+
+    def apply(
+        self, configuration: Mapping[str, Any], *, prune: bool = False, dry_run: bool = False
+    ) -> Json:
+        """Make pools, policies and tenants as they are declared, all of it or nothing. `prune`
+        deletes what is there and not declared, of the kinds that are declared at all. A dry run
+        says what would change, and whom that would stop, pause or start.
+        """
+        params = {"prune": prune or None, "dry_run": dry_run or None}
+        answer = self.http.call(
+            "POST", f"{API}/configuration", params=params, body=dict(configuration), timeout=60
+        )
+        return _object(answer)
+
     def usage(self, *, by: str = "pool", since: float | None = None) -> Json:
         """What was held `by` each pool, policy or tenant, in the last `since` seconds."""
         params = _given({"by": by, "since": since})

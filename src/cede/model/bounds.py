@@ -28,6 +28,9 @@ TREE_DEPTH_MAX = 8
 
 # A bulk call is one transaction; more than this would make its neighbours wait too long.
 BULK_MAX = 500
+# Pools, policies or tenants of one `cede apply`, which is one transaction: the ledger of a pool is
+# made anew for each of its policies that changes.
+DECLARED_MAX = 2_000
 # The largest body we parse: a full bulk call with every field at its bound stays below it.
 BODY_BYTES_MAX = 8 * 1024 * 1024
 # What most routes take: none of their bodies comes near it.

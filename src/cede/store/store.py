@@ -321,6 +321,9 @@ def _write_changes(connection: Connection, digests: Digests, changes: Changes, n
     write.HELD_DEVICES.delete(*to, [row[:3] for row in _held(ended)])
     write.NODES.delete(*to, [(each,) for each in nodes.deleted])
     write.NODES.update(*to, [node_rows.node_row(each) for each in nodes.updated])
+    # Who stood below a policy that goes lets go of it first; its new one may not be there yet.
+    moved = changes.policies.updated if changes.policies.deleted else ()
+    write.POLICIES.update(*to, [rows.policy_row(replace(each, parent_id=None)) for each in moved])
     write.POLICIES.delete(*to, [(each,) for each in changes.policies.deleted])
     write.POOLS.delete(*to, [(each,) for each in changes.pools.deleted])
     write.POOLS.insert(*to, [rows.pool_row(each) for each in changes.pools.inserted])

@@ -4,6 +4,7 @@ labels of two pools is refused, and so is whatever would move one that holds wor
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from cede.engine.admin.node_lease import leased
@@ -29,7 +30,7 @@ def pool_for(state: State, node: Node) -> str | None:
     return found[0].id if found else None
 
 
-def gather(state: State, selector: dict[str, str], pool_id: str | None = None) -> list[Node]:
+def gather(state: State, selector: Mapping[str, str], pool_id: str | None = None) -> list[Node]:
     """The registered nodes that a pool with these labels has; none may be in another one."""
     found = [each for each in state.nodes.values() if matches(each.labels, selector)]
     for node in found:
@@ -49,9 +50,15 @@ def reselect(state: State, pool: Pool, labels: object) -> Pool:
             f"pool {pool.name} is only counted; make another pool for nodes, of the same policies",
         )
     selector = parse_labels(labels, "nodes")
-    mine = {each.id: each for each in gather(state, selector, pool.id)}
+    gather(state, selector, pool.id)
+    leave(state, pool, selector)
+    return join(state, pool, selector)
+
+
+def leave(state: State, pool: Pool, selector: Mapping[str, str]) -> None:
+    """The nodes of a pool that have not these labels are in none."""
     others = [each for each in state.nodes.values() if each.pool_id == pool.id]
-    leaving = [each for each in others if each.id not in mine]
+    leaving = [each for each in others if not matches(each.labels, selector)]
     busy = sorted(each.name for each in leaving if state.on_node(each))
     if busy:
         raise Conflict(
@@ -62,10 +69,15 @@ def reselect(state: State, pool: Pool, labels: object) -> Pool:
     for node in leaving:
         drop_promises(state, node)
         state.put(leased(state, replace(node, pool_id=None)))
-    for node in mine.values():
+
+
+def join(state: State, pool: Pool, selector: Mapping[str, str]) -> Pool:
+    """A pool with the nodes that have these labels; the pool itself is yet to be put."""
+    mine = gather(state, selector, pool.id)
+    for node in mine:
         if node.pool_id is None:
             state.put(replace(node, pool_id=pool.id))
-    capacity = total(each.amounts for each in mine.values())
+    capacity = total(each.amounts for each in mine)
     return replace(pool, nodes=selector, capacity=capacity, edited=state.next_index())
 
 

@@ -1,7 +1,7 @@
-"""Filling a state: the ledger of a pool is opened once, behind the last of its policies.
+"""Many policies at once: the ledger of a pool is opened once, behind the last of its policies.
 
 One policy more is rare on a server, and opens its pool's ledger anew. Whoever reads a thousand of
-them, from a store or a snapshot, would open the ledger a thousand times.
+them, from a store or a snapshot, or changes as many in one go, would open it a thousand times.
 """
 
 from __future__ import annotations
@@ -20,14 +20,17 @@ if TYPE_CHECKING:
 
 @contextmanager
 def policies_at_once(state: State) -> Iterator[None]:
-    """Meanwhile nobody may wait or hold: there is no ledger to write it in."""
-    assert not state.requests
+    """Meanwhile only policies may change: nobody waits, and no ledger is right."""
+    had_place = state.take_out()
     unopened: dict[str, None] = {}
     state.unopened = unopened
-    yield
-    state.unopened = None
-    for pool_id in unopened:
-        state.open_ledger(pool_id)
+    try:
+        yield
+    finally:
+        state.unopened = None
+        for pool_id in unopened:
+            state.open_ledger(pool_id)
+        state.put_back(had_place)
 
 
 def in_batches(state: State, entities: Iterable[Entity]) -> Iterator[Entity]:

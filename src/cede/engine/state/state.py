@@ -9,6 +9,7 @@ never written down is noted as it changes, and goes back with them. What changed
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import nullcontext
 from typing import Any
 
 from cede.engine.ledger.admit import eligible_policies
@@ -21,7 +22,7 @@ from cede.engine.state.changes import Changes, Event, Mark
 from cede.engine.state.due import allocation_due, changes_itself, may_lose, node_due, request_due
 from cede.engine.state.entities import Entity, Nodes, gone, may_go_on, place_of, table_of
 from cede.engine.state.journal import Journal, Noted
-from cede.engine.state.loading import in_batches
+from cede.engine.state.loading import in_batches, policies_at_once
 from cede.engine.state.moves import check_move
 from cede.engine.state.timers import Key, Timers
 from cede.model.allocation import Allocation
@@ -172,10 +173,10 @@ class State:
         """Back to the mark: the same entities, events and next index, and all that is known."""
         self.now, self.passed = mark.clock  # first: what is put back is scheduled from there
         while len(self._log) > mark.log:
-            table, entity_id, old, first = self._log.pop()
-            self._replace(table, entity_id, getattr(self, table).get(entity_id), old)
-            if first:
-                del self._touched[table, entity_id]
+            with policies_at_once(self) if self._ends_in_policies(mark.log) else nullcontext():
+                self._undo_one()
+                while self.unopened is not None and self._ends_in_policies(mark.log, 1):
+                    self._undo_one()
         del self.events[mark.events :]
         self.index = mark.index
         self._put_to_sleep(self._came_up[mark.came_up :])
@@ -186,6 +187,17 @@ class State:
                 ledger.publish(published)
             ledger.scores = self.scores.get(pool_id, {})
         self.dirty, self.unearmarked = dict(mark.dirty), dict(mark.unearmarked)
+
+    def _undo_one(self) -> None:
+        table, entity_id, old, first = self._log.pop()
+        self._replace(table, entity_id, getattr(self, table).get(entity_id), old)
+        if first:
+            del self._touched[table, entity_id]
+
+    def _ends_in_policies(self, least: int, many: int = 2) -> bool:
+        """Whether so many changes that come last, down to a place in the log, are of policies."""
+        last = self._log[max(least, len(self._log) - many) :]
+        return len(last) == many and all(table == "policies" for table, *_ in last)
 
     def publish(self, pool_id: str, published: Published) -> None:
         """Fair shares of a pool were computed anew."""
@@ -360,19 +372,14 @@ class State:
         """
         either = new if new is not None else old
         pool_id = either.id if table == "pools" else either.pool_id
-        concerned = {
-            each.subject: None for each in self.policies.values() if each.pool_id == pool_id
-        }
-        if table == "policies":
-            concerned[either.subject] = None
-        waiters = [
-            self.requests[request_id]
-            for subject in concerned
-            for request_id in self._by_subject.get(subject, ())
-        ]
-        had_place = {each.id: bool(self._places[each.id]) for each in waiters}
-        for request in waiters:
-            self._unindex_request(request)
+        had_place = {}
+        if self.unopened is None:  # otherwise none is indexed
+            concerned = {
+                each.subject: None for each in self.policies.values() if each.pool_id == pool_id
+            }
+            if table == "policies":
+                concerned[either.subject] = None
+            had_place = self.take_out(concerned)
         entities = getattr(self, table)
         if new is None:
             del entities[entity_id]
@@ -386,10 +393,28 @@ class State:
             self.unopened[pool_id] = None
         elif pool_id is not None:
             self.open_ledger(pool_id)
+        self.put_back(had_place)
+
+    def take_out(self, subjects: Iterable[Subject] | None = None) -> dict[str, bool]:
+        """Take the waiters of these subjects, or all, out of every ledger; whether each had a place
+        there, by id.
+        """
+        waiters = [
+            self.requests[request_id]
+            for subject in (self._by_subject if subjects is None else subjects)
+            for request_id in self._by_subject.get(subject, ())
+        ]
+        had_place = {each.id: bool(self._places[each.id]) for each in waiters}
         for request in waiters:
-            self._index_request(request)
-            if had_place[request.id] != bool(self._places[request.id]):
-                self.displaced.setdefault(request.id, had_place[request.id])
+            self._unindex_request(request)
+        return had_place
+
+    def put_back(self, had_place: Mapping[str, bool]) -> None:
+        """Index waiters again; who gained or lost its place is noted for the next pass."""
+        for request_id, had in had_place.items():
+            self._index_request(self.requests[request_id])
+            if had != bool(self._places[request_id]):
+                self.displaced.setdefault(request_id, had)
 
     def open_ledger(self, pool_id: str) -> None:
         """Open the ledger of a pool from scratch, with the holdings that the old one had."""

@@ -14,6 +14,7 @@ from cede.server import clock
 from cede.server.api import (
     agent,
     audit,
+    configuration,
     edge,
     events,
     logs,
@@ -87,7 +88,7 @@ def routes() -> FastAPI:
     )
     for module in (
         *(system, pools, shares, status, policies, nodes, requests, logs, agent, events, plan),
-        *(tokens, audit, tenants, usage, web_page),
+        *(tokens, audit, tenants, usage, configuration, web_page),
     ):
         # Flat, not included: whoever enumerates the router sees every route itself.
         app.router.routes.extend(module.router.routes)

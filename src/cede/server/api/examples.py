@@ -322,6 +322,32 @@ DRY_RUN: Json = {
     "starts": [],
 }
 
+CONFIGURATION: Json = {
+    "pools": [{"name": "gpus", "capacity": {"gpu": 8}, "settings": {"grace": 30}}],
+    "policies": [
+        {
+            "pool": "gpus",
+            "component": "red",
+            "component_type": "team",
+            "priority": 10,
+            "reserved": {"gpu": 4},
+        }
+    ],
+    "tenants": [{"name": "bio", "max_nodes": 16}],
+}
+
+APPLIED: Json = {
+    "changes": [
+        {
+            "do": "update",
+            "kind": "policy",
+            "name": "team:red",
+            "pool": "gpus",
+            "fields": {"reserved": {"from": {"gpu": 2}, "to": {"gpu": 4}}},
+        }
+    ]
+}
+
 _DETAILS = {
     400: ("malformed", "not JSON: Expecting value at line 1, column 1", None),
     401: ("unauthenticated", "this needs a valid token: Authorization: Bearer cede_…", None),

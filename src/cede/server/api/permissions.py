@@ -123,6 +123,8 @@ PERMISSIONS: dict[tuple[str, str], Permission] = {
     ("GET", f"{API}/events"): _WAIT,
     ("GET", f"{API}/snapshot"): Permission(Role.OPERATOR, cost=200, waits=True),
     ("POST", f"{API}/plan"): Permission(Role.VIEWER, cost=500, body=UNREAD, waits=True),
+    ("GET", f"{API}/configuration"): Permission(Role.OPERATOR, cost=50, waits=True),
+    ("POST", f"{API}/configuration"): Permission(Role.OPERATOR, cost=100, body=LARGE),
     ("GET", f"{API}/tokens"): _ADMIN,
     ("POST", f"{API}/tokens"): _ADMIN,
     ("GET", f"{API}/tokens/{{id}}"): _ADMIN,

@@ -90,6 +90,39 @@ class DryRunOut(Out):
     starts: list[ConcernedOut]
 
 
+class FieldChangeOut(Out):
+    from_: Any = Field(alias="from")
+    to: Any
+
+
+class ChangeOut(Out):
+    """A pool, policy or tenant that was made, changed or deleted."""
+
+    do: Literal["create", "update", "delete"]
+    kind: Literal["pool", "policy", "tenant"]
+    name: str = Field(description="Of a policy its subject, such as team:red.")
+    pool: str | None = Field(description="Of a policy.")
+    fields: dict[str, FieldChangeOut]
+
+
+class AppliedOut(Out):
+    """What has changed; of a dry run also what it would do to work."""
+
+    changes: list[ChangeOut]
+    counts: dict[str, int] | None = None
+    stops: list[ConcernedOut] | None = None
+    pauses: list[ConcernedOut] | None = None
+    starts: list[ConcernedOut] | None = None
+
+
+class ConfigurationOut(Out):
+    """Every pool, policy and tenant, each with the fields that are not the usual ones."""
+
+    pools: list[dict[str, Any]]
+    policies: list[dict[str, Any]]
+    tenants: list[dict[str, Any]]
+
+
 class EarmarkOut(Out):
     pool: str
 

@@ -1,5 +1,5 @@
-"""A snapshot file and its lines: parsed fast, and once more with line numbers when something is
-wrong."""
+"""A file that people wrote and its lines: parsed fast, and once more with line numbers when
+something is wrong."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _PART = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
 
 
 @dataclass(frozen=True, slots=True)
-class SnapshotFile:
+class WrittenFile:
     name: str
     text: str
     data: dict[str, Any]
 
     @classmethod
-    def read(cls, file: str) -> SnapshotFile:
+    def read(cls, file: str, what: str = "a snapshot") -> WrittenFile:
         name = "<stdin>" if file == "-" else file
         text = _text(file, name)
         try:
@@ -32,7 +32,7 @@ class SnapshotFile:
         except written.Unreadable as error:
             raise click.ClickException(f"{name}:{error.line}: {error.problem}") from None
         if not isinstance(data, dict):
-            raise click.ClickException(f"{name}:1: a snapshot is a map")
+            raise click.ClickException(f"{name}:1: {what} is a map")
         return cls(name, text, data)
 
     def refuse(self, error: Exception) -> NoReturn:

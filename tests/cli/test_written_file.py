@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 import pytest
 
-from cede.cli.snapshot_file import SnapshotFile
+from cede.cli.written_file import WrittenFile
 
 GOOD = """\
 now: 0
@@ -22,10 +22,10 @@ running:
 """
 
 
-def read(tmp_path: Path, text: str | bytes) -> SnapshotFile:
+def read(tmp_path: Path, text: str | bytes) -> WrittenFile:
     path = tmp_path / "state.yaml"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    return SnapshotFile.read(str(path))
+    return WrittenFile.read(str(path))
 
 
 @pytest.mark.parametrize(
@@ -66,4 +66,4 @@ def test_json_is_read_as_json(tmp_path: Path) -> None:
 
 def test_a_missing_file_is_one_line() -> None:
     with pytest.raises(click.ClickException, match="No such file"):
-        SnapshotFile.read("/nowhere/at/all.yaml")
+        WrittenFile.read("/nowhere/at/all.yaml")
