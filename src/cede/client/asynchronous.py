@@ -206,6 +206,8 @@ class AsyncClient:
     snapshot = awaited(plain.Client.snapshot)
     status = awaited(plain.Client.status)
     plan = awaited(plain.Client.plan)
+    configuration = awaited(plain.Client.configuration)
+    apply = awaited(plain.Client.apply)
     usage = awaited(plain.Client.usage)
     events = iterated(plain.Client.events)
 
