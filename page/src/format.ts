@@ -72,6 +72,7 @@ const SENTENCES: Record<string, string> = {
   failed: "failed",
   cancelled: "was cancelled",
   lost: "was lost with its machine",
+  handed_over: "is run by the agent of its node from now on",
   limit_changed: "has another limit",
   withheld: "has capacity withheld for it",
   saved: "saved a checkpoint",

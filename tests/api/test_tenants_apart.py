@@ -106,6 +106,7 @@ def bodies(team: str) -> dict[tuple[str, str], Any]:
         ("post", "/requests/bulk"): {"requests": [request]},
         ("post", "/requests/{id}/renew"): {"attempt": 1, "running": True},
         ("post", "/requests/{id}/release"): {"outcome": "done"},
+        ("post", "/requests/{id}/hand-over"): {"attempt": 1, "work": {"argv": ["true"]}},
         ("post", "/requests/{id}/said"): {"kind": "progress"},
         ("post", "/plan"): {"pools": []},
         ("post", "/tokens"): {"name": "t", "role": "viewer"},

@@ -108,6 +108,10 @@ class Typing:
             assert data, f"{shown!r} is not in {self.text!r}"
             self._seen += data
 
+    def read_what_is_there(self) -> None:
+        while select.select([self._ours], [], [], 0)[0] and (data := _read(self._ours)):
+            self._seen += data
+
     def press(self, keys: str) -> None:
         os.write(self._ours, keys.encode())
 

@@ -14,6 +14,7 @@ from cede.model.errors import Conflict, NotFound, Refused
 from cede.model.lifecycle import AllocationState
 from cede.model.reason import Code
 from cede.model.subject import Subject
+from cede.model.work import Work
 from tests.scenario import tell
 
 RED = Subject("team", "red")
@@ -108,6 +109,15 @@ def test_only_who_was_asked_to_stop_can_have_stopped() -> None:
 def test_releasing_a_waiter_cancels_it() -> None:
     state = tell(HOLDER).state
     assert commands.release(state, "w", 0).status == "cancelled"
+
+
+@pytest.mark.parametrize("held", ["r", "w"])
+def test_only_a_grant_on_a_node_is_handed_over(held: str) -> None:
+    state = tell(HOLDER).state
+    with pytest.raises(Conflict) as caught:
+        commands.hand_over(state, held, Work(("true",)), 0, attempt=1)
+    assert caught.value.code == "no_node"
+    assert state.requests[held].work is None
 
 
 def test_the_first_renewal_that_runs_starts_the_clock() -> None:

@@ -58,6 +58,19 @@ def test_a_device_that_is_held_is_not_given_again(filled: Store) -> None:
     assert held(filled) == {("node-1", "0", "a"), ("node-1", "1", "b")}
 
 
+def test_work_that_is_handed_over_is_kept(filled: Store) -> None:
+    work = Work(("python", "train.py"), {"A": "b"}, "/home")
+    ours = replace(filled.get_request("a").request, work=work, lease=None, lease_until=None)
+    told = changes(updated=[ours])
+    told.events.append(replace(an_event(2), kind="handed_over", request_id="a"))
+    filled.commit(batch(1, told))
+    assert filled.get_request("a").request.work == work
+    assert filled.get_request("b").request.work is None
+    # Every other change leaves it alone.
+    filled.commit(batch(2, changes(updated=[replace(ours, bypassed=1)])))
+    assert filled.get_request("a").request.work == work
+
+
 def test_a_pool_and_its_nodes_come_and_go_in_one_batch(filled: Store) -> None:
     other = pool("pool-2", "more", nodes={"zone": "b"})
     made = changes([other, node("node-2", "beta", pool_id="pool-2", labels={"zone": "b"})])

@@ -8,21 +8,13 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
-import socket
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+
+from cede.launch.here import Gpus, boot_id, gpus, hostname
+
+__all__ = ["Gpus", "amounts", "boot_id", "fingerprint", "gpus", "hostname", "machine"]
 
 GPU = "gpu"
-
-
-@dataclass(frozen=True, slots=True)
-class Gpus:
-    """Names are NVIDIA's own ids, which stay the same when the order of the devices does not."""
-
-    names: tuple[str, ...] = ()
-    models: tuple[str, ...] = ()
-    driver: str = ""
 
 
 def amounts(gpus: Gpus) -> dict[str, int]:
@@ -30,46 +22,6 @@ def amounts(gpus: Gpus) -> dict[str, int]:
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     found = {"mcpu": len(os.sched_getaffinity(0)) * 1000, "memory_mb": memory // 10**6}
     return found | ({GPU: len(gpus.names)} if gpus.names else {})
-
-
-def gpus() -> Gpus:
-    try:
-        import pynvml
-    except ImportError:
-        return Gpus()
-    try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError:
-        return Gpus()
-    try:
-        return _ask(pynvml)
-    except pynvml.NVMLError:
-        return Gpus()
-    finally:
-        pynvml.nvmlShutdown()
-
-
-def _ask(nvml: Any) -> Gpus:
-    handles = [nvml.nvmlDeviceGetHandleByIndex(n) for n in range(nvml.nvmlDeviceGetCount())]
-    return Gpus(
-        tuple(_text(nvml.nvmlDeviceGetUUID(each)) for each in handles),
-        tuple(_text(nvml.nvmlDeviceGetName(each)) for each in handles),
-        _text(nvml.nvmlSystemGetDriverVersion()),
-    )
-
-
-def _text(value: Any) -> str:
-    """Older versions of the library answer with bytes."""
-    return value.decode() if isinstance(value, bytes) else str(value)
-
-
-def hostname() -> str:
-    return socket.gethostname().partition(".")[0]
-
-
-def boot_id() -> str:
-    """Another one after every start of the machine."""
-    return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
 
 
 def machine(data: Path) -> str:

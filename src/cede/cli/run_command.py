@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -15,10 +16,12 @@ import click
 from cede.cli import exit_codes
 from cede.cli.context import client_of
 from cede.cli.demand import demand_options, stop_policy_options, submission_of
+from cede.cli.printing import say
 from cede.cli.values import Duration
 from cede.cli.waiting_line import WaitingLine
 
 if TYPE_CHECKING:
+    from cede.client.client import Client
     from cede.client.runner import Runner
 
 FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -50,15 +53,19 @@ def run(
     The exit code is the command's own, 128 + n when signal n ended it. When the units are needed
     elsewhere the command gets SIGTERM, the pool's grace, and SIGKILL; then it waits and runs again.
     With --checkpoint it is asked to save itself first, and goes on from there.
+
+    In a pool of nodes it runs on the node that was granted: here if that is this machine, else by
+    the agent there, with what it prints shown here.
     """
     from cede.client.child import command as program
     from cede.client.interruptions import Interrupted
-    from cede.client.runner import Runner, child_environment
+    from cede.client.runner import HandedOver, Runner, child_environment
 
     body = submission_of(**given)  # what is wrong with it needs no server
+    client = client_of(ctx)
     with WaitingLine(quiet=quiet) as line:
         runner = Runner(
-            client_of(ctx),
+            client,
             body,
             on_wait=line.waits,
             notify=line.happened,
@@ -66,13 +73,56 @@ def run(
             # The place in the queue is worth its price only where somebody watches.
             whole_story=sys.stderr.isatty(),
             checkpoint_dir=checkpoint_dir,
+            work=lambda: _work(command),
         )
         _pass_signals_to(runner)
         try:
             ended = runner.run(lambda facts: program(command, child_environment(facts)))
         except Interrupted as error:
             sys.exit(exit_codes.SIGNAL_BASE + error.number)
+    if isinstance(ended, HandedOver):
+        sys.exit(_follow(client, ended.request, quiet))
     sys.exit(exit_codes.of_command(ended.exit_code))
+
+
+def _work(command: tuple[str, ...]) -> dict[str, Any]:
+    """The command as the agent of another machine runs it: as `cede submit` would send it."""
+    from cede.cli.submit_command import environment_of
+
+    env = environment_of((), os.environ)
+    return {"argv": list(command), "env": env, "directory": str(Path().absolute())}
+
+
+def _follow(client: Client, request: dict[str, Any], quiet: bool) -> int:
+    """Show what the command prints there until it has ended; its exit code is ours.
+
+    A signal stops it: SIGTERM, the pool's grace, SIGKILL. A second one leaves that to its node.
+    """
+    import threading
+
+    from cede.cli.work_commands import wait_for
+    from cede.client.errors import CedeClientError
+
+    asked: list[int] = []
+
+    def stop() -> None:
+        with suppress(CedeClientError):  # it has ended, or nobody answers: then ask again
+            client.requests.cancel(request["id"])
+
+    def handler(number: int, _: FrameType | None) -> None:
+        if asked:
+            os._exit(exit_codes.SIGNAL_BASE + number)
+        asked.append(number)
+        threading.Thread(target=stop, daemon=True).start()
+
+    for number in FORWARDED:
+        signal.signal(number, handler)
+    if not quiet and sys.stdin.isatty():
+        say("cede: it runs on another machine and cannot read from this terminal", err=True)
+    code = wait_for(client, [request["id"]], follow=True, quiet=quiet)
+    if asked and code == exit_codes.CANCELLED:
+        return exit_codes.SIGNAL_BASE + asked[0]
+    return code
 
 
 def _pass_signals_to(runner: Runner) -> None:

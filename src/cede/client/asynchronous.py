@@ -140,6 +140,7 @@ class AsyncRequests(_Group):
     renew = awaited(plain.Requests.renew)
     say = awaited(plain.Requests.say)
     release = awaited(plain.Requests.release)
+    hand_over = awaited(plain.Requests.hand_over)
     set_limit = awaited(plain.Requests.set_limit)
     cancel = awaited(plain.Requests.cancel)
     delete = awaited(plain.Requests.delete)

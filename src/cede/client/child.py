@@ -33,7 +33,13 @@ os.register_at_fork(after_in_child=_forking._at_fork_reinit)  # type: ignore[att
 class Child:
     """Work that runs below a supervisor. `wait` returns only when the whole tree of it is gone."""
 
-    def __init__(self, work: Callable[[], NoReturn], lease_until: float | None = None) -> None:
+    def __init__(
+        self,
+        work: Callable[[], NoReturn],
+        lease_until: float | None = None,
+        kept: Sequence[int] = (),
+    ) -> None:
+        """`kept`: descriptors that the supervisor holds until everything is gone."""
         us = os.getpid()
         self._means, self._name = killer(GROUPS), uuid4().hex
         with _forking:
@@ -44,7 +50,7 @@ class Child:
             if self.pid == 0:
                 for each in parent_ends:
                     _close(each)
-                keep(work, self._means, self._name, control_read, status_write, us)
+                keep(work, self._means, self._name, (control_read, status_write), us, kept)
             os.close(control_read)
             os.close(status_write)
         self.exit_code: int | None = None

@@ -339,6 +339,16 @@ class Requests(_Group):
             self._http.call("POST", path, body=body, key=key, timeout=timeout, attempts=attempts)
         )
 
+    def hand_over(
+        self, request: str, work: Mapping[str, Any], *, attempt: int, here: Mapping[str, str]
+    ) -> Json:
+        """Let the agent of the granted node run it. If that node is `here` (name and boot of this
+        machine), nothing changes, and `work` of the answer is None.
+        """
+        path = f"{API}/requests/{segment(request)}/hand-over"
+        body = {"attempt": attempt, "work": dict(work), "here": dict(here)}
+        return _object(self._http.call("POST", path, body=body))
+
     def set_limit(self, request: str, limit: Mapping[str, int]) -> Json:
         """How much it may hold from now on, with the independent tasks it came with; `{}` takes
         its limit away.

@@ -19,9 +19,10 @@ from typing import NoReturn
 from uuid import uuid4
 
 from cede.checkpoint.line import conversation_of
-from cede.client import clock
+from cede.client import clock, devices
 from cede.client.child import Child
 from cede.client.client import Client
+from cede.client.devices import Taken
 from cede.client.errors import (
     CedeClientError,
     Conflict,
@@ -36,6 +37,7 @@ from cede.client.lease import Lease
 from cede.client.stopping import Stopping, checkpoints
 from cede.client.waiting import HOLDING, WAITING, Waited, give_up, wait_for_grant
 from cede.client.watch import INTERRUPT_GRACE, Notify, Watch, reason_of
+from cede.launch.here import boot_id, hostname
 
 # Between two tries to give units back to a server that is away.
 GIVE_BACK_PAUSE = 1.0
@@ -57,6 +59,13 @@ class Ended:
     sent_at: float = 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class HandedOver:
+    """The agent of another machine runs it: follow it there."""
+
+    request: Json
+
+
 class Runner:
     """One request and the work that holds it. `interrupt` may be called from a signal handler."""
 
@@ -70,9 +79,14 @@ class Runner:
         wait_timeout: float | None = None,
         whole_story: bool = False,
         checkpoint_dir: Path | None = None,
+        work: Callable[[], Json] | None = None,
     ) -> None:
+        """`work` is what the agent of a node runs if the grant is on another machine than this;
+        without it everything runs here.
+        """
         self._client = client
         self._body = body
+        self._work = work
         self._on_wait = on_wait
         self._notify = notify or (lambda kind, text: None)
         self._wait_timeout = wait_timeout
@@ -88,8 +102,8 @@ class Runner:
         """End the work and the request; from any thread, as often as one likes."""
         self.interruptions.cancel(signal.SIGTERM, INTERRUPT_GRACE)
 
-    def run(self, make_work: MakeWork) -> Ended:
-        """Submit, then attempt after attempt until the request is over.
+    def run(self, make_work: MakeWork) -> Ended | HandedOver:
+        """Submit, then attempt after attempt until the request is over, or another machine's.
 
         Raises what ended it, unless that was the work itself.
         """
@@ -101,6 +115,8 @@ class Runner:
             return self._run_untracked(request, make_work)
         while True:
             request, sent_at = self._wait(request, sent_at)
+            if (elsewhere := self._hand_over(request)) is not None:
+                return elsewhere
             ended = self._attempt(request, sent_at, make_work)
             request = ended.request
             if error := _outside_cause(ended):
@@ -134,6 +150,38 @@ class Runner:
             raise Interrupted(self.interruptions.number)
         return waited
 
+    def _hand_over(self, request: Json) -> HandedOver | None:
+        """Give a grant on another machine to the agent there; None if it is to run here."""
+        if self._work is None or not _members(request):
+            return None
+        here = {"name": hostname(), "boot": boot_id()}
+        try:
+            after = self._client.requests.hand_over(
+                request["id"], self._work(), attempt=int(request["attempt"]), here=here
+            )
+        except Conflict:
+            return None  # it is to stop already: the attempt begins, hears of it and ends
+        except CedeClientError:
+            give_up(self._client, request)
+            raise
+        return None if after["work"] is None else HandedOver(after)
+
+    def _take_devices(self, request: Json) -> Taken:
+        """GPUs of this machine for a pool that only counts them; says so where none are known."""
+        count = int((request.get("resources") or {}).get("gpu", 0))
+        if not count or _members(request):
+            return Taken({})
+        names = devices.known() if devices.can_take() else ()
+        if len(names) < count:
+            has = f"none are assigned: {count} were granted, and this machine has {len(names)}"
+            self._notify("devices", has if names else devices.UNKNOWN)
+            return Taken({})
+        try:
+            return devices.take(count, names)
+        except CedeClientError:
+            give_up(self._client, request)
+            raise
+
     def _run_untracked(self, request: Json, make_work: MakeWork) -> Ended:
         """Nothing is held and nobody counts, so the retries are counted here."""
         self._notify("untracked", reason_of(request))
@@ -157,7 +205,10 @@ class Runner:
         stopping, sent_at = self._stop_progress(request, sent_at)
         # Forked before any thread starts: a fork copies one thread and every lock.
         told = {} if stopping is None else stopping.environment()
-        child = Child(make_work(self._environment(request) | told))
+        taken = self._take_devices(request)
+        facts = self._environment(request, taken) | told
+        with contextlib.closing(taken):
+            child = Child(make_work(facts), kept=taken.descriptors)
         lease = Lease(
             self._client,
             request,
@@ -264,13 +315,21 @@ class Runner:
             fix="check the network between this machine and the server, or ask for a longer lease",
         )
 
-    def _environment(self, request: Json) -> dict[str, str]:
-        return {
+    def _environment(self, request: Json, taken: Taken) -> dict[str, str]:
+        told = {
             "CEDE_REQUEST_ID": str(request["id"]),
             "CEDE_ATTEMPT": str(request["attempt"]),
             "CEDE_POOL": str((request.get("allocation") or request).get("pool") or ""),
             "CEDE_SERVER": self._client.server,
         }
+        for member in _members(request):
+            told["CEDE_NODE"] = member["node"]
+            # A step is granted a node that may be another machine; its devices mean nothing here.
+            if self._work is not None or member["node"] == hostname():
+                told[devices.VISIBLE] = ",".join(member["devices"].get("gpu") or ())
+        if taken.names:
+            told[devices.VISIBLE] = ",".join(taken.names)
+        return told
 
 
 class _Verifying:
@@ -316,6 +375,11 @@ def _outside_cause(ended: Ended) -> CedeClientError | None:
         # Its retries were used up by preemptions, or this one came after the last of them.
         return Preempted(str(error), reason=ended.request.get("reason"))
     return error if status in ("rejected", "preempted", "cancelled") else None
+
+
+def _members(request: Json) -> list[Json]:
+    """Where it sits, in a pool of nodes."""
+    return list((request.get("allocation") or {}).get("members") or ())
 
 
 def _margin(request: Json) -> float:

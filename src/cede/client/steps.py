@@ -31,7 +31,7 @@ from cede.client.demand import declared_body, settings_body
 from cede.client.futures import StepFuture
 from cede.client.http import Json
 from cede.client.interruptions import Interrupted
-from cede.client.runner import MakeWork, Runner
+from cede.client.runner import Ended, MakeWork, Runner
 from cede.client.runs import Run
 from cede.client.waiting import reason_text
 from cede.model.errors import Invalid, choices
@@ -176,6 +176,7 @@ class Step(Generic[P, R]):
         task.runs(runner.cancel)
         try:
             ended = runner.run(_outside_of_the_run(make_work))
+            assert isinstance(ended, Ended), "a function runs here"
             return calls[-1].result(self.name, ended.exit_code)
         finally:
             for call in calls:
@@ -189,6 +190,8 @@ class Step(Generic[P, R]):
         def notify(kind: str, text: str) -> None:
             if kind == "untracked":
                 run.say_once(text or f"step {self.name} runs untracked: no policy names it")
+            elif kind == "devices":
+                run.say_once(f"step {self.name}: {text}")
             elif kind not in ("granted", "saved"):
                 log.warning("step %s: %s%s", self.name, kind, f": {text}" if text else "")
 

@@ -18,7 +18,7 @@ import select
 import signal
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -39,14 +39,20 @@ parent_ends: set[int] = set()
 
 
 def keep(
-    work: Callable[[], NoReturn], means: Means, name: str, control: int, status: int, parent: int
+    work: Callable[[], NoReturn],
+    means: Means,
+    name: str,
+    pipes: tuple[int, int],
+    parent: int,
+    kept: Sequence[int] = (),
 ) -> NoReturn:
     """The supervisor's whole life. Runs in a forked child and never returns.
 
-    `means` and `name` are those of the group.
+    `means` and `name` are those of the group, `pipes` for control and status; `kept` are
+    descriptors to hold until everything is gone.
     """
     try:
-        os._exit(_Supervisor(work, means, name, control, status, parent).run())
+        os._exit(_Supervisor(work, means, name, pipes, parent, kept).run())
     except BaseException as error:
         # Whatever happened here, the work must not stay behind.
         for pid in processes.descendants(os.getpid()) if LINUX else ():
@@ -62,12 +68,11 @@ class _Supervisor:
         work: Callable[[], NoReturn],
         means: Means,
         name: str,
-        control: int,
-        status: int,
+        pipes: tuple[int, int],
         parent: int,
+        kept: Sequence[int],
     ) -> None:
-        self.control = control
-        self.status = status
+        self.control, self.status = pipes
         self.parent = parent
         self.lease_until: float | None = None
         self.exit_status: int | None = None
@@ -77,7 +82,7 @@ class _Supervisor:
             processes.prctl(processes.PR_SET_CHILD_SUBREAPER, 1)
         self.groups = self._make_groups(means, name)
         self.pid = _start(work, self.groups, supervisor=os.getpid())
-        _close_all_but({0, 1, 2, control, status, self.woken[0], self.woken[1]})
+        _close_all_but({0, 1, 2, *pipes, *self.woken, *kept})
         # The terminal's Ctrl-C is for us to forward; the supervisor must survive it to do its work.
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
             signal.signal(number, signal.SIG_IGN)

@@ -203,6 +203,10 @@ _GRANTED = ("granted_pool_id", "granted_attempt")
 # too, and the database need not look for them.
 REQUESTS = Writes(schema.requests, fixed=(*_IDENTITY, *_GRANTED))
 REQUESTS_GRANTED = Writes(schema.requests, fixed=_IDENTITY)
+# Work may be large, and changes once at most: when a client hands it over to agents.
+REQUESTS_HANDED_OVER = Writes(
+    schema.requests, fixed=[each.name for each in schema.requests.columns if each.name != "work"]
+)
 # The same for an allocation that goes on, against one that has ended and lets go of its request.
 _GRANT = ("pool_id", "policy_id", "at_index", "allocated_at", "tenant", "nodes")
 ALLOCATIONS = Writes(schema.allocations, fixed=(*_GRANT, "live"))

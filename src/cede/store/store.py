@@ -350,6 +350,11 @@ def _write_changes(connection: Connection, digests: Digests, changes: Changes, n
     write.REQUESTS.insert(*to, inserted)
     write.REQUESTS_GRANTED.update(*to, granted)
     write.REQUESTS.update(*to, others)
+    told = {each.request_id for each in changes.events if each.kind == "handed_over"}
+    handed_over = [each for each in requests.updated if each.id in told]
+    write.REQUESTS_HANDED_OVER.update(
+        *to, [rows.request_row(each, None, now) for each in handed_over]
+    )
     owners = {each.id: each for each in (*requests.inserted, *requests.updated)}
     write.ALLOCATIONS.insert(
         *to,

@@ -28,6 +28,7 @@ from cede.model.lifecycle import AllocationState, RequestStatus
 from cede.model.reason import Code, Reason
 from cede.model.request import Request
 from cede.model.stopping import EXIT_SAVED
+from cede.model.work import Work
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +213,27 @@ def release(
     if asked is not None and asked.failed:
         return endings.failed_for(state, request, allocation, failed_reason(request))
     return endings.stopped(state, request, allocation, saved=asked is not None and asked.saved)
+
+
+def hand_over(state: State, request_id: str, work: Work, now: int, *, attempt: int) -> Request:
+    """The agent of its node runs it from now on: its client holds it, and has started nothing.
+
+    Said again it changes nothing. Later attempts are the agents' as well.
+    """
+    state.now = now
+    request = _live_request(state, request_id)
+    _check_fence(request, attempt)
+    if request.work is not None:
+        return request
+    allocation = state.allocation_of(request_id)
+    if allocation is None or len(allocation.members) != 1:
+        raise Conflict("no_node", f"request {request_id} holds no node whose agent could run it")
+    if allocation.state is not AllocationState.GRANTED:
+        raise Conflict("not_granted", f"request {request_id} is {allocation.state}, not granted")
+    state.put(replace(request, work=work, lease=None, lease_until=None))
+    state.put(replace(allocation, lease_until=None))
+    state.emit("handed_over", request_id=request_id, pool_id=allocation.pool_id)
+    return state.requests[request_id]
 
 
 def cancel(state: State, request_id: str, now: int, *, actor: str) -> Request:

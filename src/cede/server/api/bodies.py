@@ -347,6 +347,27 @@ class ReleaseIn(Body):
     exit_code: Annotated[int, Field(ge=-(2**31), le=2**31 - 1)] | None = None
 
 
+class MachineIn(Body):
+    """Where a caller is."""
+
+    name: Name
+    boot: Name
+
+
+class HandOverIn(Body):
+    """What the agent of the granted node runs, unless that node is the caller's own machine."""
+
+    model_config = example(
+        attempt=1,
+        work={"argv": ["python", "train.py"]},
+        here={"name": "laptop", "boot": "6f1c2b3a-9d0e-4c55-8a11-0b7d2c9e4f10"},
+    )
+
+    attempt: Attempt
+    work: WorkIn
+    here: MachineIn | None = None
+
+
 class TokenIn(Body):
     """A new token. A submitter is bound to subjects; a viewer may be. A machine joins by `join`."""
 

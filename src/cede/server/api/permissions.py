@@ -118,6 +118,7 @@ PERMISSIONS: dict[tuple[str, str], Permission] = {
     ("POST", f"{API}/requests/{{id}}/said"): Permission(Role.SUBMITTER, budget="renew"),
     ("GET", f"{API}/requests/{{id}}/logs"): _WAIT,
     ("POST", f"{API}/requests/{{id}}/release"): _SUBMIT,
+    ("POST", f"{API}/requests/{{id}}/hand-over"): _SUBMIT,
     ("POST", f"{API}/requests/{{id}}/cancel"): _SUBMIT,
     ("GET", f"{API}/requests/{{id}}/why"): _WAIT,
     ("GET", f"{API}/events"): _WAIT,

@@ -21,11 +21,14 @@ from cede.model.durations import parse_duration
 from cede.model.errors import Conflict, Invalid, NotFound
 from cede.model.ids import LATEST
 from cede.model.lifecycle import WAITING, RequestStatus
+from cede.model.work import parse_work
 from cede.server.api import examples, redact
 from cede.server.api.auth import Caller
 from cede.server.api.bodies import (
     BulkIn,
     ComponentType,
+    HandOverIn,
+    MachineIn,
     ReleaseIn,
     RenewIn,
     RequestIn,
@@ -335,6 +338,31 @@ async def release(id: RequestRef, call: ThisCall, body: ReleaseIn | None = None)
     if _RELEASED.get(found.request.status) != given.outcome:
         raise _ended(found)
     return answer((await show(call, [found], explain=False))[0])
+
+
+@router.post("/requests/{id}/hand-over", responses={200: ok(RequestOut, examples.GRANTED)})
+async def hand_over(id: RequestRef, body: HandOverIn, call: ThisCall) -> Response:
+    """Let the agent of its node run what its client was granted and has not started. If that node
+    is the caller's own machine, as `here` says, nothing changes and `work` stays null."""
+    work = parse_work(body.work.model_dump())
+
+    def command(tx: Tx, request_id: str) -> None:
+        if not _is_here(tx.state, request_id, body.here):
+            commands.hand_over(tx.state, request_id, work, tx.now, attempt=body.attempt)
+
+    found = await _act(call, id, command)
+    if isinstance(found, RequestView):
+        raise _ended(found)
+    return answer(found)
+
+
+def _is_here(state: State, request_id: str, here: MachineIn | None) -> bool:
+    """Whether the only node that it holds is the machine of its caller."""
+    held = state.allocation_of(request_id)
+    if here is None or held is None or len(held.members) != 1:
+        return False
+    node = state.nodes[held.members[0].node_id]
+    return (node.name, node.boot) == (here.name, here.boot)
 
 
 @router.post("/requests/{id}/cancel", responses={200: ok(RequestOut, examples.REQUEST)})
