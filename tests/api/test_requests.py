@@ -277,3 +277,23 @@ def test_a_snapshot_can_be_planned(server: Server) -> None:
 @pytest.mark.parametrize("bad", ["horizon=-1", "horizon=x", "until_rest=perhaps"])
 def test_a_bad_plan_is_refused(server: Server, bad: str) -> None:
     assert server["red"].post(f"{API}/plan?{bad}", json={"pools": []}).status_code == 422
+
+
+def test_a_step_of_somebody_without_a_policy_runs_untracked_under_any_token(
+    any_server: Server,
+) -> None:
+    """A token that counts some stacks must not break the others; those with a policy stay apart."""
+    server = ready(any_server)
+    step = {"component": "default", "component_type": "orchestrator", "resources": {"gpu": 1}}
+    answer = server["red"].post(f"{API}/requests", json=step)
+    assert (answer.status_code, answer.json()["status"]) == (200, "untracked")
+    # What is counted needs a token that is bound to it.
+    for more in (
+        {"kind": "work"},
+        {"pool": "gpus"},
+        {"component": "blue", "component_type": "team"},
+    ):
+        refused = server["red"].post(f"{API}/requests", json={**step, **more})
+        assert refused.status_code == 403, more
+        assert refused.json()["field"] == "component"
+    assert get(server, "admin", "/requests")["items"] == []

@@ -53,6 +53,11 @@ def test_two_pipelines_share_two_gpus(cede: Serving, zen: ZenServer, tmp_path: P
     first, second = requests_of(cede, "red")
     assert first["status"] == "preempted" and second["status"] in ("queued", "allocated")
     assert first["reason"]["beneficiary"] == waiter["id"]
+    assert second["labels"]["replaces"] == first["id"] and "replaces" not in first["labels"]
+    stop = f"step train of run red-run, request {first['id']}, is told to stop: "
+    said = next(line for line in zen.log.splitlines() if stop in line)
+    assert waiter["id"] in said and "reclaim" in said
+    assert f"request {waiter['id']}, waits: 2 gpu are being freed for this" in zen.log
 
     blue.succeeds()
     red.succeeds()

@@ -28,6 +28,8 @@ def test_what_no_pool_can_grant_fails_at_once_and_says_why(cede: Serving, zen: Z
     assert "gpu: 10 exceeds" in shown["status_reason"] and shown["step_name"] == "train"
     assert [each["status"] for each in zen.steps("too-much")] == ["failed"]
     assert "rejected" in zen.zenml("resource-request", "list")
+    assert "step train of run too-much" in zen.log
+    assert "is rejected: gpu: 10 exceeds the capacity 2 of pool gpus" in zen.log
 
 
 def test_a_class_is_refused_rather_than_ignored(cede: Serving, zen: ZenServer) -> None:

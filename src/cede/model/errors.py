@@ -51,6 +51,14 @@ class Conflict(CedeError):
         self.problem = problem
 
 
+class Forbidden(CedeError):
+    """Something that is not for this caller; `field` names it."""
+
+    def __init__(self, field: str, problem: str) -> None:
+        super().__init__(problem)
+        self.field = field
+
+
 def quoted(value: object) -> str:
     """A value as it may stand in a message: short, also where Python will not print it whole."""
     if isinstance(value, int) and value.bit_length() > 256:

@@ -41,6 +41,8 @@ STATUSES = {
 EXPIRED = "expired"
 # There is no request behind it, so there is none to list.
 UNSTORED = "untracked"
+# No pool can ever grant it as pools and policies are.
+REJECTED = "rejected"
 # What every answer about a request has, and what the rest of this relies on.
 FIELDS = frozenset({"id", "status", "created", "resources", "preemptible", "reason", "labels"})
 
@@ -53,6 +55,8 @@ COMPONENT_ID = "zenml_component"
 USER_ID = "zenml_user"
 TOLERANCE = "zenml_tolerance"
 START_WITHIN = "zenml_start_within"
+# The request of the try that this one follows.
+REPLACES = "replaces"
 
 
 class Unsupported(ValueError):

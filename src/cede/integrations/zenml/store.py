@@ -10,7 +10,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from sqlmodel import Session, select
+from sqlmodel import Session, col, select
 from zenml.config.server_config import ServerConfiguration
 from zenml.constants import ENV_ZENML_SERVER, handle_bool_env_var
 from zenml.enums import (
@@ -34,6 +34,7 @@ from cede.integrations.zenml import answers, listing, mapping
 from cede.integrations.zenml.line import Line, advice
 from cede.integrations.zenml.own import Own
 from cede.integrations.zenml.settings import Settings
+from cede.integrations.zenml.told import Told
 from cede.integrations.zenml.upkeep import Upkeep
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ class ResourcePoolStore(ResourcePoolsSQLStoreInterface):
         self._line = Line(settings)
         self._server_id = str(store.get_deployment_id())
         self._own = Own(self._line, self._server_id)
+        self._told = Told()
         self._upkeep = Upkeep(self._line, store.engine, self._server_id, settings.lease)
         self._introduce()
         self._upkeep.start()
@@ -77,7 +79,7 @@ class ResourcePoolStore(ResourcePoolsSQLStoreInterface):
             body = self._body(session, asked, step_run_id)
             made = self._line.create(body, key=f"zenml:{self._server_id}:{step_run_id}")
         except mapping.Unsupported as error:
-            return answers.refused(asked, step_run_id, str(error))
+            return self._hopeless(session, asked, step_run_id, str(error))
         except (ServerUnreachable, ServerBroken, TokenRefused) as error:
             said = advice(error, self._line.server)
             if not self._settings.fail_open:
@@ -86,11 +88,22 @@ class ResourcePoolStore(ResourcePoolsSQLStoreInterface):
             log.warning("step run %s runs uncounted: %s", step_run_id, said)
             return answers.untracked(asked, step_run_id, said)
         except CedeClientError as error:
-            return answers.refused(asked, step_run_id, advice(error, self._line.server))
+            return self._hopeless(session, asked, step_run_id, advice(error, self._line.server))
         if made["status"] == mapping.UNSTORED:
             return answers.untracked(asked, step_run_id, mapping.reason_of(made))
         self._own.note(made["id"])
+        self._told.tell(made)
+        if made["status"] == mapping.REJECTED:
+            _retry_no_more(session, step_run_id)
         return answers.answer(made)
+
+    def _hopeless(
+        self, session: Session, asked: ResourceRequestRequest, step_run_id: UUID, reason: str
+    ) -> ResourceRequestResponse:
+        """Refuse what would be refused again."""
+        log.error("step run %s is refused: %s", step_run_id, reason)
+        _retry_no_more(session, step_run_id)
+        return answers.refused(asked, step_run_id, reason)
 
     def get_resource_request(
         self, resource_request_id: UUID, hydrate: bool = True
@@ -142,6 +155,7 @@ class ResourcePoolStore(ResourcePoolsSQLStoreInterface):
                 raise RuntimeError(said) from error
             log.warning("request %s is taken to be as it was: %s", resource_request_id, said)
             return answers.unchanged(resource_request_id, renewal_request, _MEANWHILE[state], said)
+        self._told.tell(request)
         return answers.answer(request, renewal_request)
 
     def release_resource_request(self, resource_request_id: UUID) -> ResourceRequestResponse:
@@ -193,12 +207,16 @@ class ResourcePoolStore(ResourcePoolsSQLStoreInterface):
             "lease": self._settings.lease,
             # A step without heartbeats keeps its units however long it is silent.
             "on_silence": "keep" if asked.lease_expires_at is None or self._deaf else "stop",
-            "labels": self._labels(step, asked, component.id),
+            "labels": self._labels(session, step, asked, component.id),
             **({"pool": pool} if pool else {}),
         }
 
     def _labels(
-        self, step: StepRunSchema, asked: ResourceRequestRequest, component_id: UUID
+        self,
+        session: Session,
+        step: StepRunSchema,
+        asked: ResourceRequestRequest,
+        component_id: UUID,
     ) -> dict[str, str]:
         run = step.pipeline_run
         start_within = step.get_step_configuration().config.resource_settings
@@ -215,8 +233,20 @@ class ResourcePoolStore(ResourcePoolsSQLStoreInterface):
                 mapping.USER_ID: asked.user,
                 mapping.TOLERANCE: asked.reclaim_tolerance,
                 mapping.START_WITHIN: start_within.initialization_lease_seconds,
+                mapping.REPLACES: self._replaced(session, step),
             }
         )
+
+    def _replaced(self, session: Session, step: StepRunSchema) -> UUID | None:
+        """The request of the try before this one."""
+        before = (
+            select(StepRunSchema.resource_request_id)
+            .where(col(StepRunSchema.pipeline_run_id) == step.pipeline_run_id)
+            .where(col(StepRunSchema.name) == step.name)
+            .where(col(StepRunSchema.version) < step.version)
+            .order_by(col(StepRunSchema.version).desc())
+        )
+        return session.exec(before).first()
 
     def _users(self, wanted: ResourceRequestFilter) -> set[UUID] | None:
         """Whose requests are wanted, by name or id; None: everybody's."""
@@ -253,6 +283,17 @@ class ResourcePoolStore(ResourcePoolsSQLStoreInterface):
             token["name"],
             token["role"],
         )
+
+
+def _retry_no_more(session: Session, step_run_id: UUID) -> None:
+    """Let ZenML fail a step that no retry helps. ZenML commits this with its request; a step that
+    is not submitted but called is retried by ZenML's client all the same.
+    """
+    step = session.get(StepRunSchema, step_run_id)
+    if step is not None:
+        step.is_retriable = False
+        session.add(step)
+        session.commit()
 
 
 def _without_authentication() -> bool:

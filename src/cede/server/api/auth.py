@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from anyio import CapacityLimiter, to_thread
 
+from cede.model.errors import Forbidden
 from cede.model.subject import Subject
 from cede.model.token import Role, Token
 from cede.server import tokens
@@ -78,8 +79,12 @@ class Caller:
         assert self.token.role is Role.NODE, self.token
         return self.token.subjects[0].name
 
-    def subject_for(self, component: str | None, component_type: str | None) -> Subject:
-        """Whom a submission is from; naming somebody it is not bound to is refused."""
+    def subject_for(
+        self, component: str | None, component_type: str | None, *, anybody: bool = False
+    ) -> Subject:
+        """Whom a submission is from; naming somebody it is not bound to is refused, unless it may
+        be for `anybody`: see `check_bound`.
+        """
         if component is None:
             if self.token.subjects:
                 return self.token.subjects[0]
@@ -88,10 +93,14 @@ class Caller:
         if component_type is None:
             component_type = self._type_of(component)
         subject = Subject.of(component, component_type)
-        if not self.sees(subject):
-            detail = f"this token is not bound to {subject}"
-            raise Problem(403, "forbidden", detail, field="component")
+        if not anybody:
+            self.check_bound(subject)
         return subject
+
+    def check_bound(self, subject: Subject) -> None:
+        """Refuse a subject that this token may not ask for."""
+        if not self.sees(subject):
+            raise Forbidden("component", f"this token is not bound to {subject}")
 
     def _type_of(self, component: str) -> str:
         """A bare name is the one subject of the token that has it, else an orchestrator."""

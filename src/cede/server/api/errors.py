@@ -15,7 +15,15 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from cede.model.errors import CedeError, Conflict, Invalid, Malformed, NotFound, Refused
+from cede.model.errors import (
+    CedeError,
+    Conflict,
+    Forbidden,
+    Invalid,
+    Malformed,
+    NotFound,
+    Refused,
+)
 from cede.server.leadership import NotLeading
 from cede.server.queue import Overloaded, Stopping
 from cede.snapshot.reader import SnapshotError
@@ -102,6 +110,8 @@ def problem_of(error: Exception) -> Problem:
             return Problem(404, "not_found", str(error))
         case Conflict():
             return Problem(409, error.code, error.problem)
+        case Forbidden():
+            return Problem(403, "forbidden", str(error), field=error.field)
         case Refused():
             reason = error.reason.to_public()
             return Problem(422, "refused", error.reason.text, reason=reason)

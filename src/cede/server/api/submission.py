@@ -35,15 +35,18 @@ def submission_of(body: RequestIn, caller: Caller, unpooled: str) -> Submission:
     each, preemptible = _demand(body)
     tasks = 1 if body.gang is False else body.tasks
     is_work = body.kind == "work" or body.work is not None
+    refuses = is_work or body.pool is not None or unpooled == "refuse"
     return Submission(
         id=new_id(),
-        subject=caller.subject_for(body.component, body.component_type),
+        # A step of somebody without any policy runs untracked, whatever the token is bound to:
+        # one that counts the steps of some stacks must not break those of the others.
+        subject=caller.subject_for(body.component, body.component_type, anybody=not refuses),
         amounts=each if tasks == 1 else _times(each, tasks),
         preemptible=preemptible,
         retry=_retry(body.retry, is_work),
         lease=_lease(body),
         owner=caller.identity,
-        unpooled="refuse" if is_work or body.pool is not None else unpooled,
+        unpooled="refuse" if refuses else unpooled,
         shape=_shape(body, each, tasks),
         work=None if body.work is None else parse_work(body.work.model_dump()),
         stop_policy=changed(PLAIN, given(body, StopPolicy)),

@@ -9,11 +9,13 @@ import asyncio
 from dataclasses import replace
 from typing import Any
 
+from cede.engine.ledger.admit import candidates
 from cede.engine.ledger.tenants import has_nodes
 from cede.engine.lifecycle import commands
 from cede.engine.lifecycle.commands import Submission, Untracked
 from cede.model.errors import CedeError, Invalid
 from cede.server.api import redact
+from cede.server.api.auth import Caller
 from cede.server.api.bodies import RequestIn
 from cede.server.api.context import Call
 from cede.server.api.errors import Problem, problem_of
@@ -49,7 +51,7 @@ async def submit_all(call: Call, bodies: list[Any], *, alone: bool = False) -> l
 
     def command(tx: Tx) -> list[Outcome]:
         _ask(tx, items)
-        return [_submit(tx, item, alone) for item in items]
+        return [_submit(tx, item, call.caller, alone) for item in items]
 
     def shown(outcomes: list[Outcome], tx: Tx) -> list[Json]:
         return [_show(outcome, tx) for outcome in outcomes]
@@ -105,13 +107,15 @@ def _ask(tx: Tx, items: list[Item]) -> None:
         tx.asked[name] = before + more
 
 
-def _submit(tx: Tx, item: Item, alone: bool) -> Outcome:
+def _submit(tx: Tx, item: Item, caller: Caller, alone: bool) -> Outcome:
     if isinstance(item, Problem):
         return _refused(item)
     parts, pool = item
     mark = tx.state.mark()
     try:
         pool_id = None if pool is None else pool_in(tx.state, pool).id
+        if candidates(tx.state, parts[0].subject, None):
+            caller.check_bound(parts[0].subject)
         parts = [replace(each, pool_id=pool_id, created=tx.wall) for each in parts]
         made = [commands.submit(tx.state, each, tx.now) for each in parts]
     except CedeError as error:
