@@ -76,7 +76,7 @@ class Serving:
         deadline = time.monotonic() + START_SECONDS
         while time.monotonic() < deadline:
             said = self._log.read_bytes()[since:].decode()
-            if found := re.search(r"cede is serving on (http://\S+:(\d+))", said):
+            if found := re.search(r"cede is serving on (https?://\S+:(\d+))", said):
                 self.url, self.port = found[1], int(found[2])
                 return
             assert self.process.poll() is None, said

@@ -24,6 +24,9 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "backup": ("server_command:backup", "Copy a server's database while it runs."),
     "restore": ("server_command:restore", "Put a copy in the place of a server's database."),
     "agent": ("agent_command:agent", "Make this machine a node and run what is put on it."),
+    "login": ("login_command:login", "Log in to a server, and use it from now on."),
+    "logout": ("login_command:logout", "Forget a server and the token for it."),
+    "use": ("login_command:use", "Which server is meant: list them, or choose one."),
     "status": (
         "status_command:status",
         "Every pool, and what each team has of it; as `cede` alone.",

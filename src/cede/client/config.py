@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cede.client.errors import NotConfigured
@@ -20,15 +20,22 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 # The file as `cede up` writes it. Importing YAML takes longer than asking the server.
-_PLAIN = re.compile(r"server: (?P<server>https?://[\w.:/-]+)\ntoken: (?P<token>cede_\w+)\n")
+_PLAIN = re.compile(
+    r"server: (?P<server>https?://[\w.:/-]+)\ntoken: (?P<token>cede_\w+)\n"
+    r"(?:ca: (?P<ca>/[\w./-]+)\n)?"
+)
 
 
 class Connection(NamedTuple):
-    """`server` is one address, or several with commas between them: servers of one database."""
+    """`server` is one address, or several with commas between them: servers of one database. `ca`
+    has the certificates to believe: a file, or the text of one; without it the system's are.
+    """
 
     server: str
     token: str
     source: str = ""
+    ca: str = ""
+    expires: str = ""  # when the token ends, if that is known
 
     def __repr__(self) -> str:
         return f"Connection(server={self.server!r}, source={self.source!r})"
@@ -44,27 +51,44 @@ def resolve(
     *,
     environ: Mapping[str, str] = os.environ,
 ) -> Connection:
-    """Arguments, then the environment, then the first configuration file that exists."""
+    """Arguments, then the environment, then the first configuration file that exists, where the
+    context in use stands before what `cede up` left on this machine.
+    """
     server = server or environ.get("CEDE_SERVER") or None
     token = token or environ.get("CEDE_TOKEN") or None
     if server and token:
         return Connection(clean(server), token.strip(), "arguments or environment")
-    found = next(filter(os.path.isfile, _files(environ)), None)
-    if found is not None:
-        connection = _read(found)
+    connection = _configured(environ)
+    if connection is not None:
         if token is None and (server is None or clean(server) == connection.server):
             return connection
         if token is not None and server is None:
             raise NotConfigured(
-                f"a token is given but no server, and the one in {found} has a token of its own",
+                "a token is given but no server, and the one in "
+                f"{connection.source} has a token of its own",
                 fix="set CEDE_SERVER next to CEDE_TOKEN",
             )
     if server:
         raise NotConfigured(f"no token for {server}", fix="set CEDE_TOKEN, or pass --token-file")
     raise NotConfigured(
         "no server is configured",
-        fix="start one with `cede up`, or set CEDE_SERVER and CEDE_TOKEN",
+        fix="start one with `cede up`, log in with `cede login URL`, or set CEDE_SERVER and "
+        "CEDE_TOKEN",
     )
+
+
+def _configured(environ: Mapping[str, str]) -> Connection | None:
+    from cede.client.contexts import read_contexts
+
+    own, *left = _files(environ)
+    for path in own:
+        if os.path.isfile(path):
+            return _read(path)
+    contexts = read_contexts(environ)
+    if contexts.current is not None:
+        server, token, ca, expires = contexts.get(contexts.current)
+        return Connection(server, token, f"context {contexts.current}", ca, expires)
+    return next((_read(path) for path in left if os.path.isfile(path)), None)
 
 
 def read_token(path: str | Path) -> str:
@@ -81,15 +105,23 @@ def read_token(path: str | Path) -> str:
     return token
 
 
-def _files(environ: Mapping[str, str]) -> Iterator[str]:
+def shadowing(environ: Mapping[str, str] = os.environ) -> str | None:
+    """What comes before any context here, if there is something."""
+    if environ.get("CEDE_SERVER") and environ.get("CEDE_TOKEN"):
+        return "CEDE_SERVER and CEDE_TOKEN"
+    return next(filter(os.path.isfile, _files(environ)[0]), None)
+
+
+def _files(environ: Mapping[str, str]) -> tuple[list[str], str]:
+    """Those of this shell and this folder, and the one that `cede up` leaves on this machine."""
+    own = []
     if given := environ.get("CEDE_CONFIG"):
         if not os.path.isfile(given):
             raise NotConfigured(f"CEDE_CONFIG names {given}, which is not a file")
-        yield given
-    yield os.path.join(".cede", "client.yaml")
-    # Where `cede up` leaves it.
+        own.append(given)
+    own.append(os.path.join(".cede", "client.yaml"))
     base = environ.get("XDG_DATA_HOME") or os.path.expanduser("~/.local/share")
-    yield os.path.join(base, "cede", "client.yaml")
+    return own, os.path.join(base, "cede", "client.yaml")
 
 
 def _read(path: str) -> Connection:
@@ -98,7 +130,7 @@ def _read(path: str) -> Connection:
             _refuse_exposed(path, os.fstat(file.fileno()))
             text = file.read()
         if plain := _PLAIN.fullmatch(text):
-            return Connection(clean(plain["server"]), plain["token"], path)
+            return Connection(clean(plain["server"]), plain["token"], path, plain["ca"] or "")
         data: Any = written.read(text)
     except (OSError, UnicodeDecodeError, written.Unreadable) as error:
         first_line = str(error).splitlines()[0]
@@ -111,7 +143,10 @@ def _read(path: str) -> Connection:
         raise NotConfigured(
             f"{path} must be a map with the texts server and token; server may be a list"
         )
-    return Connection(clean(server), token.strip(), path)
+    ca = given.get("ca") or ""
+    if not isinstance(ca, str):
+        raise NotConfigured(f"{path}: ca must be the path of a file with certificates")
+    return Connection(clean(server), token.strip(), path, ca)
 
 
 def _refuse_exposed(path: str | Path, found: os.stat_result) -> None:

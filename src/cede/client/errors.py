@@ -46,6 +46,10 @@ class ServerUnreachable(CedeClientError):
     """No answer, or only "later", for as long as it is sensible to try."""
 
 
+class NotTrusted(ServerUnreachable):
+    """The server's certificate is vouched for by nobody that is trusted here."""
+
+
 class ServerBroken(CedeClientError):
     """An answer that is not one of cede's: a failure inside the server, or something else listens
     there."""

@@ -21,7 +21,7 @@ from uuid import uuid4
 from cede import __version__
 from cede.client import errors
 from cede.client.config import Connection
-from cede.client.transport import Response, Transport, TransportError, quoted
+from cede.client.transport import Response, Transport, TransportError, Untrusted, quoted
 
 Json = dict[str, Any]
 
@@ -41,6 +41,7 @@ CONNECT_TIMEOUT = 3.0
 _LATER = (429, 502, 503, 504, 507)
 # What another server may answer better: this one does not lead, ends, or cannot reach its database.
 _AWAY = (502, 503, 504)
+_UNAUTHENTICATED = 401
 _PROBLEM = "urn:cede:problem:"
 _STATUS_ERRORS: dict[int, type[errors.CedeClientError]] = {
     400: errors.Invalid,
@@ -54,7 +55,7 @@ _STATUS_ERRORS: dict[int, type[errors.CedeClientError]] = {
 }
 
 
-def _transport(server: str, token: str) -> Transport:
+def _transport(server: str, token: str, ca: str) -> Transport:
     return Transport(
         server,
         {
@@ -62,6 +63,7 @@ def _transport(server: str, token: str) -> Transport:
             "Accept": "application/json",
             "User-Agent": f"cede/{__version__}",
         },
+        ca,
     )
 
 
@@ -83,7 +85,10 @@ class Http:
         self._index = 0
         self._lock = threading.Lock()
         self._timeout = timeout
-        self._servers = [_transport(each, connection.token) for each in connection.servers]
+        self._source, self._expires = connection.source, connection.expires
+        self._servers = [
+            _transport(each, connection.token, connection.ca) for each in connection.servers
+        ]
         self._leader = 0  # which of them answered last
 
     def close(self) -> None:
@@ -141,7 +146,7 @@ class Http:
                         whole=True,
                     )
             except TransportError as error:
-                if attempt == last:
+                if attempt == last or isinstance(error, Untrusted):
                     raise self._unreachable(error) from None
             else:
                 repeated = attempt > 1 or self._leader != before
@@ -244,6 +249,13 @@ class Http:
 
     def _unreachable(self, error: Exception) -> errors.ServerUnreachable:
         said = str(error) or type(error).__name__
+        if isinstance(error, Untrusted):
+            return errors.NotTrusted(
+                f"the certificate of {self.server} is not trusted here: {said}; its fingerprint is "
+                f"{error.fingerprint}",
+                fix=f"if that is what the server printed: cede login {self.server} --trust "
+                f"{error.fingerprint}, or with its authority: --ca FILE",
+            )
         return errors.ServerUnreachable(
             f"no answer from {self.server}: {said}",
             fix="is the server running (`cede up`), and is CEDE_SERVER right?",
@@ -262,8 +274,21 @@ class Http:
             return data
         # What a proxy says of its own, "no such route" above all, says nothing of what cede has.
         if response.status_code in _LATER or str(data.get("type")).startswith(_PROBLEM):
+            if response.status_code == _UNAUTHENTICATED:
+                raise self._wrong_token(data)
             raise problem(response.status_code, data)
         raise self._foreign(response)
+
+    def _wrong_token(self, data: Json) -> errors.CedeClientError:
+        error = problem(_UNAUTHENTICATED, data)
+        source = f" of {self._source}" if self._source.startswith("context ") else ""
+        why = "it is wrong, was revoked or has expired"
+        if self._expires:
+            why = f"it is wrong, was revoked, or has expired ({self._expires})"
+        error.message = f"{self.server} does not accept the token{source}: {why}"
+        error.fix = f"ask for a new one (`cede token create`), then: cede login {self.server}"
+        error.args = (error.message,)
+        return error
 
     def _foreign(self, response: Response) -> errors.CedeClientError:
         said = f"{self.server} answered {response.status_code}"

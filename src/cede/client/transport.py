@@ -30,10 +30,21 @@ HEADERS_MAX = 200
 PIECE = 1 << 16
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 PORTS = {"http": 80, "https": 443}
+PEM = "-----BEGIN"
 
 
 class TransportError(Exception):
     """No whole answer: nobody listens, the connection broke, or the time was over."""
+
+
+class Untrusted(TransportError):
+    """The server has a certificate that nobody here believes; `fingerprint` is that of the one it
+    was made by, if it shows that, else its own.
+    """
+
+    def __init__(self, problem: str, fingerprint: str) -> None:
+        super().__init__(problem)
+        self.fingerprint = fingerprint
 
 
 class Response:
@@ -71,7 +82,7 @@ class Transport:
     """One server, for any number of threads: each call has a connection of its own while it
     lasts."""
 
-    def __init__(self, server: str, headers: Mapping[str, str]) -> None:
+    def __init__(self, server: str, headers: Mapping[str, str], ca: str = "") -> None:
         self._scheme, self._host, port, self._prefix = _parts(server)
         self._port = port or PORTS[self._scheme]
         name = f"[{self._host}]" if ":" in self._host else self._host
@@ -82,7 +93,7 @@ class Transport:
         self._head = "".join(
             f"{name}: {value}\r\n" for name, value in {"Host": self._authority, **headers}.items()
         )
-        self._tls = trusted() if self._scheme == "https" else None
+        self._tls = trusted(ca) if self._scheme == "https" else None
         self._lock = threading.Lock()
         self._idle: list[_Connection] = []
         self._used: set[_Connection] = set()
@@ -115,7 +126,7 @@ class Transport:
         `connect` and `read` are seconds: until the connection is there, and until more arrives.
         """
         head = self._request(method, path, params, headers, body)
-        with _failures_as_ours():
+        with _failures_as_ours(), self._named_if_untrusted(connect):
             connection = self._take(connect)
         try:
             with _failures_as_ours():
@@ -183,16 +194,39 @@ class Transport:
                 return
         connection.close()
 
-    def _connected(self, timeout: float) -> socket.socket:
+    @contextmanager
+    def _named_if_untrusted(self, connect: float) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            if getattr(error, "verify_message", None) is None:
+                raise
+            from cede.client.trust import fingerprint
+
+            last = self.certificates(connect)[-1]
+            raise Untrusted(str(error.verify_message), fingerprint(last)) from None  # type: ignore[attr-defined]
+
+    def certificates(self, timeout: float) -> list[bytes]:
+        """What the server shows, believed or not: its own certificate first. Nothing is sent."""
+        from cede.client.trust import chain, unverified
+
+        with _failures_as_ours():
+            made = self._connected(timeout, unverified())
+        try:
+            return chain(made)
+        finally:
+            made.close()
+
+    def _connected(self, timeout: float, tls: ssl.SSLContext | None = None) -> socket.socket:
         at = (self._host, self._port) if self._proxy is None else self._proxy.address
         # As bytes, because a text goes through a codec that is slow to import.
         made = socket.create_connection((at[0].encode(), at[1]), timeout)  # type: ignore[arg-type]
         try:
             made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            if self._tls is not None:
+            if (believed := tls or self._tls) is not None:
                 if self._proxy is not None:
                     self._proxy.tunnel(made, self._authority_with_port)
-                return self._tls.wrap_socket(made, server_hostname=self._host)
+                return believed.wrap_socket(made, server_hostname=self._host)
         except BaseException:
             made.close()
             raise
@@ -283,10 +317,21 @@ def _failures_as_ours() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        said = "timed out" if isinstance(error, TimeoutError) else str(error)
-        raise TransportError(said) from None
+        raise TransportError(_in_words(error)) from None
     except ValueError as error:
         raise TransportError(f"not an answer in HTTP: {error}") from None
+
+
+def _in_words(error: OSError) -> str:
+    if isinstance(error, TimeoutError):
+        return "timed out"
+    if isinstance(error, ConnectionRefusedError):
+        return "nobody listens there"
+    if isinstance(error, socket.gaierror):
+        return "no machine of that name is known here"
+    if getattr(error, "reason", "") == "WRONG_VERSION_NUMBER":
+        return "it does not speak TLS: write http:// if that is meant"
+    return str(error)
 
 
 def _guarded(body: Iterator[bytes]) -> Iterator[bytes]:
@@ -332,11 +377,23 @@ def _text(value: Any) -> str:
     return str(value)
 
 
-def trusted() -> ssl.SSLContext:
-    """Certificates to believe: the system's, or those in `SSL_CERT_FILE`, loopback or not."""
+def trusted(ca: str = "") -> ssl.SSLContext:
+    """Certificates to believe: those of a file or a text, else those in `SSL_CERT_FILE`, else the
+    system's; loopback or not.
+    """
     import ssl
 
-    return ssl.create_default_context(cafile=os.environ.get("SSL_CERT_FILE"))
+    if not ca:
+        return ssl.create_default_context(cafile=os.environ.get("SSL_CERT_FILE"))
+    try:
+        if not ca.startswith(PEM):
+            return ssl.create_default_context(cafile=ca)
+        made = ssl.create_default_context(cadata=ca)
+    except OSError as error:
+        said = error.strerror or str(error)
+        raise NotConfigured(f"cannot read certificates from {ca:.200}: {said}") from None
+    made.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # it may be the server's own
+    return made
 
 
 def _parts(address: str) -> tuple[str, str, int | None, str]:

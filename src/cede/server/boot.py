@@ -57,6 +57,7 @@ def first_start(
     url: str,
     *,
     node: Node | None = None,
+    ca: Path | None = None,
     show: Callable[[str], None] | None = None,
 ) -> FirstStart | None:
     """Make what a fresh database needs; None when this one has been started before.
@@ -67,14 +68,14 @@ def first_start(
     """
     client_file = data / CLIENT_FILE
     if store.list_tokens(limit=1).items:
-        _follow(client_file, url)
+        _follow(client_file, url, ca)
         return None
     secret, _ = tokens.new_token()
     submitter = tokens.new_token()[0] if show else ""
     made = FirstStart(secret, client_file, _somebody(), this_machine(), submitter)
     if show is not None:
         show(secret)  # before it opens anything, as with the file
-    _write_private(client_file, {"server": url, "token": submitter or secret})
+    _write_private(client_file, {"server": url, "token": submitter or secret, **_trust(ca)})
     writer.execute(_command(made, node)).result()
     return made
 
@@ -178,14 +179,22 @@ def _somebody() -> Subject:
         return Subject("user", "admin")
 
 
-def _follow(client_file: Path, url: str) -> None:
-    """A server that moved to another port takes its own client file along."""
+def _trust(ca: Path | None) -> dict[str, str]:
+    return {} if ca is None else {"ca": str(ca)}
+
+
+def _follow(client_file: Path, url: str, ca: Path | None) -> None:
+    """A server that moved to another port or to TLS takes its own client file along."""
     try:
         known = yaml.safe_load(client_file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError):
         return
-    if isinstance(known, dict) and known.get("server") not in (None, url):
-        _write_private(client_file, known | {"server": url})
+    if not isinstance(known, dict) or known.get("server") is None:
+        return
+    kept = {name: value for name, value in known.items() if name != "ca"}
+    became = kept | {"server": url} | _trust(ca)
+    if became != known:
+        _write_private(client_file, became)
 
 
 def _write_private(path: Path, content: dict[str, str]) -> None:

@@ -46,6 +46,7 @@ class Config:
     allowed_hosts: tuple[str, ...] = ()
     tls_cert: Path | None = None
     tls_key: Path | None = None
+    tls: bool = False  # with a certificate that the server makes itself
     insecure_listen: bool = False
     log_level: str = "info"
     heartbeat: int = bounds.HEARTBEAT_DEFAULT  # of nodes, in milliseconds
@@ -64,7 +65,7 @@ class Config:
 
     def url(self, port: int) -> str:
         """How a program on this machine reaches the server."""
-        scheme = "https" if self.tls_cert else "http"
+        scheme = "https" if self.tls or self.tls_cert else "http"
         host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)
         return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
@@ -117,6 +118,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--port", help="the port to listen on, 0 for any (8080)")
     add("--unpooled", metavar="allow|refuse", help="work of a requester without any policy (allow)")
     add("--allowed-hosts", metavar="NAME,…", help="further names that clients may call it by")
+    add("--tls", action="store_true", help="serve HTTPS with a certificate of its own making")
     add("--tls-cert", metavar="FILE", help="serve HTTPS with this certificate")
     add("--tls-key", metavar="FILE", help="and this key")
     add("--insecure-listen", action="store_true", help="listen beyond this machine without TLS")
@@ -166,7 +168,7 @@ def _from_text(name: str, text: object) -> object:
         return text
     if name == "port":
         return int(text) if text.isdecimal() and len(text) < 9 else text
-    if name in ("insecure_listen", "agent", "allow_root_jobs"):
+    if name in ("tls", "insecure_listen", "agent", "allow_root_jobs"):
         return {"1": True, "true": True, "0": False, "false": False}.get(text.lower(), text)
     if name == "allowed_hosts":
         return [part.strip() for part in text.split(",")]
@@ -246,6 +248,7 @@ _FIELDS: dict[str, Callable[[object], Any]] = {
     "allowed_hosts": _texts,
     "tls_cert": _path,
     "tls_key": _path,
+    "tls": _yes_or_no,
     "insecure_listen": _yes_or_no,
     "agent": _yes_or_no,
     "allow_root_jobs": _yes_or_no,
@@ -262,15 +265,19 @@ def _check_listening(config: Config) -> list[str]:
     problems = []
     if (config.tls_cert is None) != (config.tls_key is None):
         problems.append("tls_cert and tls_key come together")
+    if config.tls and config.tls_cert is not None:
+        problems.append("tls makes a certificate, and tls_cert names one: give one of them")
     for name in ("tls_cert", "tls_key"):
         path = getattr(config, name)
         if path is not None and not path.is_file():
             problems.append(f"{name}: {path} is not a file")
     problems += _check_key(config.tls_key)
-    if not is_loopback(config.host) and config.tls_cert is None and not config.insecure_listen:
+    encrypted = config.tls or config.tls_cert is not None
+    if not is_loopback(config.host) and not encrypted and not config.insecure_listen:
         problems.append(
             f"host: {config.host} can be reached from other machines, and tokens would travel in "
-            "the clear; give tls_cert and tls_key, or insecure_listen behind a proxy that has them"
+            "the clear; give tls (cede up --tls makes a certificate), tls_cert and tls_key, or "
+            "insecure_listen behind a proxy that has them"
         )
     return problems
 

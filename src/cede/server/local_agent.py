@@ -21,6 +21,7 @@ import structlog
 
 from cede.agent.isolation import LABEL, Isolation, isolation_here
 from cede.server.config import Config
+from cede.server.own_tls import own_tls
 
 FOLDER = "agent"
 # Where services keep their state, unless the service manager says otherwise.
@@ -48,7 +49,9 @@ class LocalAgent:
         for path in _secrets(config):
             command += ["--hide", str(path)]
         self._command = command + (["--allow-root-jobs"] if config.allow_root_jobs else [])
-        self._join = join
+        self._environment = {"CEDE_JOIN": join}
+        if config.tls:
+            self._environment["SSL_CERT_FILE"] = str(own_tls(config).authority)
         self._process: subprocess.Popen[bytes] | None = None
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._keep, name="local agent", daemon=True)
@@ -71,7 +74,7 @@ class LocalAgent:
         while not self._stopping.is_set():
             self._process = subprocess.Popen(
                 self._command,
-                env={**os.environ, "CEDE_JOIN": self._join},
+                env={**os.environ, **self._environment},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 start_new_session=True,  # Ctrl-C is the server's to pass on

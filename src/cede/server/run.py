@@ -39,6 +39,7 @@ from cede.server.connections import Connections, protocol_for, room_for_connecti
 from cede.server.identities import adopt_identities
 from cede.server.local_agent import LocalAgent, has_joined, isolation, labels
 from cede.server.memory import share_arenas
+from cede.server.own_tls import OwnTls, Renewal, names_of, own_tls
 from cede.server.retention import Retention
 from cede.server.scrub import Scrub
 from cede.server.writer import Unsound, Writer
@@ -72,6 +73,8 @@ def serve(config: Config) -> int:
     try:
         config.data.mkdir(mode=0o700, parents=True, exist_ok=True)
         with _listening(config) as listener:
+            if config.tls:
+                own_tls(config).renew(names_of(config))
             return _Running(config, listener).run()
     except Stopped:
         return DONE
@@ -153,8 +156,15 @@ class _Running:
         node = this_node(config.heartbeat, labels(config)) if config.agent else None
         # Whoever lets work be root knows that it may read everything.
         exposed = isolated is Isolation.NONE and not config.allow_root_jobs
+        own = own_tls(config) if config.tls else None
         made = first_start(
-            store, writer, config.data, url, node=node, show=_show_secret if exposed else None
+            store,
+            writer,
+            config.data,
+            url,
+            node=node,
+            ca=None if own is None else own.authority,
+            show=_show_secret if exposed else None,
         )
         app = create_app(store, writer, config)
         self._close_streams = lambda: close_streams(app)
@@ -166,8 +176,8 @@ class _Running:
             server_header=False,
             lifespan="off",
             timeout_graceful_shutdown=GRACE_SECONDS,
-            ssl_certfile=config.tls_cert,
-            ssl_keyfile=config.tls_key,
+            ssl_certfile=config.tls_cert if own is None else own.certificate,
+            ssl_keyfile=config.tls_key if own is None else own.key,
             http=protocol_for(Connections(room_for_connections())),
         )
         agent = self._agent(writer, url)
@@ -178,15 +188,20 @@ class _Running:
                 _say(web_page.NOT_BUILT)
             if isolated is not None:
                 _say_isolation(isolated, exposed, config.data / CLIENT_FILE)
+            if own is not None:
+                _say_trust(own, url)
             _say(f"cede is serving on {url}")
             if agent is not None:
                 agent.start()
 
         self._server = _Server(settings, on_start)
+        renewal = None if own is None else _renewal(own, config, settings)
         try:
             if not self._stop.is_set():
                 self._server.run(sockets=[self._listener])
         finally:
+            if renewal is not None:
+                renewal.stop()
             if agent is not None:
                 agent.stop()
 
@@ -235,6 +250,21 @@ def _welcome(url: str, made: FirstStart | None) -> None:
             _say(f"it is also in {made.client_file}, for the command line on this machine")
         # After the #, so that no browser sends it anywhere.
         _say(f"the page, open to whoever has this link: {url}/#token={made.secret}")
+
+
+def _say_trust(own: OwnTls, url: str) -> None:
+    _say(f"certificates are made by {own.authority}, fingerprint {own.fingerprint}")
+    _say(f"elsewhere: cede login {url} --trust {own.fingerprint}")
+
+
+def _renewal(own: OwnTls, config: Config, settings: uvicorn.Config) -> Renewal:
+    def reload() -> None:
+        if settings.ssl is not None:  # whoever connects from now on is shown the new one
+            settings.ssl.load_cert_chain(own.certificate, own.key)
+
+    made = Renewal(own, names_of(config), reload)
+    made.start()
+    return made
 
 
 def _show_secret(secret: str) -> None:
