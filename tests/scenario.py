@@ -15,10 +15,12 @@ back and compared.
     edit red limit 4                 -> refused (invalid)
     at rest
 
-`red submits r1..r3 of 2 together` is one request with three independent tasks. Amounts are `2`,
-meaning GPUs, or `2 gpu 4000 mcpu`. Teams and requests may have settings of their own, by name.
-Leases are `none` unless a line says otherwise; holders and waiters with a lease renew it as time
-passes, until the story says `r1 silent`. What happens on nodes is in `tests/scenario_nodes.py`.
+`red submits r1..r3 of 2 together` is one request with three independent tasks, `at_once 2` behind
+it an array of which two may run at once. `after r1,r2` and `after_any r1` name what a request
+follows. Amounts are `2`, meaning GPUs, or `2 gpu 4000 mcpu`. Teams and requests may have settings
+of their own, by name. Leases are `none` unless a line says otherwise; holders and waiters with a
+lease renew it as time passes, until the story says `r1 silent`. What happens on nodes
+is in `tests/scenario_nodes.py`.
 """
 
 from __future__ import annotations
@@ -199,7 +201,8 @@ class Story:
             backoff=int(options.get("backoff", 1)),
             preemptions=Preemptions.FREE if "free" in options else Preemptions.COUNT,
         )
-        for name in names:
+        numbers = range(len(names)) if "at_once" in options else [None] * len(names)
+        for name, number in zip(names, numbers, strict=True):
             submission = commands.Submission(
                 id=name,
                 subject=Subject("team", team),
@@ -213,6 +216,10 @@ class Story:
                 on_silence=OnSilence.KEEP if "keep" in options else OnSilence.STOP,
                 terms=terms_of(options),
                 part_of=names[0] if "together" in options else None,
+                array="" if number is None else f"0-{len(names) - 1}%{options['at_once']}",
+                array_task=number,
+                after=_listed(options, "after"),
+                after_any=_listed(options, "after_any"),
                 owner=options.get("owner", ""),
                 unpooled="refuse",
             )
@@ -375,6 +382,10 @@ class Story:
             for each in self.events
         ]
         return "what happened:\n" + "\n".join(events)
+
+
+def _listed(options: dict[str, str], name: str) -> tuple[str, ...]:
+    return tuple(options[name].split(",")) if name in options else ()
 
 
 def _earmark(story: Story, names: list[str]) -> list[str]:

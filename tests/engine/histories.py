@@ -7,6 +7,7 @@ history, and hypothesis can shorten a failing one.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from hypothesis import strategies as st
 
@@ -21,7 +22,7 @@ from cede.model.subject import Subject
 TEAMS = ("red", "blue", "green")
 
 Command = tuple[int, int, int, int]
-COMMAND = st.tuples(st.integers(0, 13), st.integers(0, 9), st.integers(0, 9), st.integers(0, 9))
+COMMAND = st.tuples(st.integers(0, 15), st.integers(0, 9), st.integers(0, 9), st.integers(0, 9))
 HISTORY = st.lists(COMMAND, max_size=30)
 
 
@@ -103,10 +104,22 @@ class History:
         elif kind == 12:
             pool = sorted(state.pools)[a % len(state.pools)]
             edits.update_pool(state, pool, capacity={("gpu", "mcpu")[c % 2]: b * (1, 1000)[c % 2]})
-        else:
+        elif kind == 13:
             self._leave(a, b)
+        elif kind == 14:
+            self._submit_array(a, b, c)
+        else:
+            refs = [each.ref for each in state.requests.values() if not each.ended][:3]
+            self._submit(a, b, c, **{("after", "after_any")[c % 2]: tuple(refs[: 1 + b % 3])})
 
-    def _submit(self, a: int, b: int, c: int) -> None:
+    def _submit_array(self, a: int, b: int, c: int) -> None:
+        """Up to four tasks, of which one or two run at once."""
+        first, tasks = f"r{self.submitted + 1}", 2 + c % 3
+        for number in range(tasks):
+            array = {"array": f"0-{tasks - 1}%{1 + b % 2}", "array_task": number}
+            self._submit(a, b, c, part_of=first, **array)
+
+    def _submit(self, a: int, b: int, c: int, **more: Any) -> None:
         self.submitted += 1
         amounts = {"gpu": 1 + b % 4}
         if c % 3 == 0:
@@ -122,6 +135,7 @@ class History:
                 walltime=(None, 10_000)[c % 2],
                 lease=(None, 6000, 20_000)[b % 3],
                 on_silence=list(OnSilence)[a % 2],
+                **more,
             ),
             self.now,
         )

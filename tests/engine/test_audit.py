@@ -121,6 +121,15 @@ def _in_a_queue_twice(state: State) -> None:
     ledger.wait(ledger.queue_of("gpus/blue", request), age, {"gpu": 2})
 
 
+def _array_of_two(state: State) -> None:
+    for number, name in enumerate(("r1", "r2")):
+        _request(name, part_of="r1", array="0-1%1", array_task=number)(state)
+
+
+def _out_of_turn(state: State) -> None:
+    state.requests["w"] = replace(state.requests["w"], after=("r1",))
+
+
 # What is done to the state, and what the audit must say.
 FIRES: dict[str, tuple[Callable[[State], None], str]] = {
     "two live allocations": (_second_allocation, "S9 request r1 has 2 live allocations"),
@@ -133,6 +142,12 @@ FIRES: dict[str, tuple[Callable[[State], None], str]] = {
         _allocation("r1.1", state=AllocationState.ENDED), "S9 request r1 is allocated and holds"),
     "a holder that owns an earmark": (
         _request("r1", earmark=Earmark("gpus", "gpus/red", 5)), "S28 request r1 is allocated"),
+    "more tasks of an array than at once": (
+        _array_of_two, "S33 array r1: 2 tasks hold of 1 at once"),
+    "a holder before its dependency": (
+        _request("r1", after=("w",)), "S33 request r1 holds before w has ended"),
+    "a waiter in a queue before its turn": (
+        _out_of_turn, "S21 pool gpus: request w is not in its queue"),
     "reserved above the limit": (
         _policy("gpus/blue", limit={"gpu": 1}), "S4 policy blue reserves 4 gpu"),
     "a reserve of a key the pool lacks": (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -97,6 +98,26 @@ def test_a_request_is_kept_from_its_end_and_not_from_its_submission(store: Store
     assert run_all(store, now=NOW + 21 * DAY)
     with pytest.raises(NotFound):
         store.get_request("old")
+
+
+def test_the_first_of_an_array_stays_while_one_of_its_tasks_is_alive(store: Store) -> None:
+    first, second, alive = (
+        request(f"a{n}", n, part_of="a1", array="0-2", array_task=n - 1) for n in (1, 2, 3)
+    )
+    over = [replace(each, status=RequestStatus.RELEASED) for each in (first, second)]
+    follows = request("b", 4, after=("a1",))
+    made = changes([pool(), policy(), *over, alive, follows])
+    store.commit(batch(0, made, index=9, moment=at(10 * DAY)))
+    run_all(store)
+    assert store.get_request("a1").request == over[0]
+    assert store.task_id("a1", 2) == "a3"
+    assert [each.id for each in store.tasks_of("a1")] == ["a1", "a3"]
+    assert store.get_request("b").request == follows
+    done = replace(alive, status=RequestStatus.RELEASED)
+    store.commit(batch(9, changes(updated=[done]), index=10, moment=at(NOW)))
+    assert run_all(store)
+    with pytest.raises(NotFound):
+        store.get_request("a1")
 
 
 def test_what_is_kept_for_ever_stays(store: Store) -> None:

@@ -154,12 +154,22 @@ def _told(order: Order, settings: Settings) -> dict[str, str]:
         "CEDE_REQUEST_ID": order.request,
         "CEDE_ALLOCATION": order.key.allocation,
         "CEDE_ATTEMPT": str(order.attempt),
-        "CEDE_TASK": str(order.key.task),
-        "CEDE_TASKS": str(len(nodes)),
+        **_number(order, len(nodes)),
         "CEDE_NODE": settings.name,
         "CEDE_NODES": ",".join(nodes),
         "CEDE_POOL": str(order.body.get("pool") or ""),
     }
+
+
+def _number(order: Order, tasks: int) -> dict[str, str]:
+    """Which of how many tasks it is: of its array, or of its gang."""
+    if array := order.body.get("array"):
+        return {
+            "CEDE_ARRAY": str(array["array_id"]),
+            "CEDE_TASK": str(array["task"]),
+            "CEDE_TASKS": str(array["tasks"]),
+        }
+    return {"CEDE_TASK": str(order.key.task), "CEDE_TASKS": str(tasks)}
 
 
 def _devices(order: Order, settings: Settings) -> dict[str, str]:

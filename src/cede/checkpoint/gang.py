@@ -8,7 +8,7 @@ from contextlib import suppress
 
 from cede.checkpoint import files
 from cede.checkpoint.agreement import Agreement, Pace
-from cede.checkpoint.line import TALK_DIR, TASKS, number_in
+from cede.checkpoint.line import ARRAY, TALK_DIR, TASKS, number_in
 from cede.checkpoint.words import Hint
 
 
@@ -65,4 +65,5 @@ class Gang:
 def gang_of(environment: Mapping[str, str]) -> Gang | None:
     """The gang that this task belongs to; None if it is alone, or nobody asks it anything."""
     talk = environment.get(TALK_DIR)
-    return Gang(talk) if talk and number_in(environment, TASKS) > 1 else None
+    in_gang = number_in(environment, TASKS) > 1 and not environment.get(ARRAY)
+    return Gang(talk) if talk and in_gang else None

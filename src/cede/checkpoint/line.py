@@ -21,6 +21,7 @@ RESUME_FROM = "CEDE_RESUME_FROM"
 TALK_DIR = "CEDE_TALK_DIR"
 ATTEMPT = "CEDE_ATTEMPT"
 TASKS = "CEDE_TASKS"
+ARRAY = "CEDE_ARRAY"  # then TASKS are those of the array, each of which saves by itself
 SIGNAL = signal.SIGUSR1
 
 

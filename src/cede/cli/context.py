@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from cede.cli.request_rows import ref_of
 from cede.cli.values import OneOf
-from cede.model.ids import short_id
+from cede.model.ids import short_id, shorten
 
 if TYPE_CHECKING:
     from cede.client.client import Client
@@ -107,7 +108,7 @@ class RequestId(_Named):
     def known(self, client: Client) -> Iterator[str]:
         """The newest: who types an id wants one of today's."""
         for each in islice(client.requests.list(limit=COMPLETED_MAX), COMPLETED_MAX):
-            yield short_id(each["id"])
+            yield shorten(ref_of(each))
 
 
 class RequestRef(RequestId):
@@ -117,7 +118,7 @@ class RequestRef(RequestId):
         found = list(islice(client.requests.list(limit=COMPLETED_MAX), COMPLETED_MAX))
         named = ((each.get("labels") or {}).get("name") for each in found)
         return iter(
-            [*(short_id(each["id"]) for each in found), *dict.fromkeys(filter(None, named))]
+            [*(shorten(ref_of(each)) for each in found), *dict.fromkeys(filter(None, named))]
         )
 
 

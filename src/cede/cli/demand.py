@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
-from cede.cli.context import PoolName, TeamName, TenantName, component_type_option
+from cede.cli.context import PoolName, RequestId, TeamName, TenantName, component_type_option
 from cede.cli.values import (
     NONE,
     Count,
@@ -59,6 +59,20 @@ _OPTIONS: list[Callable[[Any], Any]] = [
     ),
     click.option("--label", multiple=True, metavar="NAME=VALUE", help="May be given often."),
     click.option("--comment", metavar="TEXT", help="What people should know of it."),
+    click.option(
+        "--after",
+        multiple=True,
+        type=RequestId(),
+        metavar="ID[,ID]",
+        help="Start when these have ended well; if one does not, this is cancelled.",
+    ),
+    click.option(
+        "--after-any",
+        multiple=True,
+        type=RequestId(),
+        metavar="ID[,ID]",
+        help="Start when these have ended, well or not.",
+    ),
 ]
 
 _TERMS: list[Callable[[Any], Any]] = [
@@ -149,9 +163,16 @@ def _with(options: list[Callable[[Any], Any]], function: F) -> F:
     return function
 
 
+def _ids(given: tuple[str, ...]) -> list[str] | None:
+    """Ids with commas between them, in one option or several."""
+    return [each for text in given for each in text.split(",") if each] or None
+
+
 def submission_of(
     *,
     label: tuple[str, ...] = (),
+    after: tuple[str, ...] = (),
+    after_any: tuple[str, ...] = (),
     own_settings: tuple[str, ...] = (),
     **given: Any,
 ) -> dict[str, Any]:
@@ -160,6 +181,8 @@ def submission_of(
 
     return submission(
         labels=dict(pairs("--label", label)) or None,
+        after=_ids(after),
+        after_any=_ids(after_any),
         settings=settings_of("--set", own_settings, OF_REQUEST, "a request"),
         **given,
     )

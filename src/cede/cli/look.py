@@ -17,8 +17,18 @@ from cede.cli.values import OneOf
 @click.option("-o", "--output", type=OneOf(["table", "json", "yaml"]), default="table")
 @click.pass_context
 def why(ctx: click.Context, request_id: str, output: str) -> None:
-    """Why a request waits, what would change it, or how it ended."""
-    answer = client_of(ctx).requests.why(request_id)
+    """Why a request waits, what would change it, or how it ended; of an array, which tasks do."""
+    from cede.client.work import is_whole
+
+    client = client_of(ctx)
+    first = client.requests.get(request_id)
+    if output == "table" and is_whole(first, request_id):
+        from cede.cli.arrays import print_why
+
+        tasks = client.requests.list(part_of=first["part_of"], explain="true")
+        print_why(sorted(tasks, key=lambda each: int(each["index"])))
+        return
+    answer = client.requests.why(request_id)
     if output == "json":
         print_json(answer)
     elif output == "yaml":

@@ -32,7 +32,8 @@ REQUESTS = Columns(
             "preemptible",
         ),
         *("tasks", "lost_count", "retry", "lease", "submitted_at", "earmark", "place"),
-        *("allocation", "allocation_state", "started", "index", "part_of", "parts", "shape"),
+        *("allocation", "allocation_state", "started", "index", "part_of", "array_task"),
+        *("parts", "shape"),
         *("command", "work", "saved", "settings"),
     ),
     _declared,
@@ -47,6 +48,7 @@ def request_row(request: Mapping[str, Any]) -> dict[str, Any]:
     status = request["status"]
     return {
         **request,
+        "id": ref_of(request),
         "name": name_of(request),
         "who": request["component"],
         "asks": asked(request),
@@ -58,6 +60,12 @@ def request_row(request: Mapping[str, Any]) -> dict[str, Any]:
         "step_run": (request.get("labels") or {}).get("step", ""),
         "reason": (request.get("reason") or {}).get("text", ""),
     }
+
+
+def ref_of(request: Mapping[str, Any]) -> str:
+    """What people call it: its id; of a task of an array, the array's id and its number."""
+    number = request.get("array_task")
+    return str(request["id"]) if number is None else f"{request['part_of']}_{number}"
 
 
 def name_of(request: Mapping[str, Any]) -> str:

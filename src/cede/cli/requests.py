@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cede.cli import exit_codes
+from cede.cli.arrays import counts
 from cede.cli.context import (
     PoolName,
     RequestId,
@@ -22,7 +23,7 @@ from cede.cli.context import (
 from cede.cli.demand import demand_options, submission_of
 from cede.cli.listing import Listing, list_options
 from cede.cli.printing import print_json, print_one, say
-from cede.cli.request_rows import REQUESTS, request_row
+from cede.cli.request_rows import REQUESTS, ref_of, request_row
 from cede.cli.times import with_times
 from cede.cli.values import Amounts, OneOf, merged
 from cede.cli.work_commands import cancel
@@ -58,6 +59,10 @@ FIELDS = (
     "earmark",
     "reason",
     "fix",
+    "array",
+    "tasks",
+    "after",
+    "after_any",
     "labels",
     "comment",
     "owner",
@@ -82,6 +87,7 @@ def request() -> None:
 @click.option("--preemptible/--non-preemptible", default=None)
 @click.option("--tenant", type=TenantName(), help="Only this tenant's.")
 @click.option("--label", multiple=True, metavar="NAME=VALUE", help="May be given several times.")
+@click.option("--array", type=RequestRef(), metavar="ID", help="Only the tasks of this array.")
 @click.option(
     "--limit", type=click.IntRange(min=1), default=SHOWN, help=f"At most this many ({SHOWN})."
 )
@@ -94,6 +100,8 @@ def list_requests(
     """List the newest requests that this token may see, newest first."""
     from itertools import islice
 
+    if array := given.pop("array"):
+        given["part_of"] = client_of(ctx).requests.get(array)["part_of"] or array
     labels = given.pop("label")
     preemptible = given.pop("preemptible")
     pool = given.pop("pool_name")
@@ -117,8 +125,16 @@ def list_requests(
 @output_option
 @click.pass_context
 def describe(ctx: click.Context, request_id: str, output: str) -> None:
-    """Show one request: what it asks for, where it stands and why."""
-    found = with_times(client_of(ctx).requests.get(request_id))
+    """Show one request: what it asks for, where it stands and why; of an array its first task, and
+    how many are in which status."""
+    from cede.client.work import is_whole
+
+    client = client_of(ctx)
+    found = with_times(client.requests.get(request_id))
+    if output == "table" and is_whole(found, request_id):
+        found["tasks"] = counts(client.requests.list(part_of=found["part_of"]))
+    elif output == "table":
+        found["tasks"] = None
     print_one(_described(found) if output == "table" else found, FIELDS, output)
 
 
@@ -129,7 +145,7 @@ def describe(ctx: click.Context, request_id: str, output: str) -> None:
 def create(ctx: click.Context, /, output: str, retries: int, **given: Any) -> None:
     """Ask for units without running anything: somebody else renews and releases."""
     body = submission_of(retries=retries, **given)
-    made = with_times(client_of(ctx).requests.create(body))
+    made = with_times(client_of(ctx).requests.create(body)) | {"tasks": None}
     print_one(_described(made) if output == "table" else made, FIELDS, output)
     if made["status"] == RequestStatus.REJECTED:
         sys.exit(exit_codes.REFUSED)
@@ -195,7 +211,7 @@ def _described(found: dict[str, Any]) -> dict[str, Any]:
     named = {name: labels.get(name) for name in ("pipeline", "run", "step")}
     pool = found.get("pool") or (found.get("allocation") or {}).get("pool")
     shown = {"pool": pool, "reason": reason.get("text"), "fix": reason.get("fix")}
-    return {**found, **named, **shown}
+    return {**found, "id": ref_of(found), **named, **shown}
 
 
 def _label_filters(labels: tuple[str, ...]) -> dict[str, str]:

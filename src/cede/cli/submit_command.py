@@ -13,7 +13,8 @@ import click
 from cede.cli.context import client_of
 from cede.cli.demand import demand_options, stop_policy_options, submission_of
 from cede.cli.printing import print_json
-from cede.cli.values import OneOf, pairs
+from cede.cli.values import OneOf, Written, pairs
+from cede.model.array import parse_array
 from cede.model.ids import short_id
 
 # What makes a program's name mean the same there. A fixed list: an environment holds secrets.
@@ -30,6 +31,11 @@ CAPTURED = ("PATH", "VIRTUAL_ENV", "CONDA_PREFIX", "LANG")
 )
 @click.option("--per-node", type=click.IntRange(min=1), help="At most so many tasks on one node.")
 @click.option("--independent", is_flag=True, help="Each task waits, runs and retries by itself.")
+@click.option(
+    "--array",
+    type=Written("RANGES", lambda text, name: parse_array(str(text), name)),
+    help="Tasks alike but for CEDE_TASK, such as 0-99 or 1,3,5-9; 0-99%10: at most 10 at once.",
+)
 @click.option(
     "--node-label", multiple=True, metavar="NAME=VALUE", help="Only on nodes with this label."
 )
@@ -159,6 +165,8 @@ def _placement(
         if given["per_node"] not in (None, 1) or tasks not in (None, nodes):
             raise click.UsageError("--nodes means one task on each; leave out --tasks, --per-node")
         tasks, given["per_node"] = nodes, 1
+    if given["array"] and (tasks not in (None, 1) or independent):
+        raise click.UsageError("--array says which tasks there are; leave out --tasks, --nodes")
     given["node_labels"] = dict(pairs("--node-label", node_label)) or None
     counted = {"tasks": tasks, "gang": False if independent else None}
     return {name: value for name, value in counted.items() if value is not None}, given

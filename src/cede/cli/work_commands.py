@@ -10,6 +10,7 @@ import click
 from cede.cli import exit_codes
 from cede.cli.context import RequestId, RequestRef, client_of
 from cede.cli.printing import print_error, say
+from cede.cli.request_rows import ref_of
 from cede.cli.since import Since, SinceType
 from cede.cli.waiting_line import WaitingLine
 
@@ -55,17 +56,23 @@ def logs(
 ) -> None:
     """Print what submitted work printed: both streams, in the order in which they were written.
 
-    With -f it goes on until the work has ended or can never start, and says why.
+    Of an array it is what each task printed, one after the other, every line behind its number;
+    ID_7 is one task. With -f it goes on until the work has ended or can never start, and says why.
     """
-    from cede.client.work import BOTH, Wanted, follow_output, read_output, wait_for_end
+    from cede.cli.arrays import print_logs
+    from cede.client.work import BOTH, Wanted, follow_output, read_output, task_group, wait_for_end
 
     client = client_of(ctx)
     # Resolved once: `last` and a name may mean another one a moment later.
-    request_id = client.requests.get(request_id)["id"]
+    tasks = task_group(client, request_id)
+    request_id = tasks[0]["id"]
     age, at = since or Since()
     stream = BOTH if stdout == stderr else "stdout" if stdout else "stderr"
     wanted = Wanted(task, stream, attempt, tail, at, age)
     with WaitingLine() as line:
+        if len(tasks) > 1 and not follow:
+            print_logs(client, tasks, wanted, line)
+            return
         if not follow:
             for data in read_output(client, request_id, wanted, line.note):
                 _write(data)
@@ -77,13 +84,16 @@ def logs(
             else:
                 line.clear()
 
-        for data in follow_output(client, request_id, wanted, on_look=look, on_note=line.note):
-            line.clear()
-            _write(data)
+        if len(tasks) > 1:
+            print_logs(client, tasks, wanted, line, look=look)
+        else:
+            for data in follow_output(client, request_id, wanted, on_look=look, on_note=line.note):
+                line.clear()
+                _write(data)
         if attempt is None:
-            for ended in wait_for_end(client, [request_id], look):
+            for ended in wait_for_end(client, [each["id"] for each in tasks], look):
                 if ended["status"] != "released":
-                    line.happened(ended["status"], f"{ended['id']}: {_reason(ended)}")
+                    line.happened(ended["status"], f"{ref_of(ended)}: {_reason(ended)}")
 
 
 def _reason(ended: dict[str, Any]) -> str:
@@ -100,7 +110,7 @@ def _write(data: bytes) -> None:
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors.")
 @click.pass_context
 def wait(ctx: click.Context, request_ids: tuple[str, ...], quiet: bool) -> None:
-    """Wait until work has ended, with all its independent tasks.
+    """Wait until work has ended: of an array all its tasks, or with ID_7 one of them.
 
     The exit code is the work's own; of several the first that is not 0.
     """
@@ -109,13 +119,24 @@ def wait(ctx: click.Context, request_ids: tuple[str, ...], quiet: bool) -> None:
 
 def wait_for(client: Client, request_ids: Any, *, follow: bool = False, quiet: bool = False) -> int:
     """The exit code of all of it together."""
-    from cede.client.work import exit_code, failed_task, follow_output, task_group, wait_for_end
+    from cede.cli.arrays import print_logs
+    from cede.client.work import (
+        Wanted,
+        exit_code,
+        failed_task,
+        follow_output,
+        task_group,
+        wait_for_end,
+    )
 
-    whole = [each["id"] for given in request_ids for each in task_group(client, given)]
+    tasks = [each for given in request_ids for each in task_group(client, given)]
+    whole = [each["id"] for each in tasks]
     result = exit_codes.OK
     with WaitingLine(quiet=quiet) as line:
         watcher = _Watcher(line, client)
-        if follow:
+        if follow and len(tasks) > 1:
+            print_logs(client, tasks, Wanted(), line, look=watcher.look)
+        elif follow:
             pieces = follow_output(client, whole[0], on_look=watcher.look, on_note=line.note)
             for data in pieces:
                 line.clear()
@@ -125,8 +146,8 @@ def wait_for(client: Client, request_ids: Any, *, follow: bool = False, quiet: b
             if code is None:
                 code = _BY_STATUS.get(ended["status"], exit_codes.ERROR)
             if code != exit_codes.OK:
-                line.happened(ended["status"], f"{ended['id']}: {_reason(ended)}")
-                seen = follow and ended["id"] == whole[0] and not failed_task(ended)
+                line.happened(ended["status"], f"{ref_of(ended)}: {_reason(ended)}")
+                seen = follow and not failed_task(ended)
                 if not (seen or quiet):
                     _print_last_lines(client, ended)
             result = result or code
@@ -141,7 +162,7 @@ def _print_last_lines(client: Client, ended: dict[str, Any]) -> None:
     if not data:
         return
     task = failed_task(ended)
-    whole = f"cede logs {ended['id']}" + (f" --task {task}" if task else "")
+    whole = f"cede logs {ref_of(ended)}" + (f" --task {task}" if task else "")
     say(f"cede: its last lines (all of them: {whole})", err=True)
     sys.stderr.buffer.write(data if data.endswith(b"\n") else data + b"\n")
     sys.stderr.buffer.flush()
@@ -181,12 +202,14 @@ class _Watcher:
 @click.argument("request_ids", metavar="ID…", nargs=-1, required=True, type=RequestId())
 @click.pass_context
 def cancel(ctx: click.Context, request_ids: tuple[str, ...]) -> None:
-    """Cancel requests, each with all its independent tasks. What runs is asked to stop first.
+    """Cancel requests: of an array all its tasks, with ID_7 one. What runs is asked to stop first.
 
     Every ID is tried and has a line of its own. One that has ended otherwise, or that nobody
     knows, is an error; the exit code is that of the first error.
     """
+    from cede.cli.arrays import cancelled_line
     from cede.client.errors import CedeClientError
+    from cede.client.work import is_whole
 
     client = client_of(ctx)
     result = exit_codes.OK
@@ -197,6 +220,5 @@ def cancel(ctx: click.Context, request_ids: tuple[str, ...]) -> None:
             print_error(error)
             result = result or exit_codes.of_error(error)
             continue
-        stopping = found["status"] == "preempting"
-        say(f"request {found['id']} is {'being stopped' if stopping else found['status']}")
+        say(cancelled_line(client, found, is_whole(found, request_id)))
     sys.exit(result)

@@ -24,6 +24,7 @@ from cede.client.interruptions import Interrupted
 from cede.client.lease import Lease
 from cede.client.stopping import Stopping, checkpoints
 from cede.client.waiting import HOLDING, WAITING, give_up, wait_for_grant
+from cede.model.errors import Invalid
 
 
 class Allocation:
@@ -39,6 +40,8 @@ class Allocation:
         on_preempting: Callable[[Json], None] | None = None,
         checkpoint_dir: Path | None = None,
     ) -> None:
+        if body.get("array"):
+            raise Invalid("array", "is for work that nodes run: client.requests.create")
         self.request: Json = {}
         self._client = client
         self._body = body

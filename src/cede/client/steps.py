@@ -98,6 +98,8 @@ class Step(Generic[P, R]):
         self.step_operator = step_operator
         self.lease = lease
         self.checkpoint_dir = None if checkpoint_dir is None else Path(checkpoint_dir)
+        if declared.get("array"):
+            raise Invalid("array", "is for work that nodes run; call the step's .map()")
         self.declared = declared_body(**declared)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:

@@ -38,11 +38,19 @@ def _nobody(_: Any) -> None:
 
 
 def task_group(client: Client, request_id: str) -> list[Json]:
-    """A request, or all independent tasks that were submitted with it."""
+    """A request, or all tasks of its array; `ID_7`, or a task's own id, is that task alone."""
     first = client.requests.get(request_id)
-    if not first.get("part_of"):
+    if not is_whole(first, request_id):
         return [first]
     return sorted(client.requests.list(part_of=first["part_of"]), key=lambda each: each["index"])
+
+
+def is_whole(found: Json, ref: str) -> bool:
+    """Whether what was typed means all tasks of an array, of which this is the first."""
+    if not found.get("part_of") or found["part_of"] != found["id"]:
+        return False
+    number = found.get("array_task")
+    return number is None or not ref.endswith(f"_{number}")
 
 
 def wait_for_end(

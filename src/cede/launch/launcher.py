@@ -212,7 +212,7 @@ def _kill_supervisor(place: Place) -> None:
 
 
 def _left_group(spec: Spec, means: Any) -> Group:
-    marker = [f"{name}={value}" for name, value in spec.fence.marker.items()]
+    marker = [f"{name}={value}" for name, value in spec.marker.items()]
 
     def find() -> list[int]:
         return processes.marked(marker)

@@ -22,6 +22,8 @@ WALLTIME_GRACE_DEFAULT = 30.0
 
 # The two variables by which the processes of an attempt are found again without a cgroup.
 ALLOCATION_VARIABLE, TASK_VARIABLE = "CEDE_ALLOCATION", "CEDE_TASK"
+# With it the task is one of an array, and its number is not that of a member of a gang.
+ARRAY_VARIABLE = "CEDE_ARRAY"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +37,6 @@ class Fence:
         _integer("fence.attempt", self.attempt, 1, 2**31)
         _integer("fence.task", self.task, 0, TASK_MAX)
         attempt_name(self.allocation, self.task)
-
-    @property
-    def marker(self) -> dict[str, str]:
-        return {ALLOCATION_VARIABLE: self.allocation, TASK_VARIABLE: str(self.task)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +109,13 @@ class Spec:
     def name(self) -> str:
         return attempt_name(self.fence.allocation, self.fence.task)
 
+    @property
+    def marker(self) -> dict[str, str]:
+        """What tells its processes from those of others: tasks of a gang have numbers of their own,
+        and a task of an array has an allocation of its own.
+        """
+        return {name: self.env[name] for name in (ALLOCATION_VARIABLE, TASK_VARIABLE)}
+
     def to_json(self) -> dict[str, Any]:
         limits = {key: value for key, value in asdict(self.limits).items() if value is not None}
         return {
@@ -160,9 +165,14 @@ def _environment(env: object, fence: Fence) -> int:
         size += _text("env", name) + _text(f"env.{quoted(name)}", value)
         if not name or "=" in name:
             raise Invalid("env", f"has the name {quoted(name)}, which no variable can have")
-    for name, value in fence.marker.items():
-        if env.get(name) != value:
-            raise Invalid(f"env.{name}", f"must be {quoted(value)}, as the fence says")
+    if env.get(ALLOCATION_VARIABLE) != fence.allocation:
+        wanted = f"must be {quoted(fence.allocation)}, as the fence says"
+        raise Invalid(f"env.{ALLOCATION_VARIABLE}", wanted)
+    task = str(fence.task)
+    if env.get(TASK_VARIABLE) != task and (fence.task or ARRAY_VARIABLE not in env):
+        raise Invalid(f"env.{TASK_VARIABLE}", f"must be {quoted(task)}, as the fence says")
+    if TASK_VARIABLE not in env:
+        raise Invalid(f"env.{TASK_VARIABLE}", "is missing")
     return size
 
 

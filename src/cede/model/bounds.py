@@ -119,6 +119,11 @@ PARTS_MAX = 500
 STEPS_AT_ONCE_MAX = 256
 # Calls of one asynchronous client at once: each has a thread while it lasts.
 CALLS_AT_ONCE_MAX = 256
+# A date such as 20261117 may number the tasks of an array; the text has a few hundred ranges.
+ARRAY_NUMBER_MAX = 99_999_999
+ARRAY_LENGTH_MAX = 2_000
+# What one request waits for: an array counts once. Each is looked up when it is submitted.
+DEPENDENCIES_MAX = 100
 # What Linux takes at most for one argument list and environment is 2 MiB; half of it is ours to
 # fill.
 ARGV_BYTES_MAX = 512 * 1024

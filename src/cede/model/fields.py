@@ -11,7 +11,7 @@ column) is a table in that layer: only a new kind needs a line there.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, replace
 from enum import StrEnum
 from functools import cache
@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 
 from cede.model import bounds
 from cede.model.amounts import parse_amounts
+from cede.model.array import parse_array
 from cede.model.durations import parse_duration, seconds
 from cede.model.errors import Invalid, Malformed, choices, quoted
 from cede.model.node import parse_labels
@@ -163,6 +164,36 @@ class Labels(Kind):
 
     def show(self, value: Any) -> Any:
         return dict(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers(Kind):
+    """The tasks of an array, as a text in its one form; an empty one is none."""
+
+    def parse(self, value: object, name: str) -> str:
+        if not isinstance(value, str):
+            raise Invalid(name, f"must be a text such as 0-99%10, not {quoted(value)}")
+        return parse_array(value, name).text if value else ""
+
+
+@dataclass(frozen=True, slots=True)
+class References(Kind):
+    """Other requests: ids, or what stands for them until the server has looked them up."""
+
+    most: int
+
+    def parse(self, value: object, name: str) -> tuple[str, ...]:
+        if isinstance(value, str) or not isinstance(value, Sequence):
+            raise Invalid(name, f"must be a list of ids, not {quoted(value)}")
+        if len(value) > self.most:
+            raise Invalid(name, f"must be at most {self.most} ids, not {len(value)}")
+        for each in value:
+            if not isinstance(each, str) or not 1 <= len(each) <= bounds.NAME_LENGTH_MAX:
+                raise Invalid(name, f"must be ids of requests, not {quoted(each)}")
+        return tuple(dict.fromkeys(value))
+
+    def show(self, value: Any) -> Any:
+        return list(value)
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,6 +42,8 @@ class Code(StrEnum):
     QUEUED_BEHIND = "queued_behind"
     MIN_RUN = "min_run"
     RETRY_DELAY = "retry_delay"
+    DEPENDENCY = "dependency"
+    ARRAY_BOUND = "array_bound"
     PATIENCE = "patience"
     WAITS_FIRST = "waits_first"
     TOO_DEAR = "too_dear"
@@ -83,6 +85,7 @@ class Code(StrEnum):
     CHECKPOINT_FAILED = "checkpoint_failed"
     WALLTIME = "walltime_exceeded"
     NODE_LOST = "node_lost"
+    DEPENDENCY_FAILED = "dependency_failed"
 
 
 # The rules under which somebody is stopped who did nothing wrong.
@@ -235,6 +238,15 @@ SENTENCES: dict[Code, tuple[str, str]] = {
         "attempt {attempt} may start {seconds} seconds from now",
         "nothing: the retry policy's delay",
     ),
+    Code.DEPENDENCY: (
+        "it starts after {dependency}, {state}{more}",
+        "nothing: it waits until that has ended{well}; to give it up: cede cancel {request}",
+    ),
+    Code.ARRAY_BOUND: (
+        "at most {bound} tasks of its array run at once: {held} hold units, and {next} are before "
+        "it in the queue",
+        "one of these must end; to run more at once, submit the array with more than %{bound}",
+    ),
     Code.NO_NODE: (
         "pool {pool} has enough free or on its way in all, but only {found} of {tasks} tasks of "
         "{amounts} each find a node with that much free{wanted}",
@@ -385,6 +397,10 @@ SENTENCES: dict[Code, tuple[str, str]] = {
     Code.NODE_LOST: (
         "node {node} could not keep it running ({cause})",
         "nothing: it is started again elsewhere",
+    ),
+    Code.DEPENDENCY_FAILED: (
+        "it was to start after {dependency}, which ended as {status} ({cause})",
+        "mend that, and submit both again; work that is to start in any case: --after-any",
     ),
 }
 

@@ -8,7 +8,8 @@ from enum import StrEnum
 
 from cede.model import bounds
 from cede.model.amounts import Amounts
-from cede.model.fields import Count, Duration, Labels, Text, Word, declared
+from cede.model.array import parse_array, task_ref
+from cede.model.fields import Count, Duration, Labels, Numbers, References, Text, Word, declared
 from cede.model.lifecycle import TERMINAL, WAITING, RequestStatus
 from cede.model.reason import Code, Reason
 from cede.model.shape import Footprint, Shape
@@ -116,6 +117,7 @@ class Request:
     lost_count: int = 0  # attempts that a machine ended
     terms: Terms = USUAL
     part_of: str | None = None  # the first of the independent tasks it was submitted with
+    array_task: int | None = None  # which of its array's tasks it is
     owner: str = ""
     created: str = ""
 
@@ -142,6 +144,24 @@ class Request:
         example="the run for Friday's demo",
         decides=False,
     )
+    array: str = declared(
+        Numbers(),
+        "Tasks that are alike but for their number: 0-99, or 0-99%10 for at most 10 at once.",
+        "",
+        example="",
+    )
+    after: tuple[str, ...] = declared(
+        References(bounds.DEPENDENCIES_MAX),
+        "It starts when these requests have ended well, and is cancelled if one does not.",
+        (),
+        example=[],
+    )
+    after_any: tuple[str, ...] = declared(
+        References(bounds.DEPENDENCIES_MAX),
+        "It starts when these requests have ended, well or not.",
+        (),
+        example=[],
+    )
 
     @property
     def waiting(self) -> bool:
@@ -159,6 +179,18 @@ class Request:
     @property
     def tasks(self) -> int:
         return 1 if self.shape is None else self.shape.tasks
+
+    @property
+    def ref(self) -> str:
+        """What people call it: its id; of a task of an array, the array's id and its number."""
+        if self.array_task is None or self.part_of is None:
+            return self.id
+        return task_ref(self.part_of, self.array_task)
+
+    @property
+    def at_once(self) -> int | None:
+        """How many tasks of its array may run at once; None: as many as fit."""
+        return parse_array(self.array).at_once if self.array else None
 
     @property
     def age(self) -> tuple[int, int]:

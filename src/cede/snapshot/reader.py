@@ -24,6 +24,7 @@ from cede.model.stopping import Saved, StopPolicy
 from cede.model.subject import Subject, parse_name
 from cede.model.terms import Terms
 from cede.model.work import Work
+from cede.snapshot import dependencies
 from cede.snapshot.claims import check_claims
 from cede.snapshot.clocks import CLOCKS, read_clocks
 from cede.snapshot.fields import (
@@ -70,7 +71,8 @@ _COMMON = {
     *("id", "component", "component_type", "pool", "resources", "settings", "preemptible"),
     *("submitted_at", "submitted_index", "attempt", "preempted_count", "lost_count", "retries"),
     *("left_count", "preemptions", "retry_delay", "retry_backoff", "lease", "lease_until"),
-    *("tasks", "work", "saved", "part_of", "pin", "owner", "policy", "last_checkpoint_at"),
+    *("tasks", "work", "saved", "part_of", "array_task", "pin"),
+    *("owner", "policy", "last_checkpoint_at"),
     *(name for part in (Request, Shape, StopPolicy, Terms) for name in deciding(part)),
 }
 _RUNNING = _COMMON | {
@@ -138,6 +140,7 @@ class _Reader:
         self.clocks: list[tuple[str, str, Entry]] = []
         self.shrunk: set[str] = set()
         self.requests: dict[str, Request] = {}
+        self.paths: dict[str, str] = {}
         self.holders: list[_Holder] = []
         self.earmarks: list[tuple[int | None, str, Earmark]] = []
 
@@ -296,6 +299,7 @@ class _Reader:
 
     def finish(self) -> State:
         """Put everything in its place: indexes are ranks, so that only their order matters."""
+        dependencies.check(self.requests, self.paths)
         self.holders.sort(key=lambda each: each.order)
         if all(each.given is not None for each in self.holders):
             # A promise is older than the grant it became, so instants alone do not tell the order.
@@ -411,6 +415,7 @@ class _Reader:
                 pin=pin(fields, path),
                 terms=terms(fields),
                 part_of=None if part_of is None else text(fields, path, "part_of"),
+                array_task=count(fields, path, "array_task", None),
                 owner=text(fields, path, "owner"),
                 **read(Request, fields),
             )
@@ -449,6 +454,7 @@ class _Reader:
         if request.id in self.requests:
             raise SnapshotError(f"{path}.id", f"{request.id!r} is there twice")
         self.requests[request.id] = request
+        self.paths[request.id] = path
 
     def _earmark(self, path: str, value: object, request: Request) -> None:
         fields = entry(value, path, _EARMARK)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cede.model.amounts import parse_amount
+from cede.model.array import parse_array
 from cede.model.fields import deciding
 from cede.model.request import Request
 from cede.model.shape import Shape, parse_count
@@ -135,6 +136,9 @@ def _wanted(
     if not _is_map(value):
         yield path, value
         return
+    if value.get("array") and value.get("part_of") is None:
+        yield from _in_array(path, value, taken)
+        return
     task_group = task_groups.get(str(value.get("id")))
     gang = value.get("gang")
     if gang is not None and not isinstance(gang, bool):
@@ -154,6 +158,16 @@ def _wanted(
     entry = _part(path, entry, task_group)
     for number in range(tasks):
         yield path, {**entry, "id": task_group.id if number == 0 else task_group.next_id(taken)}
+
+
+def _in_array(path: str, value: Entry, taken: set[str]) -> Iterator[Listed]:
+    """One entry for each task of an array that stands in `requests` once."""
+    task_group = _TaskGroup(str(value.get("id")), value, asked=True)
+    with at(path):
+        numbers = parse_array(str(value["array"])).numbers
+    for number in numbers:
+        name = task_group.id if number == numbers[0] else task_group.next_id(taken)
+        yield path, {**value, "id": name, "part_of": task_group.id, "array_task": number}
 
 
 def _part(path: str, entry: Entry, task_group: _TaskGroup) -> dict[str, Any]:

@@ -195,10 +195,19 @@ def _asked(ask: Ask) -> dict[str, Any]:
     )
 
 
+_FOLLOWING = ("after", "after_any")
+
+
 def _waiting(state: State, request: Request) -> dict[str, Any]:
     earmark, withhold = request.earmark, request.withhold
+    awaited = state.gates.awaited(request)
     return _full(
         **_common(request),
+        # What has ended is not in the snapshot, and nobody waits for it any more.
+        **{
+            name: [each for each in getattr(request, name) if each in awaited] or None
+            for name in _FOLLOWING
+        },
         pool=None if request.pool_id is None else state.pools[request.pool_id].name,
         earmark=earmark
         and _full(
@@ -249,9 +258,10 @@ def _common(request: Request) -> dict[str, Any]:
         pin=request.pin
         and _full(folders=list(request.pin.folders), until=seconds(request.pin.until)),
         part_of=request.part_of,
+        array_task=request.array_task,
         owner=(request.terms.sensitive and request.owner) or None,  # else it decides nothing
         settings=shown_own(request.terms.settings) or None,
-        **said(request),
+        **{name: value for name, value in said(request).items() if name not in _FOLLOWING},
         **said(request.stop_policy),
         **said(request.terms),
     )

@@ -20,8 +20,10 @@ from cede.model.fields import (
     Kind,
     Labels,
     Name,
+    Numbers,
     Quantities,
     Ratio,
+    References,
     Text,
     Word,
     fields_of,
@@ -55,6 +57,8 @@ _STORED: dict[type[Kind], _Stored] = {
     Ratio: _Stored(Double(), float),
     Quantities: _MAP,
     Labels: _MAP,
+    Numbers: _Stored(TextType()),
+    References: _Stored(TextType(), encode, lambda _, text: tuple(decode(text))),
 }
 _OWN: tuple[tuple[Declared, _Stored], ...] = tuple(
     (each, _STORED[type(each.kind)]) for each in fields_of(Request)

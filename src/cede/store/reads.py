@@ -16,9 +16,11 @@ from sqlalchemy import ColumnElement, Connection, Engine, Select, and_, false, f
 from cede.engine.state.changes import Event
 from cede.model import bounds
 from cede.model.allocation import Allocation
+from cede.model.array import task_ref
 from cede.model.errors import Invalid, NotFound
 from cede.model.ids import ambiguous
 from cede.model.node import Node, NodeState
+from cede.model.request import Request
 from cede.model.subject import Subject
 from cede.model.token import Role, Token, node_subject
 from cede.store import chain, filters, node_rows, rows, schema, views
@@ -170,6 +172,24 @@ class Reads:
                 views.with_allocation().where(_requests.id == request_id)
             ).one()
             return views.request_view(row)
+
+    def task_id(self, array_id: str, number: int) -> str:
+        """The request that is one task of an array."""
+        wanted = select(_requests.id).where(
+            _requests.part_of == array_id, _requests.array_task == number
+        )
+        with self._readers.begin() as connection:
+            found = connection.execute(wanted).scalar()
+        if found is None:
+            raise NotFound("request", task_ref(array_id, number))
+        return str(found)
+
+    def tasks_of(self, array_id: str) -> list[Request]:
+        """All tasks that were submitted together, in their order."""
+        wanted = views.with_allocation(short=True).where(_requests.part_of == array_id)
+        with self._readers.begin() as connection:
+            rows = connection.execute(wanted.order_by(_requests.at_index))
+            return [views.request_view(row).request for row in rows]
 
     def _named(self, name: str, subjects: Sequence[Subject] | None) -> str:
         """The one request of this name among those that are alive, else among the newest ended.

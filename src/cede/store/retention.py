@@ -14,7 +14,18 @@ from collections.abc import Iterable, Sequence
 from datetime import date, timedelta
 from typing import Any
 
-from sqlalchemy import Column, ColumnElement, Connection, Select, and_, func, select, tuple_
+from sqlalchemy import (
+    Column,
+    ColumnElement,
+    Connection,
+    Select,
+    and_,
+    func,
+    not_,
+    or_,
+    select,
+    tuple_,
+)
 
 from cede.model import bounds
 from cede.model.bounds import DAY
@@ -108,8 +119,19 @@ def _wall_day(wall: str, keep: int | None) -> str:
     return (date.fromisoformat(wall[:10]) - timedelta(milliseconds=keep)).isoformat()
 
 
+def _old(before: int) -> tuple[ColumnElement[bool], ...]:
+    """Requests that ended before. The first of an array stays while one of its tasks is alive: all
+    of them are called by its id. Whoever waits for another needs no row of it: what has ended well
+    is not waited for.
+    """
+    tasks = schema.requests.alias("tasks")
+    alive = select(tasks.c.id).where(tasks.c.part_of == _requests.id, tasks.c.ended_at.is_(None))
+    stays = and_(_requests.part_of == _requests.id, alive.exists())
+    return _requests.ended_at < before, or_(_requests.part_of.is_(None), not_(stays))
+
+
 def _ended(connection: Connection, before: int) -> int:
-    ended = select(func.count()).select_from(schema.requests).where(_requests.ended_at < before)
+    ended = select(func.count()).select_from(schema.requests).where(*_old(before))
     return int(connection.execute(ended).scalar_one())
 
 
@@ -165,7 +187,7 @@ def _keys(
 def _old_requests(connection: Connection, before: int) -> Removal:
     old = (
         select(_requests.id, _requests.owner)
-        .where(_requests.ended_at < before)
+        .where(*_old(before))
         .order_by(_requests.ended_at)
         .limit(bounds.REMOVED_REQUESTS_MAX)
     )

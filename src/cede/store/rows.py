@@ -171,6 +171,7 @@ def request_row(request: Request, latest: Allocation | None, now: int = 0) -> Ro
         request.terms.tenant or None,
         term_rows.terms_text(request.terms),
         now if request.ended else None,
+        request.array_task,
         *own_columns.values_of(request),
     )
 
@@ -180,7 +181,7 @@ def request_from(row: Sequence[Any]) -> Request:
         id_, index, submitted_at, subject_type, subject_name, created, status, preemptible, pool_id,
         _, _, amounts, reason, attempt, retries_used, preempted_count, retry, not_before, bypassed,
         withhold, earmark, lease, lease_until, owner, task, work, part_of, kept, class_, tenant,
-        terms, _, *own,
+        terms, _, array_task, *own,
     ) = row  # fmt: skip
     shape, stop_policy = node_rows.task_from(task)
     return Request(
@@ -209,6 +210,7 @@ def request_from(row: Sequence[Any]) -> Request:
         **node_rows.kept_from(kept),
         terms=term_rows.terms_from(class_, tenant, terms),
         part_of=part_of,
+        array_task=array_task,
         owner=owner,
         created=created,
         **own_columns.fields_from(own),

@@ -234,6 +234,7 @@ requests = Table(
     Column("tenant", NAME),
     Column("terms", Text),
     Column("ended_at", NUMBER),
+    Column("array_task", NUMBER),
     *own_columns.columns(),
     Column("one", SmallInteger, nullable=False, server_default=text("1")),
     UniqueConstraint("id", "granted_pool_id", "one", name="uq_requests_granted"),

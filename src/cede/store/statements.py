@@ -196,7 +196,7 @@ TENANTS = Writes(schema.tenants)
 # What a request is known by and about never changes; leaving it out leaves its indexes alone.
 _IDENTITY = (
     "at_index", "submitted_at", "subject_type", "subject_name", "created", "task", "work",
-    "part_of", "class", "tenant", *own_columns.NAMES,
+    "part_of", "array_task", "class", "tenant", *own_columns.NAMES,
 )  # fmt: skip
 _GRANTED = ("granted_pool_id", "granted_attempt")
 # Most updates bring no new allocation: then the pair that live allocations refer to is left alone

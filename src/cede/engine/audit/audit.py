@@ -12,6 +12,7 @@ from collections.abc import Container, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from cede.engine.audit import turns
 from cede.engine.audit.groups import FREE, LESS_SAFE, ROUNDING, SAFE, Entitled, Held, safety
 from cede.engine.state.state import State
 from cede.model.allocation import Allocation, Member
@@ -33,9 +34,10 @@ Filled = tuple[tuple[bool, int, int, str], Amounts]
 
 def check(state: State) -> list[str]:
     """Every broken invariant, each with its id and the numbers; none when all is well."""
-    found = [*_lives(state), *_configuration(state), *_tenants(state)]
+    found = [*_lives(state), *turns.check(state), *_configuration(state), *_tenants(state)]
+    kept = turns.kept_back(state)
     for pool in state.pools.values():
-        found += [*_capacity(state, pool), *_promises(state, pool), *_ledger(state, pool)]
+        found += [*_capacity(state, pool), *_promises(state, pool), *_ledger(state, pool, kept)]
         if pool.nodes is not None:
             found += _nodes(state, pool)
         bands = bands_in(state, pool)
@@ -548,7 +550,7 @@ def _subtree(state: State, policy: Policy) -> Iterator[str]:
                 yield f"S2 limit of policy {policy.name}: {amount} {key} below it of {limit}"
 
 
-def _ledger(state: State, pool: Pool) -> Iterator[str]:
+def _ledger(state: State, pool: Pool, kept: Container[str]) -> Iterator[str]:
     """S21: every cached sum, right and place equals a recount."""
     ledger = state.ledgers[pool.id]
     live = _live(state, pool)
@@ -581,5 +583,5 @@ def _ledger(state: State, pool: Pool) -> Iterator[str]:
                 queue = ledger.queues.get(ledger.queue_of(policy.id, request))
                 queued = queue is not None and request.id in queue
                 owns = request.earmark is not None and request.earmark.pool_id == pool.id
-                if queued == (owns or request.id in state.delayed):
+                if queued == (owns or request.id in state.delayed or request.id in kept):
                     yield f"S21 pool {pool.name}: request {request.id} is not in its queue"

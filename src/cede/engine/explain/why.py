@@ -15,6 +15,7 @@ from cede.engine.admin.quarantine import unknown
 from cede.engine.explain import fair as explain_fair
 from cede.engine.explain import price as explain_price
 from cede.engine.explain.places import PLACE_MAX, as_granted, order_of
+from cede.engine.explain.turns import turn_reason
 from cede.engine.explain.what_if import changes, claimed_nodes, in_words
 from cede.engine.ledger.account import (
     FITS,
@@ -59,10 +60,12 @@ _NAMED = 3
 
 def waiting_reason(state: State, request: Request) -> Reason:
     """The reason in the pool where capacity is on its way for it, else in the one it prefers; a
-    paused waiter has no place in any.
+    paused waiter has no place in any, and one that waits for its turn is in no queue.
     """
     if paused(state, request):
         return pause_reason(state, request)
+    if state.gates.shut(request):
+        return turn_reason(state, request)
     reasons = [reason_in(state, request, policy) for policy in state.places(request.id)]
     for code in (Code.ON_ITS_WAY, Code.BEING_FREED):
         for each in reasons:
@@ -551,9 +554,8 @@ def _story(state: State, request: Request, tried: bool) -> dict[str, Any]:
     story["reason"] = waiting_reason(state, request).to_public()
     if request.reason is not None:
         story["last_stopped"] = request.reason.to_public()
-    story["pools"] = [
-        _pool_story(state, request, policy, tried) for policy in state.places(request_id)
-    ]
+    places = () if state.gates.shut(request) else state.places(request_id)
+    story["pools"] = [_pool_story(state, request, policy, tried) for policy in places]
     found = [each for pool in story["pools"] for each in pool["changes"] or ()]
     reason = story["reason"]
     says_how = "remedy" in reason or "cede " in reason["fix"] or reason["fix"].startswith("nothing")

@@ -36,6 +36,7 @@ class Submission(Request):
     """A request as it comes through the door: it has no place in the journal yet."""
 
     unpooled: str = "allow"  # or "refuse": what happens to a subject without any policy
+    hopeless: Reason | None = None  # what it was to follow has failed already
 
 
 _NAMES = tuple(each.name for each in fields(Request))
@@ -70,6 +71,8 @@ def submit(state: State, submission: Submission, now: int) -> Request | Untracke
     state.put(request)
     if state.places(request.id):
         state.emit("submitted", request_id=request.id)
+        if submission.hopeless is not None:
+            return endings.finish(state, request, RequestStatus.CANCELLED, submission.hopeless)
         return request
     reason = rejection(state, request)
     return endings.finish(state, request, RequestStatus.REJECTED, reason)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import replace
 
 from cede.engine.ledger.admit import paused
@@ -26,7 +27,34 @@ def end_allocation(state: State, allocation: Allocation) -> None:
 
 
 def finish(state: State, request: Request, status: RequestStatus, reason: Reason | None) -> Request:
-    """End a request for good, with whatever it still held or was promised."""
+    """End a request for good, and with it those that were to follow it if it ended well."""
+    ended = _end(state, request, status, reason)
+    failed = deque(() if status is RequestStatus.RELEASED else (ended,))
+    while failed:
+        first = failed.popleft()
+        for each in state.gates.dependants(first):
+            failed.append(_end(state, each, RequestStatus.CANCELLED, follows_failed(first)))
+    return ended
+
+
+def follows_failed(first: Request) -> Reason:
+    """Why a request can never start: one that it was to follow did not end well. In a chain the
+    cause stays that of the first.
+    """
+    reason, status = first.reason, str(first.status)
+    detail = {"dependency": first.ref, "status": status}
+    if reason is None or reason.code is not Code.DEPENDENCY_FAILED:
+        cause = status if reason is None else reason.text
+        return Reason(Code.DEPENDENCY_FAILED, {**detail, "cause": cause})
+    root, cause = reason.detail.get("root"), reason.detail["cause"]
+    if root is None:
+        root = reason.detail["dependency"]
+        cause = f"{root}: {cause}"
+    return Reason(Code.DEPENDENCY_FAILED, {**detail, "root": root, "cause": cause})
+
+
+def _end(state: State, request: Request, status: RequestStatus, reason: Reason | None) -> Request:
+    """With whatever it still held or was promised."""
     allocation = state.allocation_of(request.id)
     if allocation is not None:
         end_allocation(state, allocation)

@@ -8,17 +8,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from cede.engine.state.due import keeps
 from cede.engine.state.state import State
 from cede.model.allocation import Allocation, Member, Phase
 from cede.model.amounts import Amounts
+from cede.model.array import parse_array
 from cede.model.lifecycle import AllocationState
-from cede.model.request import OnSilence
+from cede.model.request import OnSilence, Request
 from cede.model.stopping import Saved, StopPolicy
 from cede.model.work import Work
 
 RUN, HINT, STOP = "run", "hint", "stop"
+
+
+class Place(NamedTuple):
+    """Which of how many tasks of an array it is."""
+
+    array_id: str
+    task: int
+    tasks: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +60,7 @@ class Order:
     pool: str
     subject: str
     owner: str
+    array: Place | None = None
 
     @property
     def asks(self) -> bool:
@@ -101,7 +112,14 @@ def _order(state: State, allocation: Allocation, member: Member) -> Order:
         pool=pool.name,
         subject=str(request.subject),
         owner=request.owner,
+        array=_place(request),
     )
+
+
+def _place(request: Request) -> Place | None:
+    if request.array_task is None or request.part_of is None:
+        return None
+    return Place(request.part_of, request.array_task, len(parse_array(request.array).numbers))
 
 
 def _keep(saved: Saved | None, allocation: Allocation) -> str:

@@ -172,11 +172,15 @@ def latest_start(state: State, ledger: PoolLedger, request: Request, policy_id: 
 
 def _bound_by_room_alone(state: State, ledger: PoolLedger, request: Request) -> bool:
     """Whether nothing but room in one pool keeps a waiter: no delay, quota, limit or reserve of its
-    own, no node that must be lent; and nobody comes here from another pool.
+    own, no node that must be lent; and nobody comes here from another pool, or once a dependency or
+    a task of its array has ended.
     """
     elsewhere = any(len(state.policies_of(each.subject)) > 1 for each in ledger.policies.values())
     free = request.preemptible and not request.terms.limit and not request.terms.tenant
-    return free and not (elsewhere or state.delayed or ledger.homes.matter)
+    if not free or elsewhere or state.delayed or ledger.homes.matter:
+        return False
+    kept = (policy for each in state.gates.kept() for policy in state.places(each))
+    return all(policy.pool_id != ledger.pool.id for policy in kept)
 
 
 def _ends(

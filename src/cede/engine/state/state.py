@@ -21,6 +21,7 @@ from cede.engine.nodes.inventory import NodeInventory
 from cede.engine.state.changes import Changes, Event, Mark
 from cede.engine.state.due import allocation_due, changes_itself, may_lose, node_due, request_due
 from cede.engine.state.entities import Entity, Nodes, gone, may_go_on, place_of, table_of
+from cede.engine.state.gates import Gates
 from cede.engine.state.journal import Journal, Noted
 from cede.engine.state.loading import in_batches, policies_at_once
 from cede.engine.state.moves import check_move
@@ -72,6 +73,7 @@ class State:
         # Waiters that edits since the last pass concern: whether a pool could grant them before.
         self.displaced: Noted[bool] = Noted(self.journal)
         self.tenancy = Tenancy()
+        self.gates = Gates(self.requests, lambda each: each.not_before > self.passed)
         self.budgets: dict[str, float] = {}  # by tenant: the part used; never written down
         self.now = 0
         self.passed = 0  # the instant up to which timers have been looked at
@@ -219,8 +221,7 @@ class State:
         """Waiters that a pass in the future woke wait for their delay again."""
         for kind, entity_id in came_up:
             if kind == "request" and (request := self.requests.get(entity_id)) is not None:
-                self._unindex_request(request)
-                self._index_request(request)
+                self._index_again(request)
 
     def drain(self) -> Changes:
         """What changed since the last drain; ended entities leave memory with it."""
@@ -276,9 +277,7 @@ class State:
         before, self.now, self.passed = self.passed, now, now
         for kind, entity_id in due:
             if kind == "request" and entity_id in self.delayed:
-                request = self.requests[entity_id]
-                self._unindex_request(request)
-                self._index_request(request)
+                self._index_again(self.requests[entity_id])
             elif kind == "pool":
                 self.looks.pop(entity_id, None)
                 if entity_id in self.ledgers:
@@ -315,12 +314,28 @@ class State:
             self._unindex_request(old)
         if new is not None:
             self.requests[new.id] = new
+        elif old is not None:
+            del self.requests[old.id]
+        moved = self.gates.replace(old, new)
+        if new is not None:
             self._index_request(new)
             if old is not None and new.terms is not old.terms:
                 self._rehold(new.id)
-        elif old is not None:
-            del self.requests[old.id]
         self.dirty |= self.tenancy.count(old, new)
+        self._let_through(moved)
+
+    def _index_again(self, request: Request) -> None:
+        """Time has passed for a waiter whose retry is delayed."""
+        self._unindex_request(request)
+        moved = self.gates.replace(request, request)
+        self._index_request(request)
+        self._let_through(moved)
+
+    def _let_through(self, moved: Iterable[Request]) -> None:
+        """Waiters that may be queued now, or no longer."""
+        for request in moved:
+            self._unindex_request(request)
+            self._index_request(request)
 
     def _replace_allocation(self, old: Allocation | None, new: Allocation | None) -> None:
         if old is not None and old.live:
@@ -462,12 +477,13 @@ class State:
             ledger = self.ledgers[request.earmark.pool_id]
             ledger.hold(promised(ledger, request, request.earmark))
             self.dirty[request.earmark.pool_id] = None
-        if request.withhold is not None and request.id not in self.delayed:
+        kept_back = request.id in self.delayed or self.gates.shut(request)
+        if request.withhold is not None and not kept_back:
             for policy in places:
                 if policy.pool_id == request.withhold.pool_id:
                     self.ledgers[policy.pool_id].withheld[request.id] = policy.id
         age = (request.submitted_at, request.index, request.id)
-        for policy in places if request.id not in self.delayed else ():
+        for policy in () if kept_back else places:
             if request.earmark is None or request.earmark.pool_id != policy.pool_id:
                 ledger = self.ledgers[policy.pool_id]
                 demand = ledger.pool.metered(request.amounts)

@@ -26,8 +26,10 @@ from cede.model.fields import (
     Kind,
     Labels,
     Name,
+    Numbers,
     Quantities,
     Ratio,
+    References,
     Text,
     Word,
     fields_of,
@@ -40,6 +42,8 @@ Amount = Annotated[int, Field(ge=0, le=bounds.AMOUNT_MAX)]
 AmountsIn = Annotated[dict[Key, Amount], Field(max_length=bounds.KEYS_MAX)]
 LabelText = Annotated[str, StringConstraints(max_length=bounds.LABEL_LENGTH_MAX)]
 LabelsIn = Annotated[dict[LabelText, LabelText], Field(max_length=bounds.LABELS_MAX)]
+# Ranges and how many at once; the model says what is wrong inside.
+_ARRAY = r"^[0-9,: %\-]*$"
 
 
 def seconds(most: int, *, least: int = 0, word: str | None = None) -> Any:
@@ -84,6 +88,13 @@ _SENT: dict[type[Kind], Callable[[Any], Any]] = {
     Ratio: lambda kind: Annotated[float, Field(ge=kind.least, le=kind.most)],
     Quantities: lambda kind: AmountsIn,
     Labels: lambda kind: LabelsIn,
+    Numbers: lambda kind: Annotated[
+        str, StringConstraints(max_length=bounds.ARRAY_LENGTH_MAX, pattern=_ARRAY)
+    ],
+    References: lambda kind: Annotated[
+        list[Annotated[str, StringConstraints(min_length=1, max_length=bounds.NAME_LENGTH_MAX)]],
+        Field(max_length=kind.most),
+    ],
 }
 _SHOWN: dict[type[Kind], Any] = {
     Flag: bool,
@@ -95,6 +106,8 @@ _SHOWN: dict[type[Kind], Any] = {
     Ratio: float,
     Quantities: dict[str, int],
     Labels: dict[str, str],
+    Numbers: str,
+    References: list[str],
 }
 
 

@@ -92,6 +92,7 @@ REQUEST: Json = {
     "index": 42,
     "tasks": 1,
     "part_of": None,
+    "array_task": None,
     "shape": None,
     "command": None,
     "work": None,

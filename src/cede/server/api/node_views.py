@@ -59,6 +59,7 @@ def order_out(order: Order, now: int) -> Json:
         "pool": order.pool,
         "subject": order.subject,
         "owner": name_in(order.owner),
+        "array": None if order.array is None else order.array._asdict(),
     }
 
 

@@ -29,7 +29,10 @@ _SEVERAL = re.compile(rf"{ANOTHER}(?:, {ANOTHER})+")
 def request(shown: Json) -> None:
     """Clean a request that is about to be shown; what its owner wrote itself stays as it is."""
     if shown["reason"] is not None:
-        shown["reason"] = clean(shown["reason"], {shown["id"]})
+        # Whom it follows its owner named itself.
+        refs = (*shown["after"], *shown["after_any"])
+        own = {shown["id"], shown["part_of"], *(each.partition("_")[0] for each in refs)}
+        shown["reason"] = clean(shown["reason"], own)
 
 
 def event(shown: Json) -> None:

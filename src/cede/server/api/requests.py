@@ -19,7 +19,6 @@ from cede.launch.presence import name_of
 from cede.model import bounds
 from cede.model.durations import parse_duration
 from cede.model.errors import Conflict, Invalid, NotFound
-from cede.model.ids import LATEST
 from cede.model.lifecycle import WAITING, RequestStatus
 from cede.model.work import parse_work
 from cede.server.api import examples, redact
@@ -37,6 +36,7 @@ from cede.server.api.bodies import (
 )
 from cede.server.api.context import Call, ThisCall, answer, nothing
 from cede.server.api.errors import Problem
+from cede.server.api.finding import find, find_request
 from cede.server.api.json_type import Json
 from cede.server.api.lists import (
     REFERENCE,
@@ -64,8 +64,8 @@ RequestRef = Annotated[
     str,
     Path(
         **REFERENCE,
-        description="Its id, the short form or the start of it, or `last`: the latest of mine; "
-        "to read it, also its label `name`.",
+        description="Its id, the short form or the start of it, `ID_7` for a task of an array, or "
+        "`last`: the latest of mine; to read it, also its label `name`.",
     ),
 ]
 Statuses = Annotated[
@@ -367,28 +367,27 @@ def _is_here(state: State, request_id: str, here: MachineIn | None) -> bool:
 
 @router.post("/requests/{id}/cancel", responses={200: ok(RequestOut, examples.REQUEST)})
 async def cancel(id: RequestRef, call: ThisCall) -> Response:
-    """End a waiter at once; ask a holder to stop, after which it is cancelled. The first of several
-    independent tasks stands for all of them."""
+    """End a waiter at once; ask a holder to stop, after which it is cancelled. The id of an array
+    is all of its tasks, `ID_7` one of them."""
     caller = call.caller
+    whole = (await find(call, id)).whole
 
     def command(tx: Tx, request_id: str) -> None:
-        _cancel(tx, request_id, caller)
+        _cancel(tx, request_id, caller, whole=whole)
 
     found = await _act(call, id, command)
     if not isinstance(found, RequestView):
         return answer(found)
     request = found.request
-    if request.part_of == request.id and await call.context.execute(
-        lambda tx: _cancel_parts(tx, request.id, caller)
-    ):
+    if whole and await call.context.execute(lambda tx: _cancel_parts(tx, request.id, caller)):
         return answer((await show(call, [found], explain=False))[0])
     if found.request.status is not RequestStatus.CANCELLED:
         raise _ended(found)
     return answer((await show(call, [found], explain=False))[0])
 
 
-def _cancel(tx: Tx, request_id: str, caller: Caller) -> None:
-    if tx.state.requests[request_id].part_of == request_id:
+def _cancel(tx: Tx, request_id: str, caller: Caller, *, whole: bool) -> None:
+    if whole:
         _cancel_parts(tx, request_id, caller)
         return
     commands.cancel(tx.state, request_id, tx.now, actor=caller.name)
@@ -433,18 +432,6 @@ async def why(id: RequestRef, call: ThisCall, changes: Tried = True) -> Response
         found = {name: shown[name] for name in names}
         return answer({"request": request_id} | found)
     return Response(text, media_type="application/json")
-
-
-async def find_request(call: Call, ref: str, *, named: bool = False) -> RequestView:
-    """A request that the caller may see; anybody else's does not exist for it.
-
-    `-` and `last` are the caller's latest. A name is enough for reading only: work that somebody
-    else gave the same name must not be stopped by it.
-    """
-    store, bound = call.context.store, call.caller.bound
-    if ref in LATEST:
-        ref = await call.context.read(store.latest_request, call.caller.identity, subjects=bound)
-    return await call.context.read(store.get_request, ref, subjects=bound, named=named)
 
 
 async def _act(

@@ -226,6 +226,7 @@ class RequestOut(Out):
     index: int
     tasks: int
     part_of: str | None = Field(description="The first of the independent tasks it came with.")
+    array_task: int | None = Field(description="Which of its array's tasks it is.")
     parts: list[str] | None = Field(
         None, description="In the answer to a submission of independent tasks: all of them."
     )

@@ -9,6 +9,7 @@ from pydantic import ValidationError
 from cede.engine.lifecycle.commands import Submission
 from cede.model import bounds
 from cede.model.amounts import Amounts
+from cede.model.array import Array, array_of, parse_array
 from cede.model.durations import parse_duration
 from cede.model.errors import CedeError, Invalid
 from cede.model.fields import changed, read
@@ -55,14 +56,18 @@ def submission_of(body: RequestIn, caller: Caller, unpooled: str) -> Submission:
     )
 
 
-def parts_of(body: RequestIn) -> int:
-    """How many requests a body is: independent tasks are requests of their own."""
+def array_in(body: RequestIn) -> Array | None:
+    """The tasks that a body is, which are requests of their own; None if it is one request."""
+    if text := given(body, Request).get("array"):
+        if body.tasks != 1 or body.gang is not None:
+            raise Invalid("array", "each of its tasks is one; leave out tasks and gang")
+        return parse_array(text)
     if body.gang is not False:
-        return 1
+        return None
     if body.tasks > bounds.PARTS_MAX:
         most = bounds.PARTS_MAX
         raise Invalid("tasks", f"at most {most} independent tasks at once, not {body.tasks}")
-    return body.tasks
+    return array_of(body.tasks) if body.tasks > 1 else None
 
 
 def parse_item(item: Any) -> RequestIn | Problem:

@@ -6,34 +6,50 @@ An item of a bulk call that is refused is undone by itself; its neighbours stand
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from cede.engine.ledger.admit import candidates
 from cede.engine.ledger.tenants import has_nodes
 from cede.engine.lifecycle import commands
 from cede.engine.lifecycle.commands import Submission, Untracked
+from cede.model.array import Array
 from cede.model.errors import CedeError, Invalid
 from cede.server.api import redact
 from cede.server.api.auth import Caller
 from cede.server.api.bodies import RequestIn
 from cede.server.api.context import Call
-from cede.server.api.errors import Problem, problem_of
+from cede.server.api.dependencies import Ended, Followed, following, look_up
+from cede.server.api.errors import Problem, problem_of, unavailable
 from cede.server.api.json_type import Json
 from cede.server.api.resolve import pool_in
-from cede.server.api.submission import parse_item, parts_of, submission_of
+from cede.server.api.submission import array_in, parse_item, submission_of
 from cede.server.api.views import live_request_out, untracked_out
 from cede.server.ids import new_id
 from cede.server.tx import Tx, Undecided
+from cede.store import Idempotency
 
-# What has been read of one item: a submission for each of its parts and the pool it names, or why
-# it is refused.
-Item = tuple[list[Submission], str | None] | Problem
+
+class Read(NamedTuple):
+    """What has been read of one item: a submission for each of its parts, the pool it names, and
+    what it follows.
+    """
+
+    parts: list[Submission]
+    pool: str | None
+    follows: list[Followed]
+
+
+# Or why it is refused.
+Item = Read | Problem
 # What became of it: the ids to show after the pass, or the answer itself.
 Outcome = list[str] | Json
 
 # Items that are read in one go: about a millisecond.
 _SLICE = 5
+# How often what is followed is looked up again because it ended meanwhile.
+LOOKS_MAX = 10
 
 
 async def submit_all(call: Call, bodies: list[Any], *, alone: bool = False) -> list[Json]:
@@ -46,9 +62,29 @@ async def submit_all(call: Call, bodies: list[Any], *, alone: bool = False) -> l
         items.append(_read(call, body, alone))
         if len(items) % _SLICE == 0:
             await asyncio.sleep(0)  # a renewal may have come meanwhile
-    if alone and isinstance(items[0], Problem):
-        raise items[0]
+    idempotency = await call.idempotency()
+    for _ in range(LOOKS_MAX):
+        items = [await _looked_up(call, item) for item in items]
+        if alone and isinstance(items[0], Problem):
+            raise items[0]
+        with suppress(Ended):  # since it was looked up
+            return await _submit_all(call, items, alone, idempotency)
+    raise unavailable("busy", "what this follows ends faster than it can be looked up", 1)
 
+
+async def _looked_up(call: Call, item: Item) -> Item:
+    """With what has become of the requests that it follows."""
+    if isinstance(item, Problem) or not (item.parts[0].after or item.parts[0].after_any):
+        return item
+    try:
+        return item._replace(follows=await look_up(call, item.parts[0]))
+    except (CedeError, Problem) as error:
+        return problem_of(error)
+
+
+async def _submit_all(
+    call: Call, items: list[Item], alone: bool, idempotency: Idempotency | None
+) -> list[Json]:
     def command(tx: Tx) -> list[Outcome]:
         _ask(tx, items)
         return [_submit(tx, item, call.caller, alone) for item in items]
@@ -58,7 +94,7 @@ async def submit_all(call: Call, bodies: list[Any], *, alone: bool = False) -> l
 
     answers: list[Json] = await call.context.execute(
         command,
-        idempotency=await call.idempotency(),
+        idempotency=idempotency,
         answer=shown,
         # Twice: one full bulk call, and no other, fills a transaction.
         weight=2 * len(items),
@@ -76,20 +112,21 @@ def _read(call: Call, body: Any, alone: bool) -> Item:
         return parsed
     try:
         first = submission_of(parsed, call.caller, call.context.config.unpooled)
-        parts = parts_of(parsed)
-        if parts > 1 and not alone:
-            raise Invalid("gang", "independent tasks are submitted by themselves, not in bulk")
-        return _parts(first, parts), parsed.pool
+        array = array_in(parsed)
+        if array is not None and not alone:
+            raise Invalid("array", "independent tasks are submitted by themselves, not in bulk")
+        return Read(_parts(first, array), parsed.pool, [])
     except (CedeError, Problem) as error:
         return problem_of(error)
 
 
-def _parts(first: Submission, parts: int) -> list[Submission]:
-    """Independent tasks, all of them part of the first, which so knows that there are others."""
-    if parts == 1:
+def _parts(first: Submission, array: Array | None) -> list[Submission]:
+    """The tasks of an array, all part of the first, which so knows that there are others."""
+    if array is None:
         return [first]
-    first = replace(first, part_of=first.id)
-    return [first, *(replace(first, id=new_id()) for _ in range(parts - 1))]
+    first = replace(first, part_of=first.id, array=array.text, array_task=array.numbers[0])
+    others = (replace(first, id=new_id(), array_task=each) for each in array.numbers[1:])
+    return [first, *others]
 
 
 def _ask(tx: Tx, items: list[Item]) -> None:
@@ -97,7 +134,7 @@ def _ask(tx: Tx, items: list[Item]) -> None:
     start, it is their pass that decides: so it makes no difference whether two calls meet in one.
     """
     nodes: dict[str, int] = {}
-    for each in (part for item in items if not isinstance(item, Problem) for part in item[0]):
+    for each in (part for item in items if not isinstance(item, Problem) for part in item.parts):
         if name := each.terms.tenant:
             nodes[name] = nodes.get(name, 0) + (1 if each.shape is None else each.shape.tasks)
     for name, more in nodes.items():
@@ -110,14 +147,16 @@ def _ask(tx: Tx, items: list[Item]) -> None:
 def _submit(tx: Tx, item: Item, caller: Caller, alone: bool) -> Outcome:
     if isinstance(item, Problem):
         return _refused(item)
-    parts, pool = item
     mark = tx.state.mark()
     try:
-        pool_id = None if pool is None else pool_in(tx.state, pool).id
-        if candidates(tx.state, parts[0].subject, None):
-            caller.check_bound(parts[0].subject)
-        parts = [replace(each, pool_id=pool_id, created=tx.wall) for each in parts]
+        pool_id = None if item.pool is None else pool_in(tx.state, item.pool).id
+        if candidates(tx.state, item.parts[0].subject, None):
+            caller.check_bound(item.parts[0].subject)
+        common = {"pool_id": pool_id, "created": tx.wall, **following(tx.state, item.follows)}
+        parts = [replace(each, **common) for each in item.parts]
         made = [commands.submit(tx.state, each, tx.now) for each in parts]
+    except Ended:
+        raise  # for all of them: nothing of this transaction was answered yet
     except CedeError as error:
         if alone:
             raise
@@ -135,7 +174,7 @@ def _show(outcome: Outcome, tx: Tx) -> Json:
     if isinstance(outcome, dict):
         return outcome
     shown = live_request_out(tx.state, outcome[0])
-    if len(outcome) > 1:
+    if shown["part_of"] is not None:
         shown["parts"] = outcome
     return {"status": 201, "request": shown}
 

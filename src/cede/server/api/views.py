@@ -122,6 +122,7 @@ def request_out(
         "index": request.index,
         "tasks": request.tasks,
         "part_of": request.part_of,
+        "array_task": request.array_task,
         "shape": shape_out(request),
         "command": None if work is None else shlex.join(work.argv)[:_COMMAND_MAX],
         "work": None if work is None or not whole else work_out(work),

@@ -1,0 +1,71 @@
+"""Recount whose turn has come: arrays with a bound, and requests that follow others (S33).
+
+By the definition, from the requests alone, and sharing no code with what keeps waiters out of the
+queues.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from cede.engine.state.state import State
+from cede.model.lifecycle import HOLDING
+from cede.model.request import Request
+
+
+def check(state: State) -> Iterator[str]:
+    alive = _alive(state)
+    for request in state.requests.values():
+        if request.status in HOLDING:
+            for ref in (*request.after, *request.after_any):
+                if ref in alive:
+                    yield f"S33 request {request.id} holds before {ref} has ended"
+    for array_id, tasks in _arrays(state).items():
+        held = sum(each.status in HOLDING for each in tasks)
+        if held > _bound(tasks[0]):
+            yield f"S33 array {array_id}: {held} tasks hold of {_bound(tasks[0])} at once"
+
+
+def kept_back(state: State) -> set[str]:
+    """Waiters that must be in no queue: they follow what has not ended, or are beyond the bound."""
+    alive = _alive(state)
+    kept = {
+        each.id
+        for each in state.requests.values()
+        if each.waiting and not alive.isdisjoint((*each.after, *each.after_any))
+    }
+    for tasks in _arrays(state).values():
+        busy = sum(each.status in HOLDING or each.earmark is not None for each in tasks)
+        waiting = [
+            each
+            for each in tasks
+            if each.waiting
+            and each.earmark is None
+            and each.id not in state.delayed
+            and each.id not in kept
+        ]
+        waiting.sort(key=lambda each: (each.submitted_at, each.index, each.id))
+        kept |= {each.id for each in waiting[max(_bound(tasks[0]) - busy, 0) :]}
+    return kept
+
+
+def _alive(state: State) -> set[str]:
+    """Everything by which somebody may call a request that has not ended."""
+    found = set()
+    for each in state.requests.values():
+        if not each.ended:
+            found |= {each.id, each.part_of or each.id, f"{each.part_of}_{each.array_task}"}
+    return found
+
+
+def _arrays(state: State) -> dict[str, list[Request]]:
+    """The tasks of every array that has a bound."""
+    found: dict[str, list[Request]] = {}
+    for each in state.requests.values():
+        if each.part_of is not None and "%" in each.array and not each.ended:
+            found.setdefault(each.part_of, []).append(each)
+    return found
+
+
+def _bound(task: Request) -> int:
+    return int(task.array.partition("%")[2])

@@ -1,0 +1,225 @@
+"""Waiters that may not be queued yet: for a request that they follow, or for the bound of their
+array.
+
+Such a waiter is in no queue, so it is no head, no demand of a fair share, and nothing is withheld
+for it. What is known here follows from the requests that are alive: a dependency that has ended is
+not among them, and had it ended badly, its dependants would have ended in the same commit. So
+nothing of this is written down, undoing needs no log, and removing old requests changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+
+from sortedcontainers import SortedList
+
+from cede.engine.rights.standing import Age
+from cede.model.array import task_ref
+from cede.model.lifecycle import HOLDING
+from cede.model.request import Request
+
+
+class _Window:
+    """The tasks of one array with a bound: those that run or were promised their capacity, and
+    behind them as many of the oldest waiters as the bound leaves.
+    """
+
+    __slots__ = ("at_once", "busy", "inside", "waiting")
+
+    def __init__(self, at_once: int) -> None:
+        self.at_once = at_once
+        self.busy: dict[str, None] = {}
+        self.waiting: SortedList[Age] = SortedList()
+        self.inside: set[str] = set()
+
+    def moved(self) -> set[str]:
+        """Whose turn has come or gone since the last time."""
+        free = max(self.at_once - len(self.busy), 0)
+        before, self.inside = self.inside, {age[2] for age in self.waiting.islice(0, free)}
+        return before ^ self.inside
+
+
+class Gates:
+    """Who is kept out of the queues, and why. `alive` are the requests of the state, `delayed` says
+    whether a waiter's retry delay is not over.
+    """
+
+    def __init__(self, alive: dict[str, Request], delayed: Callable[[Request], bool]) -> None:
+        self._alive = alive
+        self._delayed = delayed
+        self.pending: dict[str, None] = {}  # waiters of which a dependency has not ended
+        self._dependants: dict[str, dict[str, None]] = {}  # by what they name
+        self._tasks: dict[str, dict[str, None]] = {}  # by the first of independent tasks: alive
+        self._numbered: dict[str, str] = {}  # `ID_7`: the request that is this task
+        self._windows: dict[str, _Window] = {}
+
+    # Reading ----------------------------------------------------------------------------------
+
+    def shut(self, request: Request) -> bool:
+        """Whether a waiter is kept out of the queues."""
+        return request.id in self.pending or self.beyond(request)
+
+    def kept(self) -> Iterator[str]:
+        """Everybody who is kept out of the queues."""
+        yield from self.pending
+        for window in self._windows.values():
+            for age in window.waiting.islice(len(window.inside)):
+                yield age[2]
+
+    def beyond(self, request: Request) -> bool:
+        """Whether its array runs as many tasks as it may, or others of them come first."""
+        window = self._window_of(request)
+        if window is None or request.id in window.busy or request.id in window.inside:
+            return False
+        return _age(request) in window.waiting
+
+    def ahead(self, request: Request) -> tuple[int, int]:
+        """Of its array: how many hold or were promised capacity, and how many are next."""
+        window = self._window_of(request)
+        assert window is not None, request
+        return len(window.busy), len(window.inside)
+
+    def holds(self, ref: str) -> list[Request]:
+        """The requests that are alive and that a reference names: all tasks of an array."""
+        if ref in self._tasks:
+            return [self._alive[each] for each in self._tasks[ref]]
+        found = self._alive.get(self._numbered.get(ref, ref))
+        return [] if found is None or found.ended else [found]
+
+    def lives(self, ref: str) -> bool:
+        """Whether anything that a reference names has not ended."""
+        if ref in self._tasks:
+            return True
+        found = self._alive.get(self._numbered.get(ref, ref))
+        return found is not None and not found.ended
+
+    def awaited(self, request: Request) -> list[str]:
+        """What a waiter waits for, as it names it: of that what has not ended."""
+        return [each for each in _named(request) if self.lives(each)]
+
+    def dependants(self, request: Request) -> Iterator[Request]:
+        """Waiters that start only if this request, or all of its array, ends well."""
+        for ref in _refs(request):
+            for each in list(self._dependants.get(ref, ())):
+                if ref in self._alive[each].after:
+                    yield self._alive[each]
+
+    def _window_of(self, request: Request) -> _Window | None:
+        return None if request.part_of is None else self._windows.get(request.part_of)
+
+    # Writing ----------------------------------------------------------------------------------
+
+    def replace(self, old: Request | None, new: Request | None) -> list[Request]:
+        """A request became another one, came or went; the other waiters that this lets into the
+        queues or takes out of them.
+        """
+        either = new or old
+        assert either is not None
+        if either.part_of is None and not _named(either) and either.id not in self._dependants:
+            return []  # most requests
+        was, now = _lives(old), _lives(new)
+        if old is not None and was:
+            self._forget(old)
+        if new is not None and now:
+            self._learn(new)
+        windows = dict.fromkeys(() if either.part_of is None else (either.part_of,))
+        moved: dict[str, None] = {}
+        for each in () if was == now else self._named_by(either):
+            if self._judge(each):
+                moved[each.id] = None
+                if each.part_of is not None:
+                    windows[each.part_of] = None
+        for group in windows:
+            moved |= dict.fromkeys(self._settle(group))
+        moved.pop(either.id, None)
+        return [self._alive[each] for each in sorted(moved)]
+
+    def _named_by(self, request: Request) -> list[Request]:
+        """Waiters that name a request, alone or with its array."""
+        found = dict.fromkeys(
+            each for ref in _refs(request) for each in self._dependants.get(ref, ())
+        )
+        return [self._alive[each] for each in found]
+
+    def _forget(self, request: Request) -> None:
+        if request.part_of is not None:
+            tasks = self._tasks[request.part_of]
+            del tasks[request.id]
+            if not tasks:
+                del self._tasks[request.part_of]
+            self._numbered.pop(request.ref, None)
+        for ref in _named(request) if request.waiting else ():
+            named = self._dependants[ref]
+            del named[request.id]
+            if not named:
+                del self._dependants[ref]
+        self.pending.pop(request.id, None)
+        if (window := self._window_of(request)) is not None:
+            window.busy.pop(request.id, None)
+            window.waiting.discard(_age(request))
+
+    def _learn(self, request: Request) -> None:
+        if request.part_of is not None:
+            self._tasks.setdefault(request.part_of, {})[request.id] = None
+            if request.array_task is not None:
+                self._numbered[request.ref] = request.id
+        for ref in _named(request) if request.waiting else ():
+            self._dependants.setdefault(ref, {})[request.id] = None
+        self._judge(request)
+
+    def _judge(self, request: Request) -> bool:
+        """Look again whether a request waits for another, and where it stands in its array; whether
+        that is no longer so.
+        """
+        before = request.id in self.pending
+        self.pending.pop(request.id, None)
+        if request.waiting and any(map(self.lives, _named(request))):
+            self.pending[request.id] = None
+        self._enter_window(request)
+        return before != (request.id in self.pending)
+
+    def _enter_window(self, request: Request) -> None:
+        group, at_once = request.part_of, request.at_once
+        if group is None or at_once is None:
+            return
+        window = self._windows.setdefault(group, _Window(at_once))
+        age = _age(request)
+        window.busy.pop(request.id, None)
+        window.waiting.discard(age)
+        if request.status in HOLDING or request.earmark is not None:
+            window.busy[request.id] = None
+        elif request.id not in self.pending and not self._delayed(request):
+            window.waiting.add(age)
+
+    def _settle(self, group: str) -> Iterable[str]:
+        window = self._windows.get(group)
+        if window is None:
+            return ()
+        moved = window.moved()
+        if group not in self._tasks:
+            del self._windows[group]
+            return ()
+        return (each for each in moved if each in self._alive and self._alive[each].waiting)
+
+
+def _age(request: Request) -> Age:
+    return (request.submitted_at, request.index, request.id)
+
+
+def _named(request: Request) -> Collection[str]:
+    """What a request follows; what it follows in both ways once."""
+    if not request.after or not request.after_any:
+        return request.after or request.after_any
+    return dict.fromkeys((*request.after, *request.after_any))
+
+
+def _refs(request: Request) -> list[str]:
+    """What a request is called by those who wait for it."""
+    if request.part_of is None:
+        return [request.id]
+    numbered = [] if request.array_task is None else [task_ref(request.part_of, request.array_task)]
+    return list(dict.fromkeys((request.part_of, request.id, *numbered)))
+
+
+def _lives(request: Request | None) -> bool:
+    return request is not None and not request.ended
