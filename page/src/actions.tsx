@@ -1,7 +1,7 @@
 // Acting: every action shows what the engine would do first, and is one documented call.
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
-import { send, type Amounts, type Policy, type Request, type Whoami } from "./api";
+import { send, type Amounts, type Policy, type Pool, type Request, type Whoami } from "./api";
 import { shortId } from "./format";
 import { describe, refresh } from "./live";
 import { address, go } from "./route";
@@ -12,6 +12,8 @@ export type Action =
   | { kind: "cancel"; request: Request }
   | { kind: "resubmit"; request: Request }
   | { kind: "drain" | "undrain"; node: string }
+  | { kind: "claim" | "unclaim"; node: string }
+  | { kind: "pool"; pool: Pool }
   | { kind: "policy"; policy: Policy };
 
 const mayPlan = (me: Whoami): boolean => me.role === "operator" || me.role === "admin";
@@ -31,7 +33,7 @@ function ActDialog({ me, title, what, onClose }: { me: Whoami; title: string; wh
   const [edit, setEdit] = useState(() => initial(what));
   const [said, setSaid] = useState("");
   const [busy, setBusy] = useState(false);
-  const change = changeOf(what, edit);
+  const change = changeOf(what, edit, me);
   const perform = async (): Promise<void> => {
     setBusy(true);
     setSaid("");
@@ -55,6 +57,14 @@ function ActDialog({ me, title, what, onClose }: { me: Whoami; title: string; wh
           <Field label="Priority" value={edit.priority ?? ""} onInput={(priority) => setEdit({ ...edit, priority })} />
         </div>
       )}
+      {what.kind === "claim" && <Field label="For whose sensitive work: the owner; empty for yours" value={edit.whom ?? ""} onInput={(whom) => setEdit({ ...edit, whom })} />}
+      {what.kind === "pool" && (
+        <div class="fields">
+          <Field label="Description" value={edit.description ?? ""} onInput={(description) => setEdit({ ...edit, description })} />
+          {what.pool.nodes === null && <Field label="Capacity, such as gpu=64; 0 takes a key away" value={edit.capacity ?? ""} onInput={(capacity) => setEdit({ ...edit, capacity })} />}
+          <Field label="Cost of a unit an hour, such as gpu=2.5; for reports" value={edit.cost ?? ""} onInput={(cost) => setEdit({ ...edit, cost })} />
+        </div>
+      )}
       {change instanceof Unclear ? (
         <p class="notice" role="alert">{change.message}</p>
       ) : change && mayPlan(me) ? (
@@ -74,22 +84,29 @@ function ActDialog({ me, title, what, onClose }: { me: Whoami; title: string; wh
 
 interface Edit {
   reason?: string;
+  whom?: string;
+  description?: string;
+  capacity?: string;
+  cost?: string;
   reserved?: string;
   limit?: string;
   priority?: string;
 }
 
 function initial(what: Action): Edit {
+  if (what.kind === "pool") return { description: what.pool.description, capacity: written(what.pool.capacity), cost: written(costs(what.pool)) };
   if (what.kind !== "policy") return {};
   return { reserved: written(what.policy.reserved as Amounts), limit: written(what.policy.limit as Amounts), priority: String(what.policy.priority) };
 }
 
 const written = (given: Amounts): string => Object.entries(given).map(([key, amount]) => `${key}=${amount}`).join(", ");
 
-function read(text: string, field: string): Amounts {
+const costs = (pool: Pool): Amounts => (pool.settings.cost_per_hour ?? {}) as Amounts;
+
+function read(text: string, field: string, number = "\\d+"): Amounts {
   const found: Amounts = {};
   for (const part of text.split(/[,\s]+/).filter(Boolean)) {
-    const match = /^([a-z_]\w*)=(\d+)$/i.exec(part);
+    const match = new RegExp(`^([a-z_]\\w*)=(${number})$`, "i").exec(part);
     if (!match) throw new Unclear(`${field}: write KEY=NUMBER, such as gpu=8, not ${part}.`);
     found[match[1]!] = Number(match[2]);
   }
@@ -101,7 +118,26 @@ function patchOf(policy: Policy, edit: Edit): { reserved: Amounts; limit: Amount
   return { reserved: read(edit.reserved ?? "", "Reserved"), limit: read(edit.limit ?? "", "Limit"), priority: Number(edit.priority ?? policy.priority) };
 }
 
-function changeOf(what: Action, edit: Edit): Change | Unclear | null {
+/** What of a pool is written otherwise than it is. */
+function poolPatch(pool: Pool, edit: Edit): { description?: string; capacity?: Amounts; cost?: Amounts } {
+  const found: { description?: string; capacity?: Amounts; cost?: Amounts } = {};
+  if (edit.description !== undefined && edit.description !== pool.description) found.description = edit.description;
+  const cost = read(edit.cost ?? "", "Cost", "\\d+(?:\\.\\d+)?");
+  if (written(cost) !== written(costs(pool))) found.cost = cost;
+  if (pool.nodes === null) {
+    const capacity = read(edit.capacity ?? "", "Capacity");
+    if (written(capacity) !== written(pool.capacity)) found.capacity = { ...Object.fromEntries(Object.keys(pool.capacity).map((key) => [key, 0])), ...capacity };
+  }
+  return found;
+}
+
+const poolBody = (patch: ReturnType<typeof poolPatch>): Record<string, unknown> => ({
+  ...(patch.description === undefined ? {} : { description: patch.description }),
+  ...(patch.capacity ? { capacity: patch.capacity } : {}),
+  ...(patch.cost ? { settings: { cost_per_hour: patch.cost } } : {}),
+});
+
+function changeOf(what: Action, edit: Edit, me: Whoami): Change | Unclear | null {
   switch (what.kind) {
     case "cancel":
       return { kind: "cancel", id: what.request.id ?? "" };
@@ -109,7 +145,16 @@ function changeOf(what: Action, edit: Edit): Change | Unclear | null {
       return { kind: "submit", team: what.request.component, pool: what.request.pool, amounts: what.request.resources };
     case "drain":
     case "undrain":
+    case "unclaim":
       return { kind: what.kind, node: what.node };
+    case "claim":
+      return { kind: "claim", node: what.node, whom: edit.whom?.trim() || me.name };
+    case "pool":
+      try {
+        return { kind: "pool", pool: what.pool.name, ...poolPatch(what.pool, edit) };
+      } catch (error) {
+        return error as Unclear;
+      }
     case "policy":
       try {
         return { kind: "policy", team: what.policy.component, pool: what.policy.pool, ...patchOf(what.policy, edit) };
@@ -121,6 +166,7 @@ function changeOf(what: Action, edit: Edit): Change | Unclear | null {
 
 function nameOf(what: Action): string {
   if (what.kind === "policy") return `policy ${what.policy.name} of ${what.policy.pool}`;
+  if (what.kind === "pool") return `pool ${what.pool.name}`;
   return "request" in what ? shortId(what.request.id ?? "") : what.node;
 }
 
@@ -137,6 +183,15 @@ async function act(what: Action, edit: Edit): Promise<string | null> {
       return null;
     case "undrain":
       await send("POST", `/nodes/${encodeURIComponent(what.node)}/undrain`);
+      return null;
+    case "claim":
+      await send("POST", "/nodes/claim", { nodes: [what.node], ...(edit.whom?.trim() ? { for: edit.whom.trim() } : {}) });
+      return null;
+    case "unclaim":
+      await send("POST", "/nodes/unclaim", { nodes: [what.node] });
+      return null;
+    case "pool":
+      await send("PATCH", `/pools/${what.pool.id}`, poolBody(poolPatch(what.pool, edit)));
       return null;
     case "policy":
       await send("PATCH", `/policies/${what.policy.id}`, patchOf(what.policy, edit));

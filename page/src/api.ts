@@ -12,6 +12,7 @@ export type Share = Schemas["ShareOut"];
 export type Shares = Schemas["SharesOut"];
 export type Usage = Schemas["UsageOut"];
 export type Used = Schemas["UsedOut"];
+export type PoolHistory = Schemas["PoolHistoryOut"];
 export type Status = Schemas["StatusOut"];
 export type PolicyStatus = Schemas["PolicyStatusOut"];
 export type Queue = Schemas["QueueOut"];

@@ -157,14 +157,14 @@ interface Known {
 const reads = new Map<string, Known>();
 const READS_MAX = 60;
 
-function remember(path: string, data: unknown, took: number): void {
+function remember(path: string, data: unknown, took: number, every: number): void {
   reads.delete(path);
-  reads.set(path, { data, notBefore: Date.now() + Math.max(0, took * SLOW_TIMES - REFRESH_MS) });
+  reads.set(path, { data, notBefore: Date.now() + Math.max(0, took * SLOW_TIMES - REFRESH_MS, every) });
   if (reads.size > READS_MAX) reads.delete(reads.keys().next().value as string);
 }
 
-/** An answer of the API that follows what happens. A null path reads nothing. */
-export function useRead<T>(path: string | null): Read<T> {
+/** An answer of the API that follows what happens, at most once in `every` milliseconds. A null path reads nothing. */
+export function useRead<T>(path: string | null, every = 0): Read<T> {
   const [read, setRead] = useState<Read<T> & { path: string | null }>({ data: null, error: "", status: 0, path: null });
   const { version } = useLink();
   const [tick, setTick] = useState(0);
@@ -177,12 +177,14 @@ export function useRead<T>(path: string | null): Read<T> {
     if (path === null || document.hidden) return;
     const abort = new AbortController();
     const known = reads.get(path);
-    const wait = read.path === path && known ? Math.max(0, known.notBefore - Date.now()) : 0;
+    const fresh = read.path === path || every > 0;
+    const wait = fresh && known ? Math.max(0, known.notBefore - Date.now()) : 0;
+    if (wait > 0 && every > 0 && read.path !== path) setRead({ data: known!.data as T, error: "", status: 0, path });
     const timer = window.setTimeout(() => {
       const began = Date.now();
       get<T>(path, abort.signal)
         .then((data) => {
-          remember(path, data, Date.now() - began);
+          remember(path, data, Date.now() - began, every);
           if (!abort.signal.aborted) setRead({ data, error: "", status: 0, path });
         })
         .catch((error: unknown) => {

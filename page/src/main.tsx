@@ -135,7 +135,7 @@ function titleOf(view: string): string {
 function View({ route, me }: { route: Route; me: Whoami }): JSX.Element {
   switch (route.view) {
     case "overview":
-      return <Overview />;
+      return <Overview route={route} />;
     case "pool":
       return <PoolView key={route.name} route={route} />;
     case "request":

@@ -34,12 +34,16 @@ export interface Snapshot {
   nodes?: Entry[];
   running?: Entry[];
   requests?: Entry[];
+  claims?: { nodes: string[]; for: string }[];
 }
 
 export type Change =
   | { kind: "cancel"; id: string }
   | { kind: "drain"; node: string }
   | { kind: "undrain"; node: string }
+  | { kind: "claim"; node: string; whom: string }
+  | { kind: "unclaim"; node: string }
+  | { kind: "pool"; pool: string; capacity?: Amounts; description?: string; cost?: Amounts }
   | { kind: "submit"; team: string; pool: string | null; amounts: Amounts }
   | { kind: "policy"; team: string; pool: string | null; reserved?: Amounts; limit?: Amounts; priority?: number };
 
@@ -79,6 +83,17 @@ export function commandOf(change: Change): string {
     case "drain":
     case "undrain":
       return `cede node ${change.kind} ${change.node}`;
+    case "claim":
+      return `cede node claim ${change.node} --for ${quoted(change.whom)}`;
+    case "unclaim":
+      return `cede node unclaim ${change.node}`;
+    case "pool": {
+      const parts = [`cede pool update ${change.pool}`];
+      if (change.capacity) parts.push(`--capacity ${map(change.capacity)}`);
+      if (change.description !== undefined) parts.push(`--description ${quoted(change.description)}`);
+      if (change.cost) parts.push(`--settings ${quoted(JSON.stringify({ cost_per_hour: change.cost }))}`);
+      return parts.join(" ");
+    }
     case "submit":
       return `cede submit ${Object.entries(change.amounts).map(([key, amount]) => (key === "gpu" ? `--gpu ${amount}` : `--resource ${key}=${amount}`)).join(" ")} --component ${change.team} -- …`;
     case "policy": {
@@ -90,6 +105,9 @@ export function commandOf(change: Change): string {
     }
   }
 }
+
+/** A word that a shell takes as it is written. */
+const quoted = (text: string): string => (/^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);
 
 export const NEW = "the new request";
 
@@ -111,6 +129,20 @@ export function apply(snapshot: Snapshot, change: Change): Snapshot {
       if (!node) throw new Unclear(`There is no node ${change.node}.`);
       node.out = change.kind === "drain" ? "drain" : "no";
       node.state = change.kind === "drain" ? "draining" : "ready";
+      return next;
+    }
+    case "claim":
+    case "unclaim": {
+      const node = next.nodes?.find((entry) => entry.name === change.node);
+      if (!node) throw new Unclear(`There is no node ${change.node}.`);
+      if (change.kind === "claim") next.claims = [...(next.claims ?? []), { nodes: [change.node], for: change.whom }];
+      else delete node.claimed_by;
+      return next;
+    }
+    case "pool": {
+      const pool = next.pools.find((entry) => entry.name === change.pool);
+      if (!pool) throw new Unclear(`There is no pool ${change.pool}.`);
+      if (change.capacity) pool.capacity = Object.fromEntries(Object.entries({ ...(pool.capacity as Amounts), ...change.capacity }).filter(([, amount]) => amount > 0));
       return next;
     }
     case "submit": {

@@ -9,7 +9,7 @@ from pathlib import Path
 from sqlalchemy import func, select
 
 from cede.store import Store, schema
-from cede.store.accounts import By
+from cede.store.usage import By
 from tests.aged.days import DAY, Days
 
 REQUESTS = 40

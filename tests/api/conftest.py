@@ -19,6 +19,7 @@ from cede.server import clock, tokens
 from cede.server.api.app import close_streams, create_app
 from cede.server.config import Config
 from cede.server.connections import Connections
+from cede.server.history import History
 from cede.server.ids import new_id
 from cede.server.writer import Writer
 from cede.store import Store
@@ -91,6 +92,7 @@ def running(url: str) -> Iterator[Server]:
     store.take_over()
     writer = Writer(store, store.load(), on_fatal=lambda error: None)
     writer.start()
+    History(store, writer, {}).turn()  # as `run` does: it notes the time of day
     secrets = {name: _make_token(writer, name, *kind) for name, kind in TOKENS.items()}
     app = create_app(store, writer, Config(data=Path(), database=url))
     with listening.at_a_port(app) as port:

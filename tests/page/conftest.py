@@ -12,6 +12,7 @@ from tests.api import listening
 from tests.api.conftest import Server, running
 from tests.page.browser import CHROMIUM, launched, opened
 from tests.page.busy import Busy, build
+from tests.page.past import add_past, running_for_a_month
 
 
 @pytest.fixture(scope="package", autouse=True)
@@ -45,8 +46,11 @@ def server(tmp_path: Path) -> Iterator[Server]:
 @pytest.fixture(scope="package")
 def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Busy]:
     """The busy world for tests that only look."""
-    with running(f"sqlite:///{tmp_path_factory.mktemp('page') / 'cede.db'}") as found:
-        yield build(found)
+    url = f"sqlite:///{tmp_path_factory.mktemp('page') / 'cede.db'}"
+    with running_for_a_month(url) as found:
+        busy = build(found)
+        add_past(found)
+        yield busy
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from tests.api import listening
-from tests.api.conftest import running
 from tests.page.browser import DESK, PHONE, launched, opened, settle
 from tests.page.busy import Busy, build
+from tests.page.past import add_past, running_for_a_month
 
 SHOWN = {"page-overview": "overview", "page-pool": "nodes", "page-request": "waiting"}
 
@@ -28,6 +28,7 @@ def views(busy: Busy) -> dict[str, str]:
         "queue": "#/pool/h100?tab=queue",
         "holders": "#/pool/h100?tab=holders",
         "nodes": "#/pool/h100?tab=nodes",
+        "history": "#/pool/h100?tab=history&span=604800",
         "waiting": f"#/request/{waiting['id']}",
         "preempted": f"#/request/{preempted['id']}",
         "node": "#/node/h100-b4",
@@ -56,9 +57,10 @@ def main() -> None:
     with (
         tempfile.TemporaryDirectory() as data,
         launched() as browser,
-        running(f"sqlite:///{Path(data) / 'cede.db'}") as server,
+        running_for_a_month(f"sqlite:///{Path(data) / 'cede.db'}") as server,
     ):
         busy = build(server, "small experiments")
+        add_past(server)
         token, where = server.secrets["operator"], views(busy)
         if given.all:
             take(browser, server.url, token, where, given.folder)

@@ -160,7 +160,7 @@ def test_events_are_filtered(shown: Busy, page: Any) -> None:
 
 
 def test_usage_agrees_with_the_command_line(shown: Busy, page: Any) -> None:
-    look(page, shown, "#/usage?by=pool&since=all")
+    look(page, shown, "#/usage?by=pool&over=all")
     page.wait_for_selector("tbody tr")
     answer = shown.server["operator"].get("/api/v1/usage?by=pool").json()
     names = [each.inner_text() for each in page.query_selector_all("tbody .team")]
@@ -168,8 +168,36 @@ def test_usage_agrees_with_the_command_line(shown: Busy, page: Any) -> None:
     with page.expect_download() as started:
         page.click("text=Download as CSV")
     first, *rest = Path(started.value.path()).read_text().splitlines()
-    assert first.startswith("name,pool,requests,preempted,node_hours,gpu_hours")
+    assert first.startswith("name,pool,requests,preempted,starts,mean_wait,node_hours,gpu_hours,")
     assert [line.partition(",")[0] for line in rest] == names
+
+
+def test_usage_is_shown_by_day_and_team_with_a_chart(shown: Busy, page: Any) -> None:
+    look(page, shown, "#/usage")
+    page.wait_for_selector("[role=img][aria-label^='GPU hours by day'] canvas")
+    begin = page.inner_text("code").partition("--from ")[2].partition(" ")[0]
+    told = shown.server["operator"].get(f"/api/v1/usage?by=team&days=true&from={begin}").json()
+    page.click("summary")
+    rows = page.query_selector_all("table[aria-label='Usage, day by day'] tbody tr")
+    assert len(rows) == len(told["items"]) > 100
+    first = re.split(r"\s*\t\s*", rows[0].inner_text().strip())
+    assert first[:2] == [told["items"][0]["day"], told["items"][0]["name"]]
+    page.select_option("select >> nth=0", "label")
+    page.wait_for_selector("td[data-title=label]:has-text('robotics')")
+    assert "by=label" in page.url and "--by label --label project" in page.inner_text("#main")
+
+
+def test_a_pool_over_time_is_a_chart_with_its_numbers(shown: Busy, page: Any) -> None:
+    look(page, shown, "#/pool/h100?tab=history&span=21600")
+    page.wait_for_selector("[role=img][aria-label^='gpu over time'] canvas")
+    path = "/api/v1/pools/h100/history?since=21600"
+    told = shown.server["operator"].get(path).json()["items"]
+    assert len(told) > 50
+    page.click("summary")
+    table = page.inner_text("table[aria-label='Levels of pool h100']")
+    assert f"{told[5]['keys']['gpu']['used']:g}" in table
+    page.select_option("select", "604800")
+    page.wait_for_selector("code:has-text('--since 168h')", state="attached")
 
 
 def test_settings_show_what_was_declared(shown: Busy, page: Any) -> None:

@@ -15,7 +15,7 @@ from cede.model.request import Request
 from cede.model.shape import Shape
 from cede.model.terms import Terms
 from cede.store import Store
-from cede.store.accounts import By
+from cede.store.usage import By
 from tests.store.samples import BLUE, allocation, batch, changes, policy, pool, request, tenant
 from tests.store.samples import started as start
 

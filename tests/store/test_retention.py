@@ -22,8 +22,8 @@ from cede.model.reason import Code, Reason
 from cede.model.request import Request
 from cede.model.terms import Terms
 from cede.store import Store, answers, chain, retention, schema
-from cede.store.accounts import By
 from cede.store.offline import Offline
+from cede.store.usage import By
 from cede.store.values import AuditNote, Keep, Moment
 from tests.store.samples import (
     BLUE,

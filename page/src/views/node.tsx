@@ -20,6 +20,7 @@ export function NodeView({ route, me }: { route: Route; me: Whoami }): JSX.Eleme
           {node.reason && <p>{node.reason}</p>}
           {(me.role === "operator" || me.role === "admin") && (
             <p class="actions">
+              {node.claimed_by ? <Act me={me} title="Unclaim" what={{ kind: "unclaim", node: node.name }} /> : <Act me={me} title="Claim" what={{ kind: "claim", node: node.name }} />}
               {node.out === "no" ? <Act me={me} title="Drain" what={{ kind: "drain", node: node.name }} /> : <Act me={me} title="Undrain" what={{ kind: "undrain", node: node.name }} />}
             </p>
           )}

@@ -3,15 +3,17 @@ import type { JSX } from "preact";
 import { query, timeOf, type Event, type Page, type Policy, type PolicyStatus, type Pool, type Status } from "../api";
 import { sentence, detail, keysOf, span } from "../format";
 import { latestEvents, useRead } from "../live";
-import { address } from "../route";
+import { PoolChart, SpanSelect, spanOf } from "../history";
+import { address, type Route } from "../route";
 import { teamRows, type TeamRow } from "../teams";
 import { Bar, Capacity, Command, Id, Sentence, Shown, Team, Time } from "../ui";
 import { useLatest } from "./events";
 
 const CHANGES_SHOWN = 15;
 const HOUR = 3_600_000;
+const SPAN = "86400";
 
-export function Overview(): JSX.Element {
+export function Overview({ route }: { route: Route }): JSX.Element {
   const pools = useRead<Page<Pool>>(`/pools${query({ limit: 500 })}`);
   const policies = useRead<Page<Policy>>(`/policies${query({ limit: 500 })}`);
   const status = useRead<Status>("/status");
@@ -19,12 +21,13 @@ export function Overview(): JSX.Element {
   return (
     <>
       <h1>Overview</h1>
+      <form class="filters" onSubmit={(event) => event.preventDefault()}><SpanSelect route={route} usual={SPAN} /></form>
       <Shown read={pools} what="pools">
         {(found) =>
           found.items.length ? (
             <div class="cards">
               {found.items.map((pool) => (
-                <PoolCard key={pool.id} pool={pool} teams={teams.get(pool.id) ?? []} policies={(policies.data?.items ?? []).filter((policy) => policy.pool_id === pool.id)} />
+                <PoolCard key={pool.id} pool={pool} span={spanOf(route, SPAN)} teams={teams.get(pool.id) ?? []} policies={(policies.data?.items ?? []).filter((policy) => policy.pool_id === pool.id)} />
               ))}
             </div>
           ) : (
@@ -39,7 +42,7 @@ export function Overview(): JSX.Element {
   );
 }
 
-function PoolCard({ pool, policies, teams }: { pool: Pool; policies: Policy[]; teams: PolicyStatus[] }): JSX.Element {
+function PoolCard({ pool, policies, teams, span: shown }: { pool: Pool; policies: Policy[]; teams: PolicyStatus[]; span: string }): JSX.Element {
   const rows = teamRows(teams, policies);
   return (
     <section class="card" aria-label={`Pool ${pool.name}`} data-pool={pool.name}>
@@ -50,6 +53,7 @@ function PoolCard({ pool, policies, teams }: { pool: Pool; policies: Policy[]; t
         <a href={address("pool", pool.name, { tab: "queue" })}><b>{pool.queued}</b> waiting</a>
       </p>
       <Capacity capacity={pool.capacity} used={pool.occupied} promised={pool.earmarked} />
+      <PoolChart pool={pool.name} span={shown} />
       {rows.length > 0 && (
         <>
           <h3>Teams</h3>

@@ -2,13 +2,14 @@
 import type { JSX } from "preact";
 import { query, timeOf, type Node, type Page, type Policy, type Pool, type Placed, type Queue as QueuePart, type Request, type Shares, type Status as Statuses } from "../api";
 import { amounts, keysOf, nameOf, shortId, span } from "../format";
+import { PoolChart, SpanSelect, spanOf } from "../history";
 import { useRead } from "../live";
 import { address, changed, go, type Route } from "../route";
 import { teamRows, type TeamRow } from "../teams";
 import { Age, badgeOf, Capacity, Command, Filter, Id, Select, Shown, Status, Table, Team, Time, Why } from "../ui";
 
 const ROWS = 50;
-const TABS: [string, string][] = [["teams", "Teams"], ["queue", "Queue"], ["holders", "Holders"], ["nodes", "Nodes"]];
+const TABS: [string, string][] = [["teams", "Teams"], ["queue", "Queue"], ["holders", "Holders"], ["nodes", "Nodes"], ["history", "History"]];
 
 export function PoolView({ route }: { route: Route }): JSX.Element {
   const name = route.name;
@@ -34,9 +35,19 @@ export function PoolView({ route }: { route: Route }): JSX.Element {
           {tab === "queue" && <Queue pool={found} route={route} />}
           {tab === "holders" && <Holders pool={found} route={route} />}
           {tab === "nodes" && <Nodes pool={found} route={route} />}
+          {tab === "history" && <Past pool={found} route={route} />}
         </>
       )}
     </Shown>
+  );
+}
+
+function Past({ pool, route }: { pool: Pool; route: Route }): JSX.Element {
+  return (
+    <>
+      <form class="filters" onSubmit={(event) => event.preventDefault()}><SpanSelect route={route} usual="86400" /></form>
+      <PoolChart pool={pool.name} span={spanOf(route, "86400")} all />
+    </>
   );
 }
 

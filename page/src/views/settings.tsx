@@ -44,6 +44,7 @@ function Declared({ pool, policies, me }: { pool: Pool; policies: Policy[]; me: 
         <summary>All settings in force</summary>
         <Facts rows={Object.entries(pool.settings).map(([key, value]) => [key, plain(value)])} />
       </details>
+      {may && <p class="actions"><Act me={me} title="Edit pool" what={{ kind: "pool", pool }} /></p>}
       <h3>Policies</h3>
       <Table<Policy>
         label={`Policies of pool ${pool.name}`}

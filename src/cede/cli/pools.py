@@ -12,6 +12,7 @@ from cede.cli.listing import Columns, Listing, list_options
 from cede.cli.printing import print_one, say
 from cede.cli.request_rows import REQUESTS, request_row
 from cede.cli.times import with_times
+from cede.cli.usage_command import pool_history
 from cede.cli.values import OneOf, amounts_option, map_option, pairs
 
 POOLS = Columns(
@@ -147,6 +148,9 @@ def enable(ctx: click.Context, pool_name: str) -> None:
 def delete(ctx: click.Context, pool_name: str, yes: bool) -> None:
     """Delete a pool and its policies."""
     remove(client_of(ctx).pools, "pool", pool_name, yes, also=" and its policies")
+
+
+pool.add_command(pool_history)
 
 
 @pool.command("requests")

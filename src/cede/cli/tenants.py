@@ -1,4 +1,4 @@
-"""`cede tenant …`: quotas and budgets across all pools; `cede usage`: what was held by whom."""
+"""`cede tenant …`: quotas and budgets across all pools."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import click
 from cede.cli.context import TenantName, client_of, output_option, remove, yes_option
 from cede.cli.listing import Columns, Listing, list_options
 from cede.cli.printing import print_json, print_one, say
-from cede.cli.values import Duration, OneOf
 
 TENANTS = Columns(
     ("name", "nodes", "max_nodes", "requests", "max_concurrent", "budget_used"),
@@ -31,7 +30,6 @@ FIELDS = (
     "burst_allowance",
     "created",
 )
-USAGE = Columns(("name", "pool", "requests", "preempted", "node_hours", "gpu_hours", "hours"))
 F = TypeVar("F", bound=Callable[..., Any])
 _NONE = "none"
 
@@ -150,39 +148,11 @@ def delete(ctx: click.Context, tenant_name: str, yes: bool) -> None:
     remove(client_of(ctx).tenants, "tenant", tenant_name, yes)
 
 
-@click.command("usage")
-@click.option(
-    "--by",
-    type=OneOf(["pool", "policy", "tenant"]),
-    default="pool",
-    show_default=True,
-    help="Whose usage is told apart.",
-)
-@click.option("--since", type=Duration(), help="Only the last 24h, 7d, 4w; all time unless given.")
-@list_options(USAGE)
-@click.pass_context
-def usage(ctx: click.Context, by: str, since: float | None, listing: Listing) -> None:
-    """Show what was held, in hours: of nodes, of GPUs, and of every key."""
-    found = client_of(ctx).usage(by=by, since=since)
-    if listing.output in ("json", "yaml"):
-        print_one(found, ("by", "since", "items"), listing.output)
-        return
-    rows = [_rounded(each) if listing.for_people else each for each in found["items"]]
-    listing.print(rows, empty="nothing was held in that time")
-
-
 def _for_people(found: dict[str, Any], for_people: bool) -> dict[str, Any]:
     used = found["budget_used"]
     if not for_people or used is None:
         return found
     return {**found, "budget_used": f"{used:.1%}"}
-
-
-def _rounded(row: dict[str, Any]) -> dict[str, Any]:
-    """For people: two digits, and a name for those without a tenant."""
-    hours = {key: round(each, 2) for key, each in row["hours"].items() if key != "gpu"}
-    whole = {name: round(row[name], 2) for name in ("node_hours", "gpu_hours")}
-    return {**row, **whole, "hours": hours, "name": row["name"] or "(none)"}
 
 
 def _said(bounds: dict[str, Any]) -> dict[str, Any]:

@@ -86,10 +86,59 @@ class Client:
         )
         return _object(answer)
 
-    def usage(self, *, by: str = "pool", since: float | None = None) -> Json:
-        """What was held `by` each pool, policy or tenant, in the last `since` seconds."""
-        params = _given({"by": by, "since": since})
-        return _object(self.http.call("GET", f"{API}/usage", params=params, timeout=60))
+    def usage(
+        self,
+        *,
+        by: str = "pool",
+        since: float | None = None,
+        begin: str | None = None,
+        end: str | None = None,
+        days: bool = False,
+        label: str | None = None,
+    ) -> Json:
+        """What was held `by` each pool, policy, team, user, tenant or `label`, in the last `since`
+        seconds, or from `begin` to before `end`, which are times of ISO 8601; or day by day.
+        """
+        params: dict[str, Any] = {"by": by, "label": label, "days": "true" if days else None}
+        params |= {"since": since, "from": begin, "to": end}
+        return _object(self.http.call("GET", f"{API}/usage", params=_given(params), timeout=60))
+
+    def history(
+        self,
+        *,
+        since: float | None = None,
+        begin: str | None = None,
+        end: str | None = None,
+        **filters: Any,
+    ) -> Iterator[Json]:
+        """Requests that ended in a period, the last first, with what each held, lost and cost;
+        narrowed by `pool`, `component` and `user`.
+        """
+        asked = _given({**filters, "since": since, "from": begin, "to": end, "limit": 500})
+        cursor = None
+        while True:
+            params = {**asked, "cursor": cursor} if cursor else asked
+            page = _object(self.http.call("GET", f"{API}/history", params=params, timeout=60))
+            yield from page["items"]
+            cursor = page["next"]
+            if cursor is None:
+                return
+
+    def pool_history(
+        self,
+        pool: str,
+        *,
+        since: float | None = None,
+        begin: str | None = None,
+        end: str | None = None,
+        step: float | None = None,
+    ) -> Json:
+        """How much of a pool there was, was used, borrowed, free and waited for, over time."""
+        params = _given({"since": since, "from": begin, "to": end})
+        if step is not None:
+            params["step"] = round(step)
+        path = f"{API}/pools/{segment(pool)}/history"
+        return _object(self.http.call("GET", path, params=params, timeout=60))
 
     def events(
         self, *, after: int | None = None, follow: bool = False, request: str | None = None

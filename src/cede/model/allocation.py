@@ -66,6 +66,9 @@ class Allocation:
     stop_progress: StopProgress | None = None  # where its stop has come to
     asked: Ask | None = None  # to save itself and go on
     announced: bool = False  # whether this attempt was ever told that it must stop
+    # Milliseconds of its time whose work nobody has: since its last checkpoint, of what was stopped
+    # for somebody or ended by its machine.
+    lost: int = 0
     resume: str | None = ""  # the checkpoint it starts from; None until its agents have looked
 
     @property

@@ -70,6 +70,25 @@ KEEP_MAX = 3_660 * DAY
 # Rows that one commit removes: some ten milliseconds of the writer's time, which nobody notices.
 REMOVED_REQUESTS_MAX = 100
 REMOVED_ROWS_MAX = 500
+# What pools held and wished for, over time: a row a minute for a little more than a day, so that a
+# day can be looked at whole, and a row an hour for a little more than a year. With both a pool has
+# at most 11,124 rows of some 100 bytes for each key.
+HISTORY_FINE = MINUTE
+HISTORY_COARSE = HOUR
+HISTORY_FINE_KEEP = 25 * HOUR
+HISTORY_COARSE_KEEP = 401 * DAY
+# Points of one chart, or days of one report: more than a screen has room for.
+HISTORY_POINTS_MAX = 500
+USAGE_DAYS_MAX = 400
+# The time of day, against the server's own clock: noted again when it differs by more than this, at
+# most so many times; the oldest go first.
+CLOCK_DIFFERENCE = SECOND
+CLOCK_NOTES_MAX = 1_000
+# The label by which removed requests are still told apart in reports. Others have as many values as
+# there are requests, and a row for each would never end.
+USAGE_LABEL = "project"
+# What one unit of a key may cost an hour, in a currency of one's own.
+HOURLY_COST_MAX = 1_000_000.0
 # Requests that one page of a list looks at when its filters match few of them: tens of
 # milliseconds. Such a page may be short or empty, and still have a next one.
 PAGE_SCAN_MAX = 10_000

@@ -127,6 +127,8 @@ class Settings:
     broker: bool = False  # running work is asked to save itself when that is worth it
     checkpoint_interval_min: int = bounds.CHECKPOINT_INTERVAL_MIN_DEFAULT
     checkpoint_interval_max: int = bounds.CHECKPOINT_INTERVAL_MAX_DEFAULT
+    # What a unit of each key costs an hour, for reports: nothing is decided by it.
+    cost_per_hour: Mapping[str, float] = field(default_factory=dict)
 
     def override(self, given: object, at: str = "settings") -> Settings:
         """These settings with some replaced by outside data; unknown or impossible ones are
@@ -227,11 +229,23 @@ def _parse(name: str, value: object, field: str) -> Any:
         return parse_flag(value, at)
     if name in _RATIOS:
         return parse_ratio(value, at, most=_RATIOS[name])
+    if name == "cost_per_hour":
+        return _parse_costs(value, at)
     if isinstance(_DEFAULTS[name], dict):
         return parse_amounts(value, at)
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= 1_000_000:
         raise Invalid(at, f"must be an integer from 0 to 1000000, not {value!r:.80}")
     return value
+
+
+def _parse_costs(value: object, field: str) -> dict[str, float]:
+    if not isinstance(value, Mapping):
+        raise Invalid(
+            field, f"must be a map of keys to numbers, such as gpu: 2.5, not {value!r:.80}"
+        )
+    parse_amounts(dict.fromkeys(value, 1), field)  # the keys
+    most = bounds.HOURLY_COST_MAX
+    return {key: parse_ratio(each, f"{field}.{key}", most=most) for key, each in value.items()}
 
 
 def parse_flag(value: object, field: str) -> bool:

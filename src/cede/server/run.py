@@ -24,6 +24,7 @@ import structlog
 import uvicorn
 
 from cede.agent.isolation import Isolation, why_no_namespace
+from cede.engine.explain.levels import levels
 from cede.launch import processes
 from cede.launch.presence import Presence, name_of
 from cede.server.boot import (
@@ -36,6 +37,7 @@ from cede.server.boot import (
 )
 from cede.server.config import Config, ConfigError, load_config
 from cede.server.connections import Connections, protocol_for, room_for_connections
+from cede.server.history import History
 from cede.server.identities import adopt_identities
 from cede.server.local_agent import LocalAgent, has_joined, isolation, labels
 from cede.server.memory import share_arenas
@@ -120,13 +122,18 @@ class _Running:
                 raise
             self._take_over(store)
         with _present(store):
-            writer = Writer(store, store.load())
+            loaded = store.load()
+            found = levels(loaded.state, loaded.moment.instant)
+            writer = Writer(store, loaded)
             scrub = Scrub(store, writer.found_damage)
             scrub.first()
             store.hold_space()
             _spare_the_collector()
             share_arenas()
             writer.start()
+            history = History(store, writer, found)
+            history.turn()  # days of reports need the time of day
+            history.start()
             retention = Retention(store, writer, self._config.keep)
             retention.start()
             scrub.start()
@@ -134,6 +141,7 @@ class _Running:
                 writer.execute(lambda tx: adopt_identities(tx, store.tokens_named)).result()
                 self._serve_http(store, writer)
             finally:
+                history.stop()
                 retention.stop()
                 scrub.stop(GRACE_SECONDS)
                 writer.stop()

@@ -9,7 +9,7 @@ from cede.engine.state.state import State
 from cede.model.errors import CedeError, Conflict
 from cede.model.token import Token
 from cede.store import Store
-from cede.store.values import AuditNote, Removal, Run
+from cede.store.values import AuditNote, Noted, Removal, Run
 
 
 class Undecided(CedeError):
@@ -34,6 +34,7 @@ class Tx:
     asked: dict[str, int] = field(default_factory=dict)
     run: Run | None = None
     removal: Removal | None = None
+    noted: Noted | None = None  # the history's, of which there is one
 
     def audit(self, actor: str, action: str, target: str, detail: dict[str, Any]) -> None:
         """C13: who did what, in the same transaction as its effect."""
@@ -57,7 +58,7 @@ class Tx:
     @property
     def wrote(self) -> bool:
         """Whether there is anything to write besides the state's changes."""
-        retained = self.run is not None or self.removal is not None
+        retained = self.run is not None or self.removal is not None or self.noted is not None
         return bool(self.notes or self.tokens or self.deleted_requests or retained)
 
     def sizes(self) -> tuple[int, int, int]:

@@ -288,6 +288,7 @@ class Writer:
             deleted_requests=tx.deleted_requests,
             run=tx.run,
             removal=tx.removal,
+            noted=tx.noted,
         )
         if not changes.empty or tx.wrote or answers or self._full is not None:
             writing = perf_counter()

@@ -91,6 +91,8 @@ LAYOUTS = {
         Layout(schema.events),
         Layout(schema.answers),
         Layout(schema.usage_days),
+        Layout(schema.history),
+        Layout(schema.clock_notes),
         Layout(schema.audit),
     )
 }

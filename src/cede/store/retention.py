@@ -20,6 +20,7 @@ from sqlalchemy import (
     Connection,
     Select,
     and_,
+    case,
     func,
     not_,
     or_,
@@ -29,10 +30,12 @@ from sqlalchemy import (
 
 from cede.model import bounds
 from cede.model.bounds import DAY
-from cede.store import accounts, schema, statements
+from cede.store import accounts, schema, statements, usage
 from cede.store.digests import Digests
+from cede.store.history import wall_of
+from cede.store.json_text import decode
 from cede.store.reads import Reads
-from cede.store.usage_days import Held, days_of
+from cede.store.usage_days import KEYS, Held, days_of
 from cede.store.values import AuditNote, Keep, Removal, Run
 
 ACTOR, ACTION, TARGET = "retention", "retention.remove", "history"
@@ -44,7 +47,7 @@ _events, _audit, _answers, _days = (
     schema.answers.c,
     schema.usage_days.c,
 )
-# One statement has a tuple of six for each of these, and SQLite takes 32,766 variables.
+# One statement has a tuple of seven for each of these, and SQLite takes 32,766 variables.
 _DAYS_AT_ONCE = 1_000
 
 
@@ -186,12 +189,12 @@ def _keys(
 
 def _old_requests(connection: Connection, before: int) -> Removal:
     old = (
-        select(_requests.id, _requests.owner)
+        select(_requests.id, _requests.owner, _requests.labels)
         .where(*_old(before))
         .order_by(_requests.ended_at)
         .limit(bounds.REMOVED_REQUESTS_MAX)
     )
-    owners = {row[0]: row[1] for row in connection.execute(old)}
+    owners = {row[0]: (row[1], _project(row[2])) for row in connection.execute(old)}
     if not owners:
         return Removal()
     return _removal(connection, owners, _allocations.request_id.in_(list(owners)))
@@ -212,7 +215,11 @@ def _old_orphans(connection: Connection, before: int) -> Removal:
     return _removal(connection, {}, _allocations.request_id.in_(ids))
 
 
-def _removal(connection: Connection, owners: dict[str, str], where: Any) -> Removal:
+def _project(labels: str | None) -> str:
+    return decode(labels).get(bounds.USAGE_LABEL, "") if labels else ""
+
+
+def _removal(connection: Connection, owners: dict[str, tuple[str, str]], where: Any) -> Removal:
     """Requests with all their allocations, and the days with these added."""
     statement = (
         select(
@@ -226,13 +233,15 @@ def _removal(connection: Connection, owners: dict[str, str], where: Any) -> Remo
             _allocations.allocated_at,
             _allocations.ended_at,
             and_(accounts.STOPPED, accounts.CAME_BACK),
+            func.coalesce(_allocations.lost, 0),
+            case((_allocations.attempt == 1, usage.waited()), else_=None),
         )
         .select_from(schema.allocations)
         .outerjoin(schema.requests, _requests.id == _allocations.request_id)
         .where(where)
     )
     held = [
-        Held._make((*row[:5], owners.get(row[0], ""), *row[5:9], bool(row[9])))
+        Held._make((*row[:5], *owners.get(row[0], ("", "")), *row[5:9], bool(row[9]), *row[10:]))
         for row in connection.execute(statement)
     ]
     new, more = _days_with(connection, held)
@@ -248,11 +257,11 @@ def _days_with(
     connection: Connection, held: Iterable[Held]
 ) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
     """Rows of days that are new, and of days that are there already, with these added."""
-    found = days_of(held)
+    found = days_of(held, wall_of(connection))
     keys, known = list(found), set()
     for start in range(0, len(keys), _DAYS_AT_ONCE):
         for row in connection.execute(_stored(keys[start : start + _DAYS_AT_ONCE])):
-            key = tuple(row[:6])
+            key = tuple(row[:KEYS])
             found[key].include(tuple(row))
             known.add(key)
     new = [day.row(key) for key, day in found.items() if key not in known]
@@ -260,7 +269,5 @@ def _days_with(
 
 
 def _stored(keys: Sequence[Any]) -> Select[Any]:
-    place = tuple_(
-        _days.day, _days.begun, _days.pool_id, _days.policy_id, _days.tenant, _days.owner
-    )
+    place = tuple_(*list(_days)[:KEYS])
     return select(schema.usage_days).where(place.in_(keys))

@@ -243,6 +243,7 @@ def allocation_row(allocation: Allocation, request: Request | None = None) -> Ro
         node_rows.members_text(allocation.members),
         node_rows.hints_text(allocation),
         *_accounted(allocation, request),
+        allocation.lost or None,
     )
 
 
@@ -258,7 +259,7 @@ def allocation_from(row: Sequence[Any]) -> Allocation:
     (
         request_id, attempt, pool_id, policy_id, index, allocated_at, _, state, amounts,
         preemptible, started_at, walltime, lease_until, deadline, told, taken_for, reason, ended_at,
-        members, hints, _, _,
+        members, hints, _, _, lost,
     ) = row  # fmt: skip
     return Allocation(
         id=allocation_id(request_id, attempt),
@@ -280,6 +281,7 @@ def allocation_from(row: Sequence[Any]) -> Allocation:
         reason=_reason_from(reason),
         ended_at=ended_at,
         members=node_rows.members_from(members),
+        lost=lost or 0,
         **node_rows.hints_from(hints, attempt),
     )
 

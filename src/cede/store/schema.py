@@ -290,7 +290,7 @@ Index(
 
 # Its id is `request_id.attempt`, so it needs no column. `live` is 1 or, once ended, NULL: then
 # nothing refers. `tenant` and `nodes` are for the accounts, which outlast the request; on how many
-# nodes it sits is NULL for one.
+# nodes it sits is NULL for one, and how much of its time was lost is NULL for none.
 allocations = Table(
     "allocations",
     metadata,
@@ -316,6 +316,7 @@ allocations = Table(
     Column("parting", Text),
     Column("tenant", NAME),
     Column("nodes", Integer),
+    Column("lost", NUMBER),
     ForeignKeyConstraint(
         ["request_id", "pool_id", "live"],
         ["requests.id", "requests.granted_pool_id", "requests.one"],
@@ -361,11 +362,12 @@ Index(
     postgresql_where=text("ended_at IS NOT NULL"),
 )
 
-# What ended requests held, summed by days when the requests are removed: days of the server's clock
-# (instant // 24 h). `day` is when it was held, `begun` when its allocation began, which is what
-# budgets count by. An attempt, and its preemption, count on the day of its end; so does a request,
-# once for each policy, pool and tenant, with its last attempt there. Times are milliseconds times
-# nodes or amounts.
+# What ended requests held, summed by days when the requests are removed. `day` is the day of UTC in
+# which it was held, in days since 1970; `begun` the day of the server's clock (instant // 24 h) in
+# which its allocation began, which is what budgets count by. An attempt, its preemption and what it
+# lost count on the day of its end; so does a request, once for each policy, pool and tenant, with
+# its last attempt there. Waiting counts on the day of the first grant. Times are milliseconds,
+# times nodes or amounts; `project` is that label of the request.
 usage_days = Table(
     "usage_days",
     metadata,
@@ -375,6 +377,7 @@ usage_days = Table(
     Column("policy_id", NAME, primary_key=True),
     Column("tenant", NAME, primary_key=True),
     Column("owner", NAME, primary_key=True),
+    Column("project", NAME, primary_key=True),
     Column("node_time", NUMBER, nullable=False),
     Column("amount_time", Text, nullable=False),
     Column("preempted_time", NUMBER, nullable=False),
@@ -383,12 +386,40 @@ usage_days = Table(
     Column("requests_of_policy", NUMBER, nullable=False),
     Column("requests_of_pool", NUMBER, nullable=False),
     Column("requests_of_tenant", NUMBER, nullable=False),
+    Column("lost_time", Text, nullable=False),
+    Column("starts", NUMBER, nullable=False),
+    Column("wait_time", NUMBER, nullable=False),
     not_negative(
         "node_time", "preempted_time", "attempts", "preempted", "requests_of_policy",
-        "requests_of_pool", "requests_of_tenant",
+        "requests_of_pool", "requests_of_tenant", "starts", "wait_time",
     ),
     sqlite_with_rowid=False,
 )  # fmt: skip
+
+# How much of a pool was used and wished for: from `at` on, which is an instant, until the next row
+# of the same `step` (milliseconds). `levels` is JSON: by key what there is, what is held, what of
+# it is borrowed, and what waiters ask for.
+history = Table(
+    "history",
+    metadata,
+    Column("step", NUMBER, primary_key=True, autoincrement=False),
+    Column("at", NUMBER, primary_key=True, autoincrement=False),
+    Column("pool_id", NAME, primary_key=True),
+    Column("requests", Double, nullable=False),
+    Column("levels", Text, nullable=False),
+    not_negative("step", "at", "requests"),
+    sqlite_with_rowid=False,
+)
+
+# From which instant on the time of day (milliseconds since 1970) was the instant and `ahead`.
+clock_notes = Table(
+    "clock_notes",
+    metadata,
+    Column("at", NUMBER, primary_key=True, autoincrement=False),
+    Column("ahead", NUMBER, nullable=False),
+    not_negative("at"),
+    sqlite_with_rowid=False,
+)
 
 # Devices of live allocations: assigned with the grant, given back with its end (S3). A node whose
 # devices are held cannot be deleted.

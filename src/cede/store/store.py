@@ -30,6 +30,7 @@ from cede.store import (
     answers,
     chain,
     connect,
+    history,
     migrate,
     node_rows,
     retention,
@@ -46,8 +47,10 @@ from cede.store.errors import Deposed, StaleIndex, StoreError
 from cede.store.faults import told_apart, usable
 from cede.store.lock import FileLock
 from cede.store.node_rows import Row
+from cede.store.past import Past
 from cede.store.reserve import Reserve
 from cede.store.sealed import Sealed
+from cede.store.usage import UsageReports
 from cede.store.values import Batch, Idempotency, Loaded, Remembered
 
 _log = structlog.get_logger("cede.store")
@@ -67,7 +70,7 @@ def _nothing(point: str) -> None:
     """Where a crash test would end the process."""
 
 
-class Store(Accounts, retention.Retention):
+class Store(Accounts, UsageReports, Past, history.History, retention.Retention):
     """Everything that lasts.
 
     `anchor` is a file on another path that witnesses how far commits have come.
@@ -235,6 +238,8 @@ class Store(Accounts, retention.Retention):
             _delete_requests(connection, digests, batch.deleted_requests)
             if batch.removal is not None:
                 retention.remove(connection, digests, batch.removal)
+            if batch.noted is not None:
+                history.note(connection, digests, batch.noted)
             sealed = self._sealed.after(batch, head, digests)
             connection.execute(_SEAL, sealed.values())
             self.at_point("during_commit")

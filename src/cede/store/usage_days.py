@@ -1,8 +1,9 @@
-"""What removed requests held, by days.
+"""What removed requests held, by days of UTC.
 
 Sums of allocations of requests that have ended, such that every report over whole days has the same
-numbers before and after: held time belongs to the day in which it was held, an attempt and a
-request to the day of its end. Pure; rows come from `retention` and go to `accounts`.
+numbers before and after: held time belongs to the day in which it was held, waiting to the day of
+the first grant, an attempt, what it lost and a request to the day of its end. Pure; rows come from
+`retention` and go to `usage`.
 """
 
 from __future__ import annotations
@@ -15,13 +16,17 @@ from typing import Any, NamedTuple
 
 from cede.model.amounts import add_to
 from cede.model.bounds import DAY
+from cede.model.wall import Wall
 from cede.store.json_text import decode
 
-Key = tuple[int, int, str, str, str, str]
+Key = tuple[int, int, str, str, str, str, str]
+KEYS = 7
 
 
 class Held(NamedTuple):
-    """One ended allocation, and the owner of its request, empty where that is not known."""
+    """One ended allocation. The owner of its request and its project are empty where they are not
+    known; `waited` is how long its request had waited for its first attempt, None for others.
+    """
 
     request_id: str
     attempt: int
@@ -29,20 +34,22 @@ class Held(NamedTuple):
     policy_id: str
     tenant: str
     owner: str
+    project: str
     nodes: int
     amounts: str
     begin: int
     end: int
     preempted: bool
+    lost: int
+    waited: int | None
 
-    @property
-    def end_day(self) -> int:
+    def end_day(self, wall: Wall) -> int:
         """The last day of a report that counts it: an end at midnight is of the day before."""
-        return max(0, self.end - 1) // DAY
+        return wall.day(max(0, self.end - 1))
 
     def key(self, day: int) -> Key:
         begun = self.begin // DAY
-        return (day, begun, self.pool_id, self.policy_id, self.tenant, self.owner)
+        return (day, begun, self.pool_id, self.policy_id, self.tenant, self.owner, self.project)
 
 
 @dataclass(slots=True)
@@ -52,40 +59,52 @@ class Day:
     node_time: int = 0
     amount_time: dict[str, int] = field(default_factory=dict)
     preempted_time: int = 0
+    lost_time: dict[str, int] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
 
     def row(self, key: Key) -> tuple[Any, ...]:
+        held = (self.node_time, times_text(self.amount_time), self.preempted_time)
         counted = (self.counts[name] for name in COUNTS)
-        return (*key, self.node_time, times_text(self.amount_time), self.preempted_time, *counted)
+        begun = (self.counts[name] for name in BEGUN)
+        return (*key, *held, *counted, times_text(self.lost_time), *begun)
 
     def include(self, row: tuple[Any, ...]) -> None:
         """Add a row that is stored."""
-        _, _, _, _, _, _, node_time, amount_time, preempted_time, *counts = row
+        node_time, amount_time, preempted_time, *counts, lost_time, starts, wait_time = row[KEYS:]
         self.node_time += node_time
         add_to(self.amount_time, times_from(amount_time))
         self.preempted_time += preempted_time
         self.counts.update(dict(zip(COUNTS, counts, strict=True)))
+        add_to(self.lost_time, times_from(lost_time))
+        self.counts.update(dict(zip(BEGUN, (starts, wait_time), strict=True)))
 
 
 COUNTS = ("attempts", "preempted", "requests_of_policy", "requests_of_pool", "requests_of_tenant")
+BEGUN = ("starts", "wait_time")
 
 
-def days_of(held: Iterable[Held]) -> dict[Key, Day]:
+def days_of(held: Iterable[Held], wall: Wall) -> dict[Key, Day]:
     """The sums of these allocations; all allocations of a request come together."""
     found: dict[Key, Day] = {}
     last: dict[tuple[str, str, str], Held] = {}
     for each in held:
         amounts = decode(each.amounts)
-        for day, milliseconds in _parts(each):
+        for day, milliseconds in _parts(each, wall):
             row = found.setdefault(each.key(day), Day())
             row.node_time += each.nodes * milliseconds
             row.preempted_time += each.nodes * milliseconds if each.preempted else 0
             add_to(row.amount_time, {key: of * milliseconds for key, of in amounts.items()})
-        row = found.setdefault(each.key(each.end_day), Day())
+        row = found.setdefault(each.key(each.end_day(wall)), Day())
         # Reports name a key also when nothing of it was held for any time.
         add_to(row.amount_time, dict.fromkeys(amounts, 0))
         row.counts["attempts"] += 1
         row.counts["preempted"] += each.preempted
+        if each.lost:
+            add_to(row.lost_time, {key: of * each.lost for key, of in amounts.items()})
+        if each.waited is not None:
+            first = found.setdefault(each.key(wall.day(each.begin)), Day())
+            first.counts["starts"] += 1
+            first.counts["wait_time"] += each.waited
         for of, id_ in (("policy", each.policy_id), ("pool", each.pool_id), ("tenant", "")):
             place = (each.request_id, of, id_)
             if place not in last or (each.end, each.attempt) > (
@@ -94,7 +113,7 @@ def days_of(held: Iterable[Held]) -> dict[Key, Day]:
             ):
                 last[place] = each
     for (_, of, _), each in last.items():
-        found[each.key(each.end_day)].counts[f"requests_of_{of}"] += 1
+        found[each.key(each.end_day(wall))].counts[f"requests_of_{of}"] += 1
     return found
 
 
@@ -108,9 +127,10 @@ def times_from(text: str) -> dict[str, int]:
     return found
 
 
-def _parts(held: Held) -> Iterator[tuple[int, int]]:
+def _parts(held: Held, wall: Wall) -> Iterator[tuple[int, int]]:
     """The days in which it was held, and how long in each."""
-    for day in range(held.begin // DAY, held.end_day + 1):
-        milliseconds = min(held.end, (day + 1) * DAY) - max(held.begin, day * DAY)
+    for day in range(wall.day(held.begin), held.end_day(wall) + 1):
+        begin, end = wall.instant(day * DAY), wall.instant((day + 1) * DAY)
+        milliseconds = min(held.end, end) - max(held.begin, begin)
         if milliseconds > 0:
             yield day, milliseconds

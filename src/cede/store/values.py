@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -16,6 +17,7 @@ from cede.model.request import Request
 from cede.model.tenant import Tenant
 from cede.model.token import Token
 from cede.model.usage import Usage
+from cede.model.wall import Note
 
 T = TypeVar("T")
 
@@ -126,6 +128,22 @@ class Removal:
 
 
 @dataclass(slots=True)
+class Noted:
+    """What one commit adds to the history of pools, as rows, what it takes out of it, by key, and
+    what it notes of the time of day.
+    """
+
+    levels: list[tuple[Any, ...]] = field(default_factory=list)
+    old_levels: list[tuple[Any, ...]] = field(default_factory=list)
+    clock: Note | None = None
+    old_clock: list[tuple[Any, ...]] = field(default_factory=list)
+
+    @property
+    def empty(self) -> bool:
+        return not (self.levels or self.old_levels or self.clock or self.old_clock)
+
+
+@dataclass(slots=True)
 class Batch:
     """Everything that one transaction makes true.
 
@@ -142,6 +160,7 @@ class Batch:
     deleted_requests: list[str] = field(default_factory=list)
     run: Run | None = None  # what retention removes from now on; its entry comes last
     removal: Removal | None = None  # what of it is removed with this commit
+    noted: Noted | None = None  # of the history of pools
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,15 +209,24 @@ class TenantView(NamedTuple):
 
 
 class UsageView(NamedTuple):
-    """What a pool, a policy or a tenant held: `id` is a tenant's name, None for requests without.
+    """What a pool, a policy, a team, a user, a tenant or a label held: `id` is a name where that is
+    all there is of it, None for requests without.
 
-    `requests` are those that held anything, `preempted` the attempts that were stopped for others.
+    `requests` are those that held anything, `preempted` the attempts that were stopped for others,
+    `starts` the first attempts that began, which had waited for `wait_time` together. `lost` is
+    what was held for nothing; `pools` is what was held of each, by key, for its cost. `day` is set
+    in reports by days, which count no requests.
     """
 
     id: str | None
     usage: Usage
     requests: int
     preempted: int
+    lost: Usage
+    starts: int
+    wait_time: int
+    pools: Mapping[str, Mapping[str, int]]
+    day: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

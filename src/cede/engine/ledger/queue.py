@@ -13,7 +13,7 @@ from collections.abc import Container, Iterable, Iterator
 from typing import NamedTuple
 
 from cede.engine.rights.standing import Age
-from cede.model.amounts import Amounts, within
+from cede.model.amounts import Amounts, add_to, within
 from cede.model.shape import Form
 from cede.model.stopping import Checkpoint
 
@@ -85,6 +85,13 @@ class Queue:
 
     def demand(self, request_id: str) -> Amounts:
         return self._demands[request_id]
+
+    def wanted(self) -> dict[str, int]:
+        """What all of them ask for together."""
+        found: dict[str, int] = {}
+        for demand in self._demands.values():
+            add_to(found, demand)
+        return found
 
     def add(self, age: Age, demand: Amounts) -> None:
         self._demands[age[2]] = demand

@@ -20,15 +20,32 @@ from cede.model.request import OnSilence, Preemptions, Request
 from cede.model.stopping import EXIT_SAVED, Checkpoint, Pin, Resume
 
 
-def end_allocation(state: State, allocation: Allocation) -> None:
-    state.put(
-        replace(allocation, state=AllocationState.ENDED, ended_at=state.now, lease_until=None)
-    )
+def end_allocation(state: State, allocation: Allocation, *, lost: int = 0) -> None:
+    ended = replace(allocation, state=AllocationState.ENDED, ended_at=state.now, lease_until=None)
+    state.put(replace(ended, lost=lost))
 
 
-def finish(state: State, request: Request, status: RequestStatus, reason: Reason | None) -> Request:
-    """End a request for good, and with it those that were to follow it if it ended well."""
-    ended = _end(state, request, status, reason)
+def unsaved(state: State, request: Request, allocation: Allocation) -> int:
+    """How long it ran since its last checkpoint, or its start: what stopping it loses."""
+    started = allocation.started_at
+    if started is None:  # an agent says when it started something; who has none starts at once
+        started = state.now if allocation.members else allocation.allocated_at
+    saved = 0 if request.saved is None else request.saved.at
+    return max(0, state.now - max(started, saved))
+
+
+def finish(
+    state: State,
+    request: Request,
+    status: RequestStatus,
+    reason: Reason | None,
+    *,
+    wasted: bool = False,
+) -> Request:
+    """End a request for good, and with it those that were to follow it if it ended well; `wasted`
+    says that what it has not saved was taken from it.
+    """
+    ended = _end(state, request, status, reason, wasted=wasted)
     failed = deque(() if status is RequestStatus.RELEASED else (ended,))
     while failed:
         first = failed.popleft()
@@ -53,11 +70,19 @@ def follows_failed(first: Request) -> Reason:
     return Reason(Code.DEPENDENCY_FAILED, {**detail, "root": root, "cause": cause})
 
 
-def _end(state: State, request: Request, status: RequestStatus, reason: Reason | None) -> Request:
+def _end(
+    state: State,
+    request: Request,
+    status: RequestStatus,
+    reason: Reason | None,
+    *,
+    wasted: bool = False,
+) -> Request:
     """With whatever it still held or was promised."""
     allocation = state.allocation_of(request.id)
     if allocation is not None:
-        end_allocation(state, allocation)
+        lost = unsaved(state, request, allocation) if wasted else 0
+        end_allocation(state, allocation, lost=lost)
     ended = replace(
         request, status=status, reason=reason, earmark=None, withhold=None, lease_until=None
     )
@@ -85,9 +110,11 @@ def stopped(
     request = replace(request, preempted_count=request.preempted_count + 1)
     if counted and request.retry.max_retries == 0:
         by = {"rule": str(reason.code), **reason.detail}
-        return finish(state, request, RequestStatus.PREEMPTED, Reason(Code.PREEMPTED, by))
+        return finish(
+            state, request, RequestStatus.PREEMPTED, Reason(Code.PREEMPTED, by), wasted=True
+        )
     status = RequestStatus.SUSPENDED if saved else RequestStatus.QUEUED
-    return _retry(state, request, allocation, counted, reason, status)
+    return _retry(state, request, allocation, counted, reason, status, wasted=True)
 
 
 def left(state: State, request: Request, allocation: Allocation) -> Request:
@@ -129,8 +156,9 @@ def lost(state: State, request: Request, allocation: Allocation, reason: Reason)
     request = replace(request, lost_count=request.lost_count + 1)
     if request.lost_count > bounds.LOST_MAX:
         detail = {"attempt": request.attempt, "cause": reason.text}
-        return finish(state, request, RequestStatus.FAILED, Reason(Code.RETRIES_EXHAUSTED, detail))
-    return _retry(state, request, allocation, False, reason)
+        exhausted = Reason(Code.RETRIES_EXHAUSTED, detail)
+        return finish(state, request, RequestStatus.FAILED, exhausted, wasted=True)
+    return _retry(state, request, allocation, False, reason, wasted=True)
 
 
 def _retry(
@@ -140,12 +168,16 @@ def _retry(
     counted: bool,
     reason: Reason,
     status: RequestStatus = RequestStatus.QUEUED,
+    *,
+    wasted: bool = False,
 ) -> Request:
     used = request.retries_used + counted
     if used > request.retry.max_retries:
         detail = {"attempt": request.attempt, "cause": reason.text}
-        return finish(state, request, RequestStatus.FAILED, Reason(Code.RETRIES_EXHAUSTED, detail))
-    end_allocation(state, allocation)
+        exhausted = Reason(Code.RETRIES_EXHAUSTED, detail)
+        return finish(state, request, RequestStatus.FAILED, exhausted, wasted=wasted)
+    lost = unsaved(state, request, allocation) if wasted else 0
+    end_allocation(state, allocation, lost=lost)
     delay = request.retry.delay_before(used) if counted else 0
     again = replace(
         request,

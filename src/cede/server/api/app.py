@@ -17,6 +17,7 @@ from cede.server.api import (
     configuration,
     edge,
     events,
+    history,
     logs,
     nodes,
     openapi,
@@ -88,7 +89,7 @@ def routes() -> FastAPI:
     )
     for module in (
         *(system, pools, shares, status, policies, nodes, requests, logs, agent, events, plan),
-        *(tokens, audit, tenants, usage, configuration, web_page),
+        *(tokens, audit, tenants, usage, history, configuration, web_page),
     ):
         # Flat, not included: whoever enumerates the router sees every route itself.
         app.router.routes.extend(module.router.routes)

@@ -94,6 +94,8 @@ PERMISSIONS: dict[tuple[str, str], Permission] = {
     ("PATCH", f"{API}/tenants/{{tenant}}"): _OPERATE,
     ("DELETE", f"{API}/tenants/{{tenant}}"): _OPERATE,
     ("GET", f"{API}/usage"): Permission(Role.VIEWER, cost=100),
+    ("GET", f"{API}/history"): Permission(Role.VIEWER, cost=20),
+    ("GET", f"{API}/pools/{{pool}}/history"): Permission(Role.VIEWER, cost=20),
     ("GET", f"{API}/nodes"): _LIST,
     ("GET", f"{API}/nodes/{{node}}"): _READ,
     ("POST", f"{API}/nodes/{{node}}/drain"): _OPERATE,

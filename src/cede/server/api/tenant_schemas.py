@@ -6,6 +6,7 @@ from typing import Any
 
 from pydantic import Field
 
+from cede.model.bounds import SECOND
 from cede.model.fields import shown
 from cede.model.tenant import FIELDS, Tenant
 from cede.model.usage import Usage
@@ -61,18 +62,33 @@ class TenantPage(Page):
 
 class UsedOut(Out):
     id: str | None = Field(description="Of the pool or the policy.")
-    name: str | None = Field(description="Null for requests without a tenant.")
+    name: str | None = Field(
+        description="Null for requests without a tenant, a user or such a label."
+    )
     pool: str | None = Field(description="Of a policy: its pool.")
-    requests: int = Field(description="That held anything in that time.")
+    requests: int | None = Field(
+        description="That held anything in that time; null with `days`: one may be of several."
+    )
     preempted: int = Field(description="Attempts that were stopped for somebody else.")
+    starts: int = Field(description="Requests that were granted for the first time.")
+    mean_wait: float | None = Field(description="Seconds that these had waited; null: none.")
     node_hours: float
     gpu_hours: float
     hours: dict[str, float] = Field(description="Of every key.")
+    lost_gpu_hours: float
+    lost_hours: dict[str, float] = Field(
+        description="Of them: since its last checkpoint, of attempts that were stopped for "
+        "somebody or ended by their machine."
+    )
+    cost: float | None = Field(description="By what the pools cost now; null: they say nothing.")
+    day: str | None = Field(description="With `days`: of UTC.")
 
 
 class UsageOut(Out):
     by: str
-    since: float | None = Field(description="How many seconds back; null: from the beginning.")
+    since: float | None = Field(description="How many seconds back, if that was asked for.")
+    from_: str | None = Field(alias="from", description="Null: from the beginning.")
+    to: str | None = Field(description="Null: until now.")
     items: list[UsedOut] = Field(description="The largest first.")
 
 
@@ -95,17 +111,25 @@ def used_out(view: UsageView, name: str | None, pool: str | None = None) -> Json
         "id": None if view.id == name else view.id,
         "name": name,
         "pool": pool,
-        "requests": view.requests,
+        "requests": view.requests if view.day is None else None,
         "preempted": view.preempted,
-        **_hours(view.usage),
+        "starts": view.starts,
+        "mean_wait": round(view.wait_time / view.starts / SECOND, 3) if view.starts else None,
+        **hours_out(view.usage, view.lost),
     }
 
 
-def _hours(usage: Usage) -> Json:
+def hours_out(usage: Usage, lost: Usage) -> Json:
     return {
         "node_hours": round(usage.node_hours, _DIGITS),
         "gpu_hours": round(usage.gpu_hours, _DIGITS),
         "hours": {key: round(usage.hours(key), _DIGITS) for key in sorted(usage.amount_time)},
+        "lost_gpu_hours": round(lost.gpu_hours, _DIGITS),
+        "lost_hours": {
+            key: round(lost.hours(key), _DIGITS)
+            for key, time in sorted(lost.amount_time.items())
+            if time
+        },
     }
 
 
@@ -127,6 +151,8 @@ TENANT: Json = {
 USAGE: Json = {
     "by": "tenant",
     "since": 604800.0,
+    "from": "2026-02-23T09:00:00.000Z",
+    "to": None,
     "items": [
         {
             "id": None,
@@ -134,9 +160,15 @@ USAGE: Json = {
             "pool": None,
             "requests": 41,
             "preempted": 2,
+            "starts": 40,
+            "mean_wait": 95.2,
             "node_hours": 96.5,
             "gpu_hours": 386.0,
             "hours": {"gpu": 386.0, "step_run": 96.5},
+            "lost_gpu_hours": 4.0,
+            "lost_hours": {"gpu": 4.0, "step_run": 1.0},
+            "cost": 965.0,
+            "day": None,
         }
     ],
 }

@@ -3,49 +3,80 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import date, timedelta
 from typing import Annotated
 
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from cede.model import bounds
-from cede.model.durations import parse_duration
+from cede.model.errors import Invalid
 from cede.server.api.context import Context, ThisCall, answer
 from cede.server.api.json_type import Json
 from cede.server.api.openapi import ok
+from cede.server.api.period import From, Since, To, cost_of, period_of
 from cede.server.api.permissions import API
 from cede.server.api.route import CedeRoute
 from cede.server.api.tenant_schemas import USAGE, UsageOut, used_out
 from cede.store import UsageView
-from cede.store.accounts import By
+from cede.store.usage import By
 
 router = APIRouter(prefix=API, tags=["tenants"], route_class=CedeRoute)
 
-Since = Annotated[
-    float | None,
+Label = Annotated[
+    str,
     Query(
-        ge=0,
-        le=bounds.DURATION_MAX // bounds.SECOND,
-        description="Only what was held in the last so many seconds; absent: in all time.",
+        min_length=1,
+        max_length=bounds.NAME_LENGTH_MAX,
+        description="With `by=label`: which one. Of requests that were removed, `project` alone is "
+        "known.",
     ),
 ]
+Days = Annotated[
+    bool,
+    Query(description="Told apart by days of UTC, in their order; at most the last 400 of them."),
+]
+_FIRST_DAY = date(1970, 1, 1)
 
 
 @router.get("/usage", responses={200: ok(UsageOut, USAGE)})
-async def get_usage(call: ThisCall, by: By = By.POOL, since: Since = None) -> Response:
-    """Node-hours, GPU-hours and the hours of every key, by pool, policy or tenant: from grants to
-    their ends, or to now. A token that is bound to subjects sees what their policies held."""
+async def get_usage(
+    call: ThisCall,
+    by: By = By.POOL,
+    since: Since = None,
+    begin: From = None,
+    end: To = None,
+    days: Days = False,
+    label: Label = bounds.USAGE_LABEL,
+) -> Response:
+    """Node-hours, GPU-hours and the hours of every key, what of them was lost, and what they cost,
+    by pool, policy, team, user, tenant or label: from grants to their ends, or to now. A token that
+    is bound to subjects sees what their policies held."""
     context = call.context
-    now = context.writer.now()
-    begin = None if since is None else max(0, now - parse_duration(since, "since"))
+    period = await period_of(context, since, begin, end)
+    if days and period.since is None:
+        raise Invalid("days", "needs a beginning: give from or since")
     found = await context.read(
-        context.store.usage, by, now, since=begin, subjects=call.caller.bound
+        context.store.usage,
+        by,
+        period.now,
+        since=period.since,
+        until=period.until,
+        days=days,
+        subjects=call.caller.bound,
+        label=label,
     )
-    return answer({"by": str(by), "since": since, "items": await _named(context, by, found)})
+    costs = await context.read(context.store.pool_costs)
+    items = await _named(context, by, found)
+    for each, view in zip(items, found, strict=True):
+        each["day"] = None if view.day is None else str(_FIRST_DAY + timedelta(view.day))
+        cost = cost_of(view.pools, costs)
+        each["cost"] = None if cost is None else round(cost, 6)
+    return answer({"by": str(by), "since": since, **period.shown(), "items": items})
 
 
 async def _named(context: Context, by: By, found: Sequence[UsageView]) -> list[Json]:
-    if by is By.TENANT:
+    if by not in (By.POOL, By.POLICY):
         return [used_out(each, each.id) for each in found]
     ids = [each.id for each in found if each.id is not None]
     if by is By.POOL:
