@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help up demo test test-fast test-zenml check lint bench damage worlds sim soak soak-postgres storm storm-postgres aged stall properties screenshots lock clean setup dev zenml system-packages
+.PHONY: help up demo test test-fast test-zenml check lint bench damage worlds sim soak soak-postgres storm storm-postgres aged stall properties screenshots page-load lock clean setup dev zenml system-packages
 MAKEFLAGS += --no-print-directory
 BIN := .venv/bin
 
@@ -61,6 +61,9 @@ properties: dev ## Try 20 times as many examples of every property, new ones; TI
 
 screenshots: dev ## Take the screenshots of the page in docs/pictures; ALL=1 takes every view into build/screenshots
 	@$(BIN)/python -m tests.page.screenshots $(if $(ALL),build/screenshots --all,docs/pictures)
+
+page-load: dev ## Measure the page with 200 nodes, 40 teams, 5,000 running, 20,000 waiting, 20 pages and 20 changes a second
+	@$(BIN)/python -m tests.page.load
 
 lock: ## Write the lock files again; make lock UPGRADE=1 takes newer versions
 	@scripts/lock $(if $(UPGRADE),--upgrade)

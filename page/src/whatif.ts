@@ -95,7 +95,7 @@ export function commandOf(change: Change): string {
       return parts.join(" ");
     }
     case "submit":
-      return `cede submit ${Object.entries(change.amounts).map(([key, amount]) => (key === "gpu" ? `--gpu ${amount}` : `--resource ${key}=${amount}`)).join(" ")} --component ${change.team} -- …`;
+      return `cede submit ${Object.entries(change.amounts).map(([key, amount]) => (key === "gpu" ? `--gpu ${amount}` : `--resources ${key}=${amount}`)).join(" ")} --component ${change.team} -- …`;
     case "policy": {
       const parts = [`cede policy update ${change.pool ?? "POOL"} ${change.team} --component-type team`];
       if (change.priority !== undefined) parts.push(`--priority ${change.priority}`);

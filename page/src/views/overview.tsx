@@ -12,10 +12,11 @@ import { useLatest } from "./events";
 const CHANGES_SHOWN = 15;
 const HOUR = 3_600_000;
 const SPAN = "86400";
+const DECLARED_MS = 5_000; // what people declare changes seldom
 
 export function Overview({ route }: { route: Route }): JSX.Element {
   const pools = useRead<Page<Pool>>(`/pools${query({ limit: 500 })}`);
-  const policies = useRead<Page<Policy>>(`/policies${query({ limit: 500 })}`);
+  const policies = useRead<Page<Policy>>(`/policies${query({ limit: 500 })}`, DECLARED_MS);
   const status = useRead<Status>("/status");
   const teams = new Map((status.data?.pools ?? []).map((pool) => [pool.id, pool.policies]));
   return (

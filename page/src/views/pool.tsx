@@ -9,6 +9,7 @@ import { teamRows, type TeamRow } from "../teams";
 import { Age, badgeOf, Capacity, Command, Filter, Id, Select, Shown, Status, Table, Team, Time, Why } from "../ui";
 
 const ROWS = 50;
+const DECLARED_MS = 5_000; // what people declare changes seldom
 const TABS: [string, string][] = [["teams", "Teams"], ["queue", "Queue"], ["holders", "Holders"], ["nodes", "Nodes"], ["history", "History"]];
 
 export function PoolView({ route }: { route: Route }): JSX.Element {
@@ -52,7 +53,7 @@ function Past({ pool, route }: { pool: Pool; route: Route }): JSX.Element {
 }
 
 function usePolicies(pool: Pool): Policy[] {
-  const found = useRead<Page<Policy>>(`/policies${query({ pool: pool.name, limit: 500 })}`);
+  const found = useRead<Page<Policy>>(`/policies${query({ pool: pool.name, limit: 500 })}`, DECLARED_MS);
   return found.data?.items ?? [];
 }
 

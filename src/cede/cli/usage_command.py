@@ -32,6 +32,8 @@ LEVELS = Columns(
 # Columns that most reports have nothing in.
 _IF_ANY = ("pool", "cost", "requests")
 _SHOWN = 100
+# Below this two digits would say nothing.
+_SMALL = 0.1
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -182,7 +184,7 @@ def _rounded(row: dict[str, Any]) -> dict[str, Any]:
     found = {**row, "name": row["name"] or "(none)"} if "requests" in row else dict(row)
     for name in ("node_hours", "gpu_hours", "lost_gpu_hours", "cost"):
         if found.get(name) is not None:
-            found[name] = round(found[name], 2)
+            found[name] = round(found[name], 2 if found[name] >= _SMALL else 4)
     found["hours"] = {key: round(each, 2) for key, each in row["hours"].items() if key != "gpu"}
     if found.get("mean_wait") is not None:
         found["mean_wait"] = Age(found["mean_wait"])

@@ -84,11 +84,8 @@ USAGE_DAYS_MAX = 400
 # most so many times; the oldest go first.
 CLOCK_DIFFERENCE = SECOND
 CLOCK_NOTES_MAX = 1_000
-# The label by which removed requests are still told apart in reports. Others have as many values as
-# there are requests, and a row for each would never end.
-USAGE_LABEL = "project"
 # What one unit of a key may cost an hour, in a currency of one's own.
-HOURLY_COST_MAX = 1_000_000.0
+HOURLY_COST_MAX = 1_000_000
 # Requests that one page of a list looks at when its filters match few of them: tens of
 # milliseconds. Such a page may be short or empty, and still have a next one.
 PAGE_SCAN_MAX = 10_000

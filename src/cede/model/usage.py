@@ -15,6 +15,9 @@ from cede.model.bounds import BUDGET_WINDOW, HOUR
 from cede.model.tenant import Tenant
 
 GPU = "gpu"
+# The label by which removed requests are still told apart in reports. Others have as many values as
+# there are requests, and a row for each would never end.
+PROJECT = "project"
 
 
 class Spell(NamedTuple):

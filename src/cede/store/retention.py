@@ -30,6 +30,7 @@ from sqlalchemy import (
 
 from cede.model import bounds
 from cede.model.bounds import DAY
+from cede.model.usage import PROJECT
 from cede.store import accounts, schema, statements, usage
 from cede.store.digests import Digests
 from cede.store.history import wall_of
@@ -216,7 +217,7 @@ def _old_orphans(connection: Connection, before: int) -> Removal:
 
 
 def _project(labels: str | None) -> str:
-    return decode(labels).get(bounds.USAGE_LABEL, "") if labels else ""
+    return decode(labels).get(PROJECT, "") if labels else ""
 
 
 def _removal(connection: Connection, owners: dict[str, tuple[str, str]], where: Any) -> Removal:

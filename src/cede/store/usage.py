@@ -30,7 +30,7 @@ from sqlalchemy import (
 from cede.model import bounds
 from cede.model.amounts import add_to
 from cede.model.subject import Subject
-from cede.model.usage import Usage
+from cede.model.usage import PROJECT, Usage
 from cede.model.wall import Wall
 from cede.store import schema, views
 from cede.store.accounts import CAME_BACK, NODES, STOPPED
@@ -107,7 +107,7 @@ class UsageReports(Reads):
         until: int | None = None,
         days: bool = False,
         subjects: Sequence[Subject] | None = None,
-        label: str = bounds.USAGE_LABEL,
+        label: str = PROJECT,
     ) -> list[UsageView]:
         """What was held from `since` to `until`, or to `now`, for everybody or for the policies of
         `subjects`; the largest first. With `days` by days of UTC, in their order.
@@ -304,7 +304,7 @@ class _Report:
     def _add_removed(self) -> None:
         """What the days say, row by row. Of labels they know one."""
         whose, requests = _DAYS[self._by]
-        if self._by is By.LABEL and self._label != bounds.USAGE_LABEL:
+        if self._by is By.LABEL and self._label != PROJECT:
             whose = literal(None)
         statement = select(
             whose, _days.day, _days.pool_id, _days.node_time, _days.amount_time, requests,
@@ -340,5 +340,6 @@ def _spread(
         return
     yield i, count * edges[i + 1] - begins
     for day in range(i + 1, j):
-        yield day, count * (edges[day + 1] - edges[day])
+        if time := edges[day + 1] - edges[day]:  # none where the machine was off for all of it
+            yield day, count * time
     yield j, ends - count * edges[j]

@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from cede.model import bounds
 from cede.model.errors import Invalid
+from cede.model.usage import PROJECT
 from cede.server.api.context import Context, ThisCall, answer
 from cede.server.api.json_type import Json
 from cede.server.api.openapi import ok
@@ -47,7 +48,7 @@ async def get_usage(
     begin: From = None,
     end: To = None,
     days: Days = False,
-    label: Label = bounds.USAGE_LABEL,
+    label: Label = PROJECT,
 ) -> Response:
     """Node-hours, GPU-hours and the hours of every key, what of them was lost, and what they cost,
     by pool, policy, team, user, tenant or label: from grants to their ends, or to now. A token that

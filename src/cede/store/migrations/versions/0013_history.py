@@ -103,7 +103,7 @@ def _ahead(connection: sa.Connection) -> int:
             pass
     meta = sa.table("meta", sa.column("instant"))
     instant = connection.execute(sa.select(meta.c.instant)).scalar() or 0
-    now = connection.execute(sa.select(sa.func.current_timestamp())).scalar_one()
-    if isinstance(now, str):
-        now = datetime.fromisoformat(now).replace(tzinfo=UTC)
-    return int(now.timestamp() * 1000) - int(instant)
+    now = str(connection.execute(sa.select(sa.func.current_timestamp())).scalar_one())
+    then = datetime.fromisoformat(now)  # SQLite says it in UTC and without a zone
+    aware = then if then.tzinfo is not None else then.replace(tzinfo=UTC)
+    return int(aware.timestamp() * 1000) - int(instant)

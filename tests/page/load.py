@@ -1,0 +1,227 @@
+"""The page under load: `python -m tests.page.load`, or `make page-load`.
+
+A server in a process of its own has 200 nodes, 40 teams, 5,000 holders and 20,000 waiters. Real
+pages look at it while requests come and go. What the server spends on a page is processor time of
+its process and of the children that it forks for reads, with pages less without, so it means the
+same on a busy machine; the other figures are wall-clock times, and the bare API's beside them say
+how busy the machine was.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import httpx2
+
+from cede.model.bounds import BULK_MAX
+from tests.api import listening
+from tests.api.conftest import made, running
+from tests.api.machines import API, Machine
+from tests.page.browser import launched, opened
+from tests.page.busy import QUIET
+
+POOL = "farm"
+_TICKS = os.sysconf("SC_CLK_TCK")
+# The longest gap between two frames while it scrolls, by the browser's own account.
+_SCROLL = """async () => {
+  let last = performance.now(), longest = 0, frames = 0;
+  const tasks = [];
+  new PerformanceObserver((list) => tasks.push(...list.getEntries().map((each) => each.duration)))
+    .observe({ type: 'longtask' });
+  const end = last + 5000;
+  while (performance.now() < end) {
+    window.scrollBy(0, frames % 200 < 100 ? 40 : -40);
+    const now = await new Promise((resolve) => requestAnimationFrame(resolve));
+    longest = Math.max(longest, now - last);
+    last = now;
+    frames += 1;
+  }
+  return { frames, longest, longest_task: Math.max(0, ...tasks) };
+}"""
+
+
+def serve(database: str, nodes: int, teams: int, holders: int, waiters: int, pages: int) -> None:
+    """The world; says where it is and lives until nobody listens any more."""
+    with running(database) as server:
+        context = server.app.state.cede
+        context.config = replace(context.config, heartbeat=QUIET)
+        pool = {"name": POOL, "nodes": {"zone": "a"}}
+        made(server["admin"].post(f"{API}/pools", json=pool))
+        each = holders // nodes
+        for number in range(nodes):
+            Machine(server, f"node-{number:03}", each)
+        for number in range(teams):
+            server.policy(f"team-{number:02}", POOL, reserved={"gpu": holders // teams})
+        for start in range(0, holders + waiters, BULK_MAX):
+            many = [
+                {
+                    "component": f"team-{number % teams:02}",
+                    "component_type": "team",
+                    "resources": {"gpu": 1},
+                    "labels": {"name": f"job {number}"},
+                    "work": {"argv": ["python", "train.py", "--seed", str(number)]},
+                }
+                for number in range(start, min(start + BULK_MAX, holders + waiters))
+            ]
+            made(server["operator"].post(f"{API}/requests/bulk", json={"requests": many}))
+        tokens = [
+            made(server["admin"].post(f"{API}/tokens", json={"name": f"p{n}", "role": "operator"}))
+            for n in range(pages + 1)
+        ]
+        secrets = [token["token"] for token in tokens]
+        print(json.dumps({"url": server.url, "tokens": secrets}), flush=True)
+        sys.stdin.read()
+
+
+@contextmanager
+def world(arguments: list[str]) -> Iterator[tuple[int, str, list[str]]]:
+    """The process id, the address and the tokens of a server with all of that in it."""
+    with tempfile.TemporaryDirectory() as folder:
+        database = f"sqlite:///{Path(folder) / 'cede.db'}"
+        command = [sys.executable, "-m", "tests.page.load", "--serve", database, *arguments]
+        process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        try:
+            assert process.stdout is not None
+            said = json.loads(process.stdout.readline())
+            yield process.pid, said["url"], said["tokens"]
+        finally:
+            process.kill()
+            process.wait()
+
+
+def processor_seconds(pid: int) -> float:
+    """Of a process and of its children that have ended."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return sum(int(each) for each in fields[11:15]) / _TICKS
+
+
+class Changes(threading.Thread):
+    """Cancels a waiter and submits another, so many times a second."""
+
+    def __init__(self, url: str, token: str, rate: float) -> None:
+        super().__init__(daemon=True)
+        self.http = httpx2.Client(base_url=url, headers={"Authorization": f"Bearer {token}"})
+        self.done = 0
+        self._rate = rate
+        self._over = threading.Event()
+
+    def run(self) -> None:
+        made_ids: list[str] = []
+        due = time.monotonic()
+        while not self._over.wait(max(0.0, due - time.monotonic())):
+            due += 1 / self._rate
+            if len(made_ids) > 5:
+                self.http.post(f"{API}/requests/{made_ids.pop(0)}/cancel")
+            else:
+                asked = {"component": "team-00", "component_type": "team", "resources": {"gpu": 1}}
+                made_ids.append(made(self.http.post(f"{API}/requests", json=asked))["id"])
+            self.done += 1
+
+    def stop(self) -> None:
+        self._over.set()
+        self.join()
+        self.http.close()
+
+
+def spent(pid: int, seconds: float) -> float:
+    """Part of a core that the server uses."""
+    before, began = processor_seconds(pid), time.monotonic()
+    time.sleep(seconds)
+    return (processor_seconds(pid) - before) / (time.monotonic() - began)
+
+
+def timed(call: Any) -> float:
+    began = time.monotonic()
+    call()
+    return time.monotonic() - began
+
+
+def measure(given: argparse.Namespace, pid: int, url: str, tokens: list[str]) -> dict[str, Any]:
+    changes = Changes(url, tokens[0], given.rate)
+    view = f"#/pool/{POOL}?tab=queue&team=team-00"
+    bare = [f"{API}/pools/{POOL}", f"{API}/policies?pool={POOL}&limit=500"]
+    bare.append(f"{API}/pools/{POOL}/queue?limit=50&offset=0&component=team-00")
+    found: dict[str, Any] = {}
+    changes.start()
+    try:
+        with launched() as browser, opened(browser) as first:
+            found["bare_api_seconds"] = timed(
+                lambda: [made(changes.http.get(each)) for each in bare]
+            )
+            first.goto(f"{url}/#token={tokens[1]}")
+            first.wait_for_selector("#main h1")
+
+            def look() -> None:
+                first.goto(f"{url}/{view}")
+                first.wait_for_selector("tbody tr[data-id]")
+
+            found["first_view_seconds"] = timed(look)
+            first.goto("about:blank")
+            found["core_without_pages"] = spent(pid, given.seconds)
+            pages = []
+            for token in tokens[1 : given.pages + 1]:
+                context = browser.new_context(viewport={"width": 1440, "height": 900})
+                context.set_default_timeout(300_000)
+                page = context.new_page()
+                page.goto(f"{url}/#token={token}")
+                page.goto(f"{url}/{view}")
+                page.wait_for_selector("tbody tr[data-id]")
+                pages.append(page)
+            changed = changes.done
+            found["core_with_pages"] = spent(pid, given.seconds)
+            found["changes_a_second"] = (changes.done - changed) / given.seconds
+            page = pages[0]
+            found["scrolling"] = page.evaluate(_SCROLL)
+            id_ = page.query_selector("tbody tr[data-id]").get_attribute("data-id")
+            began = time.monotonic()
+            made(changes.http.post(f"{API}/requests/{id_}/cancel"))
+            answered = time.monotonic()
+            page.wait_for_selector(f"tr[data-id='{id_}']", state="detached")
+            found["change_answered_seconds"] = answered - began
+            found["change_on_the_page_seconds"] = time.monotonic() - answered
+    finally:
+        changes.stop()
+    extra = found["core_with_pages"] - found["core_without_pages"]
+    found["core_for_a_page"] = extra / given.pages
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    for name, usual in (("nodes", 200), ("teams", 40), ("holders", 5_000), ("waiters", 20_000)):
+        parser.add_argument(f"--{name}", type=int, default=usual)
+    parser.add_argument("--pages", type=int, default=20)
+    parser.add_argument("--rate", type=float, default=20.0, help="changes a second")
+    parser.add_argument("--seconds", type=float, default=20.0, help="how long to measure")
+    parser.add_argument("--serve", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    sizes = (given.nodes, given.teams, given.holders, given.waiters, given.pages)
+    if given.serve:
+        try:
+            serve(given.serve, *sizes)
+        finally:
+            listening.stop_all()
+        return
+    names = ("nodes", "teams", "holders", "waiters", "pages")
+    told = [f"--{name}={size}" for name, size in zip(names, sizes, strict=True)]
+    with world(told) as (pid, url, tokens):
+        for name, figure in measure(given, pid, url, tokens).items():
+            print(f"{name:28} {figure:.3f}" if isinstance(figure, float) else f"{name:28} {figure}")
+
+
+if __name__ == "__main__":
+    main()
