@@ -210,6 +210,8 @@ class AsyncClient:
     configuration = awaited(plain.Client.configuration)
     apply = awaited(plain.Client.apply)
     usage = awaited(plain.Client.usage)
+    history = iterated(plain.Client.history)
+    pool_history = awaited(plain.Client.pool_history)
     events = iterated(plain.Client.events)
 
     def allocation(
