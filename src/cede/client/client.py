@@ -105,6 +105,7 @@ class Client:
 
     def history(
         self,
+        /,
         *,
         since: float | None = None,
         begin: str | None = None,
