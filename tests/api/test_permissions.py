@@ -49,8 +49,8 @@ def test_machines_stand_beside_the_ladder() -> None:
         role: {path for (_, path), each in PERMISSIONS.items() if each.role and each.allows(role)}
         for role in (Role.JOIN, Role.NODE)
     }
-    assert allowed[Role.JOIN] == {"/api/v1/agent/register"}
-    assert allowed[Role.NODE] == {"/api/v1/agent/register", "/api/v1/agent/heartbeat"}
+    assert allowed[Role.JOIN] == {"/api/v1/agent/register", "/api/v1/bridge/register"}
+    assert allowed[Role.NODE] == {*allowed[Role.JOIN], "/api/v1/agent/heartbeat"}
 
 
 def test_a_route_without_a_permission_is_denied(

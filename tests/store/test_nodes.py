@@ -128,7 +128,7 @@ def test_tokens_of_a_node_are_found(filled: Store) -> None:
     revoked = replace(mine, id="t2", hash="x", revoked=True)
     join = token("t3", role=Role.JOIN, subjects=(node_subject("node-1"),), uses=0)
     filled.commit(batch(1, tokens=[mine, revoked, join]))
-    assert filled.tokens_of_node("node-1") == [mine]
+    assert filled.tokens_of_machine(node_subject("node-1")) == [mine]
     assert filled.get_token("t3") == join
 
 

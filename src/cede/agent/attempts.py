@@ -12,7 +12,7 @@ import shutil
 from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +20,9 @@ import structlog
 
 from cede.agent import crash, wire
 from cede.agent.accounts import NotAllowed, Refused
-from cede.agent.retention import Retention
+from cede.agent.hands import Swept
 from cede.agent.settings import Settings
+from cede.agent.shelves import Shelves
 from cede.agent.surroundings import (
     TALK,
     checkpoint_directory,
@@ -37,7 +38,6 @@ from cede.agent.values import (
     Key,
     Kind,
     LaunchFailed,
-    Looked,
     Order,
     Report,
     Started,
@@ -45,14 +45,11 @@ from cede.agent.values import (
 from cede.checkpoint import shelf
 from cede.checkpoint.manifest import SUFFIX
 from cede.launch import launcher, places, processes
-from cede.launch.clock import time_of_day
 from cede.launch.contain import group_names, open_group
 from cede.launch.launcher import Kept, State
-from cede.launch.order import NoOrder, read_output
 from cede.launch.probe import Containment
 from cede.launch.spec import Fence
 from cede.launch.starting import Template
-from cede.model import bounds
 from cede.model.errors import CedeError, Conflict, Invalid
 from cede.talk import heard, signals
 from cede.talk.conversation import Conversation
@@ -89,23 +86,12 @@ class Live:
     rest_until: float = float("inf")  # when what it left is not waited for any more
 
 
-@dataclass(frozen=True, slots=True)
-class Swept:
-    """What a sweep ended, and by name what it could not kill, with the reason."""
-
-    reports: list[Report] = field(default_factory=list)
-    survivors: dict[str, str] = field(default_factory=dict)
-
-
-class Attempts:
+class Attempts(Shelves):
     def __init__(
         self, settings: Settings, containment: Containment, clock: Callable[[], float]
     ) -> None:
-        self._settings = settings
+        super().__init__(settings, clock)
         self._containment = containment
-        self._clock = clock
-        self._home = settings.data / "attempts"
-        self._home.mkdir(mode=0o711, exist_ok=True)
         self._live: dict[Key, Live] = {}
         self._launching: dict[Key, Future[Live | Event]] = {}
         self._deadlines: dict[Key, float | None] = {}  # set while they were being launched
@@ -114,28 +100,8 @@ class Attempts:
         with suppress(OSError):  # a launch starts it, should the machine be too full now
             self._template.warm()
         self._starter = ThreadPoolExecutor(LAUNCHES, "starter")
-        # Removing gigabytes of old checkpoints, or reading them, must not hold up a lease.
-        self._cleaner = ThreadPoolExecutor(1, "cleaner")
-        self._reader = ThreadPoolExecutor(2, "reader")
-        self._looked: queue.SimpleQueue[Looked] = queue.SimpleQueue()
-        self._retention = Retention(settings.checkpoints, settings.keep_checkpoints)
 
     # What the machine asks for
-
-    def look(self, order: Order) -> None:
-        """Verify what an attempt could start from, newest first: one will do for a task alone, its
-        gang may have to go further back.
-        """
-        alone = len(order.body.get("nodes") or ()) <= 1
-        most = 1 if alone else bounds.CHECKPOINTS_KNOWN_MAX
-
-        def read() -> None:
-            found = shelf.Good()
-            if protocol_of(order):
-                found = shelf.good(checkpoint_directory(order, self._settings), most)
-            self._looked.put(Looked(order.key, found.ids, "; ".join(found.problems)))
-
-        self._reader.submit(read)
 
     def launch(self, order: Order, deadline: float | None, done: Callable[[], None]) -> None:
         """Begin to start it, and call `done` when `poll` can say what came of it. Launches overlap;
@@ -246,20 +212,6 @@ class Attempts:
         if (live := self._settled(key)) and live.talk is not None:
             live.talk.go_on()
 
-    def keep_checkpoint(self, order: Order, checkpoint: str) -> None:
-        """It is committed; what is older may go."""
-        if protocol_of(order):
-            directory = checkpoint_directory(order, self._settings)
-            self._cleaner.submit(_clean, directory, checkpoint)
-
-    def look_for_old(self, ask: Callable[[list[str]], None]) -> None:
-        """Now and then, say whose checkpoints are old; who has ended is not known here."""
-        if self._retention.is_due(self._clock()):
-            self._cleaner.submit(lambda: ask(self._retention.old()))
-
-    def remove_checkpoints(self, requests: Collection[str]) -> None:
-        self._cleaner.submit(self._retention.remove, requests)
-
     def forget(self, key: Key) -> None:
         shutil.rmtree(self._home / key.directory, ignore_errors=True)
 
@@ -277,8 +229,7 @@ class Attempts:
     # What supervisors and applications say
 
     def poll(self, now: float) -> Iterator[Event]:
-        while not self._looked.empty():
-            yield self._looked.get()
+        yield from self.looked()
         while not self._launched.empty():
             key = self._launched.get()
             if key in self._launching and self._settled(key) is None:
@@ -445,31 +396,16 @@ class Attempts:
             return [id for id in ids if (directory / (id + SUFFIX)).stat().st_mtime_ns < before]
         return []
 
-    def answer(self, question: wire.LogQuestion) -> wire.Json:
-        """Output from where it was asked for, as far as it is still there."""
-        key, most, since = question.key, question.most, question.since
-        if question.age is not None:
-            since = max(since or 0.0, time_of_day() - question.age)  # by the clock of the records
-        try:
-            with places.Place(self._home / key.directory) as place:
-                # In this order: a supervisor writes the last output before its exit record. Without
-                # a spec there never was a supervisor, and what is there is why.
-                over = place.exists(places.EXIT) or not place.exists(places.SPEC)
-                found = read_output(
-                    place,
-                    question.stream,
-                    question.offset,
-                    most,
-                    over=over,
-                    tail=question.tail,
-                    since=since,
-                )
-        except NoOrder:
-            return wire.no_order_json(question)
-        except OSError:
-            # Not started yet, or removed long ago.
-            return wire.log_json(question, question.offset, b"", gone=key not in self._live)
-        return wire.log_json(question, found.start, found.data, end=found.end)
+    def _is_live(self, key: Key) -> bool:
+        return key in self._live
+
+    has_changed = has_news = False
+
+    def news(self) -> wire.Json:
+        return {}
+
+    def told(self, said: wire.Json) -> None:
+        """An agent says nothing besides."""
 
     def close(self) -> None:
         """Let go of everything; all of it goes on."""
@@ -480,8 +416,7 @@ class Attempts:
                 live.talk.close()
             live.kept.close()
         self._live.clear()
-        for each in (self._cleaner, self._reader):
-            each.shutdown(wait=False, cancel_futures=True)
+        self.close_shelves()
 
 
 @contextmanager
@@ -534,11 +469,3 @@ def _report(order: Order, said: heard.Heard) -> Report:
             )
         case heard.SaveFailed(_, reason):
             return Report(key, attempt, Kind.SAVE_FAILED, text=reason)
-
-
-def _clean(directory: Any, checkpoint: str) -> None:
-    try:
-        shelf.clean(directory, checkpoint)
-    except OSError as error:
-        if error.errno != errno.ENOENT:
-            _log.warning("cannot clean", directory=str(directory), why=str(error))

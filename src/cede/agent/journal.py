@@ -123,7 +123,7 @@ def _entry(line: bytes) -> Entry | None:
     data = json.loads(text)
     match data["kind"]:
         case "taken":
-            return Taken(_order(data))
+            return Taken(order_from(data))
         case "over":
             return Over(_report(data))
         case "removed":
@@ -134,14 +134,19 @@ def _entry(line: bytes) -> Entry | None:
 def _json(entry: Entry) -> dict[str, Any]:
     match entry:
         case Taken(order):
-            return {"kind": "taken", **asdict(order), "devices": sorted(order.devices)}
+            return {"kind": "taken", **order_json(order)}
         case Over(report):
-            return {**asdict(report), "end": report.kind, "kind": "over"}
+            told = {name: each for name, each in asdict(report).items() if name != "devices"}
+            return {**told, "end": report.kind, "kind": "over"}
         case Removed(key):
             return {"kind": "removed", "key": list(key)}
 
 
-def _order(data: dict[str, Any]) -> Order:
+def order_json(order: Order) -> dict[str, Any]:
+    return {**asdict(order), "devices": sorted(order.devices)}
+
+
+def order_from(data: dict[str, Any]) -> Order:
     fields = {name: value for name, value in data.items() if name != "kind"}
     fields |= {
         "key": Key(*data["key"]),

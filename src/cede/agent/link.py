@@ -10,7 +10,7 @@ import random
 import threading
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import structlog
 
@@ -33,15 +33,30 @@ _log = structlog.get_logger("cede.agent")
 # What the next heartbeat carries, with news or without; what is done with its answer, and whether
 # there is more to be told then.
 Body = Callable[[bool], wire.Json]
-Take = Callable[[wire.Answer], bool]
+Take = Callable[[wire.Answer, wire.Json], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Introduction:
+    """How it makes itself known to a server: where, of which boot it is, and what it says."""
+
+    path: str
+    boot: str
+    body: Callable[[Identity], wire.Json]
 
 
 class Link:
     def __init__(
-        self, settings: Settings, known: Identity, boot: str, *, body: Body, take: Take
+        self,
+        settings: Settings,
+        known: Identity,
+        introduction: Introduction,
+        *,
+        body: Body,
+        take: Take,
     ) -> None:
         self._settings = settings
-        self._boot = boot
+        self._introduction = introduction
         self._body = body
         self._take = take
         self.known = known
@@ -61,6 +76,10 @@ class Link:
     def tell(self) -> None:
         """There is something to be told: do not wait for the next heartbeat."""
         self._news.set()
+
+    def introduce_again(self) -> None:
+        """What it said of itself has changed."""
+        self._joined.clear()
 
     def stop(self) -> None:
         self.stopping.set()
@@ -106,13 +125,12 @@ class Link:
             found = self._register(self._settings.join_token)
             token = self._settings.join_token
         self.heartbeat = float(found["heartbeat"])
-        if self._machine is None or self.known.node != found["node"]:
-            self._hold_machine(str(found["node"]))
+        node = str(found.get("node") or f"bridge {found['bridge']}")
+        if self._machine is None or self.known.node != node:
+            self._hold_machine(node)
         if self.known.next_session:
             self.known = identity.confirmed(self.known)
-        self.known = replace(
-            self.known, node=str(found["node"]), token=str(found.get("token") or token)
-        )
+        self.known = replace(self.known, node=node, token=str(found.get("token") or token))
         identity.save(self._settings.data, self.known)
         self._http = _http(self._settings.server, self.known.token)
         self._joined.set()
@@ -129,8 +147,8 @@ class Link:
 
     def _register(self, token: str) -> wire.Json:
         with closing(_http(self._settings.server, token)) as http:
-            body = wire.registration(self._settings, self.known, self._boot)
-            found: wire.Json = http.call("POST", f"{API}/agent/register", body=body)
+            body = self._introduction.body(self.known)
+            found: wire.Json = http.call("POST", API + self._introduction.path, body=body)
             return found
 
     # The thread that brings news
@@ -154,7 +172,8 @@ class Link:
 
     def _beat(self, *, wait: float, news: bool = False) -> None:
         assert self._http is not None
-        body: wire.Json = {"protocol": wire.PROTOCOL, "boot": self._boot, "wait": wait}
+        boot = self._introduction.boot
+        body: wire.Json = {"protocol": wire.PROTOCOL, "boot": boot, "wait": wait}
         body["session"] = self.known.session
         body |= self._body(news)
         # Counted from here: whatever the network adds, the server counts from later.
@@ -164,7 +183,7 @@ class Link:
         )
         found = wire.answer(data, sent_at)
         self.heartbeat = found.heartbeat
-        if self._take(found):
+        if self._take(found, body):
             self._news.set()
 
 

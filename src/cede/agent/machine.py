@@ -339,7 +339,8 @@ class Machine:
         if job is None or job.phase is not Phase.LAUNCHED:
             return
         job.phase = Phase.RUNNING
-        self._report(Report(event.key, job.order.attempt, Kind.STARTED))
+        attempt, devices = job.order.attempt, event.devices
+        self._report(Report(event.key, attempt, Kind.STARTED, devices=devices))
         if job.wanted and job.is_named:
             self._converse(event.key, job)
 

@@ -22,11 +22,12 @@ import structlog
 
 from cede.agent import crash, detect, identity, wire
 from cede.agent.attempts import Attempts
+from cede.agent.hands import Hands
 from cede.agent.identity import Unusable
 from cede.agent.isolation import warnings
 from cede.agent.journal import COMPACT_BYTES, JournalDamaged, JournalFull
 from cede.agent.journal import Journal as JournalFile
-from cede.agent.link import Link
+from cede.agent.link import Introduction, Link
 from cede.agent.machine import Machine
 from cede.agent.settings import Settings
 from cede.agent.values import (
@@ -86,7 +87,7 @@ def run(settings: Settings) -> None:
         runner = Runner(settings)
     except (Unusable, JournalDamaged) as error:
         raise CannotRun(str(error)) from None
-    with _signals(runner.end):
+    with signals(runner.end):
         runner.serve()
 
 
@@ -99,7 +100,14 @@ class _Arrived:
 
 
 class Runner:
-    def __init__(self, settings: Settings) -> None:
+    """`hands` carry out what the machine asks for; without them, supervisors on this machine."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        hands: Hands | None = None,
+        introduction: Introduction | None = None,
+    ) -> None:
         self._settings = settings
         self._machine = Machine(retained=settings.retained)
         self._lock = threading.Lock()  # the machine, between its thread and those that call
@@ -108,8 +116,9 @@ class Runner:
         self._old: list[str] = []  # requests with old checkpoints here: have they ended?
         known = identity.opened(identity.load(settings.data))
         self._journal = JournalFile(settings.data / "journal")
-        self._attempts = Attempts(settings, probe(_group_name(settings)), boottime)
-        self._link = Link(settings, known, detect.boot_id(), body=self._body, take=self._take)
+        self._attempts = hands or Attempts(settings, probe(_group_name(settings)), boottime)
+        said = introduction or _introduction(settings)
+        self._link = Link(settings, known, said, body=self._body, take=self._take)
         self._index = known.index
         self._quarantined = False  # whether the server asks what else runs here
 
@@ -117,7 +126,8 @@ class Runner:
         if not self._restart():
             return
         self._link.start()
-        sys.stdout.write(f"cede agent {self._settings.name} serves {self._settings.server}\n")
+        kind, name = self._settings.kind, self._settings.name
+        sys.stdout.write(f"cede {kind} {name} serves {self._settings.server}\n")
         sys.stdout.flush()
         while not self._link.stopping.is_set():
             self._turn()
@@ -171,6 +181,10 @@ class Runner:
         for event in self._attempts.poll(boottime()):
             self._handle(event)
         self._handle(Tick())
+        if self._attempts.has_changed:
+            self._link.introduce_again()
+        if self._attempts.has_news:
+            self._link.tell()
         self._attempts.look_for_old(self._ask)
         if self._journal.size > COMPACT_BYTES:
             self._compact()
@@ -257,7 +271,7 @@ class Runner:
         if news and (old := self._old):
             body["saved"], self._old = old, []
         body["logs"] = [self._log_replies.popleft() for _ in range(most)]
-        return body
+        return body | (self._attempts.news() if news else {})
 
     def _ask(self, requests: list[str]) -> None:
         """With the next news; if that call is lost, they are asked about another time."""
@@ -265,10 +279,12 @@ class Runner:
             self._old = requests
             self._link.tell()
 
-    def _take(self, answer: wire.Answer) -> bool:
+    def _take(self, answer: wire.Answer, said: wire.Json) -> bool:
         """Called by whoever called the server: wait until the machine has seen the answer, and say
         whether there is more to be told.
         """
+        if answer.heard:
+            self._attempts.told(said)
         arrived = _Arrived(answer)
         self._inbox.put(arrived)
         arrived.seen.wait(SEEN_TIMEOUT)
@@ -285,6 +301,13 @@ class Runner:
             self._attempts.remove_checkpoints(answer.over)
 
 
+def _introduction(settings: Settings) -> Introduction:
+    boot = detect.boot_id()
+    return Introduction(
+        "/agent/register", boot, lambda known: wire.registration(settings, known, boot)
+    )
+
+
 def _group_name(settings: Settings) -> str:
     """Unlike that of any other agent on this machine."""
     digest = hashlib.sha256(str(settings.data.absolute()).encode()).hexdigest()
@@ -292,7 +315,7 @@ def _group_name(settings: Settings) -> str:
 
 
 @contextmanager
-def _signals(end: Any) -> Iterator[None]:
+def signals(end: Any) -> Iterator[None]:
     def handler(_: int, __: FrameType | None) -> None:
         end()
 

@@ -36,3 +36,4 @@ class Settings:
     pids_max: int | None = None
     isolation: Isolation = Isolation.NONE
     hidden: tuple[Path, ...] = ()  # from work that runs as the agent's own account
+    kind: str = "agent"  # what it is called in messages

@@ -86,6 +86,7 @@ class Report:
     ids: tuple[str, ...] = ()  # verified checkpoints that were found, newest first
     step: int = 0  # the first at which it can save for the hint
     unread: bool = False  # what it left could not be verified in time
+    devices: Mapping[str, list[str]] = field(default_factory=dict)  # that a cluster chose for it
 
     @property
     def never_started(self) -> bool:
@@ -173,6 +174,7 @@ class LaunchFailed:
 @dataclass(frozen=True, slots=True)
 class Started:
     key: Key
+    devices: Mapping[str, list[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

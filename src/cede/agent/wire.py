@@ -40,6 +40,7 @@ class Answer:
     logs: tuple[LogQuestion, ...]
     over: frozenset[str]  # of the requests that were asked about: those that have ended
     quarantined: bool = False  # whether the server asks for `strays`
+    heard: bool = False  # whether what the call said was written down
 
 
 def registration(settings: Settings, known: Identity, boot: str) -> Json:
@@ -77,7 +78,7 @@ def report_json(report_id: str, report: Report) -> Json:
         "ids": list(report.ids),
         "step": report.step,
         "unread": report.unread,
-    }
+    } | ({"devices": dict(report.devices)} if report.devices else {})
 
 
 def log_json(
@@ -111,7 +112,8 @@ def answer(data: Mapping[str, Any], sent_at: float) -> Answer:
     logs = tuple(_question(each) for each in data.get("logs") or ())
     over = frozenset(map(str, data.get("over") or ()))
     asked = data.get("quarantined") is True
-    return Answer(orders, int(data["index"]), float(data["heartbeat"]), logs, over, asked)
+    index, heartbeat = int(data["index"]), float(data["heartbeat"])
+    return Answer(orders, index, heartbeat, logs, over, asked, data.get("heard") is True)
 
 
 def _order(data: Mapping[str, Any]) -> Order:

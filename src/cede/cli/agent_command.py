@@ -94,20 +94,29 @@ def agent(ctx: click.Context, /, server: str | None, join_file: Path | None, **g
     agent on the same data adopts it.
     """
     from cede.agent.runner import run
-    from cede.client.config import read_token
+
+    server, given["join"] = connection_of(ctx, server, given["join"], join_file)
+    set_up_logging()
+    run(settings_of(server=server, **given))
+
+
+def connection_of(
+    ctx: click.Context, server: str | None, join: str | None, join_file: Path | None
+) -> tuple[str, str | None]:
+    """The server and the join token that were given, by whichever way."""
+    from cede.client.config import clean, read_token
 
     options = ctx.find_root().obj or {}
-    if given["join"] is not None and not given["join"].strip():
+    if join is not None and not join.strip():
         raise click.UsageError("the join token is empty: make one with cede token create")
     if join_file is not None:
-        if given["join"] is not None:
+        if join is not None:
             raise click.UsageError("give --join-file or --join (CEDE_JOIN), not both")
-        given["join"] = read_token(join_file)
+        join = read_token(join_file)
     server = server or options.get("server")
     if not server:
         raise click.UsageError("give --server URL")
-    _set_up_logging()
-    run(settings_of(server=server, **given))
+    return clean(server), join
 
 
 def settings_of(
@@ -134,17 +143,16 @@ def settings_of(
     from cede.agent import detect
     from cede.agent.isolation import LABEL, isolation_here, own_folders
     from cede.agent.settings import Settings
-    from cede.client.config import clean
     from cede.launch.spec import LOG_BYTES_DEFAULT
     from cede.model.node import parse_devices, parse_group, parse_labels, parse_node_amounts
 
     gpus = detect.gpus()
     where = (data or _default_data()).expanduser().absolute()
     amounts, devices = _has(gpus, amount or {}, device)
-    has, users = parse_node_amounts(amounts), _users(user_map)
+    has, users = parse_node_amounts(amounts), users_of(user_map)
     isolation = isolation_here(users, allow_root=allow_root_jobs)
     return Settings(
-        server=clean(server),
+        server=server,
         data=where,
         checkpoints=(checkpoints or where / "checkpoints").expanduser().absolute(),
         name=name or detect.hostname(),
@@ -183,7 +191,7 @@ def _has(
     return amounts, devices
 
 
-def _users(given: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+def users_of(given: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
     users: dict[str, tuple[str, ...]] = {}
     for who, account in pairs("--user-map", given):
         users[who] = (*users.get(who, ()), account)
@@ -204,7 +212,7 @@ def _default_data() -> Path:
     return (Path(base) if base else Path.home() / ".local" / "share") / "cede-agent"
 
 
-def _set_up_logging() -> None:
+def set_up_logging() -> None:
     import logging
     import sys
 

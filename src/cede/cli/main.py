@@ -23,6 +23,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "server": ("server_command:up", "The same as up."),
     "backup": ("server_command:backup", "Copy a server's database while it runs."),
     "restore": ("server_command:restore", "Put a copy in the place of a server's database."),
+    "bridge": ("bridge_command:bridge", "Stand for the nodes of a cluster that exists already."),
     "agent": ("agent_command:agent", "Make this machine a node and run what is put on it."),
     "login": ("login_command:login", "Log in to a server, and use it from now on."),
     "logout": ("login_command:logout", "Forget a server and the token for it."),

@@ -13,8 +13,8 @@ from cede.cli.printing import print_json, print_one
 
 NODES = Columns(
     ("name", "state", "pool", "amounts", "free", "claimed_by", "checkpoints", "reason"),
-    ("id", "silent", "group", "labels", "failures", "created"),
-    ("out", "held", "devices", "fingerprint", "heartbeat", "lease", "allocations"),
+    ("id", "bridge", "others", "silent", "group", "labels", "failures", "created"),
+    ("out", "others_why", "held", "devices", "fingerprint", "heartbeat", "lease", "allocations"),
 )
 FIELDS = (
     "id",
@@ -27,6 +27,9 @@ FIELDS = (
     "claimed_by",
     "amounts",
     "held",
+    "bridge",
+    "others",
+    "others_why",
     "free",
     "devices",
     "labels",

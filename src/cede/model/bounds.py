@@ -153,6 +153,8 @@ CHECKPOINT_KEEP_DEFAULT = 7 * 24 * HOUR
 SAVED_ASKED_MAX = 100
 # What one heartbeat may carry; the rest comes with the next, at once.
 REPORTS_MAX = 1_000
+# The largest clusters of one Slurm controller have about so many nodes.
+BRIDGED_NODES_MAX = 16_384
 LOG_REPLIES_MAX = 16
 # The most of a log that one answer brings: a few make a heartbeat that is still parsed quickly.
 LOG_CHUNK_BYTES = 128 * 1024

@@ -80,10 +80,20 @@ class Node:
     machine: str = ""
     # The database was restored, and the agent has not said since that it runs nothing unknown.
     quarantined: bool = False
+    # The bridge that speaks for it, what others hold of it in that bridge's cluster, and who.
+    bridge: str = ""
+    others: Amounts = field(default_factory=dict)
+    others_why: str = ""
 
     @property
     def usable(self) -> bool:
         return self.state is NodeState.READY and not self.quarantined
+
+    @property
+    def scarce(self) -> frozenset[str]:
+        """The keys that are devices, whether or not it knows them by name."""
+        counted = self.amounts.keys() - PLENTY if self.bridge else ()
+        return frozenset((*self.devices, *counted))
 
     @property
     def looks_first(self) -> bool:
@@ -91,6 +101,8 @@ class Node:
         return self.protocol >= LOOKS_FIRST
 
 
+# Of a bridged node, what is not counted in devices.
+PLENTY = frozenset({"mcpu", "memory_mb"})
 # The first protocol whose agents do.
 LOOKS_FIRST = 2
 

@@ -64,6 +64,8 @@ class Code(StrEnum):
     NODES_CLAIMED = "nodes_claimed"
     NOT_LENT = "not_lent"
     CHECKPOINT_ELSEWHERE = "checkpoint_elsewhere"
+    HELD_OUTSIDE = "held_outside"
+    CLUSTER_BUSY = "cluster_busy"
     # Why somebody was stopped: the rule that made the taking legal.
     RECLAIM = "reclaim"
     PRIORITY = "priority"
@@ -86,6 +88,7 @@ class Code(StrEnum):
     WALLTIME = "walltime_exceeded"
     NODE_LOST = "node_lost"
     DEPENDENCY_FAILED = "dependency_failed"
+    CLUSTER_ENDED = "cluster_ended"
 
 
 # The rules under which somebody is stopped who did nothing wrong.
@@ -255,6 +258,19 @@ SENTENCES: dict[Code, tuple[str, str]] = {
     Code.NODES_OUT: (
         "what this needs in pool {pool} is on nodes that are out of service: {nodes}",
         "bring one of them back: cede node list",
+    ),
+    Code.HELD_OUTSIDE: (
+        "what this needs in pool {pool} is held outside of cede: {nodes}",
+        "nothing: it starts when that is free again; look at it with the cluster's own commands",
+    ),
+    Code.CLUSTER_BUSY: (
+        "node {node} was taken by others before it could start: {why}",
+        "nothing: it waits at its old place",
+    ),
+    Code.CLUSTER_ENDED: (
+        "the cluster of node {node} ended it: {why}",
+        "look at the job with the cluster's own commands; submit it with retries to have it tried "
+        "again",
     ),
     Code.NOT_LENT: (
         "what this needs in pool {pool} is free on other policies' own nodes, of which no more are "

@@ -15,7 +15,7 @@ class Role(IntEnum):
     else.
     """
 
-    NODE = -2  # one node's agent
+    NODE = -2  # one node's agent, or a bridge that speaks for several nodes
     JOIN = -1  # a machine that is about to be a node
     VIEWER = 1
     SUBMITTER = 2
@@ -42,6 +42,11 @@ class Role(IntEnum):
         raise Invalid(field, f"must be one of {known}, not {value!r:.80}")
 
 
+def bridge_subject(name: str) -> Subject:
+    """Whom a bridge's token speaks for: every node that carries its name."""
+    return Subject("bridge", name)
+
+
 def node_subject(node_id: str) -> Subject:
     """Whom a node's token speaks for; nobody else can have this type."""
     return Subject("node", node_id)
@@ -54,7 +59,8 @@ class Token:
     `expires_at_wall` is an ISO 8601 label in UTC with a fixed form, so that labels compare as text.
     It is the one thing that wall-clock time ends, and no decision of the engine depends on it.
     `uses` is how many nodes a join token may still make, where that is bounded. The subject of a
-    node's token is the node; a bounded join token's are the nodes it made.
+    node's token is the node or the bridge; a bounded join token's are the nodes and bridges it
+    made.
     """
 
     id: str

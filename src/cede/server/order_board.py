@@ -14,7 +14,7 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import Container, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from cede.engine.lifecycle.orders import Order, orders
 from cede.engine.state.changes import Changes
@@ -35,9 +35,18 @@ class Posted:
     text: bytes | None = None
 
 
+@dataclass(slots=True)
+class Bridged:
+    """The nodes of one bridge; `version` grows with whatever changes for any of them."""
+
+    nodes: dict[str, None] = field(default_factory=dict)
+    version: int = 1
+
+
 class OrderBoard:
     def __init__(self, state: State, now: int, former_term: int = 0) -> None:
         self.posted: dict[str, Posted] = {}
+        self.bridges: dict[str, Bridged] = {}
         self.closed = False
         self._since = now  # a server that starts counts every node as heard of
         self._heard: dict[str, int] = {}
@@ -72,6 +81,10 @@ class OrderBoard:
     def _post(self, state: State, node_id: str) -> bool:
         """Whether the node should look again."""
         node, known = state.nodes.get(node_id), self.posted.get(node_id)
+        if known is not None and known.node.bridge and (node is None or not node.bridge):
+            bridged = self.bridges[known.node.bridge]
+            bridged.nodes = {each: None for each in bridged.nodes if each != node_id}
+            bridged.version += 1
         if node is None:
             self._heard.pop(node_id, None)
             return self.posted.pop(node_id, None) is not None
@@ -80,6 +93,12 @@ class OrderBoard:
             known.node = node
             return False
         self.posted[node_id] = Posted(node, version, tuple(orders(state, node_id)), state.now)
+        if node.bridge:
+            # Posted first, counted then: whoever sees the count sees what it counts.
+            bridged = self.bridges.setdefault(node.bridge, Bridged())
+            if node_id not in bridged.nodes:
+                bridged.nodes = {**bridged.nodes, node_id: None}
+            bridged.version += 1
         return True
 
     # The event loop -----------------------------------------------------------------------------
@@ -90,6 +109,13 @@ class OrderBoard:
 
     def heard_at(self, node_id: str) -> int:
         return self._heard.get(node_id, self._since)
+
+    async def wait_for_bridge(self, name: str, version: int, seconds: float) -> None:
+        """Until there is something newer for one of its nodes, at most so many seconds."""
+        with self.standing(_bridge_key(name)) as waiter:
+            bridged = self.bridges.get(name)
+            if bridged is not None and bridged.version == version and not self.closed:
+                await asyncio.wait([waiter], timeout=seconds)
 
     async def wait(self, known: Posted, seconds: float) -> None:
         """Until there is something newer than this for its node, at most so many seconds."""
@@ -123,6 +149,9 @@ class OrderBoard:
 
     def _wake(self, told: Iterable[tuple[str, RequestStatus | None]]) -> None:
         for id, status in told:
+            posted = self.posted.get(id)
+            if posted is not None and posted.node.bridge:
+                id = _bridge_key(posted.node.bridge)
             for waiter, but in self._waiting.get(id, {}).items():
                 if not waiter.done() and (status is None or status not in but):
                     waiter.set_result(None)
@@ -136,6 +165,10 @@ class OrderBoard:
         if told and self._loop is not None and self._waiting:
             with contextlib.suppress(RuntimeError):  # the loop is gone: so are its calls
                 self._loop.call_soon_threadsafe(self._wake, told)
+
+
+def _bridge_key(name: str) -> str:
+    return f"bridge:{name}"
 
 
 def _told(changes: Changes) -> Iterator[tuple[str, RequestStatus | None]]:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from cede.engine.state.state import State
 from cede.model import bounds
 from cede.model.allocation import Allocation, Member, Phase
+from cede.model.amounts import parse_amounts
 from cede.model.durations import parse_duration
 from cede.model.lifecycle import AllocationState
 from cede.model.node import (
@@ -43,7 +44,8 @@ NODE = frozenset(
     {
         *("name", "id", "amounts", "devices", "labels", "group", "fingerprint", "state", "out"),
         *("reason", "heartbeat", "heard_at", "taken_at", "failures", "shrunk", "claimed_by"),
-        *("lease", "promised", "folder", "beside_server", "quarantined"),
+        *("lease", "promised", "folder", "beside_server", "quarantined", "bridge", "others"),
+        "others_why",
     }
 )
 MEMBER = frozenset(
@@ -81,6 +83,9 @@ def read_node(state: State, path: str, value: object, now: int) -> None:
             folder=text(fields, path, "folder"),
             beside_server=flag(fields, path, "beside_server"),
             quarantined=flag(fields, path, "quarantined"),
+            bridge=text(fields, path, "bridge"),
+            others=parse_amounts(fields.get("others") or {}, "others"),
+            others_why=text(fields, path, "others_why"),
         )
     if node.id in state.nodes:
         raise SnapshotError(f"{path}.id", f"{node.id!r} is there twice")
@@ -227,9 +232,9 @@ class Devices:
             for key, names in member.devices.items():
                 where = f"{path}.members[{member.task}].devices.{key}"
                 unknown = set(names) - set(node.devices.get(key, ()))
-                if unknown and not node.edited:  # else it may have had them then
+                if unknown and not node.edited and not node.bridge:  # else it may have had them
                     raise SnapshotError(where, f"node {node.name} has no {min(unknown)!r:.80}")
-                if len(names) != wanted.get(key, 0):
+                if len(names) != wanted.get(key, 0) and not node.bridge:
                     raise SnapshotError(where, f"must name {wanted.get(key, 0)} devices")
                 for name in names:
                     self._take(where, node, key, name)

@@ -118,6 +118,9 @@ def _node(state: State, node: Node) -> dict[str, Any]:
         folder=node.folder or None,
         beside_server=node.beside_server or None,
         quarantined=node.quarantined or None,
+        bridge=node.bridge or None,
+        others=dict(node.others) or None,
+        others_why=node.others_why or None,
     )
 
 

@@ -22,7 +22,7 @@ Row = tuple[Any, ...]
 
 _OF_AGENT = (
     *("lease", "promised", "folder", "protocol", "beside_server", "session", "machine"),
-    "quarantined",
+    *("quarantined", "bridge", "others", "others_why"),
 )
 
 
@@ -45,8 +45,12 @@ def node_row(node: Node) -> Row:
         node.created,
         node.edited,
         node.claimed_by,
-        encode(tuple(getattr(node, name) for name in _OF_AGENT)),
+        encode(tuple(_plain(getattr(node, name)) for name in _OF_AGENT)),
     )
+
+
+def _plain(value: Any) -> Any:
+    return dict(value) if isinstance(value, Mapping) else value
 
 
 def node_from(row: Sequence[Any]) -> Node:

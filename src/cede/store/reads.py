@@ -22,7 +22,7 @@ from cede.model.ids import ambiguous
 from cede.model.node import Node, NodeState
 from cede.model.request import Request
 from cede.model.subject import Subject
-from cede.model.token import Role, Token, node_subject
+from cede.model.token import Role, Token
 from cede.store import chain, filters, node_rows, rows, schema, views
 from cede.store.cursor import Cursors
 from cede.store.filters import RequestFilter, of_subjects
@@ -328,11 +328,11 @@ class Reads:
             statement = select(schema.tokens).where(_tokens.id == token_id)
             return rows.token_from(connection.execute(statement).one())
 
-    def tokens_of_node(self, node_id: str) -> list[Token]:
-        """The tokens that speak for a node now."""
+    def tokens_of_machine(self, subject: Subject) -> list[Token]:
+        """The tokens that speak for a node, or a bridge, now."""
         statement = select(schema.tokens).where(
             _tokens.role == str(Role.NODE),
-            _tokens.subjects == rows.subjects_text((node_subject(node_id),)),
+            _tokens.subjects == rows.subjects_text((subject,)),
             _tokens.revoked.is_(False),
         )
         with self._readers.begin() as connection:

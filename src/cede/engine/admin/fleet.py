@@ -17,7 +17,7 @@ from cede.engine.state.due import gone_at, keeps
 from cede.engine.state.state import State
 from cede.model import bounds
 from cede.model.allocation import Allocation, Phase
-from cede.model.amounts import total
+from cede.model.amounts import parse_amounts, total
 from cede.model.errors import Conflict, Invalid, NotFound
 from cede.model.lifecycle import AllocationState, RequestStatus
 from cede.model.node import (
@@ -74,6 +74,7 @@ def register(
     beside_server: bool = False,
     session: object = "",
     machine: object = "",
+    bridge: str = "",
     created: str = "",
     now: int,
     caller: Caller = NEWCOMER,
@@ -96,6 +97,7 @@ def register(
         beside_server=beside_server,
         session=_word(session, "session"),
         machine=_word(machine, "machine"),
+        bridge=bridge,
         created=created,
     )
     node = replace(node, pool_id=pool_for(state, node))
@@ -107,6 +109,8 @@ def register(
         state.emit("node_registered", pool_id=node.pool_id, node=node.name, amounts=dict(has))
         count_capacity(state, node.pool_id)
         return node
+    if known.bridge != node.bridge and caller.has_agent:
+        raise Conflict(SECOND_AGENT, _other_way(known, node))
     _refuse_second_agent(state, known, node, caller)
     return _again(state, known, node)
 
@@ -149,6 +153,14 @@ def _refuse_second_agent(state: State, known: Node, node: Node, caller: Caller) 
         )
 
 
+def _other_way(known: Node, node: Node) -> str:
+    speaks = f"bridge {known.bridge}" if known.bridge else "an agent"
+    return (
+        f"{speaks} speaks for node {known.name}; end that one and delete the node, or "
+        f"{'leave it out' if node.bridge else 'give this one another name'}"
+    )
+
+
 def _again(state: State, known: Node, node: Node) -> Node:
     """A node that is known registers once more."""
     became = replace(
@@ -165,6 +177,7 @@ def _again(state: State, known: Node, node: Node) -> Node:
         protocol=node.protocol,
         session=node.session,
         machine=node.machine,
+        bridge=node.bridge,
         # What runs there was promised that it is kept, and may not have heard of anything else.
         beside_server=node.beside_server or (known.beside_server and bool(state.on_node(known))),
     )
@@ -197,6 +210,19 @@ def _word(value: object, field: str) -> str:
     if not value.isprintable():
         raise Invalid(field, "must be printable")
     return value
+
+
+def others_hold(state: State, node_id: str, amounts: object, why: object, now: int) -> None:
+    """What others hold of a node in its bridge's cluster, as of now: all that it has where that
+    takes no work.
+    """
+    state.now = now
+    node = state.nodes[node_id]
+    others = {key: n for key, n in parse_amounts(amounts, "others").items() if n}
+    others = {key: min(n, node.amounts[key]) for key, n in others.items() if key in node.amounts}
+    text = _word(why, "why") if others else ""
+    if (node.others, node.others_why) != (others, text):
+        state.put(replace(node, others=others, others_why=text))
 
 
 def count_capacity(state: State, pool_id: str | None) -> None:

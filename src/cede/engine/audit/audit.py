@@ -484,6 +484,8 @@ def _inventory(state: State, pool: Pool, held: dict[str, list[Amounts]]) -> Iter
         used = total(held.get(node_id, []))
         for key, free in zip(inventory.keys, spot.free, strict=True):
             recount = spot.node.amounts[key] - used.get(key, 0) if key in spot.node.amounts else 0
+            if taken := spot.node.others.get(key, 0):
+                recount = max(recount - taken, min(recount, 0))
             if free != recount:
                 yield f"S21 node {spot.node.name}: {free} {key} free, recounted {recount}"
         listed = (spot.now in inventory.now.nodes) + (spot.promise in inventory.promise.nodes)

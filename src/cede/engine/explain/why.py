@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from operator import le
 from typing import Any
 
 from cede.engine.admin.quarantine import unknown
@@ -197,7 +198,8 @@ def _limit_above(waiter: _Waiter) -> Reason:
 def _not_free(waiter: _Waiter) -> Reason:
     """Too little is free: it is out of service, on its way, or held by those who stay."""
     ledger = waiter.ledger
-    if ledger.inventory is not None and (reason := _nodes_out(waiter)) is not None:
+    on_nodes = ledger.inventory is not None
+    if on_nodes and (reason := _nodes_out(waiter) or _held_outside(waiter)) is not None:
         return reason
     if not fits(waiter.demand, free_to_promise(ledger, waiter.granted[1])):
         return _taking_reason(waiter)
@@ -302,6 +304,25 @@ def _nodes_out(waiter: _Waiter) -> Reason | None:
     return Reason(Code.NODES_OUT, {"pool": waiter.ledger.pool.name, "nodes": names})
 
 
+def _held_outside(waiter: _Waiter) -> Reason | None:
+    """Nodes of a bridge on which a task of this would sit if others did not."""
+    inventory, form = waiter.ledger.inventory, waiter.ledger.form(waiter.request)
+    assert inventory is not None and form is not None
+    need = inventory.room(dict(form.amounts))
+    kept = []
+    for spot in inventory.spots.values():
+        if not (spot.node.others and spot.node.usable and suits(spot.node, form)):
+            continue
+        alone = tuple(map(sum, zip(spot.free, inventory.room(spot.node.others), strict=True)))
+        fits_now = all(map(le, need, spot.free))
+        if not fits_now and all(map(le, need, alone)):
+            kept.append(spot.node)
+    if not kept:
+        return None
+    names = ", ".join(f"{n.name} ({n.others_why})" for n in kept[:_HOLDERS_SHOWN])
+    return Reason(Code.HELD_OUTSIDE, {"pool": waiter.ledger.pool.name, "nodes": names})
+
+
 def _has_place(waiter: _Waiter, *, promise: bool = False, besides: Iterable[str] = ()) -> bool:
     """Whether its tasks find places on the nodes that it may use."""
     key = waiter.key
@@ -325,6 +346,8 @@ def _no_place(waiter: _Waiter) -> Reason:
         return _withheld(replace(waiter, verdict=replace(waiter.verdict, whose=head_id)))
     if ledger.inventory.claimed and (reason := _claimed(waiter)) is not None:
         return reason
+    if (outside := _held_outside(waiter)) is not None:
+        return outside
     shape = told(request.shape or Shape(request.amounts))
     detail = {"pool": ledger.pool.name, "found": places_for(view, key.form), **shape}
     reason = Reason(Code.NO_NODE, detail)

@@ -161,6 +161,13 @@ def lost(state: State, request: Request, allocation: Allocation, reason: Reason)
     return _retry(state, request, allocation, False, reason, wasted=True)
 
 
+def put_back(state: State, request: Request, allocation: Allocation, reason: Reason) -> Request:
+    """Others took its place before it was there: it waits again, and nothing is counted."""
+    if request.cancelled:
+        return finish(state, request, RequestStatus.CANCELLED, request.reason)
+    return _retry(state, request, allocation, False, reason)
+
+
 def _retry(
     state: State,
     request: Request,

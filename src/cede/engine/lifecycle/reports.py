@@ -7,8 +7,8 @@ from all of them together.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from cede.engine.lifecycle import endings, resuming, stopping
 from cede.engine.lifecycle.stopping import with_member
@@ -41,6 +41,10 @@ STOPPED = frozenset({"stopped", "killed"})  # as it was told to
 WALLTIME = "walltime"
 NEVER_STARTED = "never_started"  # it was asked to part before
 START_FAILED = "start_failed"  # there is no such program, or this node must not run it
+# How a bridge's cluster ends work: by its own doing, because it was told or bounded to, or not at
+# all, because others were faster.
+CLUSTER_FAILED, CLUSTER_ENDED, CLUSTER_BUSY = "cluster_failed", "cluster_ended", "cluster_busy"
+CLUSTER = frozenset({CLUSTER_FAILED, CLUSTER_ENDED, CLUSTER_BUSY})
 WHY_MAX = 200
 
 
@@ -48,7 +52,7 @@ WHY_MAX = 200
 class Report:
     """`seconds` are milliseconds of a deferral that is asked for; `ids` are the verified
     checkpoints that an agent found before the start, newest first; `unread`: what the task left
-    could not be verified in time.
+    could not be verified in time; `devices` are those that a bridge's cluster chose for it.
     """
 
     allocation_id: str
@@ -65,6 +69,7 @@ class Report:
     ids: tuple[str, ...] = ()
     step: int = 0
     unread: bool = False
+    devices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 def take(state: State, node_id: str, report: Report, now: int) -> bool:
@@ -76,6 +81,8 @@ def take(state: State, node_id: str, report: Report, now: int) -> bool:
         return False
     assert allocation is not None
     if report.kind == "started":
+        if report.devices and state.nodes[node_id].bridge:
+            allocation = _with_devices(state, allocation, report)
         _started(state, allocation, report.task)
     elif report.kind in ("ended", "refused"):
         cause = "refused" if report.kind == "refused" else report.cause
@@ -125,6 +132,33 @@ def _started(state: State, allocation: Allocation, task: int) -> None:
         if all_run:
             _note(state, "started", allocation)
     state.put(allocation)
+
+
+def _with_devices(state: State, allocation: Allocation, report: Report) -> Allocation:
+    """S3 on a bridged node: its cluster chooses the devices, as many as were granted, and none that
+    a live task has.
+    """
+    member = allocation.members[report.task]
+    node, given = state.nodes[member.node_id], report.devices
+    wanted = {key: n for key, n in allocation.each.items() if key in node.scarce and n}
+    held = {
+        (key, name)
+        for other in state.on_node(node)
+        for each in other.members
+        if each.node_id == node.id and (other.id, each.task) != (allocation.id, member.task)
+        for key, names in each.devices.items()
+        for name in names
+    }
+    pairs = [(key, name) for key, names in given.items() for name in names]
+    counted = all(len(given.get(key, ())) in (0, n) for key, n in wanted.items())
+    known = given.keys() <= wanted.keys() and len(set(pairs)) == len(pairs)
+    if not counted or not known or not held.isdisjoint(pairs):
+        text = ", ".join(f"{key} {name}" for key, name in pairs)
+        _note(state, "device_conflict", allocation, node=node.name, devices=text[:WHY_MAX])
+        return allocation
+    allocation = with_member(allocation, replace(member, devices=dict(given)))
+    state.put(allocation)
+    return allocation
 
 
 def ended(
@@ -225,7 +259,7 @@ def _conclude_victim(state: State, request: Request, allocation: Allocation) -> 
     ]
     if by_itself and request.stop_policy.interruptible:
         endings.finish(state, request, RequestStatus.RELEASED, None)
-    elif any(each.unread or each.cause in MACHINE for each in allocation.members):
+    elif any(each.unread or each.cause in MACHINE | CLUSTER for each in allocation.members):
         # It could not save itself, or nobody knows whether it did: its next attempt looks.
         endings.stopped(state, request, allocation)
     elif allocation.stop_progress is not None and allocation.stop_progress.failed:
@@ -240,7 +274,9 @@ def _conclude_faulty(state: State, request: Request, allocation: Allocation, fau
     stop_progress = request.status is RequestStatus.PREEMPTING and not _is_victim(allocation)
     first = request.reason if stop_progress else None  # a victim that fails by itself is no victim
     reason = first or fault
-    if reason.code is Code.NODE_LOST:
+    if reason.code is Code.CLUSTER_BUSY:
+        endings.put_back(state, request, allocation, reason)
+    elif reason.code is Code.NODE_LOST or _is_of_cluster(allocation, reason):
         endings.lost(state, request, allocation, reason)
     elif reason.code is Code.WALLTIME:
         endings.finish(state, request, RequestStatus.FAILED, reason)
@@ -248,9 +284,18 @@ def _conclude_faulty(state: State, request: Request, allocation: Allocation, fau
         endings.failed_for(state, request, allocation, reason)
 
 
+def _is_of_cluster(allocation: Allocation, reason: Reason) -> bool:
+    """Whether a bridge's cluster ended it by its own doing."""
+    by_itself = any(each.cause == CLUSTER_FAILED for each in allocation.members)
+    return reason.code is Code.CLUSTER_ENDED and by_itself
+
+
 def _fault(state: State, member: Member, text: str) -> Reason:
     """Why a member that did not end well ended."""
     name = state.nodes[member.node_id].name
+    if member.cause in CLUSTER:
+        code = Code.CLUSTER_BUSY if member.cause == CLUSTER_BUSY else Code.CLUSTER_ENDED
+        return Reason(code, {"node": name, "why": text[:WHY_MAX] or member.cause})
     if member.cause in MACHINE:
         return Reason(Code.NODE_LOST, {"node": name, "cause": member.cause})
     if member.cause == WALLTIME:

@@ -92,7 +92,7 @@ class NodeInventory:
         """Keys with devices come first: they are what is scarce."""
         known = {*self.keys, *node.amounts}
         devices = {
-            key for each in (node, *(s.node for s in self.spots.values())) for key in each.devices
+            key for each in (node, *(s.node for s in self.spots.values())) for key in each.scarce
         }
         for spot in self.spots.values():
             self._unlist(spot)
@@ -154,7 +154,9 @@ class NodeInventory:
 
     def rooms(self, spot: Spot, without: Container[str] = ()) -> tuple[Room, Room, Room]:
         """What nobody holds on a node, what nobody holds who stays, and that less what is promised;
-        as if the holdings `without` were gone.
+        as if the holdings `without` were gone. Others may have taken what was granted here at the
+        same time: then nothing is free, and what is missing is not missing elsewhere. A promise
+        that they broke is seen to be.
         """
         amounts, keys = spot.node.amounts, self.keys
         free = [amounts.get(key, 0) for key in keys]
@@ -172,6 +174,11 @@ class NodeInventory:
                     promise[at] -= amount
                     if not holding.earmark:
                         unheld[at] -= amount
+        for at, key in enumerate(keys):
+            if others := spot.node.others.get(key, 0):
+                free[at] = max(free[at] - others, min(free[at], 0))
+                unheld[at] = max(unheld[at] - others, min(unheld[at], 0))
+                promise[at] -= others
         return tuple(free), tuple(unheld), tuple(promise)
 
     # Reading ----------------------------------------------------------------------------------

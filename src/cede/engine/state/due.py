@@ -46,8 +46,11 @@ def gone_at(node: Node, heard: int) -> int:
 
 def keeps(node: Node, request: Request) -> bool:
     """Whether work on a node outlives the silence of its server. By itself that is so beside the
-    only server: nobody else can give its units away.
+    only server: nobody else can give its units away. In a bridge's cluster it always does: only
+    that cluster knows when it ended.
     """
+    if node.bridge:
+        return True
     return (
         node.beside_server if request.on_silence is None else request.on_silence is OnSilence.KEEP
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any
 
@@ -26,10 +26,12 @@ from cede.model import bounds
 from cede.model.durations import parse_duration, seconds
 from cede.model.errors import CedeError, Conflict
 from cede.model.node import Node, NodeState, Out
+from cede.model.subject import Subject
 from cede.model.token import Role, Token, node_subject
 from cede.server import tokens
 from cede.server.api import examples
 from cede.server.api.agent_bodies import HeartbeatIn, RegisterIn, ReportIn
+from cede.server.api.auth import Caller
 from cede.server.api.context import Context, ThisCall, answer
 from cede.server.api.errors import Problem
 from cede.server.api.json_type import Json
@@ -39,7 +41,7 @@ from cede.server.api.permissions import API
 from cede.server.api.route import CedeRoute
 from cede.server.api.schemas import HeartbeatOut, RegisteredOut
 from cede.server.ids import new_id
-from cede.server.order_board import Posted
+from cede.server.order_board import Bridged, OrderBoard, Posted
 from cede.server.writer import Tx
 from cede.store import Damaged, DiskFull, Store
 
@@ -56,6 +58,8 @@ async def register(body: RegisterIn, call: ThisCall) -> Response:
     context, caller = call.context, call.caller
     joins = caller.token.role is Role.JOIN
     if not joins:
+        if caller.bridge:
+            raise Problem(403, "forbidden", "this token is of a bridge, not of a node")
         mine = _posted(context, caller.node_id).node
         if mine.name != body.name:
             raise Problem(403, "forbidden", f"this token is of node {mine.name}", field="name")
@@ -165,9 +169,13 @@ def revoke_tokens(tx: Tx, store: Store, node: Node) -> None:
 
 def _tokens_of(tx: Tx, store: Store, node: Node) -> list[Token]:
     """The tokens that speak for a node, as this transaction has them."""
-    of_node = {each.id: each for each in (*store.tokens_of_node(node.id), *tx.tokens)}
-    mine = (node_subject(node.id),)
-    return [each for each in of_node.values() if each.role is Role.NODE and each.subjects == mine]
+    return tokens_of(tx, store, node_subject(node.id))
+
+
+def tokens_of(tx: Tx, store: Store, mine: Subject) -> list[Token]:
+    """The tokens that speak for a machine or a bridge, as this transaction has them."""
+    found = {each.id: each for each in (*store.tokens_of_machine(mine), *tx.tokens)}
+    return [each for each in found.values() if each.role is Role.NODE and each.subjects == (mine,)]
 
 
 @router.post("/agent/heartbeat", responses={200: ok(HeartbeatOut, examples.HEARTBEAT)})
@@ -175,39 +183,83 @@ async def heartbeat(body: HeartbeatIn, call: ThisCall) -> Response:
     """A sign of life. Reports are acknowledged once they are committed, also those that come too
     late to change anything. With `wait` the answer may take that long when nothing is new."""
     began = perf_counter()
-    context, node_id = call.context, call.caller.node_id
-    order_board, relay = context.writer.order_board, context.relay
-    posted = _posted(context, node_id)
-    _check_witness(context, posted.node, body)
-    if body.boot != posted.node.boot:
-        detail = f"node {posted.node.name} has registered on another boot since; register again"
+    context, caller = call.context, call.caller
+    order_board, relay, now = context.writer.order_board, context.relay, context.writer.now()
+    mine = _spoken_for(context, caller)
+    _check_witness(context, mine.name, body)
+    if body.boot != mine.first.boot:
+        detail = f"{mine.name} has registered on another boot since; register again"
         raise Problem(409, "node_conflict", detail, field="boot")
-    _check_session(posted.node, body)
-    order_board.beat(node_id, context.writer.now())
-    for piece in body.logs:
-        relay.take(node_id, piece)
-    retry = _may_retry(posted, context.writer.now())
+    _check_session(mine, body)
+    for posted in mine.posted:
+        order_board.beat(posted.node.id, now)
+        for piece in body.logs:
+            relay.take(posted.node.id, piece)
+    retry = frozenset(each.node.id for each in mine.posted if _may_retry(each, now))
     taken = True
-    spoken = posted.node.quarantined and _runs_nothing_else(context, posted, body)
-    if body.reports or retry or spoken or _is_back(posted.node):
-        taken = await _taken(context, lambda tx: _take_reports(tx, node_id, body, retry, spoken))
+    spoken = _runs_nothing_else(context, mine, body) and any(
+        each.node.quarantined for each in mine.posted
+    )
+    back = any(_is_back(each.node) for each in mine.posted)
+    if body.reports or body.others or retry or spoken or back:
+        take = _Reports(mine.name, mine.bridge, mine.ids, body, retry, spoken).take
+        taken = await _taken(context, take)
         context.store.at_point("reports_taken")
-        posted = _posted(context, node_id)
-    nothing_new = (body.epoch, body.seen) == (context.store.epoch, posted.version)
+        mine = _spoken_for(context, caller)
+    nothing_new = (body.epoch, body.seen) == (context.store.epoch, mine.version)
     spent = perf_counter() - began
-    if nothing_new and not body.reports and body.wait and not relay.has_questions(node_id):
-        most = min(parse_duration(body.wait, "wait"), posted.node.heartbeat)
-        await order_board.wait(posted, most / bounds.SECOND)
-        posted = _posted(context, node_id)
+    quiet = nothing_new and not body.reports and not body.others and body.wait
+    if quiet and not any(map(relay.has_questions, mine.ids)):
+        most = min(parse_duration(body.wait, "wait"), mine.first.heartbeat)
+        await _wait(order_board, mine, most / bounds.SECOND)
+        mine = _spoken_for(context, caller)
     began = perf_counter()
-    _check_session(posted.node, body)  # another may speak for the node since
+    _check_session(mine, body)  # another may speak for it since
     acknowledged = [each.id for each in body.reports] if taken else []
     over = await _over(context, body.saved)
-    text = _heartbeat_text(context, posted, acknowledged, over)
+    text = _heartbeat_text(context, mine, acknowledged, over, heard=taken)
     context.metrics.observe_heartbeat(spent + perf_counter() - began)
-    if posted.version != body.seen:
+    if mine.version != body.seen:
         context.store.at_point("orders_sent")
     return Response(text, media_type="application/json")
+
+
+@dataclass(frozen=True, slots=True)
+class _SpokenFor:
+    """The node, or all nodes of the bridge, for which a caller speaks (C8)."""
+
+    name: str
+    bridge: str
+    version: int
+    posted: tuple[Posted, ...]
+
+    @property
+    def first(self) -> Node:
+        return self.posted[0].node
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        return tuple(each.node.id for each in self.posted)
+
+
+def _spoken_for(context: Context, caller: Caller) -> _SpokenFor:
+    if not caller.bridge:
+        posted = _posted(context, caller.node_id)
+        return _SpokenFor(f"node {posted.node.name}", "", posted.version, (posted,))
+    board = context.writer.order_board
+    bridged = board.bridges.get(caller.bridge, Bridged())
+    version = bridged.version  # first: what is posted meanwhile is told again
+    found = tuple(board.posted[each] for each in bridged.nodes if each in board.posted)
+    if not found:
+        raise Problem(409, "unknown_node", "the nodes of this bridge were deleted; register again")
+    return _SpokenFor(f"bridge {caller.bridge}", caller.bridge, version, found)
+
+
+async def _wait(board: OrderBoard, mine: _SpokenFor, seconds: float) -> None:
+    if mine.bridge:
+        await board.wait_for_bridge(mine.bridge, mine.version, seconds)
+    else:
+        await board.wait(mine.posted[0], seconds)
 
 
 async def _over(context: Context, requests: list[str]) -> list[str]:
@@ -232,22 +284,35 @@ async def _taken(context: Context, take: Callable[[Tx], None]) -> bool:
 
 
 def _heartbeat_text(
-    context: Context, posted: Posted, acknowledged: list[str], over: list[str]
+    context: Context, mine: _SpokenFor, acknowledged: list[str], over: list[str], *, heard: bool
 ) -> bytes:
+    texts = [orders_text(each, context.writer.now()) for each in mine.posted]
+    questions: list[Json] = []
+    for node_id in mine.ids:
+        if len(questions) < bounds.LOG_REPLIES_MAX:
+            questions += context.relay.questions(node_id)
     text: bytes = orjson.dumps(
         {
             "epoch": context.store.epoch,
             "index": context.writer.index,
-            "version": posted.version,
+            "version": mine.version,
             "acknowledged": acknowledged,
-            "orders": orjson.Fragment(orders_text(posted, context.writer.now())),
-            "logs": context.relay.questions(posted.node.id),
+            "heard": heard,
+            "orders": orjson.Fragment(_joined(texts)),
+            "logs": questions,
             "over": over,
-            "quarantined": posted.node.quarantined,
+            "quarantined": any(each.node.quarantined for each in mine.posted),
         }
-        | _periods(posted.node)
+        | _periods(mine.first)
     )
     return text
+
+
+def _joined(texts: list[bytes]) -> bytes:
+    """Lists as one list."""
+    if len(texts) == 1:
+        return texts[0]
+    return b"[" + b",".join(each[1:-1] for each in texts if each != b"[]") + b"]"
 
 
 def _periods(node: Node) -> Json:
@@ -261,7 +326,7 @@ def _posted(context: Context, node_id: str) -> Posted:
     return posted
 
 
-def _check_witness(context: Context, node: Node, body: HeartbeatIn) -> None:
+def _check_witness(context: Context, name: str, body: HeartbeatIn) -> None:
     """S25: a node that has seen a later epoch or index than ours gets no order from us, and its
     beat does not count: what it runs may be unknown to this copy of the database. Only this node is
     refused, because what one of them says must not stop the others; if the copy is old they all say
@@ -271,11 +336,11 @@ def _check_witness(context: Context, node: Node, body: HeartbeatIn) -> None:
     if body.epoch <= epoch and body.index <= index:
         return
     seen = f"epoch {body.epoch}, index {body.index}"
-    _log.error("a node has seen later commits", node=node.name, seen=seen, index=index)
+    _log.error("a node has seen later commits", node=name, seen=seen, index=index)
     raise Problem(
         409,
         "rollback_detected",
-        f"node {node.name} has seen {seen} and this server is at epoch {epoch}, index {index}: its "
+        f"{name} has seen {seen} and this server is at epoch {epoch}, index {index}: its "
         "database was replaced by an older copy, or this is another server",
     )
 
@@ -294,36 +359,78 @@ def _may_retry(posted: Posted, now: int) -> bool:
     return fleet.is_failing(posted.node) and posted.at + bounds.NODE_RETRY <= now
 
 
-def _check_session(node: Node, body: HeartbeatIn) -> None:
-    if body.session != node.session:
-        detail = f"another agent speaks for node {node.name}; register again"
+def _check_session(mine: _SpokenFor, body: HeartbeatIn) -> None:
+    if any(body.session != each.node.session for each in mine.posted):
+        detail = f"another agent speaks for {mine.name}; register again"
         raise Problem(409, fleet.SECOND_AGENT, detail, field="session")
 
 
-def _runs_nothing_else(context: Context, posted: Posted, body: HeartbeatIn) -> bool:
+def _runs_nothing_else(context: Context, mine: _SpokenFor, body: HeartbeatIn) -> bool:
     """Whether a node has seen its orders under our term and runs nothing that is not in them."""
-    seen = (body.epoch, body.seen) == (context.store.epoch, posted.version)
+    seen = (body.epoch, body.seen) == (context.store.epoch, mine.version)
     return seen and body.strays == 0
 
 
-def _take_reports(tx: Tx, node_id: str, body: HeartbeatIn, retry: bool, spoken: bool) -> None:
-    if node_id not in tx.state.nodes:
-        return  # deleted meanwhile: nothing that it says is of a current attempt
-    _check_session(tx.state.nodes[node_id], body)
-    fleet.heard(tx.state, node_id, tx.now, retry=retry)
-    if spoken:
-        quarantine.spoken(tx.state, node_id, tx.now)
-    for each in body.reports:
-        mark = tx.state.mark()
-        try:
-            reports.take(tx.state, node_id, _report(each), tx.now)
-        except CedeError as error:
-            # One that cannot be true changes nothing, and must not hold the others up.
-            tx.state.undo(mark)
-            _log.warning("a report was refused", node=node_id, kind=each.kind, error=str(error))
+@dataclass(frozen=True, slots=True)
+class _Reports:
+    """What a call says of the nodes for which its caller speaks, to be taken in one transaction."""
+
+    name: str
+    bridge: str
+    nodes: tuple[str, ...]
+    body: HeartbeatIn
+    retry: frozenset[str]
+    spoken: bool
+
+    def take(self, tx: Tx) -> None:
+        state, body = tx.state, self.body
+        # Those deleted meanwhile: nothing that is said of them is of a current attempt.
+        nodes = [each for each in self.nodes if each in state.nodes]
+        for node_id in nodes:
+            if state.nodes[node_id].session != body.session:
+                detail = f"another agent speaks for {self.name}; register again"
+                raise Problem(409, fleet.SECOND_AGENT, detail, field="session")
+        for node_id in nodes:
+            fleet.heard(state, node_id, tx.now, retry=node_id in self.retry)
+            if self.spoken:
+                quarantine.spoken(state, node_id, tx.now)
+        if self.bridge:
+            self._take_others(tx)
+        for each in body.reports:
+            node_id = self._node_of(tx, each)
+            if node_id not in state.nodes:
+                continue
+            mark = state.mark()
+            try:
+                reports.take(state, node_id, _report(each), tx.now)
+            except CedeError as error:
+                # One that cannot be true changes nothing, and must not hold the others up.
+                state.undo(mark)
+                _log.warning("a report was refused", node=node_id, kind=each.kind, error=str(error))
+
+    def _take_others(self, tx: Tx) -> None:
+        for each in self.body.others:
+            node = _named(tx, each.node)
+            if node is not None and node.bridge == self.bridge:
+                fleet.others_hold(tx.state, node.id, each.others, each.why, tx.now)
+
+    def _node_of(self, tx: Tx, report: ReportIn) -> str:
+        """The node that a report is about; a bridge's, of the task's own node if it is its own."""
+        if not self.bridge:
+            return self.nodes[0]
+        allocation = tx.state.allocations.get(report.allocation)
+        if allocation is not None and report.task < len(allocation.members):
+            node_id = allocation.members[report.task].node_id
+            if tx.state.nodes[node_id].bridge == self.bridge:
+                return node_id
+        return self.nodes[0]
 
 
 def _report(given: ReportIn) -> reports.Report:
-    fields: dict[str, Any] = given.model_dump(exclude={"id", "allocation", "seconds", "ids"})
+    apart = {"id", "allocation", "seconds", "ids", "devices"}
+    fields: dict[str, Any] = given.model_dump(exclude=apart)
     wanted, ids = parse_duration(given.seconds, "seconds"), tuple(given.ids)
-    return reports.Report(allocation_id=given.allocation, seconds=wanted, ids=ids, **fields)
+    devices = {key: tuple(names) for key, names in given.devices.items()}
+    return reports.Report(
+        allocation_id=given.allocation, seconds=wanted, ids=ids, devices=devices, **fields
+    )

@@ -19,6 +19,7 @@ SESSIONS = 3
 
 Short = Annotated[str, StringConstraints(max_length=bounds.NAME_LENGTH_MAX)]
 Text = Annotated[str, StringConstraints(max_length=bounds.DESCRIPTION_LENGTH_MAX)]
+Why = Annotated[str, StringConstraints(max_length=bounds.LABEL_LENGTH_MAX)]
 Number = Annotated[int, Field(ge=0, le=bounds.AMOUNT_MAX)]
 Device = Annotated[str, StringConstraints(min_length=1, max_length=bounds.NAME_LENGTH_MAX)]
 # Base64 of the longest piece of a log.
@@ -83,6 +84,58 @@ class RegisterIn(AgentBody):
         return self
 
 
+class OthersIn(Body):
+    """What others hold of a bridged node, as of now; all of it where it takes no work."""
+
+    node: Name
+    others: AmountsIn
+    why: Why = Field("", description="Who holds it, or why it takes no work.")
+
+
+class BridgedNodeIn(Body):
+    """A node of a foreign cluster, and what it has."""
+
+    name: Name
+    amounts: AmountsIn
+    labels: Annotated[dict[LabelText, LabelText], Field(max_length=bounds.LABELS_MAX)] = Field(
+        default_factory=dict
+    )
+    group: Short = Field("", description="Where it is, as a path: such as spine-1/rack-3.")
+    others: AmountsIn = Field(default_factory=dict)
+    why: Why = ""
+
+
+class BridgeIn(AgentBody):
+    """A bridge and the nodes that it speaks for: all of them, each time."""
+
+    model_config = example(
+        protocol=3,
+        version="0.1.0",
+        name="slurm",
+        boot="5c1e7d90a2b34f68",
+        session="3f0f7a52c1d64b0e9a55d1c2b7e80a41",
+        machine="5c1e7d90a2b34f68",
+        nodes=[
+            {
+                "name": "n1",
+                "amounts": {"gpu": 4, "mcpu": 64000, "memory_mb": 256000},
+                "labels": {"partition": "main", "feature/a100": "yes"},
+                "others": {"gpu": 1, "mcpu": 8000},
+                "why": "job 812 of ann",
+            }
+        ],
+    )
+
+    version: Short = ""
+    name: Name
+    boot: Annotated[str, StringConstraints(min_length=1, max_length=bounds.NAME_LENGTH_MAX)]
+    nodes: Annotated[list[BridgedNodeIn], Field(min_length=1, max_length=bounds.BRIDGED_NODES_MAX)]
+    folder: Short = Field("", description="Of its checkpoints, which all of its nodes see.")
+    session: Annotated[str, StringConstraints(min_length=1, max_length=bounds.NAME_LENGTH_MAX)]
+    previous: Short = Field("", description="The session that its data folder had before.")
+    machine: Short = Field("", description="What tells its data folder from others.")
+
+
 class ReportIn(Body):
     """What became of one task; repeated until it is acknowledged by its id."""
 
@@ -114,6 +167,10 @@ class ReportIn(Body):
     )
     step: Number = Field(0, description="The first step at which it can save for the hint.")
     unread: bool = Field(False, description="What it left could not be verified in time.")
+    devices: Annotated[
+        dict[Key, Annotated[list[Device], Field(max_length=bounds.DEVICES_MAX)]],
+        Field(max_length=bounds.KEYS_MAX),
+    ] = Field(default_factory=dict, description="Of a bridge: those that its cluster chose.")
 
 
 class LogIn(Body):
@@ -168,6 +225,9 @@ class HeartbeatIn(AgentBody):
     )
     logs: Annotated[list[LogIn], Field(max_length=bounds.LOG_REPLIES_MAX)] = Field(
         default_factory=list
+    )
+    others: Annotated[list[OthersIn], Field(max_length=bounds.BRIDGED_NODES_MAX)] = Field(
+        default_factory=list, description="Of a bridge: nodes of which others hold more or less."
     )
     saved: Annotated[list[Short], Field(max_length=bounds.SAVED_ASKED_MAX)] = Field(
         default_factory=list,

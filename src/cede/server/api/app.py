@@ -14,6 +14,7 @@ from cede.server import clock
 from cede.server.api import (
     agent,
     audit,
+    bridges,
     configuration,
     edge,
     events,
@@ -88,8 +89,8 @@ def routes() -> FastAPI:
         redirect_slashes=False,
     )
     for module in (
-        *(system, pools, shares, status, policies, nodes, requests, logs, agent, events, plan),
-        *(tokens, audit, tenants, usage, history, configuration, web_page),
+        *(system, pools, shares, status, policies, nodes, requests, logs, agent, bridges),
+        *(events, plan, tokens, audit, tenants, usage, history, configuration, web_page),
     ):
         # Flat, not included: whoever enumerates the router sees every route itself.
         app.router.routes.extend(module.router.routes)

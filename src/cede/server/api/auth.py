@@ -77,7 +77,14 @@ class Caller:
     def node_id(self) -> str:
         """The node that an agent's token speaks for (C8)."""
         assert self.token.role is Role.NODE, self.token
-        return self.token.subjects[0].name
+        return "" if self.bridge else self.token.subjects[0].name
+
+    @property
+    def bridge(self) -> str:
+        """The bridge that a token speaks for, with all of its nodes; empty for others."""
+        first = self.token.subjects[0] if self.token.subjects else None
+        is_bridge = self.token.role is Role.NODE and first is not None and first.type == "bridge"
+        return first.name if is_bridge and first is not None else ""
 
     def subject_for(
         self, component: str | None, component_type: str | None, *, anybody: bool = False

@@ -159,6 +159,9 @@ NODE: Json = {
     "pool": "training-gpus",
     "amounts": {"gpu": 2, "mcpu": 16000},
     "held": {"gpu": 1},
+    "bridge": None,
+    "others": {},
+    "others_why": "",
     "free": {"gpu": 1, "mcpu": 16000},
     "devices": {"gpu": ["0", "1"]},
     "labels": {"gpu_type": "a100"},
@@ -195,6 +198,14 @@ REGISTERED: Json = {
     "notes": [],
 }
 
+BRIDGE: Json = {
+    "bridge": "slurm",
+    "nodes": 4,
+    "epoch": 3,
+    "heartbeat": 10,
+    "token": "cede_…",
+}
+
 HEARTBEAT: Json = {
     "epoch": 3,
     "index": 43,
@@ -202,6 +213,7 @@ HEARTBEAT: Json = {
     "heartbeat": 10,
     "lease": 600,
     "acknowledged": [f"{_REQUEST_ID}.1.0/started/1"],
+    "heard": True,
     "orders": [
         {
             **example_of(StopPolicy),

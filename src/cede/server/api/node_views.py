@@ -115,6 +115,7 @@ def ask_out(ask: Ask, now: int) -> Json:
 def node_out(state: State, node: Node, heard: int, now: int) -> Json:
     """A node with what is on it; allocations are for whoever may see their requests."""
     held: dict[str, int] = {}
+    others = {key: amount for key, amount in node.others.items() if key in node.amounts}
     on_it = state.on_node(node)
     for allocation in on_it:
         tasks = sum(member.node_id == node.id for member in allocation.members)
@@ -131,7 +132,14 @@ def node_out(state: State, node: Node, heard: int, now: int) -> Json:
         "pool": None if node.pool_id is None else state.pools[node.pool_id].name,
         "amounts": dict(node.amounts),
         "held": held,
-        "free": {key: amount - held.get(key, 0) for key, amount in node.amounts.items()},
+        "bridge": node.bridge or None,
+        "others": others,
+        "others_why": node.others_why,
+        "free": {
+            key: max(free - others.get(key, 0), min(free, 0))
+            for key, amount in node.amounts.items()
+            if (free := amount - held.get(key, 0)) is not None
+        },
         "devices": {key: list(names) for key, names in node.devices.items()},
         "labels": dict(node.labels),
         "group": node.group,

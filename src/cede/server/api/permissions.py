@@ -110,6 +110,9 @@ PERMISSIONS: dict[tuple[str, str], Permission] = {
         Role.JOIN, cost=50, budget="beat", also=Role.NODE, body=MEDIUM
     ),
     ("POST", f"{API}/agent/heartbeat"): _AGENT,
+    ("POST", f"{API}/bridge/register"): Permission(
+        Role.JOIN, cost=50, budget="beat", also=Role.NODE, body=LARGE
+    ),
     ("GET", f"{API}/requests"): _LIST,
     ("POST", f"{API}/requests"): replace(_SUBMIT, body=MEDIUM),
     ("POST", f"{API}/requests/bulk"): Permission(Role.SUBMITTER, cost=10, body=LARGE),

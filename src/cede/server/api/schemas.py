@@ -266,6 +266,9 @@ class NodeOut(Out):
     pool: str | None
     amounts: Amounts
     held: Amounts
+    bridge: str | None = Field(description="The bridge that speaks for it.")
+    others: Amounts = Field(description="Held outside of cede, in the cluster of its bridge.")
+    others_why: str = Field(description="By whom, or why it takes no work there.")
     free: Amounts
     devices: dict[str, list[str]]
     labels: dict[str, str]
@@ -341,6 +344,14 @@ class QuestionOut(Out):
     age: Seconds | None = Field(description="Printed so long ago or later.")
 
 
+class BridgeOut(Out):
+    bridge: str
+    nodes: int = Field(description="How many it speaks for.")
+    epoch: int
+    heartbeat: Seconds
+    token: str | None = Field(None, description="The bridge's own, for who joined.")
+
+
 class HeartbeatOut(Out):
     epoch: int
     index: int
@@ -348,6 +359,7 @@ class HeartbeatOut(Out):
     heartbeat: Seconds
     lease: Seconds
     acknowledged: list[str]
+    heard: bool = Field(description="Whether what the call said was written down.")
     orders: list[OrderOut]
     logs: list[QuestionOut]
     over: list[str] = Field(description="Of the requests in `saved` those that have ended.")

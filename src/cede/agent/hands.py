@@ -1,0 +1,88 @@
+"""What carries out the orders of a machine: supervisors here, or the jobs of a cluster.
+
+Whoever implements this passes `tests/bridge/test_contract.py`. Every call returns soon; what came
+of it is an event of `poll`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from cede.agent import wire
+from cede.agent.values import Ended, Event, Found, Key, Order, Report
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """What a sweep ended, and by name what it could not kill, with the reason."""
+
+    reports: list[Report] = field(default_factory=list)
+    survivors: dict[str, str] = field(default_factory=dict)
+
+
+class Hands(Protocol):
+    # After a restart
+
+    def adopt(self, orders: Collection[Order]) -> Mapping[Key, Found | Ended]:
+        """How each order that was taken up stands; whatever lives is held from now on."""
+
+    def sweep_unexplained(self, known: Collection[Key]) -> Swept:
+        """S15: end what no journal entry explains."""
+
+    # What the machine asks for
+
+    def look(self, order: Order) -> None:
+        """Verify the checkpoints that an attempt could start from; `Looked` follows."""
+
+    def launch(self, order: Order, deadline: float | None, done: Callable[[], None]) -> None:
+        """Begin to start it, and call `done` when `poll` can say what came of it."""
+
+    def set_deadline(self, key: Key, deadline: float | None) -> None: ...
+
+    def stop(self, key: Key, grace: float) -> None: ...
+
+    def hint(self, key: Key, number: int, seconds_left: float, *, goes_on: bool) -> None: ...
+
+    def agree(self, key: Key, number: int, step: int) -> None: ...
+
+    def go_on(self, key: Key) -> None: ...
+
+    def keep_checkpoint(self, order: Order, checkpoint: str) -> None: ...
+
+    def look_for_old(self, ask: Callable[[list[str]], None]) -> None: ...
+
+    def remove_checkpoints(self, requests: Collection[str]) -> None: ...
+
+    def forget(self, key: Key) -> None:
+        """Nobody will ask for its output any more."""
+
+    def fence(self, key: Key) -> Ended | None:
+        """Make certain that nothing of it can start any more; what did is killed."""
+
+    # What happens
+
+    def poll(self, now: float) -> Iterable[Event]: ...
+
+    def answer(self, question: wire.LogQuestion) -> wire.Json:
+        """A piece of its output."""
+
+    # What else the server should know
+
+    @property
+    def has_changed(self) -> bool:
+        """Whether what was said at the registration is no longer so; once for each change."""
+
+    @property
+    def has_news(self) -> bool:
+        """Whether `news` has something that the server has not heard."""
+
+    def news(self) -> wire.Json:
+        """What the next call says besides."""
+
+    def told(self, said: wire.Json) -> None:
+        """The server has written down what a call said."""
+
+    def close(self) -> None:
+        """Let go of everything; all of it goes on."""

@@ -1,0 +1,36 @@
+"""Counts until a file named `enough` is there, saves its number when it is asked to, and notes where
+it began, on which node and with which devices.
+"""
+
+import os
+import sys
+import time
+from pathlib import Path
+
+import cede.checkpoint as checkpoint
+
+home = Path(sys.argv[1])
+task = os.environ["CEDE_TASK"]
+
+
+def note(*words: object) -> None:
+    with (home / f"notes.{task}").open("a") as out:
+        out.write(" ".join(map(str, words)) + "\n")
+
+
+resume = checkpoint.resume_from()
+number = int((resume / "number").read_text()) if resume else 0
+devices = os.environ.get("CUDA_VISIBLE_DEVICES", "none")
+note("from", number, os.environ["CEDE_NODE"], os.environ["CEDE_ATTEMPT"], devices)
+for _ in checkpoint.steps(None):
+    number += 1
+    time.sleep(0.01)
+    if checkpoint.should_save():
+        with checkpoint.saving() as directory:
+            (directory / "number").write_text(str(number))
+            note("saved", number)
+    if checkpoint.stopping():
+        sys.exit(checkpoint.EXIT_SAVED)
+    if (home / "enough").exists():
+        note("ends", number)
+        sys.exit(0)
