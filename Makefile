@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help up demo test test-fast test-zenml check lint bench damage worlds sim soak soak-postgres storm storm-postgres aged stall properties screenshots page-load lock clean setup dev zenml system-packages
+.PHONY: help up demo test test-fast test-zenml check lint bench damage worlds sim soak soak-postgres slurm storm storm-postgres aged stall properties screenshots page-load lock clean setup dev zenml system-packages
 MAKEFLAGS += --no-print-directory
 BIN := .venv/bin
 
@@ -49,6 +49,9 @@ storm: dev ## An hour of kills, freezes and partitions, and two accounts compare
 
 storm-postgres: dev ## The same with two servers on PostgreSQL, each with a link to it that fails
 	@$(BIN)/python -m tests.storm --postgres $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED))
+
+slurm: dev system-packages ## Kill the bridge 40 times amid its calls to a real Slurm, share it with outside jobs, and measure; ONLY=faults is one of the three
+	@$(BIN)/python -m tests.slurm $(ONLY)
 
 aged: dev ## Load ten days at 10 requests a second and compare with a day; RATE=1 is shorter
 	@$(BIN)/python -m tests.aged $(if $(RATE),--rate $(RATE)) $(if $(DAYS),--days $(DAYS))

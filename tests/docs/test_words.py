@@ -15,9 +15,9 @@ from cede.model.reason import SENTENCES
 
 ROOT = Path(__file__).parents[2]
 
-# What not to say, and the word for it.
+# What not to say, and the word for it. In Slurm work is a job, and there it is called so.
 INSTEAD = {
-    r"jobs?": "request or work",
+    r"(?<!Slurm )(?<!outside )jobs?": "request or work",
     r"quota holders?": "subject",
     r"evictions?": "preemption",
     r"soft limits?": "reserved",

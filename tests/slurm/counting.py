@@ -1,5 +1,5 @@
-"""Counts until a file named `enough` is there, saves its number when it is asked to, and notes where
-it began, on which node and with which devices.
+"""Counts until a file named `enough` is there, saves its number when it is asked to, and notes
+where it began, on which node and with which devices.
 """
 
 import os

@@ -9,8 +9,10 @@ from tests.slurm.world import World
 
 
 def lines(folder: Path, task: int = 0) -> list[list[str]]:
+    """What a task has noted, once it has."""
     path = folder / f"notes.{task}"
-    return [line.split() for line in path.read_text().splitlines()] if path.exists() else []
+    eventually(lambda: path.exists() and path.read_text().endswith("\n"))
+    return [line.split() for line in path.read_text().splitlines()]
 
 
 def last_saved(folder: Path, task: int = 0) -> int:
@@ -68,6 +70,7 @@ def test_quota_borrow_reclaim_resume_elsewhere_gang_drain_and_why(bridged: World
     victim, home = first
     saved, before = last_saved(home), lines(home)[0][2]
     bridged.running(victim)
+    eventually(lambda: len([line for line in lines(home) if line[0] == "from"]) == 2)
     again = [line for line in lines(home) if line[0] == "from"][-1]
     assert (int(again[1]), again[2], again[3]) == (saved, elsewhere, "2")
     assert before in taken and elsewhere not in taken

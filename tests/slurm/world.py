@@ -150,6 +150,7 @@ class World:
 
     def stop(self) -> None:
         self.bridge.kill()
+        self.client.close()
         self.server.stop()
 
 

@@ -438,6 +438,9 @@ class Jobs(Shelves):
         if job.standing is Standing.OVER:
             self._listen(held, now)
             for task in list(held.tasks.values()):
+                if job.end is End.FAILED and task.ended is None:
+                    # A node that its cluster gave up may live, and its work with it.
+                    self._want(task.order.key, "stop", 0.0)
                 self._over(held, task, self._end_of(held, task, job))
         elif job.standing is Standing.WAITING and not held.cancelled:
             held.waits += 1

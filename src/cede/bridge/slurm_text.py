@@ -119,7 +119,7 @@ def _expanded(text: str) -> Iterator[str]:
 def devices(text: str) -> dict[str, int]:
     """Counts by name in a list of generic resources, such as `gpu:a100:4(S:0-1),shard:8`."""
     found: dict[str, int] = {}
-    for name, _, count, unit in _GRES.findall(text):
+    for name, _, count, unit in _GRES.findall(re.sub(r"\([^)]*\)", "", text)):
         times = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}[unit]
         found[name] = found.get(name, 0) + int(count) * times
     return found

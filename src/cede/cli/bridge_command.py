@@ -52,8 +52,8 @@ def bridge() -> None:
     help="Where work saves itself, if not in there; all nodes must see it as well.",
 )
 @click.option("--name", default="slurm", show_default=True, help="The bridge's name.")
-@click.option("--partition", default="", help="Only the nodes of this partition; jobs go there.")
-@click.option("--account", default="", help="The account of Slurm that jobs are charged to.")
+@click.option("--partition", default="", help="Only the nodes of this partition; work goes there.")
+@click.option("--account", default="", help="The account of Slurm that work is charged to.")
 @click.option(
     "--sbatch",
     "options",
@@ -110,9 +110,9 @@ def slurm(
     keep_checkpoints: float,
     log_bytes: int | None,
 ) -> None:
-    """Make the nodes of a Slurm cluster nodes of the server, and run its work there as jobs.
+    """Make the nodes of a Slurm cluster nodes of the server, and run its work there.
 
-    When it is told to end, its jobs go on; the next bridge on the same folder finds them by name.
+    When it is told to end, its work goes on; the next bridge on the same folder finds it by name.
     """
     from cede.agent.settings import Settings
     from cede.bridge.run import mark_of, run

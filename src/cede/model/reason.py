@@ -269,8 +269,7 @@ SENTENCES: dict[Code, tuple[str, str]] = {
     ),
     Code.CLUSTER_ENDED: (
         "the cluster of node {node} ended it: {why}",
-        "look at the job with the cluster's own commands; submit it with retries to have it tried "
-        "again",
+        "look at it with the cluster's own commands; submit it with retries to have it tried again",
     ),
     Code.NOT_LENT: (
         "what this needs in pool {pool} is free on other policies' own nodes, of which no more are "

@@ -1,0 +1,3 @@
+from tests.slurm.conftest import slurm
+
+__all__ = ["slurm"]

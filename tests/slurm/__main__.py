@@ -1,0 +1,41 @@
+"""`python -m tests.slurm`: the long programmes on a real Slurm; `make slurm`."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.slurm import faults
+from tests.slurm.cluster import cluster, missing
+from tests.slurm.world import world
+
+PROGRAMMES = ("faults", "outside", "rates")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="tests.slurm")
+    parser.add_argument("programmes", nargs="*", default=list(PROGRAMMES))
+    parser.add_argument("--points", type=int, help="only so many kills of the bridge")
+    given = parser.parse_args()
+    if why := missing():
+        sys.stdout.write(f"*** NOTICE: no Slurm here: {why} ***\n")
+        return 1
+    for name in given.programmes:
+        home = Path(tempfile.mkdtemp(prefix=f"cede-slurm-{name}-"))
+        home.chmod(0o755)
+        for each in ("slurm", "world"):
+            (home / each).mkdir()
+        with cluster(home / "slurm", min_job_age=36000) as slurm:
+            if name == "faults":
+                with world(home / "world", slurm) as made:
+                    found = faults.run(made, faults.POINTS[: given.points])
+        sys.stdout.write(f"{name}: {found}\n")
+        shutil.rmtree(home, ignore_errors=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
