@@ -117,7 +117,7 @@ def test_components_of_one_job_are_one_job() -> None:
 def test_holders_are_named_and_counted() -> None:
     text = "\n".join(f"{n}|RUNNING|ann|n[1-2]|None||x" for n in range(5))
     assert named(job_lines(text))["n2"] == [
-        *("job 0 of ann", "job 1 of ann", "job 2 of ann", "2 more"),
+        *("outside job 0 of ann", "outside job 1 of ann", "outside job 2 of ann", "2 more"),
     ]  # fmt: skip
 
 

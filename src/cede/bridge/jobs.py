@@ -452,7 +452,7 @@ class Jobs(Shelves):
 
     def _take_back(self, held: Held, job: Job) -> None:
         """The cluster does not start it: nobody else shall wait for it."""
-        why = f"{self._cluster.kind} keeps job {job.id} waiting: {job.why}"
+        why = f"{self._cluster.kind} job {job.id} waits: {job.why}"
         cause = BUSY if job.is_others else REFUSED
         begun = [self._forbid(task.order.key, cause, why) for task in held.tasks.values()]
         if not any(begun):
@@ -474,14 +474,14 @@ class Jobs(Shelves):
         if claim.get("job") == "" and claim.get("cause"):
             return Ended(key, None, str(claim["cause"]), str(claim.get("text") or ""))
         if asked:
-            return Ended(key, None, KILLED, f"job {job.id} was cancelled")
+            return Ended(key, None, KILLED, f"{self._cluster.kind} job {job.id} was cancelled")
         kind, state = self._cluster.kind, job.state.removeprefix("it ")
         if job.end is End.ITSELF:
-            why = f"job {job.id} of {kind} ended ({job.state}) and nobody says how its work did"
+            why = f"{kind} job {job.id} ended ({job.state}), and nobody says how its work did"
             return Ended(key, None, INFRASTRUCTURE, why)
         more = f" ({job.why})" if job.why not in ("", "None") else ""
         unread = bool(protocol_of(task.order))
-        text = f"{kind}, job {job.id}: {state}{more}"
+        text = f"{kind} job {job.id}: {state}{more}"
         return Ended(key, None, CAUSES[job.end or End.FAILED], text, unread)
 
     def _over(self, held: Held, task: Task, event: Event) -> None:

@@ -52,7 +52,7 @@ class Slurm:
     account: str = ""
     options: Sequence[str] = ()
     environment: Mapping[str, str] = field(default_factory=lambda: _passed_on())
-    kind: str = "slurm"
+    kind: str = "Slurm"
     _groups: Mapping[str, str] | None = None
 
     def look(self) -> Seen:

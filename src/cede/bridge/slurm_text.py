@@ -219,7 +219,7 @@ def named(lines: Iterable[Line]) -> dict[str, list[str]]:
             found.setdefault(host, []).append(line)
     return {
         host: [
-            *(f"job {each.id} of {each.user}" for each in jobs[:NAMED]),
+            *(f"outside job {each.id} of {each.user}" for each in jobs[:NAMED]),
             *([f"{len(jobs) - NAMED} more"] if len(jobs) > NAMED else []),
         ]
         for host, jobs in found.items()
