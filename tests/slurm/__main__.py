@@ -8,9 +8,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.slurm import faults
+from tests.slurm import faults, outside, rates
 from tests.slurm.cluster import cluster, missing
-from tests.slurm.world import world
+from tests.slurm.world import POLL, world
 
 PROGRAMMES = ("faults", "outside", "rates")
 
@@ -28,10 +28,15 @@ def main() -> int:
         home.chmod(0o755)
         for each in ("slurm", "world"):
             (home / each).mkdir()
-        with cluster(home / "slurm", min_job_age=36000) as slurm:
+        poll = outside.POLL if name == "outside" else POLL
+        with (
+            cluster(home / "slurm", min_job_age=36000) as slurm,
+            world(home / "world", slurm, poll=poll) as made,
+        ):
             if name == "faults":
-                with world(home / "world", slurm) as made:
-                    found = faults.run(made, faults.POINTS[: given.points])
+                found = faults.run(made, faults.POINTS[: given.points])
+            else:
+                found = {"outside": outside.run, "rates": rates.run}[name](made)
         sys.stdout.write(f"{name}: {found}\n")
         shutil.rmtree(home, ignore_errors=True)
     return 0
