@@ -10,7 +10,8 @@ import pytest
 
 from cede.engine.ledger.ledger import PoolLedger
 from cede.engine.nodes.homes import Homes, Use
-from cede.engine.queue.forecast import Start, earliest_start, end_bound
+from cede.engine.queue.ends import end_bound
+from cede.engine.queue.forecast import HeadStart, Start, earliest_start, head_start
 from cede.engine.queue.view import locate
 from cede.engine.rights.standing import BORROWED, LOWEST
 from cede.engine.state.state import State
@@ -74,10 +75,10 @@ def test_what_is_kept_while_a_pool_is_filled_is_what_would_be_answered_anew(
     again = {"start": 0, "used": 0}
     start, used = grants._Pool._start, Homes._used
 
-    def judged_start(pool: Any, waiter: Request) -> Start | None:
+    def judged_start(pool: Any, waiter: Request) -> HeadStart | None:
         kept = waiter.id in pool._starts
         found = start(pool, waiter)
-        assert found == earliest_start(pool.state, pool.ledger, waiter)
+        assert found == head_start(pool.state, pool.ledger, waiter)
         again["start"] += kept
         return found
 

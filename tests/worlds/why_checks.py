@@ -15,7 +15,7 @@ from cede.engine.admin import claims, edits, fleet
 from cede.engine.decide import decide
 from cede.engine.explain.why import why
 from cede.engine.lifecycle import commands, endings
-from cede.engine.queue.forecast import end_bound
+from cede.engine.queue.ends import end_bound
 from cede.engine.state.state import State
 from cede.engine.state.trial import what_if
 from cede.model.allocation import Allocation

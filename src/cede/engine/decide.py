@@ -19,6 +19,7 @@ from cede.engine.steps.earmarks import drop_dead, let_victims_go
 from cede.engine.steps.grant import grant_all
 from cede.engine.steps.over_limit import stop_overruns
 from cede.engine.steps.preempt import preempt_all
+from cede.engine.steps.withhold import keep_heads
 from cede.model import bounds
 from cede.model.plan import Plan
 
@@ -49,7 +50,7 @@ def decide(state: State, now: int, *, weigh: bool = False) -> Plan:
             state.dirty.clear()
             break
     stop_clocks(state, plan)
-    ask_to_save(state, plan, due)  # 8. who stays, and should save itself
+    ask_to_save(state, plan, due)  # 9. who stays, and should save itself
     state.reschedule(due)
     timers = (state.timers.next(), quarantine.due(state))
     due_next = min((each for each in timers if each is not None), default=None)
@@ -69,6 +70,8 @@ def _round(state: State, plan: Plan) -> None:
     preempt_all(state, plan, pools)  # 6. takings, for whom no pool could grant
     if let_victims_go(state):  # 7. victims that nobody needs any more
         plan.again = True
+    if not plan.again:
+        keep_heads(state, plan, pools)  # 8. room for the first of those who wait
 
 
 def _dirty(state: State) -> list[str]:

@@ -72,13 +72,15 @@ class Earmark:
 
 @dataclass(frozen=True, slots=True)
 class Withhold:
-    """Free capacity of one pool kept from others until then, for a head that was passed often; in a
-    pool of nodes on these nodes.
+    """Capacity of one pool kept from others for a head that does not fit, until then at the
+    latest; in a pool of nodes on these nodes. `start` is when walltimes prove that it fits, if they
+    do.
     """
 
     pool_id: str
     until: int
     footprint: Footprint = ()
+    start: int | None = None
 
 
 # Shared by all who ask for nothing: most requests.

@@ -82,7 +82,7 @@ _RUNNING = _COMMON | {
 }
 _WAITING = _COMMON | {"gang", "earmark", "bypassed", "withhold", "not_before", "suspended"}
 _EARMARK = {"pool", "amounts", "nodes", "index"}
-_WITHHOLD = {"pool", "until", "nodes"}
+_WITHHOLD = {"pool", "until", "nodes", "start"}
 _STATES = {
     STOPPING_SHOWN if each is AllocationState.STOPPING else str(each): each
     for each in AllocationState
@@ -473,7 +473,9 @@ class _Reader:
         fields = entry(value, path, _WITHHOLD)
         pool_id = self._pool_id(path, fields)
         where = footprint(self.state, path, fields, pool_id, request.tasks)
-        return Withhold(pool_id, timed(fields, path, "until", self.now), where)
+        until = timed(fields, path, "until", self.now)
+        start = timed(fields, path, "start", None)
+        return Withhold(pool_id, until, where, start)
 
     def _pool_id(self, path: str, fields: Entry) -> str:
         """The pool that is named; where there is only one, nobody need name it."""

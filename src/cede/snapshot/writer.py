@@ -225,6 +225,7 @@ def _waiting(state: State, request: Request) -> dict[str, Any]:
             pool=state.pools[withhold.pool_id].name,
             until=seconds(withhold.until),
             nodes=_footprint(state, withhold.footprint),
+            start=seconds(withhold.start),
         ),
         not_before=seconds(request.not_before or None),
         lease_until=seconds(request.lease_until),

@@ -158,7 +158,7 @@ def request_row(request: Request, latest: Allocation | None, now: int = 0) -> Ro
         _retry(request.retry),
         request.not_before,
         request.bypassed,
-        encode(array_of(withhold, optional=1)) if withhold else None,
+        encode(array_of(withhold, optional=2)) if withhold else None,
         encode(array_of(earmark, optional=1)) if earmark else None,
         request.lease,
         request.lease_until,

@@ -37,7 +37,8 @@ from cede.engine.ledger.tenants import nodes_reason
 from cede.engine.nodes.eligible import EligibleNodes
 from cede.engine.nodes.placement import View, place, places_for, suits
 from cede.engine.queue.bounds import verdict_on
-from cede.engine.queue.forecast import end_bound, latest_start
+from cede.engine.queue.ends import end_bound
+from cede.engine.queue.forecast import latest_start
 from cede.engine.queue.view import eligible_nodes, site
 from cede.engine.rights.cover import Holding
 from cede.engine.rights.standing import BORROWED, IN_SHARE, LOWEST, Standing

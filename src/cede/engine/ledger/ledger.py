@@ -77,6 +77,9 @@ class PoolLedger:
         self.parts = 0  # of all holdings: the nodes of each, and one where nothing has a place
         self.earmarks: dict[str, Holding] = {}
         self.withheld: dict[str, str] = {}  # waiters for whom free capacity is withheld: policy
+        self.heads: dict[str, tuple[int, Standing]] = {}  # what `view` found of each of them
+        self.timed: dict[str, None] = {}  # holders with a walltime
+        self.spare: dict[str, tuple[Any, dict[str, int]]] = {}  # what `bounds` found beside each
         self.queues: dict[QueueKey, Queue] = {}
         self.streams: dict[QueueKey, tuple[Any, ...]] = {}  # what `cursor` made of each queue
         # (policy, rank, rights): owners of earmarks
@@ -167,6 +170,7 @@ class PoolLedger:
             self.inventory.let_go(holding)
         self._unfill(holding)
         self.appraised.pop(holding_id, None)
+        self.timed.pop(holding_id, None)
         del self.holdings[holding_id]
         for policy_id in self.chains[holding.policy_id]:
             take_from(self.used[policy_id], holding.amounts)

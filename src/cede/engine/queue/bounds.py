@@ -22,9 +22,9 @@ from cede.engine.ledger.account import (
 from cede.engine.ledger.ledger import PoolLedger
 from cede.engine.ledger.tenants import quota_verdict
 from cede.engine.queue.cursor import Stream, streams_of
-from cede.engine.queue.view import locate
+from cede.engine.queue.forecast import spare_beside
+from cede.engine.queue.view import head_standing, locate
 from cede.engine.state.state import State
-from cede.model.amounts import Amounts
 from cede.model.request import Request
 
 
@@ -52,7 +52,7 @@ def bounds_of(
     if stream.form is None:
         found += pool
         if ledger.withheld:
-            found += _withheld(state, ledger, stream, pool[0].left or {})
+            found += _withheld(state, ledger, stream)
     elif placed:
         found.append(pool[0])
     else:
@@ -60,34 +60,37 @@ def bounds_of(
     return found
 
 
-def _withheld(state: State, ledger: PoolLedger, stream: Stream, free: Room) -> Iterator[Allowance]:
-    for request_id, amounts in withheld_for(state, ledger, stream):
-        free = {key: left - amounts.get(key, 0) for key, left in free.items()}
-        yield Allowance(Bound.WITHHELD, request_id, free)
+def _withheld(state: State, ledger: PoolLedger, stream: Stream) -> Iterator[Allowance]:
+    for head in withheld_for(state, ledger, stream):
+        at, room = ledger.spare.get(head.id, (None, {}))
+        still = (ledger.version, state.now, head.withhold)
+        if at != still:
+            room = spare_beside(state, ledger, head)
+            ledger.spare = {head.id: (still, room)}
+        yield Allowance(Bound.WITHHELD, head.id, room)
 
 
-def withheld_for(state: State, ledger: PoolLedger, stream: Stream) -> Iterator[tuple[str, Amounts]]:
-    """Blocked heads of a stream's standing or above, with what is withheld for each; nothing in a
+def withheld_for(state: State, ledger: PoolLedger, stream: Stream) -> Iterator[Request]:
+    """Blocked heads of a stream's standing or above, for whom something is withheld; nobody in a
     pool of nodes, where it is on nodes.
     """
     if ledger.inventory is not None:
         return
     for request_id, policy_id in ledger.withheld.items():
         head = state.requests[request_id]
-        key = ledger.queue_of(policy_id, head)
-        waits = key in ledger.queues and request_id in ledger.queues[key]
-        rights = max(each.rights for each in streams_of(ledger, key)) if waits else 0
-        if ledger.standing(key.rank, rights) >= stream.standing:
-            yield request_id, ledger.pool.metered(head.amounts)
+        if head_standing(ledger, policy_id, head) >= stream.standing:
+            yield head
 
 
 def without_withheld(
     state: State, ledger: PoolLedger, stream: Stream, room: Room, besides: Container[str]
 ) -> Room:
-    """A room less what is withheld for heads of this standing or above, except `besides`."""
-    for request_id, amounts in withheld_for(state, ledger, stream):
-        if request_id not in besides:
-            for key, amount in amounts.items():
+    """A room less what is withheld for heads of this standing or above, except `besides`. Who is
+    stopped for this one does not also make room for the head.
+    """
+    for head in withheld_for(state, ledger, stream):
+        if head.id not in besides:
+            for key, amount in ledger.pool.metered(head.amounts).items():
                 if key in room:
                     room[key] -= amount
     return room

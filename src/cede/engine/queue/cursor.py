@@ -123,7 +123,9 @@ class Candidate(NamedTuple):
 
 
 class Cursor:
-    """The first waiter that is within `room_of` its stream; `besides` are passed over."""
+    """The first waiter that is within `room_of` its stream; `besides` are passed over. `by_age`,
+    those of equal standing go by age where a score would order them.
+    """
 
     def __init__(
         self,
@@ -131,8 +133,11 @@ class Cursor:
         among: list[Stream],
         room_of: Callable[[Stream], Room | None],
         besides: Container[str] = (),
+        *,
+        by_age: bool = False,
     ) -> None:
         self._ledger = ledger
+        self._by_age = by_age
         self._room_of = room_of
         self._besides = besides
         # Until it comes first a stream stands at its oldest waiter, unlooked at; the last number is
@@ -184,7 +189,8 @@ class Cursor:
             heapq.heappush(self._heap, (found, number, stream, self._ledger.version))
 
     def order_of(self, stream: Stream, age: Age) -> Order:
-        return order(stream.standing, age, self._ledger.satisfaction(stream.key))
+        scored = self._by_age and stream.key.scored is not None
+        return order(stream.standing, age, () if scored else self._ledger.satisfaction(stream.key))
 
     def _still(self, stream: Stream, age: Age) -> bool:
         if age[2] not in stream.queue or age[2] in self._besides:

@@ -2,35 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from operator import add, ge, sub
+from functools import partial
+from operator import add
 
-from cede.engine.ledger.account import fits, free_beside_promises, free_now, limit_room
+from cede.engine.ledger.account import fits, free_beside_promises
 from cede.engine.ledger.ledger import PoolLedger
 from cede.engine.nodes.listing import Room, Spot
 from cede.engine.nodes.placement import View, need_of, places_for, slots, suits
-from cede.engine.queue.view import eligible_nodes, locate, site
+from cede.engine.queue.cursor import streams_of
+from cede.engine.queue.ends import end_bound, ends_by
+from cede.engine.queue.view import (
+    Kept,
+    eligible_nodes,
+    locate,
+    room_beside,
+    site,
+    withheld_on_nodes,
+)
 from cede.engine.rights.cover import Holding
 from cede.engine.rights.standing import BORROWED, LOWEST
 from cede.engine.state.state import State
-from cede.model.allocation import Allocation
 from cede.model.amounts import Amounts, add_to
 from cede.model.lifecycle import AllocationState
 from cede.model.request import Request
 from cede.model.shape import Footprint, Form
-
-
-def end_bound(state: State, allocation: Allocation) -> int | None:
-    """The latest instant at which an allocation has certainly given its units back; None if nothing
-    says.
-    """
-    if allocation.state is AllocationState.LOST:
-        return None
-    ends = [each for each in (allocation.ends_at,) if each is not None]
-    if allocation.leaving and allocation.deadline is not None:
-        ends.append(allocation.deadline)
-    return min(ends, default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +38,14 @@ class Start:
     footprint: Footprint = ()
 
 
+@dataclass(frozen=True, slots=True)
+class HeadStart:
+    """The same for the head of a queue; None where nothing says when."""
+
+    at: int | None
+    footprint: Footprint = ()
+
+
 def earliest_start(state: State, ledger: PoolLedger, request: Request) -> Start | None:
     """When the bounded holders alone have made room; None when an unbounded one is needed.
 
@@ -48,46 +53,108 @@ def earliest_start(state: State, ledger: PoolLedger, request: Request) -> Start 
     """
     if ledger.pool.quarantine is not None:
         return None
-    ends = sorted(
-        (end, holding_id)
-        for holding_id, holding in ledger.holdings.items()
-        if not holding.earmark
-        and (end := end_bound(state, state.allocations[holding_id])) is not None
-    )
+    ends = [(end, each) for end, each in _bounded(state, ledger) if end is not None]
+    ends.sort()
+    found = _after_ends(state, ledger, request, [each for _, each in ends])
+    if found is None:
+        return None
+    count, footprint = found
+    return Start(max(ends[count - 1][0], state.now) if count else state.now, footprint)
+
+
+def head_start(
+    state: State, ledger: PoolLedger, request: Request, *, known: bool = False
+) -> HeadStart | None:
+    """When and where the head of a queue fits: once those are gone whose ends are to come or, with
+    nothing to say when, the longest running of the others as well; None where not even then, or
+    where only a `known` instant will do.
+    """
+    ends: list[tuple[int, str]] = []
+    others: list[str] = []
+    for end, each in _bounded(state, ledger):
+        if end is not None and end > state.now:
+            ends.append((end, each))
+        else:  # who is overdue has broken its word already
+            others.append(each)
+    if known and not ends:
+        return None
+    ends.sort()
+    leave = [each for _, each in ends]
+    if not known:
+        leave += sorted(others, key=lambda each: ledger.holdings[each].index)
+    found = _after_ends(state, ledger, request, leave)
+    if found is None:
+        return None
+    count, footprint = found
+    if count > len(ends):
+        return HeadStart(None, footprint)
+    return HeadStart(ends[count - 1][0] if count else state.now, footprint)
+
+
+def _bounded(state: State, ledger: PoolLedger) -> Iterator[tuple[int | None, str]]:
+    """Every holder, with the instant by which it has certainly left."""
+    for holding_id, holding in ledger.holdings.items():
+        if not holding.earmark:
+            yield end_bound(state, state.allocations[holding_id]), holding_id
+
+
+def _after_ends(
+    state: State, ledger: PoolLedger, request: Request, leave: list[str]
+) -> tuple[int, Footprint] | None:
+    """After how many of these have left a demand fits and, in a pool of nodes, where."""
     if ledger.inventory is not None:
-        return _start_on_nodes(state, ledger, request, ends)
+        return _ends_on_nodes(state, ledger, request, leave)
     demand = ledger.pool.metered(request.amounts)
     room = free_beside_promises(ledger, request.id)
-    if fits(demand, room):
-        return Start(state.now)
-    for end, holding_id in ends:
-        add_to(room, ledger.holdings[holding_id].amounts)
+    for count, holding_id in enumerate(leave):
         if fits(demand, room):
-            return Start(max(end, state.now))
-    return None
+            return count, ()
+        add_to(room, ledger.holdings[holding_id].amounts)
+    return (len(leave), ()) if fits(demand, room) else None
 
 
-def _start_on_nodes(
-    state: State, ledger: PoolLedger, request: Request, ends: list[tuple[int, str]]
-) -> Start | None:
+def spare_beside(state: State, ledger: PoolLedger, head: Request) -> dict[str, int]:
+    """What a later waiter may have of a counted pool, however long it runs, so that a head still
+    fits when it was to: what is free then beside the head's demand.
+    """
+    start = None if head.withhold is None else head.withhold.start
+    room = free_beside_promises(ledger, head.id)
+    if start is not None:
+        for holding in ledger.holdings.values():
+            if not holding.earmark and ends_by(state, holding.id, start):
+                add_to(room, holding.amounts)
+    for key, amount in ledger.pool.metered(head.amounts).items():
+        room[key] -= amount
+    return room
+
+
+def _ends_on_nodes(
+    state: State, ledger: PoolLedger, request: Request, leave: list[str]
+) -> tuple[int, Footprint] | None:
     policy = next(each for each in state.places(request.id) if each.pool_id == ledger.pool.id)
     key, own = ledger.queue_of(policy.id, request), (request.id,)
     assert key.form is not None
     # Each reach is part of the next, and place asks only that the tasks of all nodes add up.
     only = eligible_nodes(ledger, key, BORROWED)[-1]
     view = site(state, ledger, LOWEST, promise=False, own=own, only=only)
-    counts = [_fewest_ends(view, ledger, each, own, ends) for each in key.form.by_folder]
+    kept = withheld_on_nodes(state, ledger, LOWEST, own)
+    room_on = partial(_Beside, state, view, kept, own) if kept else partial(_Emptying, view, own)
+    counts = [_fewest_ends(view, ledger, each, room_on, leave) for each in key.form.by_folder]
     if None in counts:
         return None
     count = max(each for each in counts if each is not None)
-    gone = [holding_id for _, holding_id in ends[:count]]
+    gone = leave[:count]
     footprint = locate(state, ledger, key, BORROWED, LOWEST, promise=False, own=own, gone=gone)
     assert footprint is not None, (request, count)
-    return Start(max(ends[count - 1][0], state.now) if count else state.now, footprint)
+    return count, footprint
 
 
 def _fewest_ends(
-    view: View, ledger: PoolLedger, form: Form, own: Container[str], ends: list[tuple[int, str]]
+    view: View,
+    ledger: PoolLedger,
+    form: Form,
+    room_on: Callable[[Spot], _Emptying | _Beside],
+    leave: list[str],
 ) -> int | None:
     """After how many ends all tasks find a place; None when not even after the last.
 
@@ -97,8 +164,8 @@ def _fewest_ends(
     if need is None:
         return None
     found = places_for(view, form)
-    rooms: dict[str, _Emptying | None] = {}
-    for count, (_, holding_id) in enumerate(ends):
+    rooms: dict[str, _Emptying | _Beside | None] = {}
+    for count, holding_id in enumerate(leave):
         if found >= form.tasks:
             return count
         holding = ledger.holdings[holding_id]
@@ -106,24 +173,20 @@ def _fewest_ends(
             if node_id not in rooms:
                 spot = inventory.spots[node_id]
                 takes = spot.node.usable and view.allows(node_id) and suits(spot.node, form)
-                rooms[node_id] = _Emptying(view, spot, own) if takes else None
+                rooms[node_id] = room_on(spot) if takes else None
             if (room := rooms[node_id]) is not None:
-                found -= room.slots(need, form.per_node)
+                found -= slots(room.left(), need, form.per_node)
                 room.leave(holding, tasks)
-                found += room.slots(need, form.per_node)
-    return len(ends) if found >= form.tasks else None
+                found += slots(room.left(), need, form.per_node)
+    return len(leave) if found >= form.tasks else None
 
 
 class _Emptying:
     """What a waiter may use of one node, as holders leave it one after the other."""
 
-    def __init__(self, view: View, spot: Spot, own: Container[str]) -> None:
+    def __init__(self, view: View, own: Container[str], spot: Spot) -> None:
         self._keys, self._amounts = view.inventory.keys, spot.node.amounts
         self._free, _, self._promise = view.inventory.rooms(spot, own)
-        seen, _ = spot.now
-        seen = view.instead.get(spot.node.id, seen)
-        now = map(min, self._free, self._promise)
-        self._withheld = tuple(map(sub, now, seen))
 
     def leave(self, holding: Holding, tasks: int) -> None:
         each, has = holding.each, self._amounts
@@ -132,9 +195,26 @@ class _Emptying:
         if not holding.leaving:  # otherwise it was promised already
             self._promise = tuple(map(add, self._promise, room))
 
-    def slots(self, need: Room, most: int) -> int:
-        room = tuple(map(sub, map(min, self._free, self._promise), self._withheld))
-        return slots(room, need, most) if all(map(ge, room, need)) else 0
+    def left(self) -> Room:
+        return tuple(map(min, self._free, self._promise))
+
+
+class _Beside:
+    """The same while something may be kept on the node for heads."""
+
+    def __init__(
+        self, state: State, view: View, kept: Mapping[str, Kept], own: Iterable[str], spot: Spot
+    ) -> None:
+        node_id = spot.node.id
+        self._gone = set(own)
+        self._room = partial(room_beside, state, view.inventory, node_id)
+        self._kept = kept.get(node_id)
+
+    def leave(self, holding: Holding, _tasks: int) -> None:
+        self._gone.add(holding.id)
+
+    def left(self) -> Room:
+        return self._room(self._gone, self._kept, False)
 
 
 # When it starts at the latest ------------------------------------------------------------------
@@ -142,59 +222,56 @@ class _Emptying:
 
 def latest_start(state: State, ledger: PoolLedger, request: Request, policy_id: str) -> int | None:
     """The instant by which a waiter certainly starts, whatever order holders end in, unless
-    something new comes; None where nothing proves one.
+    something of higher standing arrives; None where nothing proves one.
 
-    Whoever else waits, and whoever may be stopped and come back, may start before it: it surely
-    starts once there is room for all of them and for it. On nodes a sum proves nothing about
-    places, so there it is said only of a waiter that is alone.
+    Later waiters of its standing may not take what is kept for it: so it is said of who was
+    promised its units, and of the head for whom they are withheld until a known instant.
     """
     if request.earmark is not None and request.earmark.pool_id == ledger.pool.id:
         return _promise_kept(state, ledger)
-    if not _bound_by_room_alone(state, ledger, request):
+    kept = request.withhold
+    if (
+        kept is None
+        or kept.pool_id != ledger.pool.id
+        or not _bound_by_room_alone(state, ledger, request, policy_id)
+    ):
         return None
-    chain, demand = ledger.chains[policy_id], ledger.pool.metered(request.amounts)
-    rivals = _rivals(ledger, request.id)
-    if ledger.inventory is not None:
-        if rivals or not all(fits(demand, limit_room(ledger, each)) for each in chain):
-            return None
-        start = earliest_start(state, ledger, request)
-        return None if start is None or start.at <= state.now else start.at
-    room = [_free_beside(ledger, rivals), *(_left_beside(ledger, each, rivals) for each in chain)]
-    for end, holding in _ends(state, ledger, rivals):
-        add_to(room[0], holding.amounts)
-        for each, left in zip(chain, room[1:], strict=True):
-            if each in ledger.chains[holding.policy_id]:
-                add_to(left, {key: n for key, n in holding.amounts.items() if key in left})
-        if all(fits(demand, left) for left in room):
-            return end
-    return None
+    known = kept.start is not None and kept.start > state.now
+    return kept.start if known and not _outranked(ledger, request, policy_id) else None
 
 
-def _bound_by_room_alone(state: State, ledger: PoolLedger, request: Request) -> bool:
+def _bound_by_room_alone(
+    state: State, ledger: PoolLedger, request: Request, policy_id: str
+) -> bool:
     """Whether nothing but room in one pool keeps a waiter: no delay, quota, limit or reserve of its
     own, no node that must be lent; and nobody comes here from another pool, or once a dependency or
     a task of its array has ended.
     """
     elsewhere = any(len(state.policies_of(each.subject)) > 1 for each in ledger.policies.values())
     free = request.preemptible and not request.terms.limit and not request.terms.tenant
+    for above in ledger.chains[policy_id]:  # its own others may use a limit up
+        limit, demand = ledger.policies[above].limit, ledger.pool.metered(request.amounts)
+        free = free and all(limit.get(key, most) >= most for key, most in _most(ledger, demand))
     if not free or elsewhere or state.delayed or ledger.homes.matter:
         return False
-    kept = (policy for each in state.gates.kept() for policy in state.places(each))
-    return all(policy.pool_id != ledger.pool.id for policy in kept)
+    kept_back = (policy for each in state.gates.kept() for policy in state.places(each))
+    return all(policy.pool_id != ledger.pool.id for policy in kept_back)
 
 
-def _ends(
-    state: State, ledger: PoolLedger, rivals: dict[str, Amounts]
-) -> list[tuple[int, Holding]]:
-    """Holders that are certainly gone by an instant to come, and do not come back."""
-    ends = [
-        (end, each)
-        for each in ledger.holdings.values()
-        if each.id not in rivals
-        and (end := end_bound(state, state.allocations[each.id])) is not None
-        and end > state.now  # who is overdue has broken its word already
-    ]
-    return sorted(ends, key=lambda each: (each[0], each[1].id))
+def _most(ledger: PoolLedger, demand: Amounts) -> Iterator[tuple[str, int]]:
+    return ((key, ledger.pool.capacity.get(key, 0)) for key in demand)
+
+
+def _outranked(ledger: PoolLedger, request: Request, policy_id: str) -> bool:
+    """Whether another waiter may come to stand above one: where a share has room for the one and
+    not for the other.
+    """
+    mine = streams_of(ledger, ledger.queue_of(policy_id, request))[-1].standing
+    for key, queue in ledger.queues.items():
+        others = len(queue) - (request.id in queue)
+        if others and streams_of(ledger, key)[0].standing > mine:
+            return True
+    return False
 
 
 def _promise_kept(state: State, ledger: PoolLedger) -> int | None:
@@ -204,45 +281,3 @@ def _promise_kept(state: State, ledger: PoolLedger) -> int | None:
         return None
     ends = [end for each in leaving if (end := end_bound(state, each)) is not None]
     return max(ends) if len(ends) == len(leaving) and min(ends) > state.now else None
-
-
-def _rivals(ledger: PoolLedger, request_id: str) -> dict[str, Amounts]:
-    """Whatever may hold units when a waiter could start, with what it would hold beside what is
-    held now: other waiters, promises, and holders that leave or may be stopped and wait again.
-    """
-    found: dict[str, Amounts] = {
-        other_id: queue.demand(other_id)
-        for queue in ledger.queues.values()
-        for other_id in queue
-        if other_id != request_id
-    }
-    found |= {each.id: each.amounts for each in ledger.earmarks.values()}
-    others = bool(found)
-    for holding in ledger.holdings.values():
-        if not holding.earmark and (holding.leaving or (others and holding.takeable)):
-            found[holding.id] = {}
-    return found
-
-
-def _free_beside(ledger: PoolLedger, rivals: dict[str, Amounts]) -> dict[str, int]:
-    """What is free once every rival has been granted what it wants."""
-    room = free_now(ledger)
-    for demand in rivals.values():
-        _take(room, demand)
-    return room
-
-
-def _left_beside(ledger: PoolLedger, policy_id: str, rivals: dict[str, Amounts]) -> dict[str, int]:
-    """The same of a policy's limit, in which promises are counted already."""
-    room = limit_room(ledger, policy_id)
-    for key, queue in ledger.queues.items():
-        if policy_id in ledger.chains[key.policy_id]:
-            for demand in (rivals[each] for each in queue if each in rivals):
-                _take(room, demand)
-    return room
-
-
-def _take(room: dict[str, int], demand: Amounts) -> None:
-    for key, amount in demand.items():
-        if key in room:
-            room[key] -= amount

@@ -4,6 +4,7 @@
 
 Higher comes first. Each factor is a function of plain values; where something is not known it is
 0.5, so that nobody gains or loses by it. Weights are used as they are, and need not add up to 1.
+Every factor is at most 1 but the time that somebody has waited: in the end that decides.
 """
 
 from __future__ import annotations
@@ -146,9 +147,9 @@ def checkpoint_efficiency(saving_minutes: float | None) -> float:
 
 
 def conformance(largest: int | None, nodes: int) -> float:
-    """The largest group of free nodes with one fingerprint, against the nodes asked for. It is
-    above 1 where there are more, so small requests gain most.
+    """The largest group of free nodes with one fingerprint, against the nodes asked for; at most 1,
+    so that no size is worth more than having waited.
     """
     if nodes == 0:
         return 1.0
-    return UNKNOWN if largest is None else largest / nodes
+    return UNKNOWN if largest is None else min(1.0, largest / nodes)

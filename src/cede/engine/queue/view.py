@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import replace
+from operator import add, sub
+from typing import NamedTuple
 
 from cede.engine.ledger.account import rights_if_granted
 from cede.engine.ledger.ledger import PoolLedger
@@ -16,9 +18,11 @@ from cede.engine.nodes.eligible import EligibleNodes
 from cede.engine.nodes.inventory import NodeInventory
 from cede.engine.nodes.listing import Room
 from cede.engine.nodes.placement import View, place
-from cede.engine.rights.standing import Standing
+from cede.engine.queue.ends import ends_by
+from cede.engine.rights.standing import LOWEST, Standing
 from cede.engine.state.state import State
 from cede.model.allocation import Member
+from cede.model.request import Request
 from cede.model.shape import Footprint
 
 
@@ -41,18 +45,13 @@ def site(
     touched: dict[str, None] = {}
     for holding_id in without:
         touched.update((node_id, None) for node_id, _ in ledger.holdings[holding_id].footprint)
-    kept = list(_withheld(state, ledger, bound, own))
-    touched.update((node_id, None) for node_id, _ in kept)
+    kept = withheld_on_nodes(state, ledger, bound, own)
+    touched.update((node_id, None) for node_id in kept)
     instead = {
-        node_id: _room(inventory, node_id, without, promise)
+        node_id: room_beside(state, inventory, node_id, without, kept.get(node_id), promise)
         for node_id in touched
         if inventory.spots[node_id].node.usable
     }
-    for node_id, room in kept:
-        if node_id in instead:
-            instead[node_id] = tuple(
-                left - amount for left, amount in zip(instead[node_id], room, strict=True)
-            )
     return View(inventory, inventory.promise if promise else inventory.now, instead, only)
 
 
@@ -88,6 +87,29 @@ def locate(
     return None
 
 
+def room_beside(
+    state: State,
+    inventory: NodeInventory,
+    node_id: str,
+    without: set[str],
+    kept: Kept | None,
+    promise: bool,
+) -> Room:
+    """What a waiter may use of one node, beside what is kept for heads."""
+    room = _room(inventory, node_id, without, promise)
+    if kept is None:
+        return room
+    if promise:  # who is stopped for this one does not also make room for the head
+        return tuple(map(sub, room, kept.need))
+    ending = {
+        holding_id
+        for holding_id, (held, _) in inventory.spots[node_id].holdings.items()
+        if not held.earmark and ends_by(state, holding_id, kept.start)
+    }
+    then = _room(inventory, node_id, without | ending, promise)
+    return tuple(map(min, room, map(sub, then, kept.need)))
+
+
 def _room(inventory: NodeInventory, node_id: str, without: Container[str], promise: bool) -> Room:
     free, _, promisable = inventory.rooms(inventory.spots[node_id], without)
     return promisable if promise else tuple(map(min, free, promisable))
@@ -102,27 +124,55 @@ def _below(ledger: PoolLedger, bound: Standing, own: Container[str]) -> Iterator
                 yield owner_id
 
 
-def _withheld(
+class Kept(NamedTuple):
+    """What is kept on a node for heads, and by when they are sure to have it; None: nobody knows.
+
+    Until then others may have it, and for longer what is left beside it then.
+    """
+
+    need: Room
+    start: int | None
+
+    def beside(self, other: Kept) -> Kept:
+        starts = [each for each in (self.start, other.start) if each is not None]
+        return Kept(tuple(map(add, self.need, other.need)), min(starts) if starts[1:] else None)
+
+
+def withheld_on_nodes(
     state: State, ledger: PoolLedger, bound: Standing, own: Container[str]
-) -> Iterator[tuple[str, Room]]:
+) -> dict[str, Kept]:
     """What is kept on which node for heads that are in the way."""
     assert ledger.inventory is not None
+    found: dict[str, Kept] = {}
     for head_id, policy_id in ledger.withheld.items():
         head = state.requests[head_id]
         if head_id in own or head.withhold is None:
             continue
-        demand = ledger.pool.metered(head.amounts)
-        key = ledger.queue_of(policy_id, head)
-        band = ledger.band(key, demand)
-        rights = rights_if_granted(ledger, policy_id, demand, head.preemptible, band)
-        if ledger.standing(key.rank, rights) < bound:
+        if head_standing(ledger, policy_id, head) < bound:
             continue
-        form = key.form
+        form = ledger.form(head)
         assert form is not None
         need = ledger.inventory.room(dict(form.amounts))
         for node_id, tasks in head.withhold.footprint:
             if node_id in ledger.inventory.spots:
-                yield node_id, tuple(tasks * amount for amount in need)
+                kept = Kept(tuple(tasks * amount for amount in need), head.withhold.start)
+                also = found.get(node_id)
+                found[node_id] = kept if also is None else kept.beside(also)
+    return found
+
+
+def head_standing(ledger: PoolLedger, policy_id: str, head: Request) -> Standing:
+    """Against whom room is withheld for a head: those of the standing that it would have, or
+    less.
+    """
+    version, known = ledger.heads.get(head.id, (-1, LOWEST))
+    if version != ledger.version:
+        demand, key = ledger.pool.metered(head.amounts), ledger.queue_of(policy_id, head)
+        band = ledger.band(key, demand)
+        rights = rights_if_granted(ledger, policy_id, demand, head.preemptible, band)
+        known = ledger.standing(key.rank, rights)
+        ledger.heads = {head.id: (ledger.version, known)}
+    return known
 
 
 def members(

@@ -513,6 +513,8 @@ class State:
     def _hold(self, allocation: Allocation) -> None:
         ledger = self.ledgers[allocation.pool_id]
         ledger.hold(held(ledger, self.requests[allocation.request_id], allocation))
+        if allocation.walltime is not None:
+            ledger.timed[allocation.id] = None
         self.dirty[allocation.pool_id] = None
         for member in allocation.members:
             self._bump(member.node_id)

@@ -1,10 +1,9 @@
 """Granting: the first steps of a pass, which disturb nobody.
 
 Per pool, waiters are granted in the one order as they fit; those behind a blocked head may pass it
-a bounded number of times (L4), after which what is free is withheld for it where walltimes bound
-its start. Requests with places in several pools propose by policy priority (deferred acceptance): a
-pool keeps proposals in its own order as they fit, and whoever it does not keep proposes to its next
-pool.
+a bounded number of times (L4), after which its room is withheld for it. Requests with places in
+several pools propose by policy priority (deferred acceptance): a pool keeps proposals in its own
+order as they fit, and whoever it does not keep proposes to its next pool.
 """
 
 from __future__ import annotations
@@ -26,20 +25,23 @@ from cede.engine.ledger.account import (
 )
 from cede.engine.ledger.ledger import PoolLedger
 from cede.engine.ledger.queue import QueueKey
-from cede.engine.ledger.tenants import tenant_room
 from cede.engine.lifecycle.resuming import first_point
 from cede.engine.queue.bounds import Met, bounds_of
 from cede.engine.queue.cursor import Candidate, Cursor, Stream, order, streams
-from cede.engine.queue.forecast import Start, earliest_start
+from cede.engine.queue.forecast import HeadStart, head_start
 from cede.engine.queue.proposals import Proposals
 from cede.engine.queue.view import locate, members
 from cede.engine.rights.standing import Standing
 from cede.engine.state.state import State
+from cede.engine.steps.covered import Covered, WithinQuota
 from cede.engine.steps.earmarks import settle
+from cede.engine.steps.withhold import look_again, withhold
 from cede.model.allocation import Allocation, Member, allocation_id
+from cede.model.amounts import plus
+from cede.model.bounds import BYPASS_MAX_DEFAULT
 from cede.model.lifecycle import RequestStatus
 from cede.model.plan import Grant, Plan
-from cede.model.request import Request, Withhold
+from cede.model.request import Request
 from cede.model.shape import Footprint
 
 # How many waiters of a stream are tried for a place beside a withheld head in one pass.
@@ -64,32 +66,6 @@ def grant_all(state: State, plan: Plan, pool_ids: list[str]) -> None:
         plan.again = again
 
 
-class Covered:
-    """Waiters that need nothing more: those who were promised capacity somewhere, and `besides`."""
-
-    def __init__(self, state: State, besides: Container[str]) -> None:
-        self._state = state
-        self._besides = besides
-
-    def __contains__(self, request_id: object) -> bool:
-        if request_id in self._besides:
-            return True
-        return self._state.requests[str(request_id)].earmark is not None
-
-
-class WithinQuota:
-    """Waiters whose tenant has no node left for them, and `besides`."""
-
-    def __init__(self, state: State, besides: Container[str]) -> None:
-        self._state = state
-        self._besides = besides
-
-    def __contains__(self, request_id: object) -> bool:
-        if request_id in self._besides:
-            return True
-        return not tenant_room(self._state, self._state.requests[str(request_id)])
-
-
 class _Pool:
     """Granting in one pool, in one pass."""
 
@@ -103,7 +79,7 @@ class _Pool:
         self.streams = streams(self.ledger)
         # Answers given, each with what must not have moved since.
         self._placed: dict[Any, tuple[Any, Footprint | None]] = {}
-        self._starts: dict[str, tuple[Any, Start | None]] = {}
+        self._starts: dict[str, tuple[Any, HeadStart | None]] = {}
         self._met: dict[Stream, Met] = {}
         # Where nodes are somebody's, who waits decides where it may sit.
         self._apart = self.ledger.homes.matter
@@ -112,6 +88,8 @@ class _Pool:
         self._in_order: Cursor | None = None
 
     def fill(self) -> None:
+        if self.ledger.withheld:
+            look_again(self.state, self.ledger)
         while (best := self._best()) is not None:
             if best.request_id in self.ledger.earmarks or self._may_pass(best):
                 grant(self.state, self.plan, self.ledger, best)
@@ -200,6 +178,7 @@ class _Pool:
                 self.streams,
                 lambda each: each.own_room(self.ledger),
                 Covered(self.state, self.besides),
+                by_age=True,  # a score says who is first among those who fit
             )
         head = self._blocked_head(self._in_order, best)
         if head is None or not self._in_the_way(head, best):
@@ -207,24 +186,26 @@ class _Pool:
         waiter = self.state.requests[head.request_id]
         if waiter.withhold is not None or self._ends_in_time(head, best):
             return True
-        if waiter.bypassed < self.ledger.pool.settings.bypass_max:
-            self.state.put(replace(waiter, bypassed=waiter.bypassed + 1))
+        settings = self.ledger.pool.settings
+        if waiter.bypassed < settings.bypass_max:
+            return self._passed(waiter)
+        start = self._start(waiter) if settings.withhold_max else None
+        if start is None:
             return True
-        longest = self.ledger.pool.settings.withhold_max
-        start = self._start(waiter) if longest else None
-        if self.ledger.withheld or start is None:
-            return True  # nothing bounds its start: withholding could leave capacity idle for ever
-        until = self.state.now + longest
-        withhold = Withhold(self.ledger.pool.id, until, start.footprint)
-        self.state.put(replace(waiter, withhold=withhold))
-        self.state.emit("withheld", request_id=waiter.id, pool_id=self.ledger.pool.id)
-        return False
+        if start.at is None and waiter.bypassed < (settings.bypass_max or BYPASS_MAX_DEFAULT):
+            return self._passed(waiter)  # its room may never be there: nobody waits for it for long
+        return not withhold(self.state, self.ledger, waiter, head.stream.policy_id, start)
+
+    def _passed(self, head: Request) -> bool:
+        self.state.put(replace(head, bypassed=head.bypassed + 1))
+        return True
 
     def _blocked_head(self, in_order: Cursor, best: Candidate) -> Candidate | None:
         """The first waiter before `best` that fits nowhere: one that only does not fit at home may
         start elsewhere, and blocks nobody; nor does anybody of its queue.
         """
-        while (head := in_order.peek()) is not None and head.order < best.order:
+        place = in_order.order_of(best.stream, best.age)
+        while (head := in_order.peek()) is not None and head.order < place:
             alike = self.ledger.streams[head.stream.key]
             if not (self._apart and any(map(self._where, alike))):
                 return head
@@ -243,6 +224,8 @@ class _Pool:
         free = free_now(self.ledger)
         wanted = head.stream.queue.demand(head.request_id)
         taken = best.stream.queue.demand(best.request_id)
+        if fits(plus(wanted, taken), free) and head.stream.key.scored is not None:
+            return False  # only a score is in its way, and there is enough for both
         if fits(wanted, free):  # enough in all, only not in one place
             return any(key in taken for key in wanted)
         return any(key in taken for key in missing(wanted, free))
@@ -252,15 +235,20 @@ class _Pool:
         walltime = self.state.requests[best.request_id].walltime
         if walltime is None:
             return False
-        start = self._start(self.state.requests[head.request_id])
-        return start is not None and self.state.now + walltime <= start.at
+        waiter = self.state.requests[head.request_id]
+        if waiter.withhold is not None:
+            at = waiter.withhold.start
+        else:
+            start = self._start(waiter)
+            at = None if start is None else start.at
+        return at is not None and self.state.now + walltime <= at
 
-    def _start(self, waiter: Request) -> Start | None:
+    def _start(self, waiter: Request) -> HeadStart | None:
         """When a blocked head starts at the latest: one answer for all that would pass it."""
         still = (self.ledger.version, tuple(self.ledger.withheld))
         known = self._starts.get(waiter.id)
         if known is None or known[0] != still:
-            known = (still, earliest_start(self.state, self.ledger, waiter))
+            known = (still, head_start(self.state, self.ledger, waiter))
             self._starts[waiter.id] = known
         return known[1]
 

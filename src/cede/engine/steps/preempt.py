@@ -33,8 +33,8 @@ from cede.engine.queue.forecast import earliest_start
 from cede.engine.rights.cover import Holding
 from cede.engine.shares.prefix import BY_RIGHTS, GROUPS
 from cede.engine.state.state import State
+from cede.engine.steps.covered import Covered, WithinQuota
 from cede.engine.steps.earmarks import settle
-from cede.engine.steps.grant import Covered, WithinQuota
 from cede.engine.victims.choose import Missing, find_victims, rule
 from cede.engine.victims.pricing import is_immediate, stop_progress_time
 from cede.engine.victims.protection import (
@@ -231,7 +231,8 @@ class Taking:
             if offer.bounded:  # promised at once too: a claim says nothing about limits
                 self._promise(waiter, offer)
                 return True
-            add_to(self.claimed.setdefault(offer.ledger.pool.id, {}), offer.demand)
+            if waiter.id not in offer.ledger.withheld:  # what is withheld is nobody else's already
+                add_to(self.claimed.setdefault(offer.ledger.pool.id, {}), offer.demand)
             self.sure.add(waiter.id)
             return True
         return any(self._take(waiter, offer, alike) for offer in offers)

@@ -1,0 +1,34 @@
+"""Waiters that a step passes over."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+
+from cede.engine.ledger.tenants import tenant_room
+from cede.engine.state.state import State
+
+
+class Covered:
+    """Waiters that need nothing more: those who were promised capacity somewhere, and `besides`."""
+
+    def __init__(self, state: State, besides: Container[str] = ()) -> None:
+        self._state = state
+        self._besides = besides
+
+    def __contains__(self, request_id: object) -> bool:
+        if request_id in self._besides:
+            return True
+        return self._state.requests[str(request_id)].earmark is not None
+
+
+class WithinQuota:
+    """Waiters whose tenant has no node left for them, and `besides`."""
+
+    def __init__(self, state: State, besides: Container[str] = ()) -> None:
+        self._state = state
+        self._besides = besides
+
+    def __contains__(self, request_id: object) -> bool:
+        if request_id in self._besides:
+            return True
+        return not tenant_room(self._state, self._state.requests[str(request_id)])
