@@ -116,3 +116,25 @@ def test_what_tenants_have_in_use(server: Server) -> None:
     assert found["cede_tenant_requests", ("bio",)] == 2
     assert found["cede_tenant_nodes", ("idle",)] == found["cede_tenant_requests", ("idle",)] == 0
     assert ("cede_tenant_nodes", ("unknown",)) not in found
+
+
+def test_shares_of_policies(server: Server) -> None:
+    server.pool("gpus", 8, preset="fair_share")
+    server.policy("red")
+    server.policy("blue")
+    server.submit("red", 8)
+    server.submit("blue", 4)
+    found = scrape(server)
+    for part, value in {
+        "fair": 0.5,
+        "weighed": 0.5,
+        "usage": 1,
+        "strong": 0,
+        "integral": 0,
+    }.items():
+        assert found["cede_share", ("gpu", part, "red", "gpus")] == value
+    assert found["cede_share_satisfaction", ("red", "gpus")] == 2
+    assert found["cede_share_satisfaction", ("blue", "gpus")] == 0
+    assert found["cede_share_status", ("blue", "gpus", "non_starving", "below_fair_share")] == 1
+    assert found["cede_share_below_seconds", ("red", "gpus")] == 0
+    assert found["cede_share_below_seconds", ("blue", "gpus")] >= 0

@@ -17,6 +17,8 @@ from cede.engine.state.changes import Event
 from cede.model import bounds
 from cede.model.lifecycle import TERMINAL
 from cede.model.reason import TAKINGS, Code
+from cede.model.settings import Share
+from cede.server.api.share_metrics import ShareGauges
 from cede.store import PoolView, Store
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -43,7 +45,10 @@ class Metrics:
 
     def __init__(self, store: Store, index: int) -> None:
         self.registry = CollectorRegistry()
-        self.registry.register(_Gauges(store))
+        self._gauges = _Gauges(store)
+        self.registry.register(self._gauges)
+        self._shares = ShareGauges()
+        self.registry.register(self._shares)
         own = self.registry
         self.grants = Counter("cede_grants", "Allocations granted.", ["pool"], registry=own)
         self.preemptions = Counter(
@@ -156,9 +161,17 @@ class Metrics:
         for (pool, decision), times in judged.items():
             self.evaluations.labels(pool, decision).inc(times)
 
-    def render(self) -> bytes:
-        """The text that Prometheus scrapes; slow with many series: not for the event loop."""
+    def share_fairly(self) -> bool:
+        """Whether any pool does."""
+        fair = (each.pool.settings.share is Share.FAIR_SHARE for each in self._gauges.pools())
+        return any(fair)
+
+    def render(self, shares: bytes = b"[]") -> bytes:
+        """The text that Prometheus scrapes, with fair shares as they were read; slow with many
+        series: not for the event loop.
+        """
         with self._lock:
+            self._shares.take(shares)
             self._count_journal()
             return generate_latest(self.registry)
 
@@ -230,7 +243,7 @@ class _Gauges(Collector):
         capacity = _gauge("cede_pool_capacity", "Units a pool has.", "pool", "key")
         occupied = _gauge("cede_pool_occupied", "Units held in a pool.", "pool", "key")
         requests = _gauge("cede_requests", "Requests in a pool by view.", "status", "pool")
-        for view in self._pools():
+        for view in self.pools():
             name = view.pool.name
             for key, amount in view.pool.capacity.items():
                 capacity.add_metric([name, key], amount)
@@ -260,7 +273,7 @@ class _Gauges(Collector):
             requests.add_metric([name], counts[1])
         yield from (nodes, requests)
 
-    def _pools(self) -> Iterable[PoolView]:
+    def pools(self) -> Iterable[PoolView]:
         cursor = None
         while True:
             page = self._store.list_pools(cursor=cursor, limit=bounds.PAGE_MAX)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 
 from fastapi import APIRouter
 from starlette.concurrency import run_in_threadpool
@@ -12,11 +13,12 @@ from starlette.responses import PlainTextResponse, Response
 from cede import __version__
 from cede.server.api import examples, metrics, openapi
 from cede.server.api.context import ThisCall, answer
-from cede.server.api.errors import unavailable
+from cede.server.api.errors import Problem, unavailable
 from cede.server.api.openapi import ok
 from cede.server.api.permissions import API
 from cede.server.api.route import CedeRoute
 from cede.server.api.schemas import Anything, HealthOut, VersionOut, WhoamiOut
+from cede.server.api.share_metrics import read_shares
 
 router = APIRouter(tags=["system"], route_class=CedeRoute)
 
@@ -81,7 +83,11 @@ async def whoami(call: ThisCall) -> Response:
 )
 async def get_metrics(call: ThisCall) -> Response:
     """Numbers for Prometheus. They name every policy, so a token bound to subjects may not."""
-    content = await run_in_threadpool(call.context.metrics.render)
+    series, shares = call.context.metrics, b"[]"
+    if await run_in_threadpool(series.share_fairly):
+        with suppress(Problem):  # the others are told all the same
+            shares = await call.costly("share metrics", (), read_shares)
+    content = await run_in_threadpool(series.render, shares)
     return Response(content, headers={"Content-Type": metrics.CONTENT_TYPE})
 
 
