@@ -228,6 +228,8 @@ WITHHOLD_MAX_DEFAULT = HOUR
 VICTIM_STEPS_MAX = 50_000
 VICTIMS_WEIGHED_MAX = 64
 VICTIM_PROBES_MAX = 512
+# Paths of topology groups below which victims of the same price are looked for: each is a search.
+VICTIM_PATHS_MAX = 32
 
 # Up to how many kinds of candidates every set of victims is weighed: 64 have 50,000 sets of three.
 VICTIM_GROUPS_DEFAULT = 64

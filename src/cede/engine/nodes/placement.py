@@ -16,7 +16,7 @@ from sortedcontainers import SortedList
 from cede.engine.nodes.eligible import EligibleNodes
 from cede.engine.nodes.inventory import NodeInventory
 from cede.engine.nodes.listing import Entry, Listing, Room, having
-from cede.engine.nodes.topology import nearest
+from cede.engine.nodes.topology import is_below, nearest
 from cede.model.node import Node
 from cede.model.shape import Footprint, Form, Topology
 
@@ -201,16 +201,19 @@ def _possible(inventory: NodeInventory, form: Form) -> bool:
     return False
 
 
-def places_for(view: View, form: Form) -> int:
-    """How many tasks would find a place, at most as many as there are."""
+def places_for(view: View, form: Form, below: str = "") -> int:
+    """How many tasks would find a place, at most as many as there are; on all nodes, or on those
+    whose topology group is below a path.
+    """
     if len(parts := form.by_folder) > 1:
-        return sum(places_for(view, each) for each in parts)
+        return sum(places_for(view, each, below) for each in parts)
     need = need_of(view.inventory, form)
     if need is None:
         return 0
     found = 0
-    for _, count in _fitting(view, form, need):
-        found += count
+    for node_id, count in _fitting(view, form, need):
+        if not below or is_below(view.group_of(node_id), below):
+            found += count
         if found >= form.tasks:
             return form.tasks
     return found

@@ -29,7 +29,12 @@ def _fewest(sizes: Sizes, tasks: int) -> int:
     return next(number for number, enough in enumerate(held, 1) if enough >= tasks)
 
 
-def _paths(name: str) -> list[str]:
+def is_below(name: str, path: str) -> bool:
+    """Whether a group is at a path or below it."""
+    return not path or name == path or name.startswith(f"{path}/")
+
+
+def paths(name: str) -> list[str]:
     """What a group is below, itself last: "", "a", "a/b" for a/b."""
     parts = name.split("/") if name else []
     return ["/".join(parts[:depth]) for depth in range(len(parts) + 1)]
@@ -42,7 +47,7 @@ def _together(sizes: Sizes, tasks: int, fewest: int) -> list[str]:
     below: dict[str, list[str]] = {}
     depths: dict[str, int] = {}
     for name in sizes:
-        for depth, path in enumerate(_paths(name)):
+        for depth, path in enumerate(paths(name)):
             depths[path] = depth
             below.setdefault(path, []).append(name)
     rooms = {path: [sizes[name] for name in names] for path, names in below.items()}
@@ -80,10 +85,10 @@ def _by_nearness(sizes: Sizes) -> list[str]:
     """
     largest: dict[str, int] = {}
     for name, size in sizes.items():
-        for path in _paths(name):
+        for path in paths(name):
             largest[path] = max(size, largest.get(path, 0))
 
     def turns(name: str) -> list[tuple[int, str]]:
-        return [*((-largest[path], path) for path in _paths(name)[1:]), (-sizes[name], name)]
+        return [*((-largest[path], path) for path in paths(name)[1:]), (-sizes[name], name)]
 
     return sorted(sizes, key=turns)

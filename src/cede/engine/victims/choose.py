@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from heapq import merge
 from itertools import groupby
 from math import inf
@@ -24,6 +25,7 @@ from cede.engine.state.state import State
 from cede.engine.victims.candidates import Candidate
 from cede.engine.victims.cheapest import Choice, cheapest
 from cede.engine.victims.goals import Clearing, Fairness, Goal, Shortage, all_needed
+from cede.engine.victims.nearness import Paid, nearest
 from cede.engine.victims.pricing import candidate, search, value
 from cede.engine.victims.protection import Preemptor, may_take_own, spared
 from cede.model.amounts import Amounts
@@ -69,13 +71,33 @@ def find_victims(
             inf,
             exhaustive=True,
         )
-    return weigh(state, ledger, preemptor, goals, legal)
+    form, inventory = missing.form, ledger.inventory
+    if form is None or inventory is None or form.tasks == 1:
+        return weigh(state, ledger, preemptor, goals, legal)
+    holders = list(legal)
+
+    def below(path: str) -> Choice:
+        near = goals_of(state, ledger, preemptor, missing, path)
+        return weigh(state, ledger, preemptor, near, holders)
+
+    choice = weigh(state, ledger, preemptor, goals, holders)
+    return nearest(inventory, form, choice, below, partial(_paid, ledger))
+
+
+def _paid(ledger: PoolLedger, choice: Choice) -> Paid:
+    """What a set of victims is compared by before their places."""
+    victims = choice.victims or ()
+    by_price = ledger.pool.settings.victim_order is VictimOrder.PRICE
+    steps = [(ledger.rights(each.holding.id), 0 if by_price else each.rank) for each in victims]
+    return (*max(steps), choice.cost, max(each.rank for each in victims), len(victims))
 
 
 def goals_of(
-    state: State, ledger: PoolLedger, preemptor: Preemptor, missing: Missing
+    state: State, ledger: PoolLedger, preemptor: Preemptor, missing: Missing, below: str = ""
 ) -> list[Goal]:
-    """What must be brought about so that nothing is missing."""
+    """What must be brought about so that nothing is missing; on all nodes, or on those whose
+    topology group is below a path.
+    """
     goals: list[Goal] = [Shortage(dict(amounts), ledger, above) for above, amounts in missing.under]
     goals += [Shortage(dict(part), ledger, whose, rights=True) for whose, part in missing.share]
     if missing.form is not None:
@@ -83,7 +105,7 @@ def goals_of(
         own = (preemptor.request.id,)
         view = site(state, ledger, preemptor.standing, promise=True, own=own, only=only)
         count_free = ledger.pool.settings.count_free
-        goals += [Clearing(view, each, count_free) for each in missing.form.by_folder]
+        goals += [Clearing(view, each, count_free, below) for each in missing.form.by_folder]
     else:
         goals.append(Shortage(dict(missing.short)))
     if ledger.balance is not None:  # the last, since it is asked only of those that make room

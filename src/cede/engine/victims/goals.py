@@ -12,6 +12,7 @@ from typing import Protocol
 from cede.engine.fair.balance import Balance
 from cede.engine.ledger.ledger import PoolLedger
 from cede.engine.nodes.placement import View, need_of, places_for, slots, suits
+from cede.engine.nodes.topology import is_below
 from cede.engine.rights.cover import Holding
 from cede.model.amounts import Amounts, add_to, take_from
 from cede.model.shape import Form
@@ -106,17 +107,19 @@ class Shortage:
 
 
 class Clearing:
-    """How many tasks of a demand find a place while holders are taken away."""
+    """How many tasks of a demand find a place while holders are taken away; on all nodes, or on
+    those whose topology group is below a path.
+    """
 
     rights = False
     by_policy = False
 
-    def __init__(self, view: View, form: Form, count_free: bool = True) -> None:
+    def __init__(self, view: View, form: Form, count_free: bool = True, below: str = "") -> None:
         need = need_of(view.inventory, form)
         assert need is not None, "what can never be placed does not wait"
         self._view, self._form, self._need = view, form, need
-        self._count_free = count_free
-        self._places = places_for(view, form) if count_free else 0
+        self._count_free, self._below = count_free, below
+        self._places = places_for(view, form, below) if count_free else 0
         self._away: dict[str, list[int]] = {}  # by node: what was freed there
 
     @property
@@ -154,7 +157,8 @@ class Clearing:
 
     def _suits(self, node_id: str) -> bool:
         node = self._view.inventory.spots[node_id].node
-        return node.usable and self._view.allows(node_id) and suits(node, self._form)
+        allowed = self._view.allows(node_id) and is_below(node.group, self._below)
+        return node.usable and allowed and suits(node, self._form)
 
     def _slots(self, node_id: str) -> int:
         freed = self._away.get(node_id)
