@@ -90,7 +90,7 @@ function InPool({ story }: { story: PoolStory }): JSX.Element {
           ["Place in the queue", story.place ?? "beyond 10,000"],
           ["Right", story.in_share ? "in its share" : "it would borrow"],
           ["Overtaken", story.bypassed ? `${story.bypassed} times` : ""],
-          ["Latest start", story.earliest_start === null ? "not known: holders have no walltime" : `in ${span(story.earliest_start)}`],
+          ["Latest start", story.earliest_start === null ? "not known" : `in ${span(story.earliest_start)}`],
         ]}
       />
       {story.changes && story.changes.length > 0 && (

@@ -214,9 +214,9 @@ SENTENCES: dict[Code, tuple[str, str]] = {
         "{missing} {key} more must be released, or {owner} must give up",
     ),
     Code.WITHHELD: (
-        "what is free in pool {pool} is withheld for {owner}, which was passed {bypassed} times",
+        "what is free in pool {pool} is withheld for {owner}, the first in the queue: {when}",
         "nothing: this is tried again when {owner} has started, or in {seconds} s when the "
-        "withholding ends",
+        "withholding ends{sooner}",
     ),
     Code.ON_ITS_WAY: (
         "{amounts} are being freed for this in pool {pool}",

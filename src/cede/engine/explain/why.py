@@ -267,10 +267,15 @@ def _promised(waiter: _Waiter) -> Reason:
 
 def _withheld(waiter: _Waiter) -> Reason:
     head = waiter.state.requests[waiter.verdict.whose]
-    until = waiter.state.now if head.withhold is None else head.withhold.until
+    now, kept = waiter.state.now, head.withhold
+    until, start = (now, None) if kept is None else (kept.until, kept.start)
     detail = {"pool": waiter.ledger.pool.name, "owner": head.id, "bypassed": head.bypassed}
-    detail["seconds"] = seconds(max(until - waiter.state.now, 0))
-    return Reason(Code.WITHHELD, detail)
+    detail |= {"when": f"it was passed {head.bypassed} times", "sooner": ""}
+    if start is not None and start > now:
+        left = seconds(start - now)
+        detail["when"] = f"it fits within {left} s, as walltimes say"
+        detail["sooner"] = f"; work with a walltime of at most {left} s may start before"
+    return Reason(Code.WITHHELD, {**detail, "seconds": seconds(max(until - now, 0))})
 
 
 def _shortage(waiter: _Waiter) -> dict[str, Any]:
