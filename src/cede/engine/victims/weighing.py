@@ -12,7 +12,7 @@ from cede.engine.ledger.ledger import PoolLedger
 from cede.engine.rights.cover import Holding
 from cede.engine.rights.standing import standing
 from cede.engine.state.state import State
-from cede.engine.victims.choose import Missing, goals_of, weigh
+from cede.engine.victims.choose import Missing, find_victims, goals_of
 from cede.engine.victims.pricing import candidate, price, shield
 from cede.engine.victims.protection import Preemptor, may_take_own, spared
 from cede.engine.victims.why_not import reasons
@@ -66,15 +66,10 @@ def _searched(
 ) -> dict[str, str]:
     """Why those that may be stopped were not; nothing for those who were."""
     goals = goals_of(state, ledger, preemptor, missing)
-    choice = weigh(state, ledger, preemptor, goals, _by_rights(ledger, legal))
+    choice = find_victims(state, ledger, preemptor, missing)
     candidates = [candidate(state, ledger, each) for each in legal]
     found = zip(legal, reasons(candidates, goals, choice), strict=True)
     return {each.id: str(why) for each, why in found if why is not None}
-
-
-def _by_rights(ledger: PoolLedger, legal: Iterable[Holding]) -> list[tuple[int, Holding]]:
-    found = [(ledger.rights(each.id), each) for each in legal]
-    return sorted(found, key=lambda each: (each[0], each[1].rank, -each[1].index, each[1].id))
 
 
 def _barred(state: State, ledger: PoolLedger, preemptor: Preemptor, holding: Holding) -> str | None:
