@@ -74,13 +74,13 @@ def find_victims(
     form, inventory = missing.form, ledger.inventory
     if form is None or inventory is None or form.tasks == 1:
         return weigh(state, ledger, preemptor, goals, legal)
-    holders = list(legal)
+    candidates = list(legal)
 
     def below(path: str) -> Choice:
         near = goals_of(state, ledger, preemptor, missing, path)
-        return weigh(state, ledger, preemptor, near, holders)
+        return weigh(state, ledger, preemptor, near, candidates)
 
-    choice = weigh(state, ledger, preemptor, goals, holders)
+    choice = weigh(state, ledger, preemptor, goals, candidates)
     return nearest(inventory, form, choice, below, partial(_paid, ledger))
 
 
