@@ -33,6 +33,9 @@ ELSEWHERE: dict[Code, dict[str, Any]] = {
     Code.NOT_FAIRER: _STARVES | {"holder": "red", "left": 0.5, "level": 0.5},
     Code.NO_FAIR_SHARE: _STARVES,
     Code.USAGE_THRESHOLD: _STARVES | {"holder": "red", "held": 4, "threshold": "4 gpu"},
+    Code.HELD_OUTSIDE: {"pool": "slurm-gpus", "nodes": "n1 (outside job 812 of ann)"},
+    Code.CLUSTER_BUSY: {"node": "n2", "why": "Slurm job 813 waits: Resources"},
+    Code.CLUSTER_ENDED: {"node": "n1", "why": "Slurm job 814: TIMEOUT"},
     Code.TENANT_CONCURRENT: {"tenant": "bio", "held": 2, "requested": 1, "bound": 2, "enough": 3},
     Code.TENANT_NODES: {"tenant": "bio", "held": 3, "requested": 2, "bound": 4, "enough": 5},
 }

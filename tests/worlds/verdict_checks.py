@@ -39,6 +39,7 @@ BOUNDS: dict[Code, tuple[Bound | None, ...]] = {
     Code.CHECKPOINT_ELSEWHERE: (Bound.PLACEMENT,),
     Code.NODES_CLAIMED: (Bound.PLACEMENT, Bound.FREE),
     Code.NOT_LENT: (Bound.PLACEMENT, Bound.FREE),
+    Code.HELD_OUTSIDE: (Bound.PLACEMENT, Bound.FREE),
     Code.NO_NODE: (Bound.PLACEMENT, Bound.FREE),
     # Where price decides these also say why nobody is stopped for a place.
     Code.TOO_DEAR: (Bound.FREE, Bound.PLACEMENT),

@@ -48,6 +48,8 @@ export function NodeView({ route, me }: { route: Route; me: Whoami }): JSX.Eleme
               ["Has", amounts(node.amounts)],
               ["Held", amounts(node.held)],
               ["Free", amounts(node.free)],
+              ["Held outside", node.others_why && `${amounts(node.others)}: ${node.others_why}`],
+              ["Bridge", node.bridge],
               ["Heard of", `${span(node.silent)} ago; it should call every ${span(node.heartbeat)}`],
               ["Lease", `its work survives ${span(node.lease)} without the server`],
               ["Failed starts", node.failures || ""],

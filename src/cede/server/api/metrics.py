@@ -252,6 +252,7 @@ class _Gauges(Collector):
             requests.add_metric(["active", name], view.active)
         yield from (capacity, occupied, requests)
         yield self._nodes()
+        yield from self._bridges()
         yield from self._tenants()
         leases = _gauge("cede_leases", "Leases that run now, by whose they are.", "holder")
         for holder, count in self._store.lease_counts().items():
@@ -264,6 +265,21 @@ class _Gauges(Collector):
         for (pool_id, state), count in self._store.node_counts().items():
             nodes.add_metric([names.get(pool_id or "", ""), state], count)
         return nodes
+
+    def _bridges(self) -> Iterator[Metric]:
+        nodes = _gauge("cede_bridge_nodes", "Nodes of a bridge by state.", "bridge", "state")
+        others = _gauge("cede_bridge_others", "Held outside of cede there.", "bridge", "key")
+        counts: dict[tuple[str, str], int] = {}
+        held: dict[tuple[str, str], int] = {}
+        for node in self._store.bridged_nodes():
+            at = (node.bridge, node.state.value)
+            counts[at] = counts.get(at, 0) + 1
+            for key, amount in node.others.items():
+                held[node.bridge, key] = held.get((node.bridge, key), 0) + amount
+        for metric, found in ((nodes, counts), (others, held)):
+            for labels, value in found.items():
+                metric.add_metric(list(labels), value)
+        yield from (nodes, others)
 
     def _tenants(self) -> Iterator[Metric]:
         nodes = _gauge("cede_tenant_nodes", "Nodes that a tenant has in use.", "tenant")
