@@ -63,7 +63,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
 
 
 # Set by the group, read when its command has failed and no context is left.
-_state = {"debug": False}
+_state: dict[str, Any] = {"debug": False, "command": ""}
 
 
 class LazyGroup(click.Group):
@@ -118,7 +118,7 @@ def cli(ctx: click.Context, server: str | None, token_file: str | None, debug: b
     """Share GPUs between teams: who may hold what, lent while idle, taken back without losing
     work."""
     ctx.obj = {"server": server, "token_file": token_file}
-    _state["debug"] = debug
+    _state.update(debug=debug, command=ctx.invoked_subcommand or "")
     if ctx.invoked_subcommand is None:
         _show_status(ctx)
 
@@ -174,6 +174,12 @@ def _explain(error: BaseException) -> int:
         else:
             error.show()
         return error.exit_code
+    if isinstance(error, ModuleNotFoundError):
+        from cede.cli.missing import explained
+
+        if needed := explained(error, _state["command"]):
+            click.echo(f"error: {needed}", err=True)
+            return exit_codes.ERROR
     if not isinstance(error, _expected()) and not _state["debug"]:
         click.echo(f"error: {type(error).__name__}: {error} (see --debug)", err=True)
         return exit_codes.ERROR
