@@ -32,7 +32,15 @@ from tests.docs.names import rows
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 
 
-COMMAND_PAGES = ("cli.md", "cli-lists.md", "cli-nodes.md", "tenants.md", "audit.md", "apply.md")
+COMMAND_PAGES = (
+    "cli.md",
+    "cli-lists.md",
+    "cli-nodes.md",
+    "tenants.md",
+    "audit.md",
+    "apply.md",
+    "contexts.md",
+)
 
 
 def page(name: str) -> str:

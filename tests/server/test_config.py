@@ -40,7 +40,7 @@ def test_every_problem_is_named_at_once(tmp_path: Path) -> None:
         "unknown key 'prot'; did you mean port? known are agent, allow_root_jobs, allowed_hosts, "
         "data, database, "
         "heartbeat, host, insecure_listen, keep_audit, keep_events, keep_idempotency, "
-        "keep_requests, log_level, port, tls_cert, tls_key, unpooled",
+        "keep_requests, log_level, port, tls, tls_cert, tls_key, unpooled",
         "unpooled",
         "allowed_hosts",
         "CEDE_INSECURE_LISTEN",
@@ -84,6 +84,17 @@ def test_a_certificate_needs_its_key_and_both_must_exist() -> None:
         "tls_cert and tls_key come together",
         "tls_cert: /nowhere is not a file",
     ]
+
+
+def test_a_server_beyond_this_machine_has_tls_or_is_told() -> None:
+    (found,) = problems(["--host", "0.0.0.0"])
+    assert "cede up --tls makes a certificate" in found
+    for flag in ("--tls", "--insecure-listen"):
+        assert load_config(["--host", "0.0.0.0", flag], {}).host == "0.0.0.0"
+    assert load_config(["--tls"], {}).url(1) == "https://127.0.0.1:1"
+    assert problems(["--tls", "--tls-cert", "/nowhere", "--tls-key", "/nowhere"])[0] == (
+        "tls makes a certificate, and tls_cert names one: give one of them"
+    )
 
 
 @pytest.mark.parametrize(("mode", "ok"), [(0o600, True), (0o400, True), (0o644, False)])
