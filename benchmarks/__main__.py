@@ -41,9 +41,10 @@ def main() -> int:
     good = True
     for measure in FIGURES:
         if not wanted or measure.__name__ in wanted:
-            figure = measure()
-            print(figure, flush=True)
-            good &= figure.good
+            found = measure()
+            for figure in found if isinstance(found, list) else [found]:
+                print(figure, flush=True)
+                good &= figure.good
     return 0 if good else 1
 
 

@@ -7,27 +7,35 @@ The server is a process of its own on loopback, with SQLite and the settings tha
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
+from functools import cache
 from http.client import HTTPConnection
+from itertools import cycle, islice
 from pathlib import Path
 from time import perf_counter
 from urllib.parse import urlsplit
 
 import yaml
 
+from benchmarks.load import Load, Result, call_bytes
 from benchmarks.report import Figure
+from tests.support.sources import HERE, Source, of_commit
 
+BEFORE = "3b26120"
+ROUNDS = 3
+LIVE = 1_000
 BULK = 50
 BULK_CALLS = 400
 BULK_CLIENTS = 4
-SINGLES = 4_000
+CALLS = 2_000
 CLIENTS = 32
+TOKENS = 31
 BODY = {
     "component": "bench",
     "component_type": "team",
@@ -43,7 +51,16 @@ class Service:
         self.database = data / "cede.db"
         self.pid = pid
         self.address = urlsplit(url).netloc
+        self.tokens = [token]
         self.headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+
+    def load(self, connections: int) -> Load:
+        host, _, port = self.address.rpartition(":")
+        return Load((host, int(port)), connections, self.pid)
+
+    def calls(self, method: str, path: str, body: object | None = None) -> Iterator[bytes]:
+        """The same call without end, by many tokens in turn: no budget of theirs is a bound."""
+        return cycle([call_bytes(method, path, token, body) for token in self.tokens])
 
     def open(self) -> HTTPConnection:
         return HTTPConnection(self.address, timeout=60)
@@ -65,29 +82,13 @@ class Service:
         call("/pools", {"name": "bench", "capacity": {"gpu": 10_000_000}})
         policy = {"pool": "bench", "component": "bench", "component_type": "team", "priority": 1}
         call("/policies", policy)
-
-    def rate(self, clients: int, calls: int, path: str, body: object, each: int) -> float:
-        """Requests granted a second by so many clients at once."""
-
-        def client(number: int) -> int:
-            call = self.connect()
-            done = 0
-            for _ in range(calls // clients):
-                answer = call(path, body)
-                done += len(answer["items"]) if each > 1 else answer["status"] == "allocated"  # type: ignore[arg-type]
-            return done
-
-        with ThreadPoolExecutor(clients) as pool:
-            list(pool.map(client, range(clients)))  # warm
-            started = perf_counter()
-            granted = sum(pool.map(client, range(clients)))
-            took = perf_counter() - started
-        assert granted == calls // clients * clients * each
-        return granted / took
+        for number in range(TOKENS):
+            made = call("/tokens", {"name": f"bench-{number}", "role": "operator"})
+            self.tokens.append(str(made["token"]))
 
 
 @contextmanager
-def serving(module: str) -> Iterator[Service]:
+def serving(module: str, source: Source = HERE) -> Iterator[Service]:
     with tempfile.TemporaryDirectory(prefix="cede-bench-") as folder:
         data = Path(folder)
         command = [
@@ -101,7 +102,8 @@ def serving(module: str) -> Iterator[Service]:
             "0",
             "--no-agent",
         ]
-        server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        environ = {**os.environ, **source.variables()}
+        server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environ)
         try:
             assert server.stdout is not None
             url = next(line.split()[-1] for line in server.stdout if "serving on" in line)
@@ -117,13 +119,17 @@ def serving(module: str) -> Iterator[Service]:
 def bulk() -> Figure:
     body = {"requests": [BODY] * BULK}
     with serving("cede.cli") as service:
-        ours = service.rate(BULK_CLIENTS, BULK_CALLS, "/requests/bulk", body, BULK)
+        with closing(service.load(BULK_CLIENTS)) as load:
+            calls = service.calls("POST", "/api/v1/requests/bulk", body)
+            load.run(islice(calls, BULK_CALLS // 4))  # warm
+            done = load.run(islice(calls, BULK_CALLS))
+        ours = done.rate * BULK
         floor = _bare_rate(service.database)
     return Figure(
         "durable bulk create and grant over HTTP (50 a call) over a bare sqlite3 loop",
         ours / floor,
-        least=0.2,
-        detail=f"{ours:,.0f} over {floor:,.0f} a second",
+        least=0.45,
+        detail=f"{ours:,.0f} over {floor:,.0f} a second; {done}",
     )
 
 
@@ -170,17 +176,88 @@ def _bare_rate(database: Path) -> float:
     return batches * BULK / took
 
 
-def single() -> Figure:
-    with serving("cede.cli") as service:
-        durable = service.rate(CLIENTS, SINGLES, "/requests", BODY, 1)
-    with serving("benchmarks.without_commit") as service:
-        floor = service.rate(CLIENTS, SINGLES, "/requests", BODY, 1)
+def single_rate() -> Figure:
+    here, before, _ = _singles()
     return Figure(
-        "single create and grant, 32 clients, over the same route with the commit left out",
-        durable / floor,
-        least=0.5,
-        detail=f"{durable:,.0f} over {floor:,.0f} a second",
+        f"single create and grant, {CLIENTS} connections, over those of {BEFORE}",
+        here.rate / before.rate,
+        least=3.0,
+        detail=f"{here} | before {before}",
     )
 
 
-FIGURES = [bulk, single]
+def single_cost() -> Figure:
+    here, before, _ = _singles()
+    return Figure(
+        f"single create and grant: server's processor time of a call, over that of {BEFORE}",
+        here.cost / before.cost,
+        most=0.34,
+        detail=f"{here.cost:,.0f} us over {before.cost:,.0f} us",
+    )
+
+
+def single() -> Figure:
+    here, _, floor = _singles()
+    return Figure(
+        f"single create and grant, {CLIENTS} connections, over the same route without the commit",
+        here.rate / floor.rate,
+        least=0.7,
+        detail=f"{here} | without {floor}",
+    )
+
+
+@cache
+def _singles() -> tuple[Result, Result, Result]:
+    """This tree, the one before, and this one without commits: all three up at once, in turns, the
+    best turn of each.
+    """
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="cede-before-")))
+        servers = [
+            stack.enter_context(serving("cede.cli")),
+            stack.enter_context(serving("cede.cli", of_commit(BEFORE, folder))),
+            stack.enter_context(serving("benchmarks.without_commit")),
+        ]
+        turns = [
+            [_turn(each, "POST", "/api/v1/requests", BODY) for each in servers]
+            for _ in range(ROUNDS)
+        ]
+    here, before, floor = (min(one, key=lambda turn: turn.cost) for one in zip(*turns, strict=True))
+    return here, before, floor
+
+
+def _turn(service: Service, method: str, path: str, body: object | None = None) -> Result:
+    with closing(service.load(CLIENTS)) as load:
+        calls = service.calls(method, path, body)
+        load.run(islice(calls, CLIENTS))  # each connection's first call is its dearest
+        return load.run(islice(calls, CALLS))
+
+
+def reads() -> list[Figure]:
+    """What is looked at most, beside a look at the health of the same server."""
+    with serving("cede.cli") as service:
+        made: list[str] = []
+        granted = islice(service.calls("POST", "/api/v1/requests", BODY), LIVE)
+        with closing(service.load(CLIENTS)) as load:
+            load.run(granted, lambda status, body: made.append(json.loads(body)["id"]))
+        shown = {
+            "/healthz": "health",
+            "/api/v1/pools": "all pools",
+            f"/api/v1/requests/{made[0]}": "one request",
+            "/api/v1/requests": "first page of requests",
+        }
+        turns = [{path: _turn(service, "GET", path) for path in shown} for _ in range(ROUNDS)]
+    best = {path: min((turn[path] for turn in turns), key=lambda one: one.cost) for path in shown}
+    health = best.pop("/healthz")
+    return [
+        Figure(
+            f"reading {shown[path]} with {LIVE:,} live, over GET /healthz (calls a core second)",
+            health.cost / each.cost,
+            least=0.4,
+            detail=f"{each} | health {health}",
+        )
+        for path, each in best.items()
+    ]
+
+
+FIGURES = [bulk, single_rate, single_cost, single, reads]

@@ -269,6 +269,8 @@ def read(part: type, given: Mapping[str, Any]) -> dict[str, Any]:
 
 def changed(usual: T, given: Mapping[str, Any], **more: Any) -> T:
     """The usual value with what is given; itself where nothing differs, so that most share it."""
+    if not given and not more:
+        return usual
     said = read(type(usual), given) | more
     if not said:
         return usual

@@ -8,7 +8,8 @@ commit there cheap.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import chain
 from operator import itemgetter
 from typing import Any
 
@@ -33,6 +34,10 @@ from cede.store import own_columns, schema
 from cede.store.digests import LAYOUTS, Digests
 from cede.store.errors import Damaged
 from cede.store.node_rows import Row
+from cede.store.prepared import run, run_many
+
+# Rows in one statement; times the columns of any table, fewer than SQLite's 32,766 variables.
+_PIECES = (256, 64, 32, 16, 8, 4, 2, 1)
 
 
 class Writes:
@@ -75,6 +80,8 @@ class Writes:
                 None,
             ),
         }
+        head, _, one = self._sqlite["insert"].partition(" VALUES ")
+        self._inserts = {size: f"{head} VALUES {', '.join([one] * size)}" for size in _PIECES}
         self._postgresql: dict[str, Executable] = {
             "insert": self._unnest_insert(),
             "update": self._unnest_update(),
@@ -86,10 +93,22 @@ class Writes:
         if not rows:
             return
         if connection.dialect.name == "sqlite":
-            connection.exec_driver_sql(self._sqlite["insert"], list(rows))
+            for statement, some in self._in_pieces(rows):
+                run(connection, statement, list(chain.from_iterable(some)))
         else:
             self._execute(connection, "insert", self.columns, rows)
         digests.add(self.layout, rows)
+
+    def _in_pieces(self, rows: Sequence[Row]) -> Iterator[tuple[str, Sequence[Row]]]:
+        """An insert of many rows, in statements of a few fixed sizes, which are prepared once. The
+        driver lets other threads run at every step: with a step a row these took turns with the
+        writer hundreds of times a commit.
+        """
+        at = 0
+        for size in _PIECES:
+            while len(rows) - at >= size:
+                yield self._inserts[size], rows[at : at + size]
+                at += size
 
     def update(self, connection: Connection, digests: Digests, rows: Sequence[Row]) -> None:
         if not rows:
@@ -98,7 +117,7 @@ class Writes:
         if len(old) != len(rows):
             raise Damaged([f"table {self._table.name} has {len(old)} of {len(rows)} live rows"])
         if connection.dialect.name == "sqlite":
-            connection.exec_driver_sql(self._sqlite["update"], list(map(self._in_order, rows)))
+            run_many(connection, self._sqlite["update"], list(map(self._in_order, rows)))
         else:
             self._execute(connection, "update", self.columns, rows)
         digests.remove(self.layout, old.values())
@@ -110,7 +129,7 @@ class Writes:
             return
         old = self._stored(connection, keys)
         if connection.dialect.name == "sqlite":
-            connection.exec_driver_sql(self._sqlite["delete"], list(keys))
+            run_many(connection, self._sqlite["delete"], list(keys))
         else:
             self._execute(connection, "delete", self.keys, keys)
         digests.remove(self.layout, old.values())

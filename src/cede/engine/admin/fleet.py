@@ -6,7 +6,7 @@ comes back drained. Only registering and deleting change a pool's capacity.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from cede.engine.admin import edits, quarantine
 from cede.engine.admin.membership import drop_promises, pool_for
@@ -18,6 +18,7 @@ from cede.engine.state.state import State
 from cede.model import bounds
 from cede.model.allocation import Allocation, Phase
 from cede.model.amounts import parse_amounts, total
+from cede.model.copying import replace
 from cede.model.errors import Conflict, Invalid, NotFound
 from cede.model.lifecycle import AllocationState, RequestStatus
 from cede.model.node import (

@@ -7,12 +7,13 @@ by volume, what guarantees leave.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from cede.engine.fair.curve import Vector, fits, minus, plus, smaller
 from cede.engine.fair.guarantees import top_ratio
 from cede.engine.fair.raising import Node, policy_curve
 from cede.engine.fair.tree import NO_VOLUME, IntegralType, Kind, Numbers, Options, Volume
+from cede.model.copying import replace
 
 Volumes = Mapping[str, Volume]
 TINY = 1e-9

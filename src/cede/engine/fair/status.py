@@ -6,11 +6,12 @@ All of it is pure: a time is an argument, in milliseconds, and a state goes in a
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum, auto
 
 from cede.engine.fair.curve import Vector, smaller, times
 from cede.engine.fair.settings import FairSettings
+from cede.model.copying import replace
 
 SMALL = 1e-9
 NEARLY = 1e-4

@@ -4,7 +4,7 @@ what was refused.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from operator import attrgetter
 
 from cede.engine.ledger.admit import candidates, no_policy, paused, rejection
@@ -23,6 +23,7 @@ from cede.engine.state.state import State
 from cede.model import bounds
 from cede.model.allocation import Allocation
 from cede.model.amounts import UNBOUNDED_WHEN_ABSENT, Amounts, parse_amounts
+from cede.model.copying import replace
 from cede.model.errors import Conflict, Invalid, NotFound, Refused
 from cede.model.lifecycle import AllocationState, RequestStatus
 from cede.model.reason import Code, Reason

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import replace
 
 from cede.engine.ledger.admit import paused
 from cede.engine.lifecycle.pausing import pause
@@ -13,6 +12,7 @@ from cede.engine.state.state import State
 from cede.engine.state.timers import Key
 from cede.model import bounds
 from cede.model.allocation import Allocation
+from cede.model.copying import replace
 from cede.model.durations import seconds
 from cede.model.lifecycle import AllocationState, RequestStatus
 from cede.model.reason import Code, Reason

@@ -8,10 +8,9 @@ bound again gives it back its old place.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from cede.engine.ledger.admit import pause_reason, paused
 from cede.engine.state.state import State
+from cede.model.copying import replace
 from cede.model.request import Request
 
 

@@ -8,13 +8,14 @@ from all of them together.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from cede.engine.lifecycle import endings, resuming, stopping
 from cede.engine.lifecycle.stopping import with_member
 from cede.engine.state.state import State
 from cede.model import bounds
 from cede.model.allocation import Allocation, Member, Phase
+from cede.model.copying import replace
 from cede.model.lifecycle import AllocationState, RequestStatus
 from cede.model.node import NodeState
 from cede.model.reason import TAKINGS, Code, Reason

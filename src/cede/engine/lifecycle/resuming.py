@@ -8,13 +8,13 @@ all tasks have is committed as the resume point before anything starts (S17).
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
 from cede.engine.lifecycle import endings
 from cede.engine.lifecycle.stopping import folders_of, with_member
 from cede.engine.state.state import State
 from cede.model import bounds
 from cede.model.allocation import Allocation, Member
+from cede.model.copying import replace
 from cede.model.lifecycle import RequestStatus
 from cede.model.reason import Code, Reason
 from cede.model.request import Request

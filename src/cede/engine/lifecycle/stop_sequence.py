@@ -9,10 +9,9 @@ out. Until the order to stop is given a victim can still be let go on.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from cede.model import bounds
 from cede.model.allocation import Allocation
+from cede.model.copying import replace
 from cede.model.lifecycle import AllocationState
 from cede.model.stopping import Checkpoint, StopPolicy, StopProgress
 

@@ -4,13 +4,12 @@ is over.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from cede.engine.lifecycle import stop_sequence as stop_progress
 from cede.engine.state.due import lease_over
 from cede.engine.state.state import State
 from cede.model import bounds
 from cede.model.allocation import Allocation, Member, Phase
+from cede.model.copying import replace
 from cede.model.lifecycle import AllocationState, RequestStatus
 from cede.model.node import GIVEN_UP_AFTER
 from cede.model.reason import TAKINGS, Code, Reason

@@ -7,7 +7,6 @@ itself; what is withheld for a head of its standing or above is.
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Sequence
-from dataclasses import replace
 from operator import add, sub
 from typing import NamedTuple
 
@@ -22,6 +21,7 @@ from cede.engine.queue.ends import ends_by
 from cede.engine.rights.standing import LOWEST, Standing
 from cede.engine.state.state import State
 from cede.model.allocation import Member
+from cede.model.copying import replace
 from cede.model.request import Request
 from cede.model.shape import Footprint
 

@@ -11,12 +11,13 @@ two sorted lists and one sum, and moving it costs as many steps as holdings cros
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from sortedcontainers import SortedList
 
 from cede.engine.rights.standing import Age
 from cede.model.amounts import Amounts, add_to, take_from
+from cede.model.copying import replace
 from cede.model.shape import Footprint
 
 NOTHING: Amounts = {}

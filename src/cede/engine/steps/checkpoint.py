@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from cede.engine.ledger.ledger import PoolLedger
@@ -21,6 +21,7 @@ from cede.engine.state.saving import BrokerSettings, Judgement, Pressure, Runnin
 from cede.engine.state.state import State
 from cede.engine.state.timers import Key
 from cede.model.allocation import Allocation
+from cede.model.copying import replace
 from cede.model.durations import seconds
 from cede.model.lifecycle import AllocationState
 from cede.model.plan import Plan

@@ -4,8 +4,6 @@ L9).
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from cede.engine.ledger.account import (
     fits,
     free_to_promise,
@@ -20,6 +18,7 @@ from cede.engine.rights.cover import Holding
 from cede.engine.rights.standing import Standing
 from cede.engine.state.state import State
 from cede.model.allocation import Allocation
+from cede.model.copying import replace
 from cede.model.lifecycle import AllocationState, RequestStatus
 
 

@@ -9,7 +9,6 @@ order as they fit, and whoever it does not keep proposes to its next pool.
 from __future__ import annotations
 
 from collections.abc import Container
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -39,6 +38,7 @@ from cede.engine.steps.withhold import look_again, withhold
 from cede.model.allocation import Allocation, Member, allocation_id
 from cede.model.amounts import plus
 from cede.model.bounds import BYPASS_MAX_DEFAULT
+from cede.model.copying import replace
 from cede.model.lifecycle import RequestStatus
 from cede.model.plan import Grant, Plan
 from cede.model.request import Request

@@ -8,7 +8,7 @@ holding and their victims as still there. Nobody is stopped unless the beneficia
 from __future__ import annotations
 
 from collections.abc import Container, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from cede.engine.ledger.account import (
@@ -46,6 +46,7 @@ from cede.engine.victims.protection import (
 )
 from cede.engine.victims.weighing import weighed
 from cede.model.amounts import Amounts, add_to
+from cede.model.copying import replace
 from cede.model.plan import Plan, Preemption
 from cede.model.policy import Policy
 from cede.model.reason import Code, Reason

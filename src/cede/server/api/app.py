@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from fastapi import FastAPI
-from fastapi.exceptions import RequestValidationError
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from cede import __version__
-from cede.model.errors import CedeError
 from cede.server import clock
 from cede.server.api import (
     agent,
@@ -37,17 +35,31 @@ from cede.server.api import (
 from cede.server.api.auth import Authenticator
 from cede.server.api.context import Context
 from cede.server.api.costly import Costly
-from cede.server.api.errors import Problem, problem_of
+from cede.server.api.dispatch import ANSWERED, Dispatch
+from cede.server.api.errors import problem_of
 from cede.server.api.limits import Limiter
 from cede.server.api.metrics import Metrics
 from cede.server.api.pulse import Pulse
 from cede.server.api.relay import Relay
 from cede.server.config import Config
 from cede.server.writer import Writer
-from cede.store import Damaged, DiskFull, Store
+from cede.store import Store
 
 
-def create_app(store: Store, writer: Writer, config: Config) -> FastAPI:
+class App(FastAPI):
+    """FastAPI knows the routes and describes them; our calls pass its layers by."""
+
+    edge: ASGIApp
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self.edge(scope, receive, send)
+
+    async def elsewhere(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """What is no route of ours: FastAPI says so."""
+        await super().__call__(scope, receive, send)
+
+
+def create_app(store: Store, writer: Writer, config: Config) -> App:
     """The whole HTTP face over one store and one writer."""
     context = Context(
         store=store,
@@ -66,10 +78,10 @@ def create_app(store: Store, writer: Writer, config: Config) -> FastAPI:
     writer.on_judged = context.metrics.count_judged
     app = routes()
     app.state.cede = context
-    for kind in (Problem, CedeError, DiskFull, Damaged, RequestValidationError, HTTPException):
+    for kind in ANSWERED:
         app.add_exception_handler(kind, _answer_error)
-    app.add_middleware(
-        edge.Edge,
+    app.edge = edge.Edge(
+        Dispatch(app, app.elsewhere),
         hosts=edge.allowed_hosts(config.host, config.allowed_hosts),
         index=lambda: writer.index,
         now=writer.now,
@@ -78,9 +90,9 @@ def create_app(store: Store, writer: Writer, config: Config) -> FastAPI:
     return app
 
 
-def routes() -> FastAPI:
+def routes() -> App:
     """The app with its routes and nothing behind them: enough to describe the API."""
-    app = FastAPI(
+    app = App(
         title="cede",
         version=__version__,
         openapi_url=None,  # it is served behind a token, with the rest

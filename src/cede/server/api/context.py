@@ -37,6 +37,8 @@ _KEY = re.compile(rf"[!-~]{{1,{bounds.IDEMPOTENCY_KEY_LENGTH_MAX}}}")
 # Pools are never renamed, so their names may be remembered; more than this many are forgotten.
 _NAMES_MAX = 10_000
 READERS_MAX = 2
+# Where a handler finds its call.
+CALL_KEY = "cede.call"
 # What one costly read takes from a budget at most, in seconds: it is shared by all who ask.
 CHILD_SECONDS_PAID = 1.0
 
@@ -178,12 +180,12 @@ class Call:
         )
 
 
-async def _call(request: Request) -> Call:
-    call: Call = request.state.call
+async def this_call(request: Request) -> Call:
+    call: Call = request.scope[CALL_KEY]
     return call
 
 
-ThisCall = Annotated[Call, Depends(_call)]
+ThisCall = Annotated[Call, Depends(this_call)]
 
 
 def answer(body: Any, status: int = 200) -> Response:

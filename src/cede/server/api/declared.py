@@ -155,8 +155,8 @@ def _extended(parts: tuple[type, ...], field: Callable[[Declared], Any]) -> Exte
 def given(body: BaseModel, part: type) -> dict[str, Any]:
     """What a body says of the declared fields of a dataclass, by their names."""
     names = _names_of(part)
-    present = body.model_fields_set & names.keys()
-    return {names[each]: getattr(body, each) for each in present}
+    present = names.keys() & body.__pydantic_fields_set__
+    return {names[each]: getattr(body, each) for each in present} if present else {}
 
 
 @cache

@@ -31,6 +31,8 @@ _HEADERS = [
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"cache-control", b"no-store"),
 ]
+_API_HEADERS = [*_HEADERS, (b"content-security-policy", API_POLICY.encode())]
+_PAGE_HEADERS = [*_HEADERS, (b"content-security-policy", PAGE_POLICY.encode())]
 
 _log = structlog.get_logger("cede.api")
 
@@ -61,7 +63,7 @@ class Edge:
             return
         started = perf_counter()
         status = 0
-        policy = PAGE_POLICY if scope["path"] in _PAGE_PATHS else API_POLICY
+        always = _PAGE_HEADERS if scope["path"] in _PAGE_PATHS else _API_HEADERS
 
         async def send_with_headers(message: Message) -> None:
             nonlocal status
@@ -69,8 +71,7 @@ class Edge:
                 status = message["status"]
                 message["headers"] = [
                     *message["headers"],
-                    *_HEADERS,
-                    (b"content-security-policy", policy.encode()),
+                    *always,
                     (b"cede-index", str(self.index()).encode()),
                     # Fields such as `at` are on this clock; with it they become times of day.
                     (b"cede-now", str(seconds(self.now())).encode()),

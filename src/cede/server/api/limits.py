@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Coroutine, Generator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Coroutine, Generator, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from time import thread_time
@@ -146,26 +146,18 @@ class Gate:
         self._waiting_max = waiting_max
         self._waiting: deque[asyncio.Future[None]] = deque()
 
-    @asynccontextmanager
-    async def place(self) -> AsyncIterator[None]:
-        await self._enter()
-        try:
-            yield
-        finally:
-            self._leave()
-
     @contextmanager
     def away(self) -> Iterator[None]:
         """Give the place to others while the call waits for something to happen. It comes back
         without a turn: what it does then is little, and it has waited.
         """
-        self._leave()
+        self.leave()
         try:
             yield
         finally:
             self._free -= 1
 
-    async def _enter(self) -> None:
+    async def enter(self) -> None:
         if self._free > 0 and not self._waiting:
             self._free -= 1
             return
@@ -177,10 +169,10 @@ class Gate:
             await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():
-                self._leave()  # the place came and nobody is there to take it
+                self.leave()  # the place came and nobody is there to take it
             raise
 
-    def _leave(self) -> None:
+    def leave(self) -> None:
         while self._waiting:
             turn = self._waiting.popleft()
             if not turn.done():

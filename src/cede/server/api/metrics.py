@@ -75,6 +75,8 @@ class Metrics:
         self._make_series_of_nodes()
         self._make_series_of_the_broker()
         self._store = store
+        # The series of each answer: looking them up by their labels takes longer than counting.
+        self._answers: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
         self._counted = index
         self._submitted: dict[str, int] = {}
         self._victims: set[str] = set()
@@ -144,8 +146,12 @@ class Metrics:
 
     def observe_answer(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count an answer; called at the edge."""
-        self.http.labels(method, route, str(status)).inc()
-        self.http_seconds.labels(route).observe(seconds)
+        known = self._answers.get((method, route, status))
+        if known is None:
+            count = self.http.labels(method, route, str(status))
+            known = self._answers[method, route, status] = (count, self.http_seconds.labels(route))
+        known[0].inc()
+        known[1].observe(seconds)
 
     def observe_heartbeat(self, seconds: float) -> None:
         self.heartbeats.inc()

@@ -7,25 +7,24 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
 
 import structlog
 from anyio import CapacityLimiter, to_thread
 from fastapi.routing import APIRoute
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from cede.model import bounds
 from cede.server.api import strict_json
 from cede.server.api.auth import Caller
-from cede.server.api.context import Call, Context
+from cede.server.api.binding import Handler, bound
+from cede.server.api.context import CALL_KEY, Call, Context
 from cede.server.api.errors import Problem
 from cede.server.api.limits import METER, UNITS_PER_SECOND, Meter
 from cede.server.api.permissions import LARGE, SMALL, UNREAD, Body, Permission, permission_for
 from cede.server.connections import SCOPE_KEY
-
-Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 QUERY_BYTES_MAX = 8_192
 # In units of a budget, for callers without a token: a look at the health, and a wrong token.
@@ -50,9 +49,18 @@ class StrictRequest(Request):
         if not hasattr(self, "_body"):
             declared = self.headers.get("content-length")
             size, values = self.bound
-            stream = self.stream()
-            self._body = await strict_json.read_bounded(stream, declared, size, values)
+            pieces = self._pieces()
+            self._body = await strict_json.read_bounded(pieces, declared, size, values)
         return self._body
+
+    async def _pieces(self) -> AsyncIterator[bytes]:
+        more = True
+        while more:
+            message = await self.receive()
+            if message["type"] == "http.disconnect":
+                raise ClientDisconnect
+            yield message.get("body", b"")
+            more = message.get("more_body", False)
 
     async def parse(self, parsing: CapacityLimiter) -> None:
         """Read the JSON now, so that what is wrong with it is said in our words."""
@@ -67,14 +75,15 @@ class StrictRequest(Request):
 class CedeRoute(APIRoute):
     """Every route of the API. Which role it asks for stands in `permissions.py` only."""
 
+    respond: Callable[[Context, StrictRequest], Coroutine[Any, Any, Response]]
+
     def get_route_handler(self) -> Handler:
-        act = super().get_route_handler()
+        act = bound(self, super().get_route_handler())
         known = {field.alias for field in self.dependant.query_params}
         takes_labels = LABEL_FILTERS in (self.openapi_extra or {})
         takes_body = self.body_field is not None
 
-        async def handle(request: Request) -> Response:
-            context: Context = request.app.state.cede
+        async def respond(context: Context, request: StrictRequest) -> Response:
             permission = _permission(request.method, self.path)
             if permission.role is not None:
                 # Without its database it could not even look up who is calling.
@@ -95,47 +104,49 @@ class CedeRoute(APIRoute):
                     context.limiter.charge(budget, took, context.monotonic())
 
         async def answered(
-            context: Context, request: Request, permission: Permission, caller: Caller | None
+            context: Context, request: StrictRequest, permission: Permission, caller: Caller | None
         ) -> Response:
             is_change = request.method not in _SAFE and permission.budget == "all"
             if caller is not None and is_change:
                 _check_not_rolled_back(context, request, caller)
             _check_query(request, known, takes_labels)
-            strict = StrictRequest(request.scope, request.receive)
-            strict.bound = permission.body
+            request.bound = permission.body
             if takes_body or permission.body is UNREAD:
                 _check_media_type(request)
             if takes_body:
                 if _may_be_large(request):
                     context.trimmer.soon(asyncio.get_running_loop().call_later)
-                await strict.parse(context.parsing)
-            strict.state.call = Call(context, caller, strict)
-            return await _act_in_term(act, context, permission, strict)
+                await request.parse(context.parsing)
+            request.scope[CALL_KEY] = Call(context, caller, request)
+            # What the handler answers, or raises, if the term still holds after all that waited.
+            try:
+                response = await _act_in_turn(act, context, permission, request)
+            except Exception:
+                _require_term(context, permission)
+                raise
+            _require_term(context, permission)
+            return response
 
-        return handle
+        self.respond = respond
+        return _past_the_checks
 
 
-async def _act_in_term(
-    act: Handler, context: Context, permission: Permission, strict: StrictRequest
-) -> Response:
-    """What the handler answers, or raises, if the term still holds after everything that waited."""
-    try:
-        response = await _act_in_turn(act, context, permission, strict)
-    except Exception:
-        _require_term(context, permission)
-        raise
-    _require_term(context, permission)
-    return response
+async def _past_the_checks(request: Request) -> Response:
+    """Where FastAPI's own router would go. Calls come by `Dispatch`, and so by every check."""
+    raise AssertionError(f"{request.scope['path']} was not dispatched")
 
 
 async def _act_in_turn(
-    act: Handler, context: Context, permission: Permission, strict: StrictRequest
+    act: Handler, context: Context, permission: Permission, request: StrictRequest
 ) -> Response:
     if not permission.gated:
-        return await act(strict)
+        return await act(request)
     gate = context.bulk_gate if permission.body is LARGE else context.gate
-    async with gate.place():
-        return await act(strict)
+    await gate.enter()
+    try:
+        return await act(request)
+    finally:
+        gate.leave()
 
 
 def _require_term(context: Context, permission: Permission) -> None:
@@ -214,7 +225,10 @@ def _check_not_rolled_back(context: Context, request: Request, caller: Caller) -
 
 
 def _check_query(request: Request, known: set[str], takes_labels: bool) -> None:
-    if len(request.scope.get("query_string", b"")) > QUERY_BYTES_MAX:
+    given = request.scope["query_string"]
+    if not given:
+        return
+    if len(given) > QUERY_BYTES_MAX:
         detail = f"the query string is longer than {QUERY_BYTES_MAX} bytes"
         raise Problem(422, "invalid", detail, field="query")
     for name in request.query_params:

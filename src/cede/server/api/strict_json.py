@@ -77,7 +77,9 @@ def parse(body: bytes) -> Any:
         raise _malformed(f"not JSON: {error.msg} at {where}") from None
     except RecursionError:
         raise _too_deep() from None
-    _check_depth(value)
+    # A text with fewer brackets is not so deep.
+    if body.count(b"{") + body.count(b"[") > bounds.JSON_DEPTH_MAX:
+        _check_depth(value)
     # Raw NUL bytes are refused by the reader and raw surrogates by UTF-8: only escapes can make
     # them.
     if b"\\u" in body or b"\\U" in body:

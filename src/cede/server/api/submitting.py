@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 from cede.engine.ledger.admit import candidates
@@ -15,6 +14,7 @@ from cede.engine.ledger.tenants import has_nodes
 from cede.engine.lifecycle import commands
 from cede.engine.lifecycle.commands import Submission, Untracked
 from cede.model.array import Array
+from cede.model.copying import replace
 from cede.model.errors import CedeError, Invalid
 from cede.server.api import redact
 from cede.server.api.auth import Caller

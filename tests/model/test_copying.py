@@ -1,0 +1,43 @@
+"""A changed copy is what the standard library makes of it."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from cede.engine.lifecycle.commands import Submission
+from cede.model.copying import replace
+from cede.model.request import Request
+from cede.model.subject import Subject
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Checked:
+    amount: int
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        if self.amount < 0:
+            raise ValueError("negative")
+
+
+@pytest.mark.parametrize("kind", [Request, Submission])
+def test_a_copy_is_that_of_the_standard_library(kind: type[Request]) -> None:
+    request = kind("a", Subject("team", "red"), {"gpu": 1}, labels={"job": "x"})
+    copy = replace(request, attempt=2, owner="red")
+    assert copy == dataclasses.replace(request, attempt=2, owner="red")
+    assert type(copy) is kind
+    assert (request.attempt, request.owner) == (1, "")
+
+
+def test_a_name_that_is_no_field_is_refused() -> None:
+    request = Request("a", Subject("team", "red"), {"gpu": 1})
+    with pytest.raises(TypeError, match="no field 'atempt'"):
+        replace(request, atempt=2)  # type: ignore[call-arg]
+
+
+def test_a_class_that_checks_itself_still_does() -> None:
+    assert replace(_Checked(1), amount=2) == _Checked(2)
+    with pytest.raises(ValueError, match="negative"):
+        replace(_Checked(1), amount=-1)
