@@ -137,7 +137,7 @@ _META = (
 )
 _TABLES = (
     "pools", "nodes", "policies", "tenants", "requests", "allocations", "held_devices", "events",
-    "tokens", "answers", "usage_days", "audit",
+    "tokens", "answers", "usage_days", "history", "clock_notes", "audit",
 )  # fmt: skip
 _STATEMENTS = [
     _META,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 
 import structlog
 
@@ -45,6 +46,11 @@ class History:
         self._thread = threading.Thread(target=self._main, name="cede-history", daemon=True)
 
     def start(self) -> None:
+        """Days of reports need the time of day, so it is noted before anybody asks; a server that
+        cannot write starts all the same.
+        """
+        with suppress(DiskFull, Damaged):
+            self.turn()
         self._thread.start()
 
     def stop(self, seconds: float = 60) -> None:

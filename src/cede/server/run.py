@@ -132,7 +132,6 @@ class _Running:
             share_arenas()
             writer.start()
             history = History(store, writer, found)
-            history.turn()  # days of reports need the time of day
             history.start()
             retention = Retention(store, writer, self._config.keep)
             retention.start()
