@@ -114,7 +114,8 @@ class Changes(threading.Thread):
 
     def __init__(self, url: str, token: str, rate: float) -> None:
         super().__init__(daemon=True)
-        self.http = httpx2.Client(base_url=url, headers={"Authorization": f"Bearer {token}"})
+        bearer = {"Authorization": f"Bearer {token}"}
+        self.http = httpx2.Client(base_url=url, headers=bearer, timeout=120)
         self.done = 0
         self._rate = rate
         self._over = threading.Event()
