@@ -85,7 +85,7 @@ def test_usage_for_people_and_for_programs(server: Serving, bio: Client) -> None
         (("tenant", "update", "bio", "--max-nodes", "many"), "neither an integer nor none"),
         (("tenant", "create", "bio", "--gpu-hours", "x"), "neither a number nor none"),
         (("usage", "--since", "soon"), "must be a time such as 90, 90m"),
-        (("usage", "--by", "team"), "not one of pool, policy, tenant"),
+        (("usage", "--by", "moon"), "not one of pool, team, user, label, policy, tenant"),
     ],
 )
 def test_wrong_usage_is_told(arguments: tuple[str, ...], said: str) -> None:

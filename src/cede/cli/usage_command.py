@@ -17,8 +17,11 @@ from cede.cli.times import Age, with_times
 from cede.cli.values import Duration, OneOf
 
 USAGE = Columns(
-    ("name", "pool", "requests", "preempted", "node_hours", "gpu_hours", "lost_gpu_hours", "cost"),
-    ("hours", "starts", "mean_wait"),
+    (
+        *("name", "pool", "requests", "preempted", "node_hours", "gpu_hours", "lost_gpu_hours"),
+        *("cost", "hours"),
+    ),
+    ("starts", "mean_wait"),
     ("id", "day", "lost_hours"),
 )
 HISTORY = Columns(
