@@ -22,6 +22,7 @@ from typing import Any
 
 import structlog
 import uvicorn
+import yaml
 
 from cede.agent.isolation import Isolation, why_no_namespace
 from cede.engine.explain.levels import levels
@@ -191,6 +192,8 @@ class _Running:
 
         def on_start() -> None:
             _welcome(url, made)
+            if made is None:
+                _say_page(url, config.data / CLIENT_FILE)
             if not web_page.is_built():
                 _say(web_page.NOT_BUILT)
             if isolated is not None:
@@ -272,6 +275,20 @@ def _renewal(own: OwnTls, config: Config, settings: uvicorn.Config) -> Renewal:
     made = Renewal(own, names_of(config), reload)
     made.start()
     return made
+
+
+def _say_page(url: str, client_file: Path) -> None:
+    """Where the page is, on every start. A terminal is its user's: there the link opens it with the
+    token that is in the user's own file. A log is read by others, so it gets the address alone.
+    """
+    token = ""
+    if sys.stdout.isatty():
+        with contextlib.suppress(OSError, ValueError, TypeError, AttributeError):
+            token = str(yaml.safe_load(client_file.read_text()).get("token") or "")
+    if token:
+        _say(f"the page, open to whoever has this link: {url}/#token={token}")
+    else:
+        _say(f"the page: {url}; it asks for a token")
 
 
 def _show_secret(secret: str) -> None:
