@@ -7,6 +7,7 @@ request is found in ZenML's own row. So any number of replicas answer alike, and
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -92,10 +93,18 @@ class ResourcePoolStore(ResourcePoolsSQLStoreInterface):
         if made["status"] == mapping.UNSTORED:
             return answers.untracked(asked, step_run_id, mapping.reason_of(made))
         self._own.note(made["id"])
+        made = self._explained(made)
         self._told.tell(made)
         if made["status"] == mapping.REJECTED:
             _retry_no_more(session, step_run_id)
         return answers.answer(made)
+
+    def _explained(self, request: dict[str, Any]) -> dict[str, Any]:
+        """A waiter with the reason as of now, which only who asks for it is told."""
+        if request["status"] in ("queued", "suspended") and not request.get("reason"):
+            with suppress(CedeClientError):  # it waits, whether or not anybody says why
+                return self._line.get(request["id"])
+        return request
 
     def _hopeless(
         self, session: Session, asked: ResourceRequestRequest, step_run_id: UUID, reason: str
@@ -146,7 +155,7 @@ class ResourcePoolStore(ResourcePoolsSQLStoreInterface):
             self._own.check(str(resource_request_id))
             request = self._line.renew(str(resource_request_id), running=running, patient=granted)
             if request["status"] == "queued":
-                request = self._upkeep.tended(request)
+                request = self._explained(self._upkeep.tended(request))
         except NotFound:
             raise KeyError(f"cede has no request {resource_request_id}") from None
         except CedeClientError as error:
