@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from cede import Client
 from cede.cli import exit_codes
 from cede.cli.missing import explained
 from tests.cli.terminal import Shown, Typing
@@ -125,10 +126,12 @@ print(json.dumps([len(mine), sorted(others)]))
     assert many < 80, many
 
 
-def test_commands_work_against_a_server(fresh: Path, server: Serving) -> None:
-    two_teams(server.client())
+def test_commands_work_against_a_server(fresh: Path, server: Serving, client: Client) -> None:
+    two_teams(client)
     listed = cede(fresh, "pool", "list", "--columns", "name", "-o", "csv", **server.environment())
-    assert (listed.returncode, listed.stdout.split()) == (0, ["name", "gpus"]), listed.stderr
+    assert (listed.returncode, listed.stdout.split()) == (0, ["name", "gpus", "local"]), (
+        listed.stderr
+    )
     made = cede(fresh, "run", "-q", "--component", "red", "-t", "team", "--", "echo", "hi",
                 **server.environment())  # fmt: skip
     assert (made.returncode, made.stdout) == (0, "hi\n"), made.stderr
