@@ -40,7 +40,7 @@ class Prepared:
     ) -> None:
         """`values` are the columns that it sets to parameters of their names."""
         compiled = on_sqlite.compile(dialect=sqlite.dialect(), column_keys=list(values) or None)
-        order = compiled.positiontup  # type: ignore[attr-defined]
+        order = compiled.positiontup
         assert order is not None
         self._text, self._order = str(compiled), tuple(order)
         # Those that the statement itself gives.
@@ -55,6 +55,6 @@ class Prepared:
         """How many rows it met."""
         if connection.dialect.name != "sqlite":
             return connection.execute(self._statement, values).rowcount
-        known = self._given | values if self._given else values
+        known = {**self._given, **values}
         found: int = run(connection, self._text, [known[name] for name in self._order]).rowcount
         return found

@@ -58,15 +58,12 @@ _log = structlog.get_logger("cede.store")
 _ENDED = [status.value for status in TERMINAL]
 # What every commit does to the row of `meta`: first it makes sure that the row is ours, and at its
 # end it leaves how things stand.
+_OURS = update(schema.meta).where(
+    schema.meta.c.epoch == bindparam("ours"), schema.meta.c.head == bindparam("expected")
+)
 _GUARD = Prepared(
-    *(
-        update(schema.meta)
-        .where(
-            schema.meta.c.epoch == bindparam("ours"), schema.meta.c.head == bindparam("expected")
-        )
-        .values(lease_until=term.lease_end(dialect))
-        for dialect in ("sqlite", "postgresql")
-    )
+    _OURS.values(lease_until=term.lease_end("sqlite")),
+    _OURS.values(lease_until=term.lease_end("postgresql")),
 )
 _SEAL = Prepared(update(schema.meta), update(schema.meta), tuple(Sealed().values()))
 # The lease of a holder that was given none.

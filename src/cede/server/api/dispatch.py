@@ -31,7 +31,7 @@ class Dispatch:
         self._patterns: dict[tuple[str, int], list[tuple[Pattern[str], CedeRoute]]] = {}
         for route in app.routes:
             assert isinstance(route, CedeRoute), f"{route} would pass by who may call what"
-            for method in route.methods:
+            for method in route.methods or ():
                 self._add(method, route)
 
     def _add(self, method: str, route: CedeRoute) -> None:
