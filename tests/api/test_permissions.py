@@ -115,6 +115,14 @@ BODIES: dict[tuple[str, str], Any] = {
     ("POST", "/api/v1/nodes/unclaim"): {"nodes": ["mine"]},
     ("POST", "/api/v1/agent/register"): machines.body("mine"),
     ("POST", "/api/v1/agent/heartbeat"): {"protocol": 1, "boot": "boot of mine"},
+    ("POST", "/api/v1/bridge/register"): {
+        "protocol": 3,
+        "name": "slurm",
+        "boot": "mark",
+        "session": "first",
+        "machine": "mark",
+        "nodes": [{"name": "bridged", "amounts": {"gpu": 1}}],
+    },
 }
 
 
@@ -125,6 +133,8 @@ def expected(caller: str, method: str, path: str, owner: str) -> int:
     assert permission.role is not None
     if not permission.allows(role) or (permission.whole and subjects):
         return 403
+    if path.endswith("/bridge/register") and role is Role.NODE:
+        return 403  # a node's token is no bridge's (C8)
     if role.machine:
         return 200
     sees = role >= Role.OPERATOR or not subjects or owner in {each.name for each in subjects}
