@@ -109,12 +109,20 @@ def bodies(team: str) -> dict[tuple[str, str], Any]:
         ("post", "/requests/{id}/hand-over"): {"attempt": 1, "work": {"argv": ["true"]}},
         ("post", "/requests/{id}/said"): {"kind": "progress"},
         ("post", "/plan"): {"pools": []},
+        ("post", "/configuration"): {"pools": [{"name": "other", "capacity": {"gpu": 1}}]},
         ("post", "/tokens"): {"name": "t", "role": "viewer"},
         ("post", "/nodes/claim"): {"nodes": ["alpha"]},
         ("post", "/nodes/unclaim"): {"nodes": ["alpha"]},
         ("post", "/nodes/{node}/drain"): {"reason": "x"},
         ("post", "/nodes/{node}/disable"): {"reason": "x"},
         ("post", "/agent/register"): machines.body("alpha"),
+        ("post", "/bridge/register"): {
+            "protocol": 3,
+            "name": "slurm",
+            "boot": "boot",
+            "session": "first",
+            "nodes": [{"name": "alpha", "amounts": {"gpu": 1}}],
+        },
         ("post", "/agent/heartbeat"): {"protocol": 1, "boot": "boot of idle"},
     }
 

@@ -191,9 +191,7 @@ class _Running:
         agent = self._agent(writer, url)
 
         def on_start() -> None:
-            _welcome(url, made)
-            if made is None:
-                _say_page(url, config.data / CLIENT_FILE)
+            _welcome(url, made, config.data / CLIENT_FILE)
             if not web_page.is_built():
                 _say(web_page.NOT_BUILT)
             if isolated is not None:
@@ -249,17 +247,19 @@ class _Server(uvicorn.Server):
             self._on_start()
 
 
-def _welcome(url: str, made: FirstStart | None) -> None:
-    if made is not None:
-        what = ", ".join(f"{amount} {key}" for key, amount in sorted(made.capacity.items()))
-        _say(f"first start: pool local is this machine ({what}), all of it for {made.subject}")
-        if made.submitter:
-            _say(f"{made.client_file} has a token that may only submit: work here can read it")
-        else:
-            _say(f"administrator token, shown once: {made.secret}")
-            _say(f"it is also in {made.client_file}, for the command line on this machine")
-        # After the #, so that no browser sends it anywhere.
-        _say(f"the page, open to whoever has this link: {url}/#token={made.secret}")
+def _welcome(url: str, made: FirstStart | None, client_file: Path) -> None:
+    if made is None:
+        _say_page(url, client_file)
+        return
+    what = ", ".join(f"{amount} {key}" for key, amount in sorted(made.capacity.items()))
+    _say(f"first start: pool local is this machine ({what}), all of it for {made.subject}")
+    if made.submitter:
+        _say(f"{made.client_file} has a token that may only submit: work here can read it")
+    else:
+        _say(f"administrator token, shown once: {made.secret}")
+        _say(f"it is also in {made.client_file}, for the command line on this machine")
+    # After the #, so that no browser sends it anywhere.
+    _say(f"the page, open to whoever has this link: {url}/#token={made.secret}")
 
 
 def _say_trust(own: OwnTls, url: str) -> None:
