@@ -191,8 +191,8 @@ BY_CLASS: dict[str, tuple[Mutant, int | World, str]] = {
     "a gang is at home with one node": (at_home_with_one_node, 5_000_000_013, "L3 r1 could take"),
     "a full share has no room for a higher class": (
         exchanges_unseen,
-        6_000_000_234,
-        "L3 r2 could take",
+        6_000_000_285,
+        "L3 r4 could take",
     ),
     "somebody is stopped for rights alone": (
         stopped_for_rights,
