@@ -299,7 +299,7 @@ def test_a_report_that_cannot_be_is_refused(server: Server) -> None:
 def test_independent_tasks_are_not_submitted_in_bulk(shared: Server) -> None:
     body = {"requests": [red(tasks=2, gang=False)]}
     answer = shared["admin"].post(f"{API}/requests/bulk", json=body).json()["items"][0]
-    assert answer["status"] == 422 and answer["error"]["field"] == "gang"
+    assert answer["status"] == 422 and answer["error"]["field"] == "array"
 
 
 RAW = {

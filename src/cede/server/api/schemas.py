@@ -301,6 +301,14 @@ class RegisteredOut(Out):
     notes: list[str] = Field(description="What its operator should know.")
 
 
+class ArrayTaskOut(Out):
+    """Which of how many tasks of an array it is."""
+
+    array_id: str
+    task: int
+    tasks: int
+
+
 @shows(StopPolicy)
 class OrderOut(Out):
     """What one task on a node should do; the list of them is whole."""
@@ -327,6 +335,7 @@ class OrderOut(Out):
     pool: str
     subject: str
     owner: str
+    array: ArrayTaskOut | None = Field(description="Null: not a task of an array.")
 
 
 class QuestionOut(Out):
