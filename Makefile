@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help up demo test test-fast test-zenml check lint bench damage worlds sim soak soak-postgres slurm storm storm-postgres aged stall properties screenshots page-load lock clean setup dev zenml system-packages
+.PHONY: help up demo test test-fast test-zenml check lint bench damage worlds regret sim soak soak-postgres slurm storm storm-postgres aged stall properties screenshots page-load lock clean setup dev zenml system-packages
 MAKEFLAGS += --no-print-directory
 BIN := .venv/bin
 
@@ -34,6 +34,9 @@ damage: dev ## Damage 1,400 copies of a database, the WAL at every frame; none m
 
 worlds: dev ## Search a million states of small worlds for loops and broken invariants
 	@$(BIN)/python -m tests.worlds --states 1000000
+
+regret: dev ## Run random pools to rest and count who was stopped or promised something in vain
+	@$(BIN)/python -m tests.regret --pools 1000
 
 sim: dev ## Simulate 3 million events of servers, agents and clients amid faults; SEED=7 begins there, EVENTS=100000 is shorter
 	@PYTHONHASHSEED=0 $(BIN)/python -W ignore -m tests.simulation --events $(or $(EVENTS),3000000) $(if $(SEED),--seed $(SEED))
