@@ -200,7 +200,7 @@ def test_a_planted_bug_is_found(bug: str, monkeypatch: pytest.MonkeyPatch) -> No
     if instead is None:
         real = endings._end
 
-        def instead(state: State, request: Any, status: Any, reason: Any) -> Any:
+        def instead(state: State, request: Any, *_: Any, **__: Any) -> Any:
             return real(state, request, RequestStatus.RELEASED, None)
 
     monkeypatch.setattr(where, name, instead)
