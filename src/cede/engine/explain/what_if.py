@@ -164,7 +164,9 @@ def _ended(state: State, request_id: str, owners: list[str]) -> tuple[str | None
     """
     with what_if(state):
         for each in owners:
-            _end(state, state.requests[each])()
+            owner = state.requests[each]
+            if not owner.ended:  # with one before it, which it was to follow
+                _end(state, owner)()
         before = {each.id for each in state.waiting() if each.earmark is None}
         decide(state, state.now)
         then = _became(state, request_id)
