@@ -147,13 +147,15 @@ def test_every_declared_field_has_a_sentence_and_a_default_that_can_be_written(p
 
 
 def test_a_field_is_named_by_the_model_a_migration_and_the_command_line_only() -> None:
-    """The codecs go by the declaration: none of them names this field of a request."""
+    """The codecs go by the declaration: none of them names this field of a request. The bridge
+    names the comment of a Slurm job.
+    """
     named = {
         path.relative_to(SOURCE).parts[0]
         for path in SOURCE.rglob("*.py")
         if "comment" in _names_in(path.read_text()) and "migrations" not in path.parts
     }
-    assert named == {"model", "cli"}
+    assert named - {"bridge"} == {"model", "cli"}
 
 
 def _names_in(text: str) -> set[Any]:
