@@ -114,7 +114,6 @@ FOUND_BY = {
     "a_second_agent_is_taken": 1,
     "an_older_database_is_taken": 1,
     "a_standby_anchors_nothing": 1,
-    "damage_is_not_looked_for": 2,
     "a_key_is_not_remembered": 1,
     "an_order_is_not_written_down": 1,
     "a_resume_point_is_forgotten": 2,

@@ -36,7 +36,9 @@ class End(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job of ours as its cluster shows it. `is_others`: it waits only for what others hold."""
+    """A job of ours as its cluster shows it. `is_others`: it waits only for what others hold;
+    `is_ending`: it leaves, and how is known only when it has.
+    """
 
     id: str
     name: str
@@ -45,6 +47,7 @@ class Job:
     why: str = ""  # why it waits
     end: End | None = None
     is_others: bool = False
+    is_ending: bool = False
 
 
 @dataclass(frozen=True, slots=True)

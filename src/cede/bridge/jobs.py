@@ -97,6 +97,7 @@ class Task:
     order: Order
     said: Said
     ended: Ended | None = None  # as its member said
+    ended_at: float = 0.0  # when we heard of it
     started: bool = False
     stop_until: float | None = None  # when a stop that we asked for counts as stuck
 
@@ -112,6 +113,7 @@ class Held:
     id: str = ""
     known_at: float = 0.0  # since when its id is known
     job: Job | None = None
+    ran_at: float = 0.0  # when the last look began that saw it run
     waits: int = 0
     cancelled: bool = False  # by us
     wants: list[list[Any]] = field(default_factory=list)
@@ -422,15 +424,15 @@ class Jobs(Shelves):
             if held.stage is Stage.UNSURE:
                 self._submit(held)
             elif held.stage is Stage.SUBMITTED and held.known_at < looked.began:
-                self._judge(held, jobs.get(held.id), now)
+                self._judge(held, jobs.get(held.id), now, looked.began)
         self._cancel_strays(seen.jobs, looked.began)
         self.others.seen(seen, self._running(jobs))
         self._eager = any(
-            held.cancelled or all(task.ended for task in held.tasks.values())
+            held.cancelled or any(task.ended for task in held.tasks.values())
             for held in self._held.values()
         )
 
-    def _judge(self, held: Held, job: Job | None, now: float) -> None:
+    def _judge(self, held: Held, job: Job | None, now: float, began: float) -> None:
         """How a job stands, and what follows from it for its tasks."""
         held.job = job
         if job is None:
@@ -449,6 +451,7 @@ class Jobs(Shelves):
                 self._take_back(held, job)
         elif job.standing is Standing.RUNNING:
             held.waits = 0
+            held.ran_at = held.ran_at if job.is_ending else began
 
     def _take_back(self, held: Held, job: Job) -> None:
         """The cluster does not start it: nobody else shall wait for it."""
@@ -521,11 +524,24 @@ class Jobs(Shelves):
         # The last one ends with the job: only then are its units free in the cluster too.
         for task in ended if len(ended) < len(held.tasks) else ended[1:]:
             assert task.ended is not None
-            if held.stage is Stage.SUBMITTED and (held.job is None or held.job.end is None):
+            if held.stage is not Stage.SUBMITTED or not (held.job is None or held.job.end is None):
+                continue
+            if self._is_own_end(held, task, task.ended):
                 self._over(held, task, task.ended)
+            elif not self._eager:
+                self._eager = True
+                self._look_soon.set()
         if ended and len(ended) >= len(held.tasks) and not self._eager:
             self._eager = True
             self._look_soon.set()
+
+    def _is_own_end(self, held: Held, task: Task, ended: Ended) -> bool:
+        """Whether a task ended by itself or by us. A cluster that ends a job signals its tasks one
+        by one, so a failure counts as the task's own once the job was seen to run on after it.
+        """
+        asked = task.stop_until is not None or held.cancelled
+        own = ended.exit_code == 0 or ended.cause in OWN_ENDS
+        return asked or own or held.ran_at > task.ended_at
 
     def _hear(self, task: Task, line: folder.Json) -> None:
         """One line of a member. It is believed about its own task, and about nothing else."""
@@ -539,7 +555,7 @@ class Jobs(Shelves):
                     report = _report(key, attempt, line["report"])
                     self._events.append(Heard(report))
                 case "ended" if task.ended is None:
-                    task.ended = _ended(key, line)
+                    task.ended, task.ended_at = _ended(key, line), self._clock()
         except (KeyError, TypeError, ValueError) as error:
             _log.warning(
                 "a member said something unreadable", attempt=key.directory, why=repr(error)

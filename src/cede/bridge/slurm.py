@@ -188,6 +188,7 @@ def merged(jobs: Iterable[Job]) -> list[Job]:
                 first.why,
                 first.end,
                 first.is_others,
+                any(each.is_ending for each in parts),
             )
         )
     return whole

@@ -84,7 +84,8 @@ def job_of(line: Line) -> Job:
         is_others = _OTHERS.fullmatch(line.why) is not None
         return Job(line.id, line.name, Standing.WAITING, line.state, line.why, is_others=is_others)
     if line.holds:
-        return Job(line.id, line.name, Standing.RUNNING, line.state)
+        is_ending = line.state == "COMPLETING"
+        return Job(line.id, line.name, Standing.RUNNING, line.state, is_ending=is_ending)
     end = _ENDS.get(line.state, End.FAILED)
     return Job(line.id, line.name, Standing.OVER, line.state, line.why, end=end)
 
