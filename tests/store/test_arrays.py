@@ -26,11 +26,11 @@ from cede.store import term_rows
 from cede.store.arrays import array_of, from_array
 from cede.store.json_text import decode, encode
 
-# As commit a57e475 wrote them.
+# As commit a57e475 wrote them; what a field was added to since, with that field.
 WRITTEN: list[tuple[Any, str]] = [
     (Retry(3, 1000, 2, Preemptions.FREE), '[3,1000,2,"free"]'),
     (Earmark("p", "q", 4, (("n", 2),)), '["p","q",4,[["n",2]]]'),
-    (Withhold("p", 9, (("n", 1),)), '["p",9,[["n",1]]]'),
+    (Withhold("p", 9, (("n", 1),), 5), '["p",9,[["n",1]],5]'),
     (
         Shape({"gpu": 1}, 2, 1, {"zone": "a"}, "f", Topology.SPREAD),
         '[{"gpu":1},2,1,{"zone":"a"},"f","spread"]',
@@ -63,11 +63,12 @@ def test_an_array_is_as_it_was(value: Any, text: str) -> None:
 def test_what_an_old_array_does_not_have_is_usual() -> None:
     old = from_array(StopPolicy, ["auto", "signal", 1, 2, False])
     assert old == StopPolicy(Checkpoint.AUTO, timeout=1, deferral_max=2)
+    assert from_array(Withhold, ["p", 9, [["n", 1]]]) == Withhold("p", 9, (("n", 1),))
 
 
 def test_the_last_ones_are_left_out_while_they_are_usual() -> None:
-    assert array_of(Withhold("p", 9), optional=1) == ["p", 9]
-    assert array_of(Withhold("p", 9, (("n", 1),)), optional=1) == ["p", 9, (("n", 1),)]
+    assert array_of(Withhold("p", 9), optional=2) == ["p", 9]
+    assert array_of(Withhold("p", 9, (("n", 1),)), optional=2) == ["p", 9, (("n", 1),)]
 
 
 def test_terms_are_as_they_were() -> None:
