@@ -289,7 +289,8 @@ def _shape(state: State) -> tuple[Any, ...]:
             each.id,
             (each.earmark and (each.earmark.pool_id, each.earmark.footprint)) or (),
             each.not_before,
-            each.withhold is not None,
+            # The start that is forecast may come nearer from pass to pass; that is no circle.
+            (each.withhold and (each.withhold.start or 0, each.withhold.footprint)) or (),
         )
         for each in state.waiting()
     )
