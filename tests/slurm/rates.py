@@ -1,7 +1,6 @@
 """What the bridge adds to Slurm's own work: the same calls of sbatch by hand, and through it.
 
-Both run the same members. Each side is measured in processor time of this whole machine's Slurm,
-members and bridge, so that what else runs here does not count.
+Both run the same members, one after the other, by the clock: compare the two of one run only.
 """
 
 from __future__ import annotations
