@@ -118,12 +118,16 @@ def test_what_tenants_have_in_use(server: Server) -> None:
     assert ("cede_tenant_nodes", ("unknown",)) not in found
 
 
-def test_shares_of_policies(server: Server) -> None:
+def test_shares_of_policies(
+    server: Server, eventually: Callable[[Callable[[], bool]], None]
+) -> None:
     server.pool("gpus", 8, preset="fair_share")
     server.policy("red")
     server.policy("blue")
     server.submit("red", 8)
     server.submit("blue", 4)
+    share = "cede_share", ("gpu", "fair", "blue", "gpus")
+    eventually(lambda: scrape(server).get(share) == 0.5)  # published with the next update
     found = scrape(server)
     for part, value in {
         "fair": 0.5,

@@ -30,7 +30,7 @@ from sqlalchemy import (
 from cede.model import bounds
 from cede.model.amounts import add_to
 from cede.model.subject import Subject
-from cede.model.usage import PROJECT, Usage
+from cede.model.usage import GPU, PROJECT, Usage
 from cede.model.wall import Wall
 from cede.store import schema, views
 from cede.store.accounts import CAME_BACK, NODES, STOPPED
@@ -123,7 +123,7 @@ class UsageReports(Reads):
             )
             for (id_, slot), each in found.items()
         ]  # fmt: skip
-        return sorted(made, key=lambda each: (each.day or 0, -each.usage.node_time, each.id or ""))
+        return sorted(made, key=_largest_first)
 
     def policy_names(self, ids: Sequence[str]) -> dict[str, tuple[str, str]]:
         """The name and the pool's id of those of these policies that are still there."""
@@ -131,6 +131,11 @@ class UsageReports(Reads):
         with self._readers.begin() as connection:
             rows_ = connection.execute(statement.where(_policies.id.in_(list(ids))))
             return {row[0]: (row[1], row[2]) for row in rows_}
+
+
+def _largest_first(view: UsageView) -> tuple[int, int, int, str]:
+    gpu_time = view.usage.amount_time.get(GPU, 0)
+    return view.day or 0, -gpu_time, -view.usage.node_time, view.id or ""
 
 
 @dataclass(frozen=True, slots=True)

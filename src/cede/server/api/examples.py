@@ -222,6 +222,7 @@ HEARTBEAT: Json = {
             "attempt": 1,
             "task": 0,
             "tasks": 1,
+            "array": None,
             "do": "run",
             "work": _WORK,
             "amounts": {"gpu": 1},
