@@ -259,6 +259,13 @@ def _on(state: State, request: Request, words: list[str]) -> list[str]:
     return []
 
 
+def _tasks_on(state: State, request: Request, words: list[str]) -> list[str]:
+    allocation = state.allocation_of(request.id)
+    members = () if allocation is None else allocation.members
+    _same(f"nodes of {request.id}'s tasks", [each.node_id for each in members], words)
+    return []
+
+
 def _promised(state: State, request: Request, words: list[str]) -> list[str]:
     mark = request.earmark
     found = [] if mark is None else [each for each, tasks in mark.footprint for _ in range(tasks)]
@@ -330,6 +337,7 @@ def _left(state: State, request: Request, words: list[str]) -> list[str]:
 
 FACTS: dict[str, Callable[[State, Request, list[str]], list[str]]] = {
     "on": _on,
+    "tasks_on": _tasks_on,
     "promised": _promised,
     "ordered": _ordered,
     "resumes": _resumes,

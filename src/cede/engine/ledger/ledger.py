@@ -509,7 +509,9 @@ class PoolLedger:
             return None
         shape = request.shape or Shape(request.amounts)
         form = shape.form(self.pool.metered(shape.amounts))
-        return form if request.pin is None else form._replace(folders=request.pin.folders)
+        if request.pin is None:
+            return form
+        return form._replace(folders=tuple(sorted(request.pin.folders)))
 
     def wait(self, key: QueueKey, age: Age, demand: Amounts) -> None:
         self.version += 1

@@ -219,9 +219,9 @@ def _pin(state: State, request: Request, allocation: Allocation) -> Pin | None:
     if not folders:
         return None
     if asked.resume is Resume.REQUIRED and saved is not None:
-        return Pin(tuple(sorted(folders)), None)
+        return Pin(folders, None)
     until = state.now + asked.resume_wait
-    return Pin(tuple(sorted(folders)), until) if asked.resume_wait else None
+    return Pin(folders, until) if asked.resume_wait else None
 
 
 def expire(state: State, due: list[Key]) -> bool:

@@ -396,8 +396,14 @@ def _members(
             state, ledger, stream.key, stream.rights, stream.standing, promise=False, own=own
         )
     assert footprint is not None, request
-    where = () if request.saved is None else request.saved.folders
-    return tuple(members(state, ledger, footprint, dict(form.amounts), where))
+    return tuple(members(state, ledger, footprint, dict(form.amounts), _folders(request)))
+
+
+def _folders(request: Request) -> tuple[str, ...]:
+    """Where each task has saved itself, or may have without our knowing."""
+    saved = () if request.saved is None else request.saved.folders
+    pinned = saved if request.pin is None else request.pin.folders
+    return saved if sorted(pinned) == sorted(saved) else pinned
 
 
 def _holding(request: Request) -> Request:
