@@ -22,8 +22,7 @@ def test_first_start(database_url: str, tmp_path: Path) -> None:
         token = store.find_token(tokens.hash_of(made.secret))
         assert token is not None and token.role is Role.ADMIN
         assert token.subjects == (made.subject,)
-        view = store.get_pool("local")
-        assert view.pool.capacity == made.capacity
+        assert store.get_pool("local").capacity == made.capacity
         (policy,) = [each.policy for each in store.list_policies().items]
         assert policy.subject == made.subject
         assert policy.reserved == policy.limit == made.capacity
@@ -65,7 +64,7 @@ def test_with_an_agent_the_pool_is_made_of_this_machine(database_url: str, tmp_p
         node = boot.this_node(10_000)
         made = boot.first_start(store, writer, tmp_path, URL, node=node)
         assert made is not None
-        pool = store.get_pool("local").pool
+        pool = store.get_pool("local")
         assert pool.nodes == node.labels
         assert pool.capacity == node.amounts == made.capacity
 

@@ -85,7 +85,7 @@ def test_names_and_places_are_free_again_in_the_batch_that_frees_them(store: Sto
     swapped.pools.deleted.append("pool-1")
     swapped.policies.deleted.append("policy-1")
     store.commit(batch(1, swapped))
-    assert [view.pool.id for view in store.list_pools().items] == ["pool-2"]
+    assert [pool.id for pool in store.list_pools().items] == ["pool-2"]
 
 
 def test_a_batch_that_breaks_a_constraint_leaves_nothing(store: Store) -> None:

@@ -75,7 +75,7 @@ def test_a_pool_and_its_nodes_come_and_go_in_one_batch(filled: Store) -> None:
     other = pool("pool-2", "more", nodes={"zone": "b"})
     made = changes([other, node("node-2", "beta", pool_id="pool-2", labels={"zone": "b"})])
     filled.commit(batch(1, made))
-    assert filled.get_pool("more").pool == other
+    assert filled.get_pool("more") == other
     moved = replace(filled.get_node("beta"), pool_id=None, state=NodeState.DRAINED)
     gone = changes(updated=[moved])
     gone.pools.deleted.append("pool-2")

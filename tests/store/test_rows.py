@@ -311,7 +311,7 @@ def test_through_the_database(database_url: str) -> None:
         policy = replace(policy, id=f"{number} {policy.id}", pool_id=pool.id)
         store.commit(batch(number, changes([pool, node, policy, request, allocation])))
         assert store.get_requests([request.id]) == {request.id: (request, allocation)}
-        assert store.get_pool(pool.id).pool == pool
+        assert store.get_pool(pool.id) == pool
         assert store.get_node(node.name) == node
         assert store.get_policy(policy.id).policy == policy
 

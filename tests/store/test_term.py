@@ -91,7 +91,7 @@ def test_a_deposed_writer_commits_nothing(store: Store, standby: Callable[[], St
     if not store.sqlite:
         with pytest.raises(Deposed):
             store.renew_lease()
-    assert [view.pool.name for view in store.list_pools().items] == ["gpus"]
+    assert [pool.name for pool in store.list_pools().items] == ["gpus"]
     loaded = second.store.load()
     assert (loaded.index, loaded.epoch) == (1, store.epoch + 1)
     second.store.commit(batch(1, changes(events=[event(2)])))

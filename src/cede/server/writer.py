@@ -88,6 +88,7 @@ class Writer:
         if problems:
             raise Unsound(problems)
         self.index = loaded.index  # committed; safe to read from any thread
+        self.commits = 0  # how many; moved before anybody is told of one
         # What the last audit found; while there is any, nothing is granted.
         self.trouble: list[str] = []
         self._full: DiskFull | None = None
@@ -311,6 +312,7 @@ class Writer:
     def _after_commit(self, batch: Batch, now: int) -> None:
         self._renewed = now
         self.index = batch.index
+        self.commits += 1
         if self._full is not None:
             _log.warning("there is space again; commands are taken")
             self._full = None

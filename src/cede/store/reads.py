@@ -20,6 +20,7 @@ from cede.model.array import task_ref
 from cede.model.errors import Invalid, NotFound
 from cede.model.ids import ambiguous
 from cede.model.node import Node, NodeState
+from cede.model.pool import Pool
 from cede.model.request import Request
 from cede.model.subject import Subject
 from cede.model.token import Role, Token
@@ -27,7 +28,7 @@ from cede.store import chain, filters, node_rows, rows, schema, views
 from cede.store.cursor import Cursors
 from cede.store.filters import RequestFilter, of_subjects
 from cede.store.statements import REQUESTS
-from cede.store.values import AuditEntry, Page, PolicyView, PoolView, RequestView
+from cede.store.values import AuditEntry, Page, PolicyView, RequestView
 
 T = TypeVar("T")
 
@@ -49,20 +50,20 @@ class Reads:
 
     # Pools and policies -------------------------------------------------------------------------
 
-    def get_pool(self, ref: str) -> PoolView:
+    def get_pool(self, ref: str) -> Pool:
         """By id, by name, or by an unambiguous start of an id."""
         with self._readers.begin() as connection:
             pool_id = views.resolve(connection, schema.pools, "pool", ref, named=True)
-            return views.pool_views(connection, _pools.id == pool_id)[0]
+            return views.pools(connection, _pools.id == pool_id)[0]
 
     def list_pools(
         self, *, cursor: str | None = None, limit: int = bounds.PAGE_DEFAULT
-    ) -> Page[PoolView]:
+    ) -> Page[Pool]:
         """By name."""
         with self._readers.begin() as connection:
             where = self._after(connection, "pools", None, cursor, _pools.name)
-            found = views.pool_views(connection, where, bounded(limit) + 1)
-            return self._page(connection, "pools", None, found, limit, lambda view: view.pool.name)
+            found = views.pools(connection, where, bounded(limit) + 1)
+            return self._page(connection, "pools", None, found, limit, lambda pool: pool.name)
 
     def pool_names(self, ids: Iterable[str] | None = None) -> dict[str, str]:
         """Names by id, of these pools or of all; one that is gone has none."""

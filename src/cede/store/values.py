@@ -12,7 +12,6 @@ from cede.model import bounds
 from cede.model.allocation import Allocation
 from cede.model.amounts import Amounts
 from cede.model.policy import Policy
-from cede.model.pool import Pool
 from cede.model.request import Request
 from cede.model.tenant import Tenant
 from cede.model.token import Token
@@ -178,19 +177,6 @@ class RequestView(NamedTuple):
 
     request: Request
     allocation: Allocation | None
-
-
-class PoolView(NamedTuple):
-    """A pool and what is in it.
-
-    Amounts held and promised, waiters that it could serve, live allocations.
-    """
-
-    pool: Pool
-    occupied: Amounts
-    earmarked: Amounts
-    queued: int
-    active: int
 
 
 class PolicyView(NamedTuple):

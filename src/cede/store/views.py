@@ -1,4 +1,4 @@
-"""The queries behind the reads: finding one thing by what people type, and counting what a pool
+"""The queries behind the reads: finding one thing by what people type, and summing what a policy
 holds.
 
 Amounts are JSON, so they are summed here and not in SQL: grouped by shape first, because holders
@@ -18,21 +18,20 @@ from sqlalchemy import (
     and_,
     case,
     func,
-    or_,
     select,
-    text,
 )
 
 from cede.model import bounds
 from cede.model.amounts import add_to
 from cede.model.errors import NotFound
 from cede.model.ids import SHORT_MIN, ambiguous
+from cede.model.pool import Pool
 from cede.model.subject import Subject
 from cede.model.work import Work
 from cede.store import node_rows, rows, schema
 from cede.store.json_text import decode
 from cede.store.statements import REQUESTS
-from cede.store.values import PolicyView, PoolView, RequestView
+from cede.store.values import PolicyView, RequestView
 
 _pools, _policies, _requests = schema.pools.c, schema.policies.c, schema.requests.c
 _allocations = schema.allocations.c
@@ -47,8 +46,6 @@ _SHORT = [
     else each
     for each in REQUESTS.columns
 ]
-# Said beside narrower conditions, because SQLite uses a partial index only for its own words.
-_ACTIVE = text(schema.ACTIVE)
 
 
 def resolve(
@@ -109,25 +106,9 @@ def request_view(row: Any) -> RequestView:
     )
 
 
-def pool_views(
-    connection: Connection, where: ColumnElement[bool], limit: int = 1
-) -> list[PoolView]:
+def pools(connection: Connection, where: ColumnElement[bool], limit: int = 1) -> list[Pool]:
     statement = select(schema.pools).where(where).order_by(_pools.name).limit(limit)
-    pools = [rows.pool_from(row) for row in connection.execute(statement)]
-    ids = [pool.id for pool in pools]
-    occupied, active = _occupied(connection, _allocations.pool_id, ids)
-    queued = _queued(connection, ids)
-    earmarked = _earmarked(connection)
-    return [
-        PoolView(
-            pool,
-            pool.metered(occupied.get(pool.id, {})),
-            pool.metered(earmarked.get(pool.id, {})),
-            queued.get(pool.id, 0),
-            active.get(pool.id, 0),
-        )
-        for pool in pools
-    ]
+    return [rows.pool_from(row) for row in connection.execute(statement)]
 
 
 def policy_views(
@@ -141,64 +122,21 @@ def policy_views(
         .limit(limit)
     )
     found = [tuple(row) for row in connection.execute(statement)]
-    occupied, _ = _occupied(connection, _allocations.policy_id, [row[0] for row in found])
+    occupied = _occupied(connection, [row[0] for row in found])
     return [
         PolicyView(rows.policy_from(row[:-1]), row[-1], occupied.get(row[0], {})) for row in found
     ]
 
 
-def _occupied(
-    connection: Connection, by: Any, ids: Sequence[str]
-) -> tuple[dict[str, dict[str, int]], dict[str, int]]:
-    """What live allocations hold, and how many they are.
-
-    Summed by shape: many holders, few shapes.
-    """
+def _occupied(connection: Connection, ids: Sequence[str]) -> dict[str, dict[str, int]]:
+    """What live allocations of each policy hold. Summed by shape: many holders, few shapes."""
     statement = (
-        select(by, _allocations.amounts, func.count())
-        .where(_allocations.live == 1, by.in_(ids))
-        .group_by(by, _allocations.amounts)
+        select(_allocations.policy_id, _allocations.amounts, func.count())
+        .where(_allocations.live == 1, _allocations.policy_id.in_(ids))
+        .group_by(_allocations.policy_id, _allocations.amounts)
     )
     amounts: dict[str, dict[str, int]] = {}
-    counts: dict[str, int] = {}
     for id_, shape, count in connection.execute(statement):
         times = {key: amount * count for key, amount in decode(shape).items()}
         add_to(amounts.setdefault(id_, {}), times)
-        counts[id_] = counts.get(id_, 0) + count
-    return amounts, counts
-
-
-def _queued(connection: Connection, ids: Sequence[str]) -> dict[str, int]:
-    """How many waiters each pool could serve.
-
-    They name it or none, and their subject has a policy there.
-    """
-    statement = (
-        select(_policies.pool_id, func.count())
-        .join(
-            schema.requests,
-            and_(
-                _requests.subject_type == _policies.subject_type,
-                _requests.subject_name == _policies.subject_name,
-            ),
-        )
-        .where(
-            _ACTIVE,
-            _requests.status.in_(["queued", "suspended"]),
-            or_(_requests.pool_id.is_(None), _requests.pool_id == _policies.pool_id),
-            _policies.pool_id.in_(ids),
-        )
-        .group_by(_policies.pool_id)
-    )
-    return {row[0]: row[1] for row in connection.execute(statement)}
-
-
-def _earmarked(connection: Connection) -> dict[str, dict[str, int]]:
-    statement = select(_requests.earmark, _requests.amounts).where(
-        _ACTIVE, _requests.earmark.is_not(None)
-    )
-    found: dict[str, dict[str, int]] = {}
-    for earmark, amounts in connection.execute(statement):
-        pool_id = decode(earmark)[0]
-        add_to(found.setdefault(pool_id, {}), decode(amounts))
-    return found
+    return amounts

@@ -87,6 +87,7 @@ class State:
         self.several = 0  # waiters with a place in more than one pool
         self._places: dict[str, tuple[Policy, ...]] = {}
         self._by_subject: dict[Subject, dict[str, None]] = {}
+        self._waiters: dict[tuple[Subject, str | None], int] = {}  # by the pool that they name
         self._policies_of: dict[Subject, list[Policy]] = {}  # as asked for; edits forget it
         self._allocations_of: dict[str, dict[str, None]] = {}
         self.unopened: dict[str, None] | None = None  # pools whose ledgers are opened later
@@ -100,6 +101,10 @@ class State:
     def places(self, request_id: str) -> tuple[Policy, ...]:
         """The policies under which a waiter could be granted, the preferred one first."""
         return self._places.get(request_id, ())
+
+    def waiters(self, subject: Subject, pool_id: str) -> int:
+        """How many of a subject's waiters name this pool, or none."""
+        return self._waiters.get((subject, None), 0) + self._waiters.get((subject, pool_id), 0)
 
     def policies_of(self, subject: Subject) -> list[Policy]:
         """A subject's policies, by priority, then by name of their pool."""
@@ -469,6 +474,7 @@ class State:
             self.delayed[request.id] = None
         self.timers.schedule(("request", request.id), self._request_due(request))
         self._by_subject.setdefault(request.subject, {})[request.id] = None
+        self._count_waiter(request, 1)
         places = eligible_policies(self, request)
         self._places[request.id] = places
         self.several += len(places) > 1
@@ -490,10 +496,18 @@ class State:
                 ledger.wait(ledger.queue_of(policy.id, request), age, demand)
                 self.dirty[policy.pool_id] = None
 
+    def _count_waiter(self, request: Request, by: int) -> None:
+        key = (request.subject, request.pool_id)
+        if count := self._waiters.get(key, 0) + by:
+            self._waiters[key] = count
+        else:
+            del self._waiters[key]
+
     def _unindex_request(self, request: Request) -> None:
         if not request.waiting:
             return
         del self._by_subject[request.subject][request.id]
+        self._count_waiter(request, -1)
         self.delayed.pop(request.id, None)
         places = self._places.pop(request.id)
         self.several -= len(places) > 1

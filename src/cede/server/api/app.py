@@ -37,6 +37,7 @@ from cede.server.api.context import Context
 from cede.server.api.costly import Costly
 from cede.server.api.dispatch import ANSWERED, Dispatch
 from cede.server.api.errors import problem_of
+from cede.server.api.kept import Kept
 from cede.server.api.limits import Limiter
 from cede.server.api.metrics import Metrics
 from cede.server.api.pulse import Pulse
@@ -72,6 +73,7 @@ def create_app(store: Store, writer: Writer, config: Config) -> App:
         relay=Relay(writer.order_board.wake, clock.monotonic),
         monotonic=clock.monotonic,
         costly=Costly(writer, clock.monotonic),
+        kept=Kept(writer, clock.monotonic),
     )
     writer.listeners.append(lambda index: context.pulse.beat())
     writer.on_turn = context.metrics.observe_turn

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from time import thread_time
 from typing import Annotated, Any, TypeVar
@@ -21,6 +21,7 @@ from cede.model import bounds
 from cede.server.api.auth import Authenticator, Caller
 from cede.server.api.costly import Costly
 from cede.server.api.errors import Problem
+from cede.server.api.kept import Kept
 from cede.server.api.limits import METER, Gate, Limiter
 from cede.server.api.metrics import Metrics
 from cede.server.api.pulse import Pulse
@@ -37,6 +38,7 @@ _KEY = re.compile(rf"[!-~]{{1,{bounds.IDEMPOTENCY_KEY_LENGTH_MAX}}}")
 # Pools are never renamed, so their names may be remembered; more than this many are forgotten.
 _NAMES_MAX = 10_000
 READERS_MAX = 2
+_JSON = "application/json"
 # Where a handler finds its call.
 CALL_KEY = "cede.call"
 # What one costly read takes from a budget at most, in seconds: it is shared by all who ask.
@@ -57,6 +59,7 @@ class Context:
     relay: Relay
     monotonic: Callable[[], float]
     costly: Costly
+    kept: Kept
     streams: int = 0  # open event streams
     # The agent that was last refused as the second of a node, by the node's name: its session.
     refused: dict[str, str] = field(default_factory=dict)
@@ -152,6 +155,17 @@ class Call:
         assert self.found_caller is not None, "a handler of an open route asked who is calling"
         return self.found_caller
 
+    async def kept(self, make: Callable[[], Awaitable[Any]]) -> Response:
+        """The answer to this very call, shared with all who may see the same; see `Kept`."""
+
+        async def body() -> bytes:
+            text: bytes = orjson.dumps(await make())
+            return text
+
+        scope = self.request.scope
+        key = (scope["path"], scope["query_string"], self.caller.bound)
+        return Response(await self.context.kept.get(key, body), media_type=_JSON)
+
     async def costly(self, kind: str, scope: tuple[Any, ...], read: Read) -> bytes:
         """A read that may take long; see `Costly.ask`. Whoever may see the same is one scope."""
         began = self.context.monotonic()
@@ -189,7 +203,7 @@ ThisCall = Annotated[Call, Depends(this_call)]
 
 
 def answer(body: Any, status: int = 200) -> Response:
-    return Response(orjson.dumps(body), status, media_type="application/json")
+    return Response(orjson.dumps(body), status, media_type=_JSON)
 
 
 NO_CONTENT = 204

@@ -96,7 +96,7 @@ class _Wanted:
     async def of(cls, call: Call, pool: str | None, request_id: str | None) -> _Wanted:
         context, bound = call.context, call.caller.bound
         if pool is not None:
-            pool = (await context.read(context.store.get_pool, pool)).pool.id
+            pool = (await context.read(context.store.get_pool, pool)).id
         if request_id is not None:
             found = await context.read(context.store.get_request, request_id, subjects=bound)
             request_id = found.request.id

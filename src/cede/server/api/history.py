@@ -129,7 +129,7 @@ async def get_history(
     period = await period_of(context, since, begin, end)
     pool_id = None
     if pool is not None:
-        pool_id = (await context.read(context.store.get_pool, pool)).pool.id
+        pool_id = (await context.read(context.store.get_pool, pool)).id
     page = await context.read(
         context.store.past_requests,
         since=period.since,
@@ -177,7 +177,7 @@ async def get_pool_history(
     of the last day unless a period is given. It is noted every minute; of what is more than a day
     ago means of hours are kept, for 400 days."""
     context = call.context
-    found = (await context.read(context.store.get_pool, pool)).pool
+    found = await context.read(context.store.get_pool, pool)
     back = _DAY_SECONDS if since is None and begin is None else since
     period = await period_of(context, back, begin, end)
     edges, width = _edges(period, step)

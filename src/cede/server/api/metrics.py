@@ -1,25 +1,25 @@
 """What Prometheus reads. Labels are pools, policies, tenants, rules and routes; never an id.
 
-Gauges are read from the store when asked for, and grants and preemptions are counted from the
-journal then: neither can drift from what is true, and the writer pays nothing for them.
+Gauges are read from the state and the store when asked for, and grants and preemptions are counted
+from the journal then: neither can drift from what is true, and the writer pays next to nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from threading import Lock
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from cede.engine.explain.contents import Contents
 from cede.engine.state.changes import Event
 from cede.model import bounds
 from cede.model.lifecycle import TERMINAL
 from cede.model.reason import TAKINGS, Code
-from cede.model.settings import Share
 from cede.server.api.share_metrics import ShareGauges
-from cede.store import PoolView, Store
+from cede.store import Store
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 # Seconds: what a pass, a commit or an answer takes.
@@ -167,16 +167,12 @@ class Metrics:
         for (pool, decision), times in judged.items():
             self.evaluations.labels(pool, decision).inc(times)
 
-    def share_fairly(self) -> bool:
-        """Whether any pool does."""
-        fair = (each.pool.settings.share is Share.FAIR_SHARE for each in self._gauges.pools())
-        return any(fair)
-
-    def render(self, shares: bytes = b"[]") -> bytes:
-        """The text that Prometheus scrapes, with fair shares as they were read; slow with many
-        series: not for the event loop.
+    def render(self, pools: Sequence[Contents] = (), shares: bytes = b"[]") -> bytes:
+        """The text that Prometheus scrapes, with pools and fair shares as they were read; slow with
+        many series: not for the event loop.
         """
         with self._lock:
+            self._gauges.pools = pools
             self._shares.take(shares)
             self._count_journal()
             return generate_latest(self.registry)
@@ -240,6 +236,7 @@ class _Gauges(Collector):
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self.pools: Sequence[Contents] = ()
 
     def describe(self) -> Iterator[Metric]:
         """Nothing: registering must not read the store."""
@@ -249,7 +246,7 @@ class _Gauges(Collector):
         capacity = _gauge("cede_pool_capacity", "Units a pool has.", "pool", "key")
         occupied = _gauge("cede_pool_occupied", "Units held in a pool.", "pool", "key")
         requests = _gauge("cede_requests", "Requests in a pool by view.", "status", "pool")
-        for view in self.pools():
+        for view in self.pools:
             name = view.pool.name
             for key, amount in view.pool.capacity.items():
                 capacity.add_metric([name, key], amount)
@@ -294,15 +291,6 @@ class _Gauges(Collector):
             nodes.add_metric([name], counts[0])
             requests.add_metric([name], counts[1])
         yield from (nodes, requests)
-
-    def pools(self) -> Iterable[PoolView]:
-        cursor = None
-        while True:
-            page = self._store.list_pools(cursor=cursor, limit=bounds.PAGE_MAX)
-            yield from page.items
-            cursor = page.next
-            if cursor is None:
-                return
 
 
 def _gauge(name: str, text: str, *labels: str) -> GaugeMetricFamily:

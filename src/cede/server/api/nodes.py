@@ -46,7 +46,7 @@ async def list_nodes(
     context = call.context
     pool_id = None
     if pool is not None:
-        pool_id = (await context.read(context.store.get_pool, pool)).pool.id
+        pool_id = (await context.read(context.store.get_pool, pool)).id
     page = await context.read(context.store.list_nodes, pool_id=pool_id, cursor=cursor, limit=limit)
     shown = await _show(call, [node.id for node in page.items])
     return answer({"items": shown, "next": page.next})

@@ -47,7 +47,7 @@ async def list_policies(
     context = call.context
     pool_id = None
     if pool is not None:
-        pool_id = (await context.read(context.store.get_pool, pool)).pool.id
+        pool_id = (await context.read(context.store.get_pool, pool)).id
     page = await context.read(
         context.store.list_policies,
         pool_id=pool_id,

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 from fastapi import APIRouter
 from starlette.responses import Response
 
 from cede.engine.admin import edits, quarantine
+from cede.engine.explain.contents import Contents, contents
 from cede.engine.state.state import State
+from cede.model.errors import NotFound
+from cede.model.pool import Pool
 from cede.server.api import examples
 from cede.server.api.bodies import PoolIn, PoolPatch
-from cede.server.api.context import ThisCall, answer, nothing
+from cede.server.api.context import Call, ThisCall, answer, nothing
 from cede.server.api.dry_run import DryRun, tried
 from cede.server.api.json_type import Json
 from cede.server.api.lists import Cursor, Explain, Limit, PoolRef, list_requests
@@ -23,7 +27,6 @@ from cede.server.api.schemas import DryRunOut, PoolOut, PoolPage, RequestPage
 from cede.server.api.views import pool_out
 from cede.server.ids import new_id
 from cede.server.writer import Tx
-from cede.store import PoolView
 from cede.store.filters import RequestFilter
 
 router = APIRouter(prefix=API, tags=["pools"], route_class=CedeRoute)
@@ -32,9 +35,13 @@ router = APIRouter(prefix=API, tags=["pools"], route_class=CedeRoute)
 @router.get("/pools", responses={200: ok(PoolPage, examples.page(examples.POOL))})
 async def list_pools(call: ThisCall, limit: Limit, cursor: Cursor = None) -> Response:
     """Every pool, by name, with what is occupied and free."""
-    store = call.context.store
-    page = await call.context.read(store.list_pools, cursor=cursor, limit=limit)
-    return answer({"items": [pool_out(view) for view in page.items], "next": page.next})
+    context = call.context
+
+    async def found() -> Json:
+        page = await context.read(context.store.list_pools, cursor=cursor, limit=limit)
+        return {"items": await _shown(call, page.items), "next": page.next}
+
+    return await call.kept(found)
 
 
 @router.post("/pools", status_code=201, responses={201: ok(PoolOut, examples.POOL, "Created")})
@@ -55,7 +62,7 @@ async def create_pool(body: PoolIn, call: ThisCall) -> Response:
             created=tx.wall,
         )
         tx.audit(actor, "pool.create", pool.id, body.model_dump(exclude_defaults=True))
-        return pool_out(PoolView(pool, {}, {}, 0, 0))
+        return pool_out(Contents(pool, {}, {}, 0, 0))
 
     made = await call.context.execute(command, idempotency=await call.idempotency())
     return answer(made, 201)
@@ -64,7 +71,7 @@ async def create_pool(body: PoolIn, call: ThisCall) -> Response:
 @router.get("/pools/{pool}", responses={200: ok(PoolOut, examples.POOL)})
 async def get_pool(pool: PoolRef, call: ThisCall) -> Response:
     """One pool, by name, id or the start of its id."""
-    return answer(pool_out(await call.context.read(call.context.store.get_pool, pool)))
+    return await call.kept(lambda: _one(call, pool))
 
 
 @router.patch("/pools/{pool}", responses={200: ok(PoolOut | DryRunOut, examples.POOL)})
@@ -96,7 +103,7 @@ async def update_pool(
     if dry_run:
         return await tried(call, edit)
     pool_id = await call.context.execute(command)
-    return answer(pool_out(await call.context.read(call.context.store.get_pool, pool_id)))
+    return answer(await _one(call, pool_id))
 
 
 @router.post("/pools/{pool}/enable", responses={200: ok(PoolOut, examples.POOL)})
@@ -111,7 +118,7 @@ async def enable_pool(pool: PoolRef, call: ThisCall) -> Response:
         return found.id
 
     pool_id = await call.context.execute(command)
-    return answer(pool_out(await call.context.read(call.context.store.get_pool, pool_id)))
+    return answer(await _one(call, pool_id))
 
 
 @router.delete("/pools/{pool}", status_code=204, responses={204: {"description": "Gone"}})
@@ -141,5 +148,18 @@ async def pool_requests(
 ) -> Response:
     """Requests of one pool: those that wait for it, those that hold in it, or both."""
     found = await call.context.read(call.context.store.get_pool, pool)
-    wanted = RequestFilter(subjects=call.caller.bound, pool_id=found.pool.id, view=view)
-    return answer(await list_requests(call, wanted, cursor, limit, explain))
+    wanted = RequestFilter(subjects=call.caller.bound, pool_id=found.id, view=view)
+    return await call.kept(lambda: list_requests(call, wanted, cursor, limit, explain))
+
+
+async def _one(call: Call, ref: str) -> Json:
+    pool = await call.context.read(call.context.store.get_pool, ref)
+    for shown in await _shown(call, [pool]):
+        return shown
+    raise NotFound("pool", ref)  # deleted in between
+
+
+async def _shown(call: Call, pools: Sequence[Pool]) -> list[Json]:
+    ids = [each.id for each in pools]
+    found = await call.context.query(lambda state, now: contents(state, ids))
+    return [pool_out(each) for each in found]

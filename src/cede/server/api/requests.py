@@ -19,6 +19,7 @@ from cede.launch.presence import name_of
 from cede.model import bounds
 from cede.model.durations import parse_duration
 from cede.model.errors import Conflict, Invalid, NotFound
+from cede.model.ids import LATEST
 from cede.model.lifecycle import WAITING, RequestStatus
 from cede.model.work import parse_work
 from cede.server.api import examples, redact
@@ -117,7 +118,7 @@ async def list_all(
     """Requests that the token may see, newest first, narrowed by the filters that are given."""
     pool_id = None
     if pool is not None:
-        pool_id = (await call.context.read(call.context.store.get_pool, pool)).pool.id
+        pool_id = (await call.context.read(call.context.store.get_pool, pool)).id
     wanted = RequestFilter(
         subjects=call.caller.bound,
         status=tuple(sorted({each.value for each in status or ()})),
@@ -129,7 +130,7 @@ async def list_all(
         part_of=part_of,
         tenant=tenant,
     )
-    return answer(await list_requests(call, wanted, cursor, limit, explain))
+    return await call.kept(lambda: list_requests(call, wanted, cursor, limit, explain))
 
 
 @router.post("/requests", status_code=201, responses={201: ok(HeldOut, examples.HELD, "Submitted")})
@@ -173,10 +174,16 @@ async def get_request(
 ) -> Response:
     """One request; if it waits, with the reason as of now. With `wait` the answer comes when its
     status is no longer the one that is `known`, or when the time is over."""
-    view = await find_request(call, id, named=True)
-    if wait and view.request.status is known:
-        view = await _find_when_changed(call, view.request.id, wait, known)
-    return answer((await show(call, [view], explain=True))[0])
+
+    async def found() -> Json:
+        view = await find_request(call, id, named=True)
+        if wait and view.request.status is known:
+            view = await _find_when_changed(call, view.request.id, wait, known)
+        return (await show(call, [view], explain=True))[0]
+
+    if wait or id in LATEST:  # of one caller alone
+        return answer(await found())
+    return await call.kept(found)
 
 
 async def _find_when_changed(

@@ -11,6 +11,8 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from cede import __version__
+from cede.engine.explain.contents import Contents, contents
+from cede.model.settings import Share
 from cede.server.api import examples, metrics, openapi
 from cede.server.api.context import ThisCall, answer
 from cede.server.api.errors import Problem, unavailable
@@ -19,6 +21,8 @@ from cede.server.api.permissions import API
 from cede.server.api.route import CedeRoute
 from cede.server.api.schemas import Anything, HealthOut, VersionOut, WhoamiOut
 from cede.server.api.share_metrics import read_shares
+from cede.server.leadership import NotLeading
+from cede.server.queue import Overloaded, Stopping
 
 router = APIRouter(tags=["system"], route_class=CedeRoute)
 
@@ -83,11 +87,13 @@ async def whoami(call: ThisCall) -> Response:
 )
 async def get_metrics(call: ThisCall) -> Response:
     """Numbers for Prometheus. They name every policy, so a token bound to subjects may not."""
-    series, shares = call.context.metrics, b"[]"
-    if await run_in_threadpool(series.share_fairly):
-        with suppress(Problem):  # the others are told all the same
+    pools: list[Contents] = []
+    shares = b"[]"
+    with suppress(Problem, NotLeading, Overloaded, Stopping):  # the others are told all the same
+        pools = await call.context.query(lambda state, now: contents(state))
+        if any(each.pool.settings.share is Share.FAIR_SHARE for each in pools):
             shares = await call.costly("share metrics", (), read_shares)
-    content = await run_in_threadpool(series.render, shares)
+    content = await run_in_threadpool(call.context.metrics.render, pools, shares)
     return Response(content, headers={"Content-Type": metrics.CONTENT_TYPE})
 
 

@@ -6,6 +6,7 @@ import shlex
 from dataclasses import fields, replace
 from typing import NamedTuple
 
+from cede.engine.explain.contents import Contents
 from cede.engine.lifecycle.commands import Submission
 from cede.engine.state.changes import Event
 from cede.engine.state.state import State
@@ -28,7 +29,7 @@ from cede.server.api.node_views import (
     stop_progress_out,
     work_out,
 )
-from cede.store import AuditEntry, PolicyView, PoolView
+from cede.store import AuditEntry, PolicyView
 
 # A command for a list: enough to know it again.
 _COMMAND_MAX = 200
@@ -48,7 +49,7 @@ _NOWHERE = Scene(str, str, 0)
 _SETTINGS = tuple(each.name for each in fields(Settings))
 
 
-def pool_out(view: PoolView) -> Json:
+def pool_out(view: Contents) -> Json:
     pool = view.pool
     return {
         "id": pool.id,
