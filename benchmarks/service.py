@@ -233,31 +233,4 @@ def _turn(service: Service, method: str, path: str, body: object | None = None) 
         return load.run(islice(calls, CALLS))
 
 
-def reads() -> list[Figure]:
-    """What is looked at most, beside a look at the health of the same server."""
-    with serving("cede.cli") as service:
-        made: list[str] = []
-        granted = islice(service.calls("POST", "/api/v1/requests", BODY), LIVE)
-        with closing(service.load(CLIENTS)) as load:
-            load.run(granted, lambda status, body: made.append(json.loads(body)["id"]))
-        shown = {
-            "/healthz": "health",
-            "/api/v1/pools": "all pools",
-            f"/api/v1/requests/{made[0]}": "one request",
-            "/api/v1/requests": "first page of requests",
-        }
-        turns = [{path: _turn(service, "GET", path) for path in shown} for _ in range(ROUNDS)]
-    best = {path: min((turn[path] for turn in turns), key=lambda one: one.cost) for path in shown}
-    health = best.pop("/healthz")
-    return [
-        Figure(
-            f"reading {shown[path]} with {LIVE:,} live, over GET /healthz (calls a core second)",
-            health.cost / each.cost,
-            least=0.4,
-            detail=f"{each} | health {health}",
-        )
-        for path, each in best.items()
-    ]
-
-
-FIGURES = [bulk, single_rate, single_cost, single, reads]
+FIGURES = [bulk, single_rate, single_cost, single]
