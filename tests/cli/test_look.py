@@ -7,6 +7,7 @@ import os
 import pty
 import signal
 import subprocess
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -127,6 +128,11 @@ def test_events_are_followed(server: Serving, client: Client) -> None:
     assert follow.wait(WAIT_SECONDS) == 130
     out = server.cede("events", "--after", before).stdout
     assert "granted" in out and short_id(made["id"]) in out
+    # A time of day: local for people, with a zone for programs.
+    created = datetime.fromisoformat(made["created"])
+    told = datetime.fromisoformat(lines[0]["time"])
+    assert abs((told - created).total_seconds()) < 5
+    assert told.astimezone().strftime("  %Y-%m-%d %H:%M:%S  submitted") in out
 
 
 def test_on_a_terminal_one_line_says_why_it_waits(

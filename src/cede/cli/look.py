@@ -205,5 +205,6 @@ def events(
             click.echo(json.dumps(event, ensure_ascii=False))
         else:
             about = event.get("request_id") or event.get("pool_id") or ""
-            line = f"{event['index']:>8}  {event['at']:>12}  {event['kind']:<12}  {about}"
+            time = cell(event.get("time"))  # an older server says none
+            line = f"{event['index']:>8}  {time:<19}  {event['kind']:<12}  {about}"
             say(f"{line}  {cell(event.get('data'))}".rstrip())

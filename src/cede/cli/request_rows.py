@@ -52,6 +52,8 @@ def request_row(request: Mapping[str, Any]) -> dict[str, Any]:
         "name": name_of(request),
         "who": request["component"],
         "asks": asked(request),
+        # One that has ended is shown where it was; one that waits, only where it asked to be.
+        "pool": request.get("pool") or (allocation.get("pool") if status not in _WAITING else None),
         "age": age(request.get("created")),
         "state": "active" if status in _HOLDING else "queued" if status in _WAITING else "ended",
         "allocation_state": allocation.get("state"),

@@ -12,12 +12,14 @@ from starlette.responses import Response, StreamingResponse
 
 from cede.engine.state.changes import Event
 from cede.model import bounds
+from cede.model.wall import Wall
 from cede.server.api import examples, redact
 from cede.server.api.context import Call, ThisCall, answer
 from cede.server.api.errors import Problem, unavailable
 from cede.server.api.json_type import Json
 from cede.server.api.lists import REFERENCE, Limit, PoolFilter
 from cede.server.api.openapi import ok
+from cede.server.api.period import time_of
 from cede.server.api.permissions import API
 from cede.server.api.route import CedeRoute
 from cede.server.api.schemas import EventPage
@@ -118,7 +120,8 @@ class _Wanted:
             request_id=self.request_id,
             subjects=bound,
         )
-        shown = [event_out(event) for event in found]
+        wall = await self.call.context.read(self.call.context.store.wall) if found else Wall()
+        shown = [event_out(event, time_of(wall, event.at)) for event in found]
         if bound is not None:
             for each in shown:
                 redact.event(each)

@@ -263,6 +263,7 @@ HEARTBEAT: Json = {
 EVENT: Json = {
     "index": 43,
     "at": 300.26,
+    "time": "2026-03-02T09:05:00.260Z",
     "kind": "granted",
     "request_id": _REQUEST_ID,
     "pool_id": _POOL_ID,

@@ -378,6 +378,7 @@ class HeartbeatOut(Out):
 class EventOut(Out):
     index: int
     at: Seconds
+    time: str = Field(description="The time of day of `at`: ISO 8601, of UTC.")
     kind: str
     request_id: str | None
     pool_id: str | None

@@ -187,10 +187,11 @@ def allocation_out(allocation: Allocation, scene: Scene) -> Json:
     }
 
 
-def event_out(event: Event) -> Json:
+def event_out(event: Event, time: str) -> Json:
     return {
         "index": event.index,
         "at": seconds(event.at),
+        "time": time,
         "kind": event.kind,
         "request_id": event.request_id,
         "pool_id": event.pool_id,
