@@ -16,6 +16,7 @@ from cede.launch.order import RECORD
 from cede.launch.places import STARTED, Place
 from cede.model.ids import short_id
 from tests.agent.cluster import Agent, Cluster
+from tests.cli.terminal import Shown, typed
 from tests.client.serving import BIN, WAIT_SECONDS, eventually
 
 pytestmark = pytest.mark.system
@@ -110,6 +111,23 @@ def test_whoever_waits_sees_the_last_lines_of_what_failed(shared: Cluster) -> No
     followed = shared.server.cede("submit", *OWN, "--follow", "--", "sh", "-c", script)
     assert followed.stdout.splitlines()[1:] == [*map(str, range(1, 101)), "broken"]
     assert "last lines" not in followed.stderr and "cede: failed: " in followed.stderr
+
+
+def test_a_transcript_of_work_that_fails(shared: Cluster) -> None:
+    def cede(*arguments: str) -> Shown:
+        return typed(*arguments, env=shared.server.environment())
+
+    script = "echo step 1; echo no such file >&2; exit 3"
+    waited = cede("submit", *OWN, "--wait", "--name", "night", "--", "sh", "-c", script)
+    assert waited.code == 3
+    request = short_id(waited.lines[0])
+    assert waited.lines[-2:] == ["step 1", "no such file"]
+    assert f"(all of them: cede logs {request})" in waited.text
+    followed = cede("logs", "-f", "night")
+    assert (followed.code, followed.lines[:2]) == (0, ["step 1", "no such file"])
+    assert followed.lines[2].startswith(f"cede: failed: {request}: ")
+    assert cede("logs", request, "--stderr").line == "no such file"
+    assert cede("logs", "last", "--tail", "1").line == "no such file"
 
 
 def test_following_ends_with_the_reason_where_work_can_never_start(shared: Cluster) -> None:

@@ -135,7 +135,7 @@ def not_at_fault(cluster: Cluster, name: str) -> None:
     assert node["state"] == "ready" or node["reason"] == "silent", node
 
 
-def test_work_runs_as_the_mapped_account_or_not_at_all(shared: Cluster) -> None:
+def test_work_runs_as_the_mapped_account_or_not_at_all(shared: Cluster, tmp_path: Path) -> None:
     shared.agent("mapped", 1, "--user-map", "team:red=nobody")
     on = {"node_labels": {"host": "mapped"}}
     done = shared.submit("sh", "-c", "id -un; touch $TMPDIR/x && echo written", **on)
@@ -147,6 +147,11 @@ def test_work_runs_as_the_mapped_account_or_not_at_all(shared: Cluster) -> None:
     assert refused["reason"]["exit_code"] == 126
     said = shared.printed(refused["id"], stream="stderr")
     assert said == b"cede: the account daemon is not for root or team:red\n"
+    # A folder that its account may not enter is named, with what to do.
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o700)
+    kept_out = shared.ended(shared.submit("true", work={"directory": str(closed)}, **on))
+    assert "which may not enter that folder: submit from another" in kept_out["reason"]["text"]
     not_at_fault(shared, "mapped")
 
 

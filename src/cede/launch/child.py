@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 from cede.launch import crash, namespace, processes
 from cede.launch.contain import Group
-from cede.launch.lookup import cannot_run
+from cede.launch.lookup import cannot_enter, cannot_run
 
 UMASK = 0o022
 # What a wrong command line, a missing program or a wrong directory answers. Anything else (no
@@ -102,9 +102,11 @@ def _become(
     except Exception as error:
         code: int | None = getattr(error, "errno", None)
         cause = "start_failed" if users and code in USERS_ERRORS else "infrastructure"
-        text = f"{os.strerror(code)}: {users}" if users and code else str(error)
+        text = str(error)
         if program and code:
             text = cannot_run(os.strerror(code), program, spec["env"])
+        elif users and code:
+            text = cannot_enter(code, users, spec["user"])
         os.write(failed, f"{cause} {text}".encode(errors="replace"))
     finally:
         os._exit(127)

@@ -1,7 +1,8 @@
-"""Where a program is looked up, for the message that it was not found."""
+"""Why work cannot start in its directory or with its program, as its user is told."""
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Mapping
 
@@ -17,6 +18,17 @@ def cannot_run(problem: str, program: str, env: Mapping[str, str]) -> str:
         return told
     path = os.pathsep.join(os.get_exec_path(env))
     return f"{told} (looked up in PATH {_cut(path, _PATH_MAX) or 'that is empty'})"
+
+
+def cannot_enter(code: int, directory: str, user: Mapping[str, object] | None) -> str:
+    """What is wrong with a directory; whoever may not enter it is told as which account."""
+    told = f"{os.strerror(code)}: {directory}"
+    if code != errno.EACCES or user is None:
+        return told
+    return (
+        f"{told} (work runs here as the account with the number {user['uid']}, which may not enter "
+        "that folder: submit from another one, or name one with --directory)"
+    )
 
 
 def _cut(text: str, most: int) -> str:
