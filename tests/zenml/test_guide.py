@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import re
 import signal
-import subprocess
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from tests.docs.blocks import blocks, missing, script
+from tests.cli.terminal import Typing
+from tests.docs.blocks import Block, blocks, missing, script
 from tests.zenml.world import ROOT, clean_environment, free_port
 
 pytestmark = [pytest.mark.zenml, pytest.mark.system]
@@ -20,7 +20,7 @@ GUIDE = ROOT / "docs" / "how-to" / "zenml.md"
 MARK = "--block-ended-with--"
 PORTS = ("8231", "8237")
 # A machine that does other things as well takes its time to start a ZenML server.
-PATIENCE = 600
+PATIENCE = 2400
 
 
 @pytest.mark.timeout(PATIENCE + 60)
@@ -29,7 +29,7 @@ def test_the_guide_comes_out_as_it_says(zenml_is_here: None, tmp_path: Path) -> 
     for port in PORTS:
         page = page.replace(port, str(free_port()))
     found = blocks(page)
-    printed = typed(script(found, MARK), tmp_path)
+    printed = typed(found, tmp_path)
     parts = re.split(rf"^{MARK} (\d+)\n", printed, flags=re.MULTILINE)
     done = [(parts[n], int(parts[n + 1])) for n in range(0, len(parts) - 1, 2)]
     for block, (said, code) in zip(found, done, strict=False):
@@ -39,30 +39,24 @@ def test_the_guide_comes_out_as_it_says(zenml_is_here: None, tmp_path: Path) -> 
     assert len(done) == len(found), f"the shell ended early:\n{printed}\n{logs(tmp_path)}"
 
 
-def typed(commands: str, home: Path) -> str:
-    """What a shell prints for them, in the folder of cede, as somebody whose home is empty."""
+def typed(found: list[Block], home: Path) -> str:
+    """What a shell shows for them on a terminal of 80 columns, in the folder of cede, to somebody
+    whose home is empty.
+    """
     environment = {**clean_environment(), "HOME": str(home)}
-    output = home / "printed"
-    with output.open("w") as stream:
-        shell = subprocess.Popen(
-            ["bash", "-c", commands],
-            cwd=ROOT,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=stream,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
+    del environment["COLUMNS"]
+    # A question would wait for ever; the guide says nothing of any.
+    commands = "exec < /dev/null\n" + script(found, MARK)
+    with Typing(program=("bash", "-c", commands), env=environment, cwd=ROOT) as typing:
         try:
-            shell.wait(PATIENCE)
-        except subprocess.TimeoutExpired:
-            shell.kill()
-            shell.wait()
+            typing.until(MARK, times=len(found), seconds=PATIENCE)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{logs(home)}") from None
         finally:  # whatever the page left running, steps in groups of their own included
-            for pid in (shell.pid, *steps_of(home)):
+            for pid in (typing.process.pid, *steps_of(home)):
                 with suppress(ProcessLookupError):
                     os.killpg(pid, signal.SIGKILL)
-    return output.read_text()
+        return typing.ended().text
 
 
 def steps_of(home: Path) -> list[int]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.zenml.world import PROJECT, PYTHON, clean_environment
+from tests.zenml.world import PROJECT, PYTHON, START_SECONDS, clean_environment
 
 pytestmark = [pytest.mark.zenml, pytest.mark.system]
 
@@ -18,6 +18,6 @@ def test_what_needs_zenmls_classes_and_no_server(zenml_is_here: None, tmp_path: 
         env={**clean_environment(), "ZENML_CONFIG_PATH": str(tmp_path)},
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=START_SECONDS,
     )
     assert done.returncode == 0, done.stderr

@@ -9,7 +9,7 @@ import pytest
 from tests.client.serving import Serving
 from tests.zenml.world import ZenServer, pool, requests_of, statuses, until
 
-PATIENCE = 240.0  # seconds; every program of ZenML's takes some to start
+PATIENCE = 900.0  # seconds; every program of ZenML's takes some to start
 
 
 def until_steps_are(zen: ZenServer, run: str, *expected: str) -> None:
@@ -22,7 +22,7 @@ def until_steps_are(zen: ZenServer, run: str, *expected: str) -> None:
 
 
 @pytest.mark.system
-@pytest.mark.timeout(1200)  # two ZenML programs start before it, and several in it
+@pytest.mark.timeout(3600)  # two ZenML programs start before it, and several in it
 def test_two_pipelines_share_two_gpus(cede: Serving, zen: ZenServer, tmp_path: Path) -> None:
     pool(cede, gpus=2, red=0, blue=2)
     go, leave = tmp_path / "go", tmp_path / "leave"

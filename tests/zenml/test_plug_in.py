@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import time
@@ -12,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from tests.client.serving import Serving
-from tests.zenml.world import LEASE, ZenServer, pool, requests_of, statuses, until
+from tests.zenml.world import LEASE, START_SECONDS, ZenServer, pool, requests_of, statuses, until
 
 # Two ZenML programs start in a test, and each may take minutes on a busy machine.
-pytestmark = [pytest.mark.zenml, pytest.mark.system, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.zenml, pytest.mark.system, pytest.mark.timeout(3600)]
 
 
 def test_what_no_pool_can_grant_fails_at_once_and_says_why(cede: Serving, zen: ZenServer) -> None:
@@ -30,6 +31,16 @@ def test_what_no_pool_can_grant_fails_at_once_and_says_why(cede: Serving, zen: Z
     assert "rejected" in zen.zenml("resource-request", "list")
     assert "step train of run too-much" in zen.log
     assert "is rejected: gpu: 10 exceeds the capacity 2 of pool gpus" in zen.log
+
+
+def test_a_hopeless_rejection_is_not_retried(cede: Serving, zen: ZenServer) -> None:
+    """Where ZenML asks its server whether to; it tries a step that is called all the same."""
+    pool(cede, gpus=2, red=2)
+    run = zen.run("red", "hopeless", resources={"gpu_count": 10}, retries=3, submitted=True)
+    assert run.wait() != 0
+    assert statuses(cede, "red") == ["rejected"]
+    assert [each["status"] for each in zen.steps("hopeless")] == ["failed"]
+    assert len(re.findall("step train of run hopeless, .* is rejected: gpu: 10", zen.log)) == 1
 
 
 def test_a_class_is_refused_rather_than_ignored(cede: Serving, zen: ZenServer) -> None:
@@ -75,11 +86,10 @@ def test_a_crashed_steps_units_come_back(cede: Serving, zen: ZenServer) -> None:
     pool(cede, gpus=2, red=2)
     run = zen.run("red", "crashing", seconds=[60.0, 1.0], retries=1)
     run.until("start")
-    began = time.monotonic()
     for pid in run.step_processes():
         os.kill(pid, signal.SIGKILL)
-    until(lambda: statuses(cede, "red")[0] == "failed", 30, "the units of the killed step")
-    assert time.monotonic() - began < 15
+    until(lambda: statuses(cede, "red")[0] == "failed", START_SECONDS, "the killed step's units")
+    assert requests_of(cede, "red")[0]["reason"]["code"] != "lease_expired"
     run.succeeds()
     assert statuses(cede, "red") == ["failed", "released"]
 
@@ -91,9 +101,9 @@ def test_when_everything_died_the_lease_brings_the_units_back(
     run = zen.run("red", "doomed", seconds=[600.0])
     run.until("start")
     waiter = zen.run("blue", "heir")
-    until(lambda: statuses(cede, "blue"), 60, "blue asks")
+    until(lambda: statuses(cede, "blue"), START_SECONDS, "blue asks")
     run.kill()
-    waiter.succeeds(LEASE + 90)
+    waiter.succeeds()
     dead = requests_of(cede, "red")[0]
     assert dead["status"] == "failed" and dead["reason"]["code"] == "lease_expired"
     assert zen.requests(status="expired")[0]["id"] == dead["id"]
@@ -106,8 +116,8 @@ def test_a_step_that_does_not_listen_is_killed_on_one_machine(
     pool(cede, gpus=2, red=0, blue=2)
     deaf = zen.run("red", "deaf", seconds=[600.0, 0.5], deaf=True)
     deaf.until("start")
-    zen.run("blue", "patient").succeeds(180)
-    deaf.succeeds(180)
+    zen.run("blue", "patient").succeeds()
+    deaf.succeeds()
     assert statuses(cede, "red") == ["preempted", "released"]
 
 
@@ -126,7 +136,7 @@ def test_inline_steps_hold_without_heartbeats_and_are_not_preempted(
     run.kill()
     found = zen.call("GET", "/runs", name="inline-run")["items"][0]["id"]
     zen.call("DELETE", f"/runs/{found}")
-    until(lambda: statuses(cede, "inline") == ["released"], LEASE, "the deleted run's units")
+    until(lambda: statuses(cede, "inline") == ["released"], START_SECONDS, "its units")
 
 
 def test_cede_restarted_in_the_middle_loses_nothing(cede: Serving, zen: ZenServer) -> None:
@@ -135,7 +145,7 @@ def test_cede_restarted_in_the_middle_loses_nothing(cede: Serving, zen: ZenServe
     red = zen.run("red", "through", seconds=[45.0])
     began = red.until("start")
     blue = zen.run("blue", "waiting")
-    until(lambda: statuses(cede, "blue") == ["queued"], 60, "blue waits")
+    until(lambda: statuses(cede, "blue") == ["queued"], START_SECONDS, "blue waits")
     cede.kill()
     time.sleep(3)
     cede.start()
@@ -157,7 +167,7 @@ def test_a_run_that_is_stopped_gives_up_its_place_and_its_units(
     holder = zen.run("red", "stopped-late", seconds=[600.0])
     holder.until("start")
     waiter = zen.run("blue", "stopped-early")
-    until(lambda: statuses(cede, "blue") == ["queued"], 240, "blue asks")
+    until(lambda: statuses(cede, "blue") == ["queued"], START_SECONDS, "blue asks")
     for each in (waiter, holder):
         run = zen.call("GET", "/runs", name=each.name)["items"][0]["id"]
         zen.call("POST", f"/runs/{run}/stop", graceful="true")
@@ -165,7 +175,7 @@ def test_a_run_that_is_stopped_gives_up_its_place_and_its_units(
     assert "its pipeline run is being stopped" in waiter.output
     assert (statuses(cede, "blue"), waiter.noted("start")) == (["cancelled"], [])
     holder.until("stopped")
-    until(lambda: statuses(cede, "red") == ["released"], 60, "the units of the stopped run")
+    until(lambda: statuses(cede, "red") == ["released"], START_SECONDS, "units of the stopped run")
     # They are found by who asked and for what, as in ZenML's other lists.
     names = {"user": "default", "pipeline_run_id": "stopped-early", "status": "contains:cancel"}
     assert [each["step_name"] for each in zen.requests(**names)] == ["train"]
@@ -188,7 +198,7 @@ def test_two_replicas_and_release_as_often_as_one_likes(cede: Serving, zen: ZenS
     finally:
         other.stop()
     # ZenML's next heartbeat learns that the units are gone, and the step is stopped.
-    run.until("stopped", seconds=40)
+    run.until("stopped")
     assert run.wait() != 0
 
 
@@ -228,7 +238,7 @@ def test_when_cede_does_not_answer_steps_fail_closed_or_open_and_nothing_hangs(
     try:
         server.prepare("red")
         closed = server.run("red", "closed", retries=0)
-        assert closed.wait(90) != 0
+        assert closed.wait() != 0
         assert f"cede at {silent}: no answer" in closed.output
         assert "start the cede server" in closed.output
         steps = server.steps("closed")
@@ -240,7 +250,7 @@ def test_when_cede_does_not_answer_steps_fail_closed_or_open_and_nothing_hangs(
         server.stop()
         server.start(CEDE_ZENML_FAIL_OPEN="true")
         opened = server.run("red", "opened", retries=0)
-        opened.succeeds(90)
+        opened.succeeds()
         assert "runs uncounted" in server.log
     finally:
         server.stop()

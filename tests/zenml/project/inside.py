@@ -16,6 +16,7 @@ from zenml.models import ResourceRequestFilter, ResourceRequestRequest
 from cede.client.errors import ServerUnreachable
 from cede.integrations.zenml import answers, listing, one_machine
 from cede.integrations.zenml.store import ResourcePoolStore
+from cede.integrations.zenml.told import Told
 
 RED, BLUE = UUID(int=1), UUID(int=2)
 
@@ -144,6 +145,7 @@ def check_that_a_waiter_hears_that_its_run_is_being_stopped() -> None:
     store._own = SimpleNamespace(check=lambda _: None)
     store._line = SimpleNamespace(renew=lambda *_, **__: request(), server="http://cede")
     store._upkeep = SimpleNamespace(tended=lambda waiter: stopped)
+    store._told = Told()
     renewal = SimpleNamespace(
         runtime_state=ResourceRequestRuntimeState.PENDING, lease_expires_at=None
     )

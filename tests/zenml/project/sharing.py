@@ -58,7 +58,8 @@ def sharing(plan: dict[str, Any]) -> None:
     )
     for _ in range(plan.get("times", 1)):
         how = {"deaf": plan.get("deaf", False), "leave": plan.get("leave", "")}
-        chosen(trace=plan["trace"], seconds=plan["seconds"], **how)
+        call = chosen.submit if plan.get("submitted") else chosen
+        call(trace=plan["trace"], seconds=plan["seconds"], **how)
 
 
 if __name__ == "__main__":
