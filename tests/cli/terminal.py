@@ -98,9 +98,9 @@ class Typing:
     def text(self) -> str:
         return _CONTROL.sub("", self.raw)
 
-    def until(self, shown: str, times: int = 1) -> None:
+    def until(self, shown: str, times: int = 1, seconds: float = WAIT_SECONDS) -> None:
         """Wait until this was shown so often."""
-        deadline = time.monotonic() + WAIT_SECONDS
+        deadline = time.monotonic() + seconds
         while self.text.count(shown) < times:
             left = deadline - time.monotonic()
             ready = left > 0 and select.select([self._ours], [], [], left)[0]

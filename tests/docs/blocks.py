@@ -45,8 +45,11 @@ def blocks(page: str) -> list[Block]:
 
 
 def _patience(condition: str) -> str:
-    """Whoever runs the page gives up first."""
-    return f"for _ in $(seq 1000); do {condition} && break; sleep 0.1; done; {condition}"
+    """Whoever runs the page gives up first. `cede … | grep -q` has found what it looks for also if
+    `cede` would have said more.
+    """
+    asked = f"(set +o pipefail; {condition})"
+    return f"for _ in $(seq 1000); do {asked} && break; sleep 0.1; done; {asked}"
 
 
 def missing(shown: list[str], printed: str) -> list[str]:
