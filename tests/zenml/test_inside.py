@@ -9,7 +9,7 @@ import pytest
 
 from tests.zenml.world import PROJECT, PYTHON, START_SECONDS, clean_environment
 
-pytestmark = [pytest.mark.zenml, pytest.mark.system]
+pytestmark = [pytest.mark.zenml, pytest.mark.system, pytest.mark.timeout(START_SECONDS + 60)]
 
 
 def test_what_needs_zenmls_classes_and_no_server(zenml_is_here: None, tmp_path: Path) -> None:

@@ -12,7 +12,8 @@ from cede import Client
 from tests.client.serving import Serving
 from tests.zenml.world import ZenServer, pool
 
-pytestmark = [pytest.mark.zenml, pytest.mark.system]
+# Whichever test is first also starts the servers.
+pytestmark = [pytest.mark.zenml, pytest.mark.system, pytest.mark.timeout(3600)]
 
 STEPS = 4
 # What ZenML 0.98 sleeps between two looks at a request: doubled up to the most, shortened by up to
