@@ -163,7 +163,7 @@ def test_generated_calls_never_cause_a_5xx(server: Server) -> None:
             continue  # there is no agent that would answer
         for mode in schemathesis.GenerationMode:
             run = settings(
-                max_examples=12,
+                max_examples=6,
                 deadline=None,
                 database=None,
                 phases=[Phase.explicit, Phase.generate],
