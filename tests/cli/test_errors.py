@@ -69,7 +69,8 @@ def test_nobody_listens() -> None:
         ("policy detach gpus nobody", exit_codes.NOT_FOUND, "nobody has no policy"),
         ("request create --component green --gpu 1", exit_codes.REFUSED, "no policy"),
         ("request create --gpu 1 --memory 16XB", exit_codes.USAGE, "--memory"),
-        ("plan /nowhere.yaml", exit_codes.ERROR, "No such file"),
+        ("plan /nowhere.yaml", exit_codes.ERROR, "error: /nowhere.yaml: No such file"),
+        ("usage --by label --label=", exit_codes.ERROR, "error: label: must have at least 1"),
     ],
 )
 def test_each_kind_of_error_has_its_code(

@@ -169,10 +169,12 @@ def _explain(error: BaseException) -> int:
         traceback.print_exception(error)
     if isinstance(error, click.ClickException):
         is_help = isinstance(error, click.exceptions.NoArgsIsHelpError)
-        if isinstance(error, click.UsageError) and not is_help:
+        if is_help:
+            error.show()
+        elif isinstance(error, click.UsageError):
             click.echo(f"error: {_wrong_usage(error)}", err=True)
         else:
-            error.show()
+            click.echo(f"error: {error.format_message()}", err=True)
         return error.exit_code
     if isinstance(error, ModuleNotFoundError):
         from cede.cli.missing import explained

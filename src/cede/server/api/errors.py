@@ -8,6 +8,7 @@ those are only for a server that is overloaded, not the writer, or broken.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -54,6 +55,8 @@ _FULL_RETRY_AFTER = 5
 
 # At most this many single errors are listed in one problem; the first ones tell the story.
 ERRORS_MAX = 20
+# Pydantic says "Input should be …" and "String should have …"; our own errors say "must".
+_OTHER_WORDS = re.compile(r"^\w+ should ")
 
 
 class UnknownFields(Invalid):
@@ -202,4 +205,4 @@ def _one_finding(error: Mapping[str, Any]) -> dict[str, str]:
         return {"field": inner.field if field == "body" else field, "detail": inner.problem}
     if error["type"] == "extra_forbidden":
         return {"field": field, "detail": "unknown field"}
-    return {"field": field, "detail": str(error["msg"])}
+    return {"field": field, "detail": _OTHER_WORDS.sub("must ", str(error["msg"]))}
