@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
+from cede.store import node_rows
 from tests.api.conftest import Server, made
 from tests.api.machines import ZONE, Machine, events_of, join_token, request_of, run
+from tests.api.test_metrics import scrape
 
 
 class Standing(Machine):
@@ -114,3 +118,31 @@ def test_a_used_join_token_makes_one_bridge_also_when_its_answer_was_lost(farm: 
     assert bridge.register(token).status_code == 200
     bridge.said["name"] = "third"
     assert bridge.register(token).status_code == 409
+
+
+def test_metrics_tell_a_bridges_nodes_what_others_hold_and_its_silence(farm: Server) -> None:
+    Machine(farm)  # no bridge speaks for it
+    bridge = Standing(farm)
+    Standing(farm, "other", ("m1",))
+    taken = [
+        {"node": "n1", "others": {"gpu": 3}, "why": "job 812 of ann"},
+        {"node": "n2", "others": {"gpu": 1}, "why": "job 813 of ann"},
+    ]
+    bridge.beat(others=taken)
+    found = scrape(farm)
+    assert found["cede_bridge_nodes", ("slurm", "ready")] == 2
+    assert found["cede_bridge_nodes", ("other", "ready")] == 1
+    assert found["cede_bridge_others", ("slurm", "gpu")] == 4
+    assert ("cede_bridge_others", ("other", "gpu")) not in found
+    silent = [found["cede_bridge_silent_seconds", (name,)] for name in ("slurm", "other")]
+    assert 0 <= silent[0] < silent[1] < 60  # the other one has not called since
+
+
+def test_a_scrape_reads_no_row_of_a_node(farm: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    Standing(farm, nodes=tuple(f"n{number}" for number in range(50)))
+
+    def read(_: object) -> None:
+        raise AssertionError("a row of a node was read")
+
+    monkeypatch.setattr(node_rows, "node_from", read)
+    assert scrape(farm)["cede_bridge_nodes", ("slurm", "ready")] == 50

@@ -139,13 +139,6 @@ class Reads:
         with self._readers.begin() as connection:
             return {(row[0], row[1]): row[2] for row in connection.execute(statement)}
 
-    def bridged_nodes(self) -> list[Node]:
-        """The nodes that a bridge speaks for."""
-        with self._readers.begin() as connection:
-            rows_of = connection.execute(select(schema.nodes))
-            found = [node_rows.node_from(row) for row in rows_of]
-        return [each for each in found if each.bridge]
-
     def lease_counts(self) -> dict[str, int]:
         """How many leases run, of nodes and of clients."""
         alive = select(func.count()).where(_nodes.state != str(NodeState.DOWN))

@@ -33,6 +33,7 @@ from cede.server.api import (
     web_page,
 )
 from cede.server.api.auth import Authenticator
+from cede.server.api.bridge_metrics import BridgeGauges
 from cede.server.api.context import Context
 from cede.server.api.costly import Costly
 from cede.server.api.dispatch import ANSWERED, Dispatch
@@ -68,7 +69,7 @@ def create_app(store: Store, writer: Writer, config: Config) -> App:
         config=config,
         auth=Authenticator(store.find_token, clock.wall, clock.monotonic),
         limiter=Limiter(),
-        metrics=Metrics(store, writer.index),
+        metrics=Metrics(store, writer.index, BridgeGauges(writer.order_board, writer.now)),
         pulse=Pulse(),
         relay=Relay(writer.order_board.wake, clock.monotonic),
         monotonic=clock.monotonic,

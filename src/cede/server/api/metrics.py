@@ -43,10 +43,11 @@ _CHECKPOINTS = (0.5, 1, 5, 15, 30, 60, 120, 300, 600, 900, 1200)
 class Metrics:
     """All series of one server."""
 
-    def __init__(self, store: Store, index: int) -> None:
+    def __init__(self, store: Store, index: int, bridges: Collector) -> None:
         self.registry = CollectorRegistry()
         self._gauges = _Gauges(store)
         self.registry.register(self._gauges)
+        self.registry.register(bridges)
         self._shares = ShareGauges()
         self.registry.register(self._shares)
         own = self.registry
@@ -255,7 +256,6 @@ class _Gauges(Collector):
             requests.add_metric(["active", name], view.active)
         yield from (capacity, occupied, requests)
         yield self._nodes()
-        yield from self._bridges()
         yield from self._tenants()
         leases = _gauge("cede_leases", "Leases that run now, by whose they are.", "holder")
         for holder, count in self._store.lease_counts().items():
@@ -268,21 +268,6 @@ class _Gauges(Collector):
         for (pool_id, state), count in self._store.node_counts().items():
             nodes.add_metric([names.get(pool_id or "", ""), state], count)
         return nodes
-
-    def _bridges(self) -> Iterator[Metric]:
-        nodes = _gauge("cede_bridge_nodes", "Nodes of a bridge by state.", "bridge", "state")
-        others = _gauge("cede_bridge_others", "Held outside of cede there.", "bridge", "key")
-        counts: dict[tuple[str, str], int] = {}
-        held: dict[tuple[str, str], int] = {}
-        for node in self._store.bridged_nodes():
-            at = (node.bridge, node.state.value)
-            counts[at] = counts.get(at, 0) + 1
-            for key, amount in node.others.items():
-                held[node.bridge, key] = held.get((node.bridge, key), 0) + amount
-        for metric, found in ((nodes, counts), (others, held)):
-            for labels, value in found.items():
-                metric.add_metric(list(labels), value)
-        yield from (nodes, others)
 
     def _tenants(self) -> Iterator[Metric]:
         nodes = _gauge("cede_tenant_nodes", "Nodes that a tenant has in use.", "tenant")
