@@ -119,16 +119,17 @@ def protocol_of(order: Order) -> str:
 def make_directories(found: Surroundings) -> None:
     """What the work writes to belongs to its account; what it is in does not."""
     if found.account.made_for:
-        _give(Path(found.account.home), found.account)
-    _give(found.tmp, found.account)
+        give(Path(found.account.home), found.account)
+    give(found.tmp, found.account)
     if found.protocol:
-        _give(found.talk, found.account)
+        give(found.talk, found.account)
         found.checkpoints.parent.mkdir(mode=0o711, parents=True, exist_ok=True)
-        _give(found.checkpoints, found.account)
+        give(found.checkpoints, found.account)
 
 
-def _give(path: Path, account: Account) -> None:
-    path.mkdir(mode=0o700, exist_ok=True)
+def give(path: Path, account: Account, mode: int = 0o700) -> None:
+    """Make a folder, if there is none, that belongs to an account."""
+    path.mkdir(mode=mode, exist_ok=True)
     if account.user is not None:
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:

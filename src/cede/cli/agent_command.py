@@ -10,35 +10,24 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cede.cli.values import Duration, amounts_option, pairs
-from cede.model import bounds
+from cede.cli.agent_options import (
+    connection_of,
+    connection_options,
+    keeping_options,
+    set_up_logging,
+    users_of,
+)
+from cede.cli.values import amounts_option, pairs
 
 if TYPE_CHECKING:
     from cede.agent.detect import Gpus
     from cede.agent.settings import Settings
 
 AS_ROOT = Path("/var/lib/cede-agent")
-_DAY = 24 * bounds.HOUR
 
 
 @click.command("agent")
-@click.option(
-    "--server",
-    metavar="URL",
-    envvar="CEDE_SERVER",
-    help="The server to serve; several with commas.",
-)
-@click.option(
-    "--join",
-    metavar="TOKEN",
-    envvar="CEDE_JOIN",
-    help="A join token, the first time; or CEDE_JOIN.",
-)
-@click.option(
-    "--join-file",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="A file with the join token, which nobody else may read.",
-)
+@connection_options
 @click.option(
     "--data", type=click.Path(path_type=Path, file_okay=False), help="Where it keeps files."
 )
@@ -70,21 +59,7 @@ _DAY = 24 * bounds.HOUR
     help="A file or folder with secrets that work of the agent's own account must not see.",
 )
 @click.option("--allow-root-jobs", is_flag=True, help="Work may run as root.")
-@click.option(
-    "--keep",
-    type=click.IntRange(min=1),
-    default=200,
-    show_default=True,
-    help="How many ended attempts keep their logs.",
-)
-@click.option(
-    "--keep-checkpoints",
-    type=Duration(plain="d"),
-    default=f"{bounds.CHECKPOINT_KEEP_DEFAULT // _DAY}d",
-    show_default=True,
-    help="How long checkpoints of requests that have ended stay; a number is days.",
-)
-@click.option("--log-bytes", type=click.IntRange(min=4096), help="Of one log, before it rotates.")
+@keeping_options(attempts=200)
 @click.option("--pids", type=click.IntRange(min=1), help="The most processes of one task.")
 @click.pass_context
 def agent(ctx: click.Context, /, server: str | None, join_file: Path | None, **given: Any) -> None:
@@ -98,25 +73,6 @@ def agent(ctx: click.Context, /, server: str | None, join_file: Path | None, **g
     server, given["join"] = connection_of(ctx, server, given["join"], join_file)
     set_up_logging()
     run(settings_of(server=server, **given))
-
-
-def connection_of(
-    ctx: click.Context, server: str | None, join: str | None, join_file: Path | None
-) -> tuple[str, str | None]:
-    """The server and the join token that were given, by whichever way."""
-    from cede.client.config import clean, read_token
-
-    options = ctx.find_root().obj or {}
-    if join is not None and not join.strip():
-        raise click.UsageError("the join token is empty: make one with cede token create")
-    if join_file is not None:
-        if join is not None:
-            raise click.UsageError("give --join-file or --join (CEDE_JOIN), not both")
-        join = read_token(join_file)
-    server = server or options.get("server")
-    if not server:
-        raise click.UsageError("give --server URL")
-    return clean(server), join
 
 
 def settings_of(
@@ -191,13 +147,6 @@ def _has(
     return amounts, devices
 
 
-def users_of(given: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
-    users: dict[str, tuple[str, ...]] = {}
-    for who, account in pairs("--user-map", given):
-        users[who] = (*users.get(who, ()), account)
-    return users
-
-
 def _labels(given: tuple[str, ...], detected: str) -> dict[str, str]:
     labels = dict(pairs("--label", given))
     if detected in labels:
@@ -210,21 +159,3 @@ def _default_data() -> Path:
         return AS_ROOT
     base = os.environ.get("XDG_DATA_HOME")
     return (Path(base) if base else Path.home() / ".local" / "share") / "cede-agent"
-
-
-def set_up_logging() -> None:
-    import logging
-    import sys
-
-    import structlog
-
-    structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso"),
-            structlog.processors.format_exc_info,
-            structlog.processors.KeyValueRenderer(key_order=["timestamp", "level", "event"]),
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-    )

@@ -10,11 +10,14 @@ from pathlib import Path
 
 import click
 
-from cede.cli.agent_command import connection_of, set_up_logging, users_of
+from cede.cli.agent_options import (
+    connection_of,
+    connection_options,
+    keeping_options,
+    set_up_logging,
+    users_of,
+)
 from cede.cli.values import Duration
-from cede.model import bounds
-
-_DAY = 24 * bounds.HOUR
 
 
 @click.group("bridge")
@@ -23,23 +26,7 @@ def bridge() -> None:
 
 
 @bridge.command("slurm")
-@click.option(
-    "--server",
-    metavar="URL",
-    envvar="CEDE_SERVER",
-    help="The server to serve; several with commas.",
-)
-@click.option(
-    "--join",
-    metavar="TOKEN",
-    envvar="CEDE_JOIN",
-    help="A join token, the first time; or CEDE_JOIN.",
-)
-@click.option(
-    "--join-file",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="A file with the join token, which nobody else may read.",
-)
+@connection_options
 @click.option(
     "--data",
     required=True,
@@ -75,21 +62,7 @@ def bridge() -> None:
     show_default=True,
     help="How often Slurm is looked at when nothing is expected of it.",
 )
-@click.option(
-    "--keep",
-    type=click.IntRange(min=1),
-    default=1000,
-    show_default=True,
-    help="How many ended attempts keep their logs.",
-)
-@click.option(
-    "--keep-checkpoints",
-    type=Duration(plain="d"),
-    default=f"{bounds.CHECKPOINT_KEEP_DEFAULT // _DAY}d",
-    show_default=True,
-    help="How long checkpoints of requests that have ended stay; a number is days.",
-)
-@click.option("--log-bytes", type=click.IntRange(min=4096), help="Of one log, before it rotates.")
+@keeping_options(attempts=1000)
 @click.pass_context
 def slurm(
     ctx: click.Context,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
@@ -26,7 +26,6 @@ from cede.model import bounds
 from cede.model.durations import parse_duration, seconds
 from cede.model.errors import CedeError, Conflict
 from cede.model.node import Node, NodeState, Out
-from cede.model.subject import Subject
 from cede.model.token import Role, Token, node_subject
 from cede.server import tokens
 from cede.server.api import examples
@@ -34,6 +33,7 @@ from cede.server.api.agent_bodies import HeartbeatIn, RegisterIn, ReportIn
 from cede.server.api.auth import Caller
 from cede.server.api.context import Context, ThisCall, answer
 from cede.server.api.errors import Problem
+from cede.server.api.joining import hand_over, spendable, tokens_of
 from cede.server.api.json_type import Json
 from cede.server.api.node_views import checkpoints_of, orders_text
 from cede.server.api.openapi import ok
@@ -66,8 +66,12 @@ async def register(body: RegisterIn, call: ThisCall) -> Response:
     secret, digest = tokens.new_token()
 
     def command(tx: Tx) -> Node:
-        join = _spendable(tx, context.store, caller.token, body) if joins else None
         before = _named(tx, body.name)
+        join = None
+        if joins:
+            join = spendable(
+                tx, context.store, caller.token, lambda token: _made(token, before, body.boot)
+            )
         node = fleet.register(
             tx.state,
             id=new_id(),
@@ -90,7 +94,8 @@ async def register(body: RegisterIn, call: ThisCall) -> Response:
         )
         fleet.heard(tx.state, node.id, tx.now)
         if join is not None:
-            _hand_over(tx, context.store, join, node, digest)
+            mine = node_subject(node.id)
+            hand_over(tx, context.store, join, mine, f"node {node.name}", digest)
         if join is not None or before != node:
             detail = {"name": node.name, "amounts": dict(node.amounts), "boot": node.boot}
             tx.audit(caller.identity, "node.register", node.id, detail)
@@ -110,7 +115,7 @@ async def register(body: RegisterIn, call: ThisCall) -> Response:
 
 def _has_agent(tx: Tx, store: Store, node: Node | None) -> bool:
     """Whether an agent has spoken for a node; the first start of a server makes one without."""
-    return node is not None and bool(node.session or _tokens_of(tx, store, node))
+    return node is not None and bool(node.session or tokens_of(tx, store, node_subject(node.id)))
 
 
 async def _note_refusal(context: Context, body: RegisterIn, why: str) -> None:
@@ -135,47 +140,9 @@ def _named(tx: Tx, name: str) -> Node | None:
     return tx.state.nodes.named(name)
 
 
-def _spendable(tx: Tx, store: Store, token: Token, body: RegisterIn) -> Token:
-    """The join token as it is now, if it may make one more node, or made this one on this boot.
-
-    The answer that carried a node's token may have been lost; then the machine asks once more.
-    """
-    token = tx.token(token.id, store)
-    if token.revoked:
-        raise Conflict("join_token_used", "this join token was revoked; ask for another")
-    if token.uses == 0 and not _made(token, _named(tx, body.name), body.boot):
-        raise Conflict("join_token_used", "this join token is used up; ask for another")
-    return token
-
-
 def _made(token: Token, node: Node | None, boot: str) -> bool:
+    """Whether a join token made this node, on this boot."""
     return node is not None and node.boot == boot and node_subject(node.id) in token.subjects
-
-
-def _hand_over(tx: Tx, store: Store, join: Token, node: Node, digest: str) -> None:
-    """C8: one node, one token. Whoever spoke for this node before does so no longer."""
-    mine = node_subject(node.id)
-    if join.uses is not None and mine not in join.subjects:
-        tx.put_token(replace(join, uses=join.uses - 1, subjects=(*join.subjects, mine)))
-    revoke_tokens(tx, store, node)
-    name = f"node {node.name}"[: bounds.NAME_LENGTH_MAX]
-    tx.put_token(Token(new_id(), name, Role.NODE, (mine,), digest, tx.wall))
-
-
-def revoke_tokens(tx: Tx, store: Store, node: Node) -> None:
-    for token in _tokens_of(tx, store, node):
-        tx.put_token(replace(token, revoked=True))
-
-
-def _tokens_of(tx: Tx, store: Store, node: Node) -> list[Token]:
-    """The tokens that speak for a node, as this transaction has them."""
-    return tokens_of(tx, store, node_subject(node.id))
-
-
-def tokens_of(tx: Tx, store: Store, mine: Subject) -> list[Token]:
-    """The tokens that speak for a machine or a bridge, as this transaction has them."""
-    found = {each.id: each for each in (*store.tokens_of_machine(mine), *tx.tokens)}
-    return [each for each in found.values() if each.role is Role.NODE and each.subjects == (mine,)]
 
 
 @router.post("/agent/heartbeat", responses={200: ok(HeartbeatOut, examples.HEARTBEAT)})

@@ -11,22 +11,20 @@ from starlette.responses import Response
 
 from cede.engine.admin import fleet
 from cede.model import bounds
-from cede.model.errors import Conflict
 from cede.model.node import Node
-from cede.model.token import Role, Token, bridge_subject
+from cede.model.token import Role, bridge_subject
 from cede.server import tokens
 from cede.server.api import examples
-from cede.server.api.agent import tokens_of
 from cede.server.api.agent_bodies import BridgedNodeIn, BridgeIn
 from cede.server.api.context import Context, ThisCall, answer
 from cede.server.api.errors import Problem
+from cede.server.api.joining import hand_over, spendable
 from cede.server.api.openapi import ok
 from cede.server.api.permissions import API
 from cede.server.api.route import CedeRoute
 from cede.server.api.schemas import BridgeOut
 from cede.server.ids import new_id
 from cede.server.writer import Tx
-from cede.store import Store
 
 router = APIRouter(prefix=API, tags=["agent"], route_class=CedeRoute)
 
@@ -40,17 +38,20 @@ async def register_bridge(body: BridgeIn, call: ThisCall) -> Response:
     context, caller = call.context, call.caller
     joins = caller.token.role is Role.JOIN
     if not joins and caller.bridge != body.name:
-        mine = f"bridge {caller.bridge}" if caller.bridge else "a node"
-        raise Problem(403, "forbidden", f"this token is of {mine}", field="name")
+        whose = f"bridge {caller.bridge}" if caller.bridge else "a node"
+        raise Problem(403, "forbidden", f"this token is of {whose}", field="name")
+    mine = bridge_subject(body.name)
     secret, digest = tokens.new_token()
 
     def command(tx: Tx) -> list[Node]:
-        join = _spendable(tx, context.store, caller.token, body.name) if joins else None
+        join = None
+        if joins:
+            join = spendable(tx, context.store, caller.token, lambda token: mine in token.subjects)
         before = {each.name for each in _nodes_of(tx, body.name)}
         found = [_register(tx, context, body, each, own=not joins) for each in body.nodes]
         _note_gone(tx, body)
         if join is not None:
-            _hand_over(tx, context.store, join, body.name, digest)
+            hand_over(tx, context.store, join, mine, f"bridge {body.name}", digest)
         if join is not None or before != {each.name for each in found}:
             detail = {"name": body.name, "nodes": len(found)}
             tx.audit(caller.identity, "bridge.register", body.name, detail)
@@ -106,26 +107,3 @@ def _note_gone(tx: Tx, body: BridgeIn) -> None:
         if node.name not in named:
             tx.state.put(replace(node, session=body.session, boot=body.boot))
             fleet.others_hold(tx.state, node.id, dict(node.amounts), GONE, tx.now)
-
-
-def _spendable(tx: Tx, store: Store, token: Token, bridge: str) -> Token:
-    """The join token as it is now, if it may make one more, or made this bridge: the answer with
-    its token may have been lost.
-    """
-    token = tx.token(token.id, store)
-    if token.revoked:
-        raise Conflict("join_token_used", "this join token was revoked; ask for another")
-    if token.uses == 0 and bridge_subject(bridge) not in token.subjects:
-        raise Conflict("join_token_used", "this join token is used up; ask for another")
-    return token
-
-
-def _hand_over(tx: Tx, store: Store, join: Token, bridge: str, digest: str) -> None:
-    """C8: one bridge, one token. Whoever spoke for it before does so no longer."""
-    mine = bridge_subject(bridge)
-    if join.uses is not None and mine not in join.subjects:
-        tx.put_token(replace(join, uses=join.uses - 1, subjects=(*join.subjects, mine)))
-    for token in tokens_of(tx, store, mine):
-        tx.put_token(replace(token, revoked=True))
-    name = f"bridge {bridge}"[: bounds.NAME_LENGTH_MAX]
-    tx.put_token(Token(new_id(), name, Role.NODE, (mine,), digest, tx.wall))

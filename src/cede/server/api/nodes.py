@@ -15,14 +15,14 @@ from cede.model.errors import Conflict, NotFound, Refused
 from cede.model.node import Node
 from cede.model.reason import Code, Reason
 from cede.model.subject import Subject
-from cede.model.token import name_in
+from cede.model.token import name_in, node_subject
 from cede.server.api import examples, redact
-from cede.server.api.agent import revoke_tokens
 from cede.server.api.auth import Caller
 from cede.server.api.bodies import ClaimIn, NodeOutIn, UnclaimIn
 from cede.server.api.context import Call, ThisCall, answer, nothing
 from cede.server.api.dry_run import DryRun, tried
 from cede.server.api.errors import Problem
+from cede.server.api.joining import revoke_tokens
 from cede.server.api.json_type import Json
 from cede.server.api.lists import REFERENCE, Cursor, Limit, PoolFilter
 from cede.server.api.node_views import node_out
@@ -213,7 +213,7 @@ async def delete_node(
 
     def command(tx: Tx) -> None:
         gone = fleet.delete(tx.state, found.id, tx.now, force=force)
-        revoke_tokens(tx, context.store, gone)
+        revoke_tokens(tx, context.store, node_subject(gone.id))
         tx.audit(actor, "node.delete", gone.id, {"name": gone.name, "force": force})
 
     await context.execute(command)
