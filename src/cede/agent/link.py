@@ -125,7 +125,8 @@ class Link:
             found = self._register(self._settings.join_token)
             token = self._settings.join_token
         self.heartbeat = float(found["heartbeat"])
-        node = str(found.get("node") or f"bridge {found['bridge']}")
+        # Bridges of other servers, or of other clusters, may have the same name on this machine.
+        node = str(found.get("node") or f"bridge {found['bridge']} {self._introduction.boot}")
         if self._machine is None or self.known.node != node:
             self._hold_machine(node)
         if self.known.next_session:

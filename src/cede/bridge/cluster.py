@@ -76,7 +76,8 @@ class Seen:
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """A job to be submitted. `tasks` are its nodes, and how many tasks each has; `amounts` are of
-    one task. On each node `command` runs once. `user` None: as whom the bridge runs.
+    one task. On each node `command` runs once. `user` None: as whom the bridge runs; else `group`
+    is that account's own.
     """
 
     name: str
@@ -87,6 +88,7 @@ class Wanted:
     output: str
     seconds: float | None = None
     user: str | None = None
+    group: str = ""
 
 
 class Cluster(Protocol):

@@ -24,6 +24,7 @@ JOB, ORDER, WANTED = "job.json", "order.json", "wanted.json"
 CLAIM, SAID = "claim.json", "said.jsonl"
 # What one task may say in all, and at once: its account may write what it likes there.
 SAID_MAX, SAID_CHUNK = 16 << 20, 1 << 20
+LAST_MAX = 300
 # Commands that a member may not have read yet; hints come minutes apart.
 WANTED_MAX = 64
 
@@ -72,6 +73,20 @@ def claimed(directory: Path) -> Json | None:
     except (OSError, ValueError):
         return None
     return found if isinstance(found, dict) else None
+
+
+def last_line(directory: Path, name: str) -> str:
+    """The last that was written to a log of the account, as far as it can be shown; or nothing."""
+    try:
+        with Place(directory) as place:
+            file = place.open(name, os.O_RDONLY | os.O_NONBLOCK)
+            with os.fdopen(file, "rb") as stream:
+                stream.seek(max(0, os.fstat(file).st_size - LAST_MAX))
+                text = stream.read(LAST_MAX).decode(errors="replace").strip()
+    except OSError:
+        return ""
+    last = text.splitlines()[-1] if text else ""
+    return "".join(each if each.isprintable() else " " for each in last)
 
 
 class Said:

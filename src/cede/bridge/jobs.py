@@ -30,7 +30,7 @@ from cede.agent.hands import Swept
 from cede.agent.journal import order_json
 from cede.agent.settings import Settings
 from cede.agent.shelves import Shelves
-from cede.agent.surroundings import checkpoint_directory, protocol_of
+from cede.agent.surroundings import checkpoint_directory, give, protocol_of
 from cede.agent.values import (
     INFRASTRUCTURE,
     Ended,
@@ -63,6 +63,7 @@ from cede.model import bounds
 from cede.model.errors import CedeError
 
 PREFIX = "cede-"
+JOB_LOG = "job.log"  # what the job prints besides its work; in the folder of its first task
 CALLS = 8  # to the cluster at once
 # How often members are listened to; the more there are, the less often.
 LISTEN, LISTEN_EACH = 0.1, 0.0005
@@ -73,6 +74,8 @@ EAGER, EAGER_TIMES = 0.2, 4.0
 WAITS, PATIENCE = 2, 60.0
 # A stop that has not come true so long after its grace is left to the cluster.
 STUCK = 5.0
+# A job whose tasks are all over may take so long to leave its cluster; then it is cancelled.
+LEAVES = 60.0
 
 STOPPED, KILLED = "stopped", "killed"
 BUSY, REFUSED = "cluster_busy", "refused"
@@ -125,6 +128,16 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
+class _Leaving:
+    """A job whose tasks are reported as over, while its cluster may still have it."""
+
+    nodes: tuple[str, ...]
+    amounts: Mapping[str, int]
+    known_at: float
+    until: float
+
+
+@dataclass(frozen=True, slots=True)
 class _Looked:
     began: float
     seen: Seen | None
@@ -149,6 +162,7 @@ class Jobs(Shelves):
         self._period = period
         (settings.data / "jobs").mkdir(mode=0o711, exist_ok=True)
         self._held: dict[str, Held] = {}
+        self._leaving: dict[str, _Leaving] = {}  # by the job's id
         self._events: deque[Event] = deque()
         self._results: queue.SimpleQueue[_Looked | _Submitted] = queue.SimpleQueue()
         self._callers = ThreadPoolExecutor(CALLS, "caller")
@@ -324,11 +338,11 @@ class Jobs(Shelves):
         owner = None if account.user is None else account.user.uid
         jobs.mkdir(mode=0o711, exist_ok=True)
         for order in orders:
-            _give(self._home / order.key.directory, account)
+            give(self._home / order.key.directory, account, 0o711)
             if protocol_of(order):
                 checkpoints = checkpoint_directory(order, self._settings)
                 checkpoints.parent.mkdir(mode=0o711, parents=True, exist_ok=True)
-                _give(checkpoints, account)
+                give(checkpoints, account)
                 shelf.clean(checkpoints, None, idle=True)  # K9: nobody writes there now
         told = {
             "orders": [order_json(each) for each in orders],
@@ -345,7 +359,7 @@ class Jobs(Shelves):
         data, first = self._settings.data, orders[0].key
         path = Path(cede.__file__).parents[1]
         run = [sys.executable, "-m", "cede.bridge.member", str(data), first.allocation]
-        is_other = account.user is not None and account.user.uid != os.geteuid()
+        other = account.user if account.user and account.user.uid != os.geteuid() else None
         walltime = body.get("walltime")
         return Wanted(
             name,
@@ -353,9 +367,10 @@ class Jobs(Shelves):
             body["amounts"],
             ["env", f"PYTHONPATH={path}", "PYTHONSAFEPATH=1", *run],
             "/",
-            str(self._home / first.directory / "job.log"),
+            str(self._home / first.directory / JOB_LOG),
             None if walltime is None else float(walltime) + orders[0].grace,
-            account.name if is_other else None,
+            account.name if other else None,
+            str(other.gid) if other else "",
         )
 
     # What happens
@@ -406,7 +421,6 @@ class Jobs(Shelves):
             return
         if result.id:
             held.stage, held.id, held.known_at = Stage.SUBMITTED, result.id, now
-            self._look_soon.set()
         elif result.unsure:
             held.stage = Stage.UNSURE
             _log.warning("not submitted yet", job=result.allocation, why=result.unsure)
@@ -420,12 +434,18 @@ class Jobs(Shelves):
             return
         seen = looked.seen
         jobs = {each.id: each for each in seen.jobs}
+        self._leaving = {
+            id: each
+            for id, each in self._leaving.items()
+            if each.known_at >= looked.began
+            or (id in jobs and jobs[id].standing is not Standing.OVER)
+        }
         for held in list(self._held.values()):
             if held.stage is Stage.UNSURE:
                 self._submit(held)
             elif held.stage is Stage.SUBMITTED and held.known_at < looked.began:
                 self._judge(held, jobs.get(held.id), now, looked.began)
-        self._cancel_strays(seen.jobs, looked.began)
+        self._cancel_strays(seen.jobs, looked.began, now)
         self.others.seen(seen, self._running(jobs))
         self._eager = any(
             held.cancelled or any(task.ended for task in held.tasks.values())
@@ -445,13 +465,18 @@ class Jobs(Shelves):
                     self._want(task.order.key, "stop", 0.0)
                 self._over(held, task, self._end_of(held, task, job))
         elif job.standing is Standing.WAITING and not held.cancelled:
-            held.waits += 1
+            held.waits += not self._waits_for_ours(held)
             turn = job.why in ("None", "Priority")
             if held.waits >= WAITS and not (turn and now < held.known_at + PATIENCE):
                 self._take_back(held, job)
         elif job.standing is Standing.RUNNING:
             held.waits = 0
             held.ran_at = held.ran_at if job.is_ending else began
+
+    def _waits_for_ours(self, held: Held) -> bool:
+        """Whether a job of ours is about to leave one of its nodes."""
+        nodes = held.orders[0].body["nodes"]
+        return any(not set(each.nodes).isdisjoint(nodes) for each in self._leaving.values())
 
     def _take_back(self, held: Held, job: Job) -> None:
         """The cluster does not start it: nobody else shall wait for it."""
@@ -481,7 +506,8 @@ class Jobs(Shelves):
         kind, state = self._cluster.kind, job.state.removeprefix("it ")
         if job.end is End.ITSELF:
             why = f"{kind} job {job.id} ended ({job.state}), and nobody says how its work did"
-            return Ended(key, None, INFRASTRUCTURE, why)
+            last = folder.last_line(self._home / f"{held.allocation}.0", JOB_LOG)
+            return Ended(key, None, INFRASTRUCTURE, f"{why}: {last}" if last else why)
         more = f" ({job.why})" if job.why not in ("", "None") else ""
         unread = bool(protocol_of(task.order))
         text = f"{kind} job {job.id}: {state}{more}"
@@ -520,20 +546,19 @@ class Jobs(Shelves):
             if task.stop_until is not None and now >= task.stop_until and task.ended is None:
                 task.stop_until = now + STUCK
                 self._cancel(held, kill=True)
-        ended = [task for task in held.tasks.values() if task.ended is not None]
-        # The last one ends with the job: only then are its units free in the cluster too.
-        for task in ended if len(ended) < len(held.tasks) else ended[1:]:
+        if held.stage is not Stage.SUBMITTED or (held.job is not None and held.job.end is not None):
+            return
+        nodes, amounts = _held_by(held)
+        for task in [each for each in held.tasks.values() if each.ended is not None]:
             assert task.ended is not None
-            if held.stage is not Stage.SUBMITTED or not (held.job is None or held.job.end is None):
-                continue
             if self._is_own_end(held, task, task.ended):
                 self._over(held, task, task.ended)
             elif not self._eager:
                 self._eager = True
                 self._look_soon.set()
-        if ended and len(ended) >= len(held.tasks) and not self._eager:
-            self._eager = True
-            self._look_soon.set()
+        if not held.tasks:
+            # Whoever is next on these nodes is submitted meanwhile: its cluster lets it wait.
+            self._leaving[held.id] = _Leaving(nodes, amounts, held.known_at, now + LEAVES)
 
     def _is_own_end(self, held: Held, task: Task, ended: Ended) -> bool:
         """Whether a task ended by itself or by us. A cluster that ends a job signals its tasks one
@@ -585,13 +610,14 @@ class Jobs(Shelves):
 
         self._callers.submit(call)
 
-    def _cancel_strays(self, jobs: Sequence[Job], began: float) -> None:
-        """Jobs with our mark that no attempt explains, or that come second."""
+    def _cancel_strays(self, jobs: Sequence[Job], began: float, now: float) -> None:
+        """Jobs with our mark that no attempt explains, or that come second, or do not leave."""
         strays = []
         for job in jobs:
             held = self._held.get(job.name.removeprefix(PREFIX))
             first = held is not None and (held.id in ("", job.id) or held.known_at >= began)
-            if job.standing is not Standing.OVER and not first:
+            leaves = job.id in self._leaving and now < self._leaving[job.id].until
+            if job.standing is not Standing.OVER and not first and not leaves:
                 strays.append(job.id)
         if strays:
             _log.warning("cancelling jobs that nothing explains", jobs=strays)
@@ -599,11 +625,11 @@ class Jobs(Shelves):
 
     def _running(self, jobs: Mapping[str, Job]) -> Iterator[tuple[str, Mapping[str, int]]]:
         """What our running jobs hold: node and amounts of each task."""
-        for held in self._held.values():
-            job = jobs.get(held.id)
-            if job is not None and job.standing is Standing.RUNNING:
-                body = next(iter(held.tasks.values())).order.body
-                yield from ((node, body["amounts"]) for node in body["nodes"])
+        held = {each.id: _held_by(each) for each in self._held.values()}
+        held |= {id: (each.nodes, each.amounts) for id, each in self._leaving.items()}
+        for id, (nodes, amounts) in held.items():
+            if id in jobs and jobs[id].standing is Standing.RUNNING:
+                yield from ((node, amounts) for node in nodes)
 
     # What else the server should know
 
@@ -633,22 +659,18 @@ class Jobs(Shelves):
         self.close_shelves()
 
 
+def _held_by(held: Held) -> tuple[tuple[str, ...], Mapping[str, int]]:
+    """The node of each task of a job that is not over, and what each of them has."""
+    body = next(iter(held.tasks.values())).order.body
+    return tuple(body["nodes"]), body["amounts"]
+
+
 def _for(event: Event | None, key: Key) -> Event:
     """The same of another task."""
     if isinstance(event, LaunchFailed):
         return LaunchFailed(key, event.why, event.refused)
     assert isinstance(event, Ended)
     return Ended(key, event.exit_code, event.cause, event.text)
-
-
-def _give(path: Path, account: Account) -> None:
-    path.mkdir(mode=0o711, exist_ok=True)
-    if account.user is not None:
-        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        try:
-            os.fchown(descriptor, account.user.uid, account.user.gid)
-        finally:
-            os.close(descriptor)
 
 
 def _devices(given: Mapping[str, Any]) -> dict[str, list[str]]:

@@ -111,7 +111,7 @@ class Slurm:
         if self.account:
             asked.append(f"--account={self.account}")
         if wanted.user is not None:
-            asked.append(f"--uid={wanted.user}")
+            asked += [f"--uid={wanted.user}", f"--gid={wanted.group}"]
         if wanted.seconds is not None:
             minutes = int((wanted.seconds + WALLTIME_MARGIN) // 60) + 1
             asked.append(f"--time={minutes}")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -66,7 +67,8 @@ def prepare(
         place.write(places.CONTAINMENT, containment.means, sync=True)
         # Last, because it says that the rest is there.
         place.write(places.SPEC, spec.to_json(), sync=True)
-    with Place(attempts) as place:
+    # Where the folder is not ours to read, as a bridge's is not, its owner has made the directory.
+    with suppress(PermissionError), Place(attempts) as place:
         os.fsync(place.fd)
     return directory
 
