@@ -53,7 +53,7 @@ storm: dev ## An hour of kills, freezes and partitions, and two accounts compare
 storm-postgres: dev ## The same with two servers on PostgreSQL, each with a link to it that fails
 	@$(BIN)/python -m tests.storm --postgres $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED))
 
-slurm: dev system-packages ## Tell the stories on a real Slurm, kill the bridge 40 times amid its calls to a real Slurm, share it with outside jobs, and measure; ONLY=faults is one of the three
+slurm: dev system-packages ## Tell all stories on a real Slurm, kill the bridge 40 times amid its calls, share it with outside jobs, and measure; ONLY=faults is one of the last three
 	@$(if $(ONLY),,$(BIN)/pytest -q tests/slurm)
 	@$(BIN)/python -m tests.slurm $(ONLY)
 

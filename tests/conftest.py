@@ -1,7 +1,10 @@
-"""Fixtures that every test may use: a real PostgreSQL, and a fresh database of either kind."""
+"""Fixtures that every test may use: a real PostgreSQL, a fresh database of either kind, and a real
+Slurm.
+"""
 
 from __future__ import annotations
 
+import shutil
 import signal
 import tempfile
 from collections.abc import Iterator
@@ -10,6 +13,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy.engine import make_url
 
+from tests.slurm import cluster
 from tests.support import postgres, second_try
 from tests.support.properties import Properties, in_ci
 
@@ -25,6 +29,7 @@ for _number, _usual in (
         signal.signal(_number, _usual)
 
 NO_POSTGRES = pytest.StashKey[str]()
+NO_SLURM = pytest.StashKey[str]()
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -61,6 +66,21 @@ def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str
         yield url.render_as_string(hide_password=False)
 
 
+@pytest.fixture(scope="session")
+def slurm(request: pytest.FixtureRequest) -> Iterator[cluster.Cluster]:
+    """One Slurm for everybody."""
+    if reason := cluster.missing():
+        request.config.stash[NO_SLURM] = reason
+        pytest.skip(f"no Slurm: {reason}")
+    # Not below pytest's own directory, where other accounts' work could not come by.
+    home = Path(tempfile.mkdtemp(prefix="cede-slurm-"))
+    try:
+        with cluster.cluster(home) as made:
+            yield made
+    finally:
+        shutil.rmtree(home, ignore_errors=True)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     PROPERTIES.hold_for(items)
 
@@ -77,9 +97,10 @@ def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, str] 
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
-    """What must not pass for a green run: half of the store's tests did not run, or luck helped."""
+    """What must not pass for a green run: what was not there was not tested, or luck helped."""
     second_try.report(terminalreporter)
-    reason = config.stash.get(NO_POSTGRES, None)
-    if reason is not None:
-        terminalreporter.section("POSTGRESQL WAS NOT TESTED", red=True, bold=True)
-        terminalreporter.line(reason, red=True)
+    for name, key in (("POSTGRESQL", NO_POSTGRES), ("SLURM", NO_SLURM)):
+        reason = config.stash.get(key, None)
+        if reason is not None:
+            terminalreporter.section(f"{name} WAS NOT TESTED", red=True, bold=True)
+            terminalreporter.line(reason, red=True)

@@ -28,7 +28,8 @@ from tests.slurm.cluster import Cluster
 from tests.slurm.world import COUNTING
 from tests.support.sources import HERE
 
-KINDS = ("agent", "slurm")
+SLOW_START = (pytest.mark.system, pytest.mark.timeout(600))
+KINDS = ("agent", pytest.param("slurm", marks=SLOW_START))
 WAIT = 60.0
 
 

@@ -28,9 +28,10 @@ def main() -> int:
         home.chmod(0o755)
         for each in ("slurm", "world"):
             (home / each).mkdir()
-        poll = outside.POLL if name == "outside" else POLL
+        poll = {"outside": outside.POLL, "rates": rates.POLL}.get(name, POLL)
+        timeout = 10 if name == "faults" else 300  # there Slurm gives a node up
         with (
-            cluster(home / "slurm", min_job_age=36000) as slurm,
+            cluster(home / "slurm", slurmd_timeout=timeout, min_job_age=36000) as slurm,
             world(home / "world", slurm, poll=poll) as made,
         ):
             if name == "faults":

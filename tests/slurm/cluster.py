@@ -1,5 +1,8 @@
 """A Slurm of its own on loopback: munge, one controller and some nodes with pretended GPUs, all of
 them processes of this test and gone with it. The programs are the system's packages.
+
+Nothing here depends on the pace of the machine: whoever does not come is started again, and Slurm
+itself is told to be patient.
 """
 
 from __future__ import annotations
@@ -9,18 +12,23 @@ import re
 import secrets
 import shutil
 import signal
-import socket
 import stat
 import subprocess
+import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from tests.support import ports
+
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scontrol", "scancel", "srun")
 PACKAGES = "slurmctld slurmd slurm-client munge"
-READY_SECONDS = 60.0
+# Only a test that fails waits so long; a daemon that has not come by then is started again.
+READY_SECONDS = 240.0
+AGAIN_SECONDS = 20.0
+CALL_SECONDS = 120.0
 GPUS = 4
 CPUS = 8
 MEMORY_MB = 8000
@@ -51,6 +59,10 @@ SelectTypeParameters=CR_Core_Memory
 GresTypes=gpu
 ReturnToService=2
 SlurmdTimeout={slurmd_timeout}
+MessageTimeout=30
+TCPTimeout=30
+BatchStartTimeout=200
+UnkillableStepTimeout=300
 InactiveLimit=0
 KillWait=5
 MinJobAge={min_job_age}
@@ -73,41 +85,59 @@ def missing() -> str:
         return f"no {', '.join(absent)}: apt-get install -y {PACKAGES}"
     if os.geteuid() != 0:
         return "several slurmd on one host need root"
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            _make_device(Path(folder) / "gpu0")
+        except OSError as error:
+            return f"devices cannot be made here: {error.strerror}"
     return ""
 
 
 class Cluster:
-    """Four nodes n1 to n4 unless told otherwise; `env` is what Slurm's commands need."""
+    """Nodes n1 to n4 unless told otherwise, each with so many GPUs; `env` is what Slurm's commands
+    need.
+    """
 
     def __init__(
-        self, home: Path, nodes: int = 4, *, slurmd_timeout: int = 10, min_job_age: int = 300
+        self,
+        home: Path,
+        gpus: Sequence[int] = (GPUS,) * 4,
+        *,
+        slurmd_timeout: int = 300,
+        min_job_age: int = 300,
     ) -> None:
-        self.home = home
+        self.home, self.gpus = home, sum(gpus)
+        nodes = len(gpus)
         self.names = [f"n{number}" for number in range(1, nodes + 1)]
         self._children: dict[str, subprocess.Popen[bytes]] = {}
         home.chmod(0o755)
         for each in ("state", "munge"):
             (home / each).mkdir()
-        ports = _ports(nodes + 1)
+        # Held as long as the cluster lives, so that nobody gets them while a daemon is away.
+        self._ports = [ports.hold() for _ in range(nodes + 1)]
+        numbers = [ports.number_of(each) for each in self._ports]
         lines = [
             f"NodeName={name} NodeHostname=localhost NodeAddr=127.0.0.1 Port={port} CPUs={CPUS} "
             f"CoresPerSocket={CPUS} ThreadsPerCore=1 Sockets=1 RealMemory={MEMORY_MB} "
-            f"Gres=gpu:{GPUS} Feature=a100"
-            for name, port in zip(self.names, ports[1:], strict=True)
+            f"Gres=gpu:{count} Feature={'a100' if count == GPUS else 'small'}"
+            for name, port, count in zip(self.names, numbers[1:], gpus, strict=True)
         ]
         conf = _CONF.format(
             name=f"c{secrets.token_hex(3)}",
             home=home,
-            port=ports[0],
+            port=numbers[0],
             slurmd_timeout=slurmd_timeout,
             min_job_age=min_job_age,
             nodes="\n".join(lines),
         )
         (home / "slurm.conf").write_text(conf)
         for number in range(GPUS):
-            os.mknod(home / f"gpu{number}", 0o666 | stat.S_IFCHR, os.makedev(1, 3))  # /dev/null
+            _make_device(home / f"gpu{number}")
         (home / "gres.conf").write_text(
-            f"Name=gpu File={home}/gpu[0-{GPUS - 1}] Flags=nvidia_gpu_env\n"
+            "".join(
+                f"NodeName={name} Name=gpu File={home}/gpu[0-{count - 1}] Flags=nvidia_gpu_env\n"
+                for name, count in zip(self.names, gpus, strict=True)
+            )
         )
         half = (nodes + 1) // 2
         racks = [self.names[:half], self.names[half:]]
@@ -141,16 +171,38 @@ class Cluster:
         self.wait_ready()
 
     def wait_ready(self) -> None:
-        def ready() -> bool:
-            found = self.try_run("sinfo", "-h", "-N", "-o", "%N %T").split("\n")
-            idle = [each for each in found if re.search(r" (idle|mixed|allocated)$", each)]
-            return len(idle) == len(self.names)
+        """All nodes are registered and in service. Who is late is started again now and then."""
+        late_at = time.monotonic() + AGAIN_SECONDS
 
-        _until(ready, "all nodes are idle", lambda: self.try_run("sinfo", "-N", "-l"))
+        def ready() -> bool:
+            nonlocal late_at
+            found = self.try_run("sinfo", "-h", "-N", "-o", "%N %T")
+            here = set(re.findall(r"^(\S+) (?:idle|mixed|allocated|completing)$", found, re.M))
+            late = [name for name in self.names if name not in here]
+            if late and found and time.monotonic() > late_at:
+                for name in late:
+                    self.start_again(name)
+                self.try_run("scontrol", "update", f"NodeName={','.join(late)}", "State=RESUME")
+                late_at = time.monotonic() + AGAIN_SECONDS
+            return not late
+
+        _until(ready, "all nodes are in service", lambda: self.try_run("sinfo", "-N", "-l"))
 
     def start_controller(self) -> None:
         self._run("slurmctld", ["slurmctld", "-D", "-i"])
-        _until(lambda: "UP" in self.try_run("scontrol", "ping"), "slurmctld answers")
+
+        def answers() -> bool:
+            if self._children["slurmctld"].poll() is not None:
+                self._run("slurmctld", ["slurmctld", "-D", "-i"])
+            return "UP" in self.try_run("scontrol", "ping")
+
+        _until(answers, "slurmctld answers", lambda: self._tail("slurmctld.log"))
+
+    def start_again(self, name: str) -> None:
+        """A node that did not register. Its jobs go on under their own processes."""
+        if name in self._children:
+            self.kill(name)
+        self.start_node(name)
 
     def stop_controller(self) -> None:
         self.kill("slurmctld", signal.SIGTERM)
@@ -161,7 +213,11 @@ class Cluster:
     def kill(self, name: str, number: int = signal.SIGKILL) -> None:
         child = self._children.pop(name)
         child.send_signal(number)
-        child.wait(30)
+        try:
+            child.wait(CALL_SECONDS)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.wait()
 
     def run(self, *command: str, **options: Any) -> str:
         """What one of Slurm's commands prints; it must succeed."""
@@ -170,7 +226,7 @@ class Cluster:
             env=self.env,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=CALL_SECONDS,
             check=False,
             **options,
         )
@@ -178,9 +234,17 @@ class Cluster:
         return done.stdout.strip()
 
     def try_run(self, *command: str) -> str:
-        done = subprocess.run(
-            command, env=self.env, capture_output=True, text=True, timeout=60, check=False
-        )
+        try:
+            done = subprocess.run(
+                command,
+                env=self.env,
+                capture_output=True,
+                text=True,
+                timeout=CALL_SECONDS,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return ""
         return done.stdout.strip()
 
     def jobs(self, *, states: str = "all") -> list[list[str]]:
@@ -190,21 +254,31 @@ class Cluster:
 
     def settle(self) -> None:
         """No job runs or waits, and every node is in service."""
-        for ids in [self.try_run("squeue", "-h", "-o", "%A").split()]:
-            if ids:
-                self.try_run("scancel", "--signal=KILL", "--full", *ids)
-                self.try_run("scancel", *ids)
-        _until(lambda: not self.try_run("squeue", "-h"), "no job is left")
+
+        def is_empty() -> bool:
+            left = self.run("squeue", "-h", "-o", "%A").split()
+            if left:
+                self.try_run("scancel", "--signal=KILL", "--full", *left)
+                self.try_run("scancel", *left)
+            return not left
+
+        _until(is_empty, "no job is left", lambda: self.try_run("squeue"), pause=0.3)
         self.try_run("scontrol", "update", f"NodeName={','.join(self.names)}", "State=RESUME")
         self.wait_ready()
 
     def close(self) -> None:
         if "slurmctld" in self._children:
-            with suppress(AssertionError):
+            with suppress(AssertionError, subprocess.TimeoutExpired):
                 self.settle()
         for name in [*self.names, "slurmctld", "munged"]:
             if name in self._children:
                 self.kill(name, signal.SIGTERM)
+        for each in self._ports:
+            each.close()
+
+    def _tail(self, name: str) -> str:
+        path = self.home / name
+        return path.read_text(errors="replace")[-2000:] if path.exists() else f"no {name}"
 
     def _run(self, name: str, command: Sequence[str]) -> None:
         with (self.home / f"{name}.out").open("ab") as out:
@@ -219,8 +293,8 @@ class Cluster:
 
 
 @contextmanager
-def cluster(home: Path, **options: Any) -> Iterator[Cluster]:
-    found = Cluster(home, **options)
+def cluster(home: Path, gpus: Sequence[int] = (GPUS,) * 4, **options: Any) -> Iterator[Cluster]:
+    found = Cluster(home, gpus, **options)
     try:
         found.start()
         yield found
@@ -228,18 +302,17 @@ def cluster(home: Path, **options: Any) -> Iterator[Cluster]:
         found.close()
 
 
-def _ports(count: int) -> list[int]:
-    held = [socket.socket() for _ in range(count)]
-    for each in held:
-        each.bind(("127.0.0.1", 0))
-    ports = [int(each.getsockname()[1]) for each in held]
-    for each in held:
-        each.close()
-    return ports
+def _make_device(path: Path) -> None:
+    os.mknod(path, 0o666 | stat.S_IFCHR, os.makedev(1, 3))  # as /dev/null is
 
 
-def _until(found: Any, what: str, more: Any = lambda: "") -> None:
+def _until(
+    found: Callable[[], bool],
+    what: str,
+    more: Callable[[], str] = lambda: "",
+    pause: float = 0.05,
+) -> None:
     deadline = time.monotonic() + READY_SECONDS
     while not found():
         assert time.monotonic() < deadline, f"not so within {READY_SECONDS:.0f} s: {what} {more()}"
-        time.sleep(0.05)
+        time.sleep(pause)

@@ -7,31 +7,26 @@ from pathlib import Path
 
 import pytest
 
-from tests.slurm.cluster import Cluster, cluster, missing
+from tests.slurm.cluster import Cluster
 from tests.slurm.world import World, world
 
 
 @pytest.fixture(scope="session")
-def slurm() -> Iterator[Cluster]:
-    """One Slurm for all stories."""
-    if why := missing():
-        pytest.skip(f"no Slurm here: {why}")
-    # Not below pytest's own directory, where other accounts' work could not come by.
-    home = Path(tempfile.mkdtemp(prefix="cede-slurm-"))
+def standing(slurm: Cluster) -> Iterator[World]:
+    """One server and one bridge for all stories."""
+    home = Path(tempfile.mkdtemp(prefix="cede-bridge-"))
     try:
-        with cluster(home) as made:
+        with world(home, slurm) as made:
+            made.bridge.start()
             yield made
     finally:
         shutil.rmtree(home, ignore_errors=True)
 
 
 @pytest.fixture
-def bridged(slurm: Cluster) -> Iterator[World]:
-    """A server and a bridge of their own; no pool yet."""
-    home = Path(tempfile.mkdtemp(prefix="cede-bridge-"))
-    try:
-        with world(home, slurm) as made:
-            yield made
-        slurm.settle()
-    finally:
-        shutil.rmtree(home, ignore_errors=True)
+def bridged(standing: World) -> Iterator[World]:
+    """They have no pool before and after each story, and nothing runs."""
+    standing.clear()
+    yield standing
+    standing.clear()
+    standing.slurm.settle()

@@ -100,15 +100,15 @@ class Faults:
         bridge.kill()
         bridge.start(CEDE_BRIDGE_CRASH=point)
         self.batch()
-        if name == "scancel":
+        times = int(point.partition(":")[2]) if name == "scancel" else 0
+        for _ in range(times):  # one after the other: strays that are seen together go together
             stray = self.plant_stray()
-            died = self._has_died()
-        else:
-            died = self._has_died()
+            self.world.until(lambda: bridge.has_ended() or self.is_gone(stray), "", WAIT)  # noqa: B023
+        died = self._has_died()
         bridge.kill()
         bridge.start()
-        if name == "scancel":
-            self.world.until(lambda: stray not in self.world.slurm.run("squeue", "-h"), "", WAIT)
+        if times:
+            self.world.until(lambda: self.is_gone(stray), "it is cancelled", WAIT)
         self.cancel_when_it_runs()
         self.all_over()
         self.check()
@@ -116,7 +116,7 @@ class Faults:
 
     def _has_died(self) -> bool:
         try:
-            eventually(self.world.bridge.has_ended, 40.0)
+            eventually(self.world.bridge.has_ended, 120.0)
         except AssertionError:
             return False
         return True
@@ -128,6 +128,9 @@ class Faults:
         self.strays.append("")
         wrap = ("-o", "/dev/null", "--wrap=sleep 600")
         return self.world.slurm.run("sbatch", "--parsable", *options, *wrap)
+
+    def is_gone(self, job: str) -> bool:
+        return job not in self.world.slurm.run("squeue", "-h", "-o", "%A").split()
 
     def check(self, killed: tuple[str, ...] = ()) -> None:
         tally.check(self.world.slurm, self.notes, killed)

@@ -2,27 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import pytest
 
-from tests.client.serving import eventually
-from tests.slurm.world import World
+from tests.slurm.notes import folder, last_saved, lines
+from tests.slurm.world import World, eventually
 
-
-def lines(folder: Path, task: int = 0) -> list[list[str]]:
-    """What a task has noted, once it has."""
-    path = folder / f"notes.{task}"
-    eventually(lambda: path.exists() and path.read_text().endswith("\n"))
-    return [line.split() for line in path.read_text().splitlines()]
-
-
-def last_saved(folder: Path, task: int = 0) -> int:
-    return int([line[1] for line in lines(folder, task) if line[0] == "saved"][-1])
-
-
-def folder(world: World, name: str) -> Path:
-    made = world.home / name
-    made.mkdir()
-    return made
+pytestmark = [pytest.mark.system, pytest.mark.timeout(900)]
 
 
 def test_quota_borrow_reclaim_resume_elsewhere_gang_drain_and_why(bridged: World) -> None:
@@ -84,7 +69,7 @@ def test_quota_borrow_reclaim_resume_elsewhere_gang_drain_and_why(bridged: World
     for red in reds:
         assert bridged.ended(red)["status"] == "released"
     bridged.until(lambda: bridged.nodes()[elsewhere]["state"] == "drained", "it is drained")
-    assert bridged.slurm.run("squeue", "-h") == ""  # nothing is left behind
+    bridged.until(lambda: bridged.slurm.run("squeue", "-h") == "", "nothing is left behind")
 
 
 def bridged_started_again(world: World, victims: list[str], wanted: str) -> bool:

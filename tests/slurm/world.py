@@ -7,15 +7,18 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from cede import Client
-from tests.client.serving import BIN, WAIT_SECONDS, Serving, eventually
+from cede import Client, Conflict
+from tests.client import serving
+from tests.client.serving import BIN, Serving
 from tests.slurm.cluster import Cluster
 from tests.support.sources import HERE
 
+# A server, a bridge, Slurm and work on one machine: only a test that fails waits so long.
+WAIT_SECONDS = 200.0
 POLL = 0.5
 HEARTBEAT = 1.0
 POOL = "slurm-gpus"
@@ -24,12 +27,17 @@ COUNTING = Path(__file__).parent / "counting.py"
 OVER = ("released", "failed", "cancelled", "preempted", "rejected")
 
 
+def eventually(look: Callable[[], Any], seconds: float = WAIT_SECONDS) -> None:
+    serving.eventually(look, seconds)
+
+
 class Bridge:
     """The process `cede bridge slurm` on one folder."""
 
     def __init__(self, world: World, *options: str, poll: float = POLL) -> None:
         self.world = world
         self.options = (*options, "--poll", f"{poll}s")
+        self.root_jobs = True
         self.data = world.home / "bridge"
         self.log = world.home / "bridge.log"
         self.process: subprocess.Popen[bytes] | None = None
@@ -38,7 +46,8 @@ class Bridge:
         kept = {key: text for key, text in os.environ.items() if not key.startswith("CEDE_")}
         kept |= {name: self.world.slurm.env[name] for name in ("SLURM_CONF", "PATH")}
         options = [*("--server", self.world.server.url, "--data", self.data), *self.options]
-        command = [BIN / "cede", "bridge", "slurm", *options, "--allow-root-jobs"]
+        command = [self.world.python, BIN / "cede", "bridge", "slurm", *options]
+        command += ["--allow-root-jobs"] * self.root_jobs
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 [str(each) for each in command],
@@ -66,6 +75,7 @@ class World:
     def __init__(self, home: Path, slurm: Cluster, **options: Any) -> None:
         home.chmod(0o755)
         self.home, self.slurm = home, slurm
+        self.python = sys.executable  # of the bridge, its members and their work
         self.server = Serving(home / "data", None, ("--heartbeat", str(HEARTBEAT), "--no-agent"))
         self.client: Client = self.server.client()
         self.join: str = self.client.tokens.create("join", "join")["token"]
@@ -79,9 +89,11 @@ class World:
     def policy(self, who: str, pool: str = POOL, **fields: Any) -> None:
         self.client.policies.attach(pool, who, component_type="team", **fields)
 
-    def up(self, **environ: str) -> None:
-        self.bridge.start(**environ)
-        self.until(lambda: self.free() == 4 * len(self.slurm.names), "all nodes are free")
+    def up(self) -> None:
+        """The bridge runs, and nobody holds anything."""
+        if self.bridge.has_ended():
+            self.bridge.start()
+        self.until(lambda: self.free() == self.slurm.gpus, "all nodes are free")
 
     def free(self, key: str = "gpu") -> int:
         return sum(each["free"].get(key, 0) for each in self.nodes().values() if _usable(each))
@@ -101,13 +113,13 @@ class World:
         """A program that counts, saves when it is asked and says where it began."""
         env = {**HERE.variables()}
         given = {"checkpoint": "auto", "checkpoint_timeout": 60.0, **fields}
-        python = (sys.executable, str(COUNTING), str(notes))
+        python = (self.python, str(COUNTING), str(notes))
         return self.submit(*python, work={"env": env}, **given)
 
     def get(self, request_id: str) -> dict[str, Any]:
         return dict(self.client.requests.get(request_id))
 
-    def ended(self, request_id: str, seconds: float = 2 * WAIT_SECONDS) -> dict[str, Any]:
+    def ended(self, request_id: str, seconds: float = WAIT_SECONDS) -> dict[str, Any]:
         self.until(lambda: self.get(request_id)["status"] in OVER, f"{request_id} ends", seconds)
         return self.get(request_id)
 
@@ -132,6 +144,24 @@ class World:
             eventually(look, seconds)
         except AssertionError:
             raise AssertionError(f"not so: {what}\n{self.story()}") from None
+
+    def clear(self) -> None:
+        """Nobody wants anything, and there is no pool."""
+        for each in list(self.client.requests.list(status=["queued", "allocated", "suspended"])):
+            with suppress(Conflict):  # it has ended meanwhile
+                self.client.requests.cancel(each["id"])
+        for each in self.nodes().values():
+            if each["state"] in ("draining", "drained"):
+                self.client.nodes.undrain(each["name"])
+        for pool in list(self.client.pools.list()):
+            self.until(lambda: self._is_deleted(pool["name"]), "the pool is idle")  # noqa: B023
+
+    def _is_deleted(self, pool: str) -> bool:
+        try:
+            self.client.pools.delete(pool)
+        except Conflict:
+            return False
+        return True
 
     def story(self) -> str:
         """What everybody says, for a test that fails."""

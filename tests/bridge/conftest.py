@@ -1,3 +1,0 @@
-from tests.slurm.conftest import slurm
-
-__all__ = ["slurm"]
