@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -76,14 +76,16 @@ class Stage:
         """Until what the cluster said from now on has been taken in."""
         wanted = self.cluster.looks + looks
         self.now += 1
+        self.until(lambda: self.cluster.looks > wanted)
+        self.events += self.hands.poll(self.now)
 
-        def enough() -> bool:
+    def until(self, is_so: Callable[[], bool]) -> None:
+        def turned() -> bool:
             self.now += 0.01
             self.events += self.hands.poll(self.now)
-            return self.cluster.looks > wanted
+            return is_so()
 
-        eventually(enough)
-        self.events += self.hands.poll(self.now)
+        eventually(turned)
 
     def says(self, order: Order, code: int | None, cause: str = "exited") -> None:
         said = folder.Saying(self.home / "attempts" / order.key.directory)
@@ -120,8 +122,7 @@ def test_who_ends_well_is_reported_at_once_and_its_job_leaves_as_ours(stage: Sta
     # Once it has left, who waits does so for others, and is taken back.
     stage.cluster.stands("1", Standing.OVER, End.ITSELF)
     stage.cluster.stands("2", Standing.WAITING, why="Resources", is_others=True)
-    stage.turns(4)
-    assert stage.cluster.cancelled == ["2"]
+    stage.until(lambda: stage.cluster.cancelled == ["2"])
 
 
 def test_a_job_that_does_not_leave_is_cancelled(stage: Stage) -> None:
@@ -132,8 +133,7 @@ def test_a_job_that_does_not_leave_is_cancelled(stage: Stage) -> None:
     stage.turns()
     assert not stage.cluster.cancelled
     stage.now += jobs.LEAVES
-    stage.turns()
-    assert set(stage.cluster.cancelled) == {"1"}
+    stage.until(lambda: set(stage.cluster.cancelled) == {"1"})
 
 
 def test_who_fails_is_reported_when_the_cluster_says_who_ended_it(stage: Stage) -> None:
@@ -143,7 +143,7 @@ def test_who_fails_is_reported_when_the_cluster_says_who_ended_it(stage: Stage) 
     stage.says(first, 143, "exited")
     assert not stage.ended
     stage.cluster.stands("1", Standing.OVER, End.ENDED, state="CANCELLED")
-    stage.turns()
+    stage.until(lambda: bool(stage.ended))
     assert [each.cause for each in stage.ended] == ["cluster_ended"]
 
 
@@ -152,7 +152,7 @@ def test_a_job_whose_member_never_spoke_says_what_it_printed_last(stage: Stage) 
     log = stage.home / "attempts" / first.key.directory / jobs.JOB_LOG
     log.write_text("one\nenv: python: Permission denied\n")
     stage.cluster.stands("1", Standing.OVER, End.ITSELF, state="FAILED")
-    stage.turns()
+    stage.until(lambda: bool(stage.ended))
     [ended] = stage.ended
     assert ended.cause == "infrastructure"
     assert ended.text.endswith("nobody says how its work did: env: python: Permission denied")

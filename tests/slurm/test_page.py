@@ -11,13 +11,17 @@ from tests.client.serving import Serving
 from tests.docs.blocks import missing
 from tests.docs.test_typed_pages import PATIENCE, typed
 from tests.slurm.cluster import Cluster
+from tests.slurm.world import World
 
 PAGE = "docs/how-to/slurm.md"
 
 
 @pytest.mark.system
 @pytest.mark.timeout(PATIENCE + 100)
-def test_the_page_comes_out_as_it_says(slurm: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_page_comes_out_as_it_says(
+    slurm: Cluster, standing: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside the bridge of another server on this machine, which has the same name."""
     monkeypatch.setenv("SLURM_CONF", slurm.env["SLURM_CONF"])
     with tempfile.TemporaryDirectory(prefix="cede-page-", ignore_cleanup_errors=True) as name:
         home = Path(name)

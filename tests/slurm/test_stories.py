@@ -138,6 +138,8 @@ def test_outside_jobs_and_drained_nodes_are_named(bridged: World) -> None:
     bridged.until(lambda: bridged.free() == 8, "what others hold is seen")
     assert f"job {outside} of root" in bridged.nodes()["n1"]["others_why"]
     assert "bad memory" in bridged.nodes()["n2"]["others_why"]
+    printed = bridged.server.cede("node", "list", "-o", "tsv").stdout
+    assert f"held outside: outside job {outside} of root" in printed and "bad memory" in printed
     request = bridged.submit("sleep", "600", gpus=4, tasks=4, gang=True)
     eventually(lambda: f"job {outside} of root" in bridged.why(request))
     assert "bad memory" in bridged.why(request)

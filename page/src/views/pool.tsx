@@ -266,7 +266,7 @@ function NodeCard({ node }: { node: Node }): JSX.Element {
       </p>
       <Devices node={node} />
       {node.reason && <p class="soft">{node.reason}</p>}
-      {node.silent > 3 * node.heartbeat && <p class="notice">not heard of for {Math.round(node.silent)} s</p>}
+      {node.silent > 3 * node.heartbeat && <p class="notice">{node.bridge ? `bridge ${node.bridge} ` : ""}not heard of for {Math.round(node.silent)} s</p>}
       {node.claimed_by && <p class="soft">claimed by {node.claimed_by}</p>}
       {node.others_why && <p class="soft">held outside: {node.others_why}</p>}
     </div>

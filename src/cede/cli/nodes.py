@@ -8,7 +8,7 @@ import click
 
 from cede.cli.context import NodeName, PoolName, client_of, output_option, remove, yes_option
 from cede.cli.dry_run import dry_run_option, print_dry_run
-from cede.cli.listing import Columns, Listing, list_options
+from cede.cli.listing import Columns, Listing, Row, list_options
 from cede.cli.printing import print_json, print_one
 
 NODES = Columns(
@@ -57,7 +57,17 @@ def node() -> None:
 def list_nodes(ctx: click.Context, pool: str | None, listing: Listing) -> None:
     """List nodes, with what is free on them and why one is out of service."""
     rows = client_of(ctx).nodes.list(pool=pool)
-    listing.print(rows, empty="no nodes; start `cede agent` on a machine")
+    listing.print(rows, view=_with_reason, empty="no nodes; start `cede agent` on a machine")
+
+
+def _with_reason(node: Row) -> Row:
+    """With how its bridge is, or who holds it outside of cede, where nothing else is to be said."""
+    reason = node["reason"]
+    if node["bridge"] and reason == "silent":
+        reason = f"bridge {node['bridge']} is silent"
+    elif not reason and node["others_why"]:
+        reason = f"held outside: {node['others_why']}"
+    return {**node, "reason": reason}
 
 
 @node.command("describe")

@@ -54,6 +54,10 @@ def borrowing(world: World) -> tuple[str, Path]:
     return red, home
 
 
+def node_list(world: World) -> str:
+    return world.server.cede("node", "list", "-o", "tsv").stdout
+
+
 def asks(world: World) -> tuple[str, Path]:
     """Blue wants its own."""
     home = folder(world, "blue")
@@ -101,6 +105,7 @@ def test_work_that_saves_and_leaves_meanwhile_is_resumed(bridged: World, who: st
 def test_work_is_asked_by_a_bridge_that_came_back(bridged: World) -> None:
     red, home = borrowing(bridged)
     back = away(bridged, "bridge")
+    bridged.until(lambda: "bridge slurm is silent" in node_list(bridged), "it is told")
     blue, blue_home = asks(bridged)
     back()
     all_note(home, "saving")
