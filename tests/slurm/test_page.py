@@ -27,7 +27,8 @@ def test_the_page_comes_out_as_it_says(
         home = Path(name)
         home.chmod(0o755)
         (home / "here").mkdir()
-        server = Serving(home / "data", options=("--no-agent", "--heartbeat", "1"))
+        # Its nodes stay ready also where nobody has time to call for half a minute.
+        server = Serving(home / "data", options=("--no-agent", "--heartbeat", "10"))
         try:
             found, done = typed(PAGE, server, home / "here")
         finally:
