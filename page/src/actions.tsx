@@ -142,7 +142,7 @@ function changeOf(what: Action, edit: Edit, me: Whoami): Change | Unclear | null
     case "cancel":
       return { kind: "cancel", id: what.request.id ?? "" };
     case "resubmit":
-      return { kind: "submit", team: what.request.component, pool: what.request.pool, amounts: what.request.resources };
+      return { kind: "submit", team: what.request.component, type: what.request.component_type, pool: what.request.pool, amounts: without(what.request.resources, "step_run") };
     case "drain":
     case "undrain":
     case "unclaim":

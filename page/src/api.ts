@@ -16,6 +16,7 @@ export type PoolHistory = Schemas["PoolHistoryOut"];
 export type Status = Schemas["StatusOut"];
 export type PolicyStatus = Schemas["PolicyStatusOut"];
 export type Queue = Schemas["QueueOut"];
+export type Holders = Schemas["HoldersOut"];
 export type Placed = Schemas["PlaceOut"];
 export type Reason = Schemas["ReasonOut"];
 export type Allocation = Schemas["AllocationOut"];
@@ -64,13 +65,19 @@ export function forgetToken(): void {
   sessionStorage.removeItem(KEY);
 }
 
-/** Takes a token out of the address: `cede up` prints a link with it after the #, which browsers send nowhere. */
-export function takeTokenFromAddress(): boolean {
-  const match = /^#token=(cede_[0-9A-Za-z]+)$/.exec(location.hash);
-  if (!match?.[1]) return false;
-  useToken(match[1], isKept());
+/** Takes the code of a link out of the address: `cede up` and `cede page` print it after the #, which browsers send nowhere. */
+export function takeCodeFromAddress(): string | null {
+  const match = /^#link=([\w-]+)$/.exec(location.hash);
+  if (!match?.[1]) return null;
   history.replaceState(null, "", location.pathname + location.search);
-  return true;
+  return match[1];
+}
+
+/** Exchanges a code, which is worth something once and for minutes, for the token that it stands for. */
+export async function openLink(code: string): Promise<void> {
+  forgetToken();
+  const opened = await send<Schemas["OpenedOut"]>("POST", "/links/open", { code });
+  if (opened) useToken(opened.token, false);
 }
 
 /** The time of day of an instant on the server's clock; null before the first answer. */
@@ -87,7 +94,7 @@ function problemOf(response: Response, body: unknown): Problem {
 
 export async function call(path: string, options: RequestInit = {}): Promise<Response> {
   const headers = new Headers(options.headers);
-  headers.set("Authorization", `Bearer ${token}`);
+  if (token !== null) headers.set("Authorization", `Bearer ${token}`);
   const response = await fetch(API + path, { ...options, headers, cache: "no-store", credentials: "omit" });
   const now = Number(response.headers.get("Cede-Now"));
   if (now > 0) offset = Date.now() - now * 1000;

@@ -1,14 +1,13 @@
 // What keeps the page current: one stream of events from the last index seen, and reads that follow it.
 //
-// An event only says that something happened: what a view shows is read again, at most once a second. After an
+// An event only says that something happened: what a view shows is read again, at most four times a second. After an
 // absence the stream goes on from the last index, so nothing that happened meanwhile is missed.
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { call, get, hasToken, Problem, serverIndex, type Event } from "./api";
 
 export type LinkState = "connecting" | "live" | "away";
 
-const REFRESH_MS = 1_000; // a storm of events is one read a second
-const SLOW_TIMES = 4; // a read that takes long is repeated only after so many times as long
+const BEAT_MS = 250; // a storm of events is one read in so many milliseconds
 const AGES_MS = 15_000; // ages grow and silent nodes make no events: views are read again even if nothing happens
 const RETRY_MS = 1_000;
 const RETRY_MAX_MS = 5_000;
@@ -40,7 +39,7 @@ function somethingHappened(): void {
   beat = window.setTimeout(() => {
     beat = undefined;
     change({ version: link.version + 1 });
-  }, REFRESH_MS / 2);
+  }, BEAT_MS);
 }
 
 export function useLink(): Link {
@@ -157,9 +156,9 @@ interface Known {
 const reads = new Map<string, Known>();
 const READS_MAX = 60;
 
-function remember(path: string, data: unknown, took: number, every: number): void {
+function remember(path: string, data: unknown, every: number): void {
   reads.delete(path);
-  reads.set(path, { data, notBefore: Date.now() + Math.max(0, took * SLOW_TIMES - REFRESH_MS, every) });
+  reads.set(path, { data, notBefore: Date.now() + every });
   if (reads.size > READS_MAX) reads.delete(reads.keys().next().value as string);
 }
 
@@ -167,24 +166,19 @@ function remember(path: string, data: unknown, took: number, every: number): voi
 export function useRead<T>(path: string | null, every = 0): Read<T> {
   const [read, setRead] = useState<Read<T> & { path: string | null }>({ data: null, error: "", status: 0, path: null });
   const { version } = useLink();
-  const [tick, setTick] = useState(0);
+  const readAgain = useRef<() => void>(() => {});
   useEffect(() => {
     if (path === null) return;
-    const timer = window.setInterval(() => document.hidden || setTick((n) => n + 1), AGES_MS);
-    return () => clearInterval(timer);
-  }, [path]);
-  useEffect(() => {
-    if (path === null || document.hidden) return;
     const abort = new AbortController();
-    const known = reads.get(path);
-    const fresh = read.path === path || every > 0;
-    const wait = fresh && known ? Math.max(0, known.notBefore - Date.now()) : 0;
-    if (wait > 0 && every > 0 && read.path !== path) setRead({ data: known!.data as T, error: "", status: 0, path });
-    const timer = window.setTimeout(() => {
-      const began = Date.now();
+    let busy = false;
+    let again = false; // something happened while it was being read
+    let timer: number | undefined;
+    const ask = (): void => {
+      timer = undefined;
+      busy = true;
       get<T>(path, abort.signal)
         .then((data) => {
-          remember(path, data, Date.now() - began, every);
+          remember(path, data, every);
           if (!abort.signal.aborted) setRead({ data, error: "", status: 0, path });
         })
         .catch((error: unknown) => {
@@ -193,18 +187,34 @@ export function useRead<T>(path: string | null, every = 0): Read<T> {
           const status = error instanceof Problem ? error.status : 0;
           // While the server is away the shell says so, and what was read stays.
           setRead((old) => ({ data: old.path === path && status !== 404 ? old.data : null, error: describe(error), status, path }));
+        })
+        .finally(() => {
+          busy = false;
+          if (again) soon();
         });
-    }, wait);
-    return () => {
-      clearTimeout(timer);
-      abort.abort();
     };
-  }, [path, version, tick]);
-  useEffect(() => {
-    const listener = (): void => void (document.hidden || setTick((n) => n + 1));
-    document.addEventListener("visibilitychange", listener);
-    return () => document.removeEventListener("visibilitychange", listener);
-  }, []);
+    const soon = (opened = false): void => {
+      again = busy;
+      if (abort.signal.aborted || document.hidden || busy || timer !== undefined) return;
+      const known = reads.get(path);
+      const wait = opened && every === 0 ? 0 : Math.max(0, (known?.notBefore ?? 0) - Date.now());
+      if (opened && wait > 0) setRead({ data: known!.data as T, error: "", status: 0, path });
+      timer = window.setTimeout(ask, wait);
+    };
+    const shown = (): void => soon();
+    readAgain.current = shown;
+    soon(true);
+    const ages = window.setInterval(shown, AGES_MS);
+    document.addEventListener("visibilitychange", shown);
+    return () => {
+      abort.abort();
+      clearTimeout(timer);
+      clearInterval(ages);
+      document.removeEventListener("visibilitychange", shown);
+      readAgain.current = () => {};
+    };
+  }, [path]);
+  useEffect(() => readAgain.current(), [version]);
   if (path === null) return { data: null, error: "", status: 0 };
   if (read.path === path) return read;
   return { data: (reads.get(path)?.data as T | undefined) ?? null, error: "", status: 0 };

@@ -2,7 +2,7 @@
 import "./style.css";
 import { render, type JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { forgetToken, get, hasToken, isKept, keepToken, Problem, takeTokenFromAddress, useToken, type Whoami } from "./api";
+import { forgetToken, get, hasToken, isKept, keepToken, Problem, openLink, takeCodeFromAddress, useToken, type Whoami } from "./api";
 import { WhatIf } from "./actions";
 import { clock, span } from "./format";
 import { describe, startLive, stopLive, useLink } from "./live";
@@ -20,7 +20,7 @@ const VIEWS: [string, string][] = [["overview", "Overview"], ["usage", "Usage"],
 const RETRY_MS = 2_000;
 
 // At once, not in an effect: somebody may go to another address before the first frame is drawn.
-takeTokenFromAddress();
+let code = takeCodeFromAddress();
 
 function App(): JSX.Element {
   const [me, setMe] = useState<Whoami | null>(null);
@@ -33,25 +33,35 @@ function App(): JSX.Element {
   };
   const enter = async (): Promise<void> => {
     try {
+      if (code !== null) {
+        await openLink(code);
+        code = null;
+      }
       setMe(await get<Whoami>("/whoami"));
       setSaid("");
       startLive(() => leave("The token is not valid any more."));
     } catch (error) {
       if (error instanceof Problem && error.status === 401) return leave("The token is not valid.");
-      if (!hasToken()) return;
+      if (error instanceof Problem && error.code === "no_such_link") {
+        code = null;
+        return leave(`It does not open: ${error.message}.`);
+      }
+      if (!hasToken() && code === null) return;
       setSaid(`The server: ${describe(error)}; trying again.`);
       setTimeout(() => void enter(), RETRY_MS);
     }
   };
   useEffect(() => {
     const listener = (): void => {
-      if (!location.hash.startsWith("#token=")) return;
+      const given = takeCodeFromAddress();
+      if (given === null) return;
+      code = given;
       stopLive();
       setMe(null);
-      if (takeTokenFromAddress()) void enter();
+      void enter();
     };
     window.addEventListener("hashchange", listener);
-    if (hasToken()) void enter();
+    if (hasToken() || code !== null) void enter();
     return () => window.removeEventListener("hashchange", listener);
   }, []);
   if (me === null) return <SignIn said={said} onEnter={() => void enter()} />;
@@ -83,7 +93,7 @@ function SignIn({ said, onEnter }: { said: string; onEnter: () => void }): JSX.E
         </label>
         <button type="submit" class="primary">Sign in</button>
         <p id="said" class="notice" role="alert">{said}</p>
-        <p class="soft">The token is sent to this server only. <code>cede token create</code> makes one.</p>
+        <p class="soft">The token is sent to this server only. <code>cede page</code> prints a link that signs you in; <code>cede token create</code> makes a token.</p>
       </form>
     </main>
   );

@@ -44,7 +44,7 @@ export type Change =
   | { kind: "claim"; node: string; whom: string }
   | { kind: "unclaim"; node: string }
   | { kind: "pool"; pool: string; capacity?: Amounts; description?: string; cost?: Amounts }
-  | { kind: "submit"; team: string; pool: string | null; amounts: Amounts }
+  | { kind: "submit"; team: string; type?: string; pool: string | null; amounts: Amounts } // with a type of subject, as one that is known
   | { kind: "policy"; team: string; pool: string | null; reserved?: Amounts; limit?: Amounts; priority?: number };
 
 export class Unclear extends Error {}
@@ -146,8 +146,8 @@ export function apply(snapshot: Snapshot, change: Change): Snapshot {
       return next;
     }
     case "submit": {
-      const policy = policyOf(next, change.team, change.pool);
-      next.requests = [...(next.requests ?? []), { id: NEW, component: policy.component, component_type: policy.component_type, resources: change.amounts, submitted_at: next.now, ...(change.pool ? { pool: change.pool } : {}) }];
+      const whose = change.type ? { component: change.team, component_type: change.type } : policyOf(next, change.team, change.pool);
+      next.requests = [...(next.requests ?? []), { id: NEW, component: whose.component, component_type: whose.component_type, resources: change.amounts, submitted_at: next.now, ...(change.pool ? { pool: change.pool } : {}) }];
       return next;
     }
     case "policy": {

@@ -110,6 +110,7 @@ def bodies(team: str) -> dict[tuple[str, str], Any]:
         ("post", "/requests/{id}/said"): {"kind": "progress"},
         ("post", "/plan"): {"pools": []},
         ("post", "/configuration"): {"pools": [{"name": "other", "capacity": {"gpu": 1}}]},
+        ("post", "/links/open"): {"code": "nobody's"},
         ("post", "/tokens"): {"name": "t", "role": "viewer"},
         ("post", "/nodes/claim"): {"nodes": ["alpha"]},
         ("post", "/nodes/unclaim"): {"nodes": ["alpha"]},

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import httpx2
+
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 PATIENCE_MS = 120_000
 DESK, PHONE = (1440, 900), (390, 844)
@@ -44,6 +46,15 @@ def opened(browser: Any, size: tuple[int, int] = DESK, scheme: str = "light") ->
         yield page
     finally:
         context.close()
+
+
+def link(url: str, token: str) -> str:
+    """A link that opens the page with this token, as `cede page` prints it."""
+    bearer = {"Authorization": f"Bearer {token}"}
+    with httpx2.Client(base_url=url, headers=bearer, timeout=PATIENCE_MS / 1000) as http:
+        answer = http.post("/api/v1/links")
+    assert answer.status_code == 201, answer.text
+    return f"{url}/#link={answer.json()['code']}"
 
 
 def settle(page: Any) -> None:

@@ -71,7 +71,7 @@ def build(server: Server, written: str = NAUGHTY) -> Busy:
             server,
             f"h100-{rack}{number}",
             GPUS,
-            labels={"gpu": "h100", "rack": rack},
+            labels={"gpu": "h100", "rack": rack, "note": written},
             group=f"rack-{rack}",
         )
         for rack in "ab"
@@ -88,7 +88,7 @@ def build(server: Server, written: str = NAUGHTY) -> Busy:
     policy(server, "evaluation", reserved={"gpu": 8}, limit={"gpu": 16}, priority=5)
     for name in ("vision", "evaluation"):
         server.policy(name, "a10", reserved={"gpu": 8}, priority=10)
-    server.policy("red", "a10", priority=1)
+    server.policy("red", "a10", priority=1, name=written)
     requests: dict[str, list[dict[str, Any]]] = {}
 
     def ask(team: str, gpu: int, number: int = 0, **fields: Any) -> None:
@@ -112,9 +112,12 @@ def build(server: Server, written: str = NAUGHTY) -> Busy:
         ask("language", gpu, number)
     for number, gpu in enumerate((4, 8, 2)):
         ask("evaluation", gpu, number)
-    ask("vision", 4, 2, labels={"job": written}, comment=written)
+    naughty = {"argv": ["python", written], "env": {"NOTE": written}, "directory": f"/{written}"}
+    labels = {"job": written, "project": written}
+    ask("vision", 4, 2, labels=labels, comment=written, tenant=written[:60], work=naughty)
     made(server["red"].post(f"{API}/requests", json={"resources": {"gpu": 2}, "comment": written}))
-    made(server["operator"].post(f"{API}/nodes/h100-b4/drain", json={"reason": "fan 3 is loud"}))
+    reason = "fan 3 is loud" + (f" {NAUGHTY}" if written == NAUGHTY else "")
+    made(server["operator"].post(f"{API}/nodes/h100-b4/drain", json={"reason": reason}))
     found = {
         status: made(
             server["operator"].get(

@@ -29,7 +29,7 @@ from cede.model.bounds import BULK_MAX
 from tests.api import listening
 from tests.api.conftest import made, running
 from tests.api.machines import API, Machine
-from tests.page.browser import launched, opened
+from tests.page.browser import launched, link, opened
 from tests.page.busy import QUIET
 
 POOL = "farm"
@@ -153,9 +153,9 @@ def timed(call: Any) -> float:
 
 def measure(given: argparse.Namespace, pid: int, url: str, tokens: list[str]) -> dict[str, Any]:
     changes = Changes(url, tokens[0], given.rate)
-    view = f"#/pool/{POOL}?tab=queue&team=team-00"
+    view = f"#/pool/{POOL}?tab=queue"
     bare = [f"{API}/pools/{POOL}", f"{API}/policies?pool={POOL}&limit=500"]
-    bare.append(f"{API}/pools/{POOL}/queue?limit=50&offset=0&component=team-00")
+    bare.append(f"{API}/pools/{POOL}/queue?limit=50&offset=0")
     found: dict[str, Any] = {}
     changes.start()
     try:
@@ -163,7 +163,7 @@ def measure(given: argparse.Namespace, pid: int, url: str, tokens: list[str]) ->
             found["bare_api_seconds"] = timed(
                 lambda: [made(changes.http.get(each)) for each in bare]
             )
-            first.goto(f"{url}/#token={tokens[1]}")
+            first.goto(link(url, tokens[1]))
             first.wait_for_selector("#main h1")
 
             def look() -> None:
@@ -178,7 +178,7 @@ def measure(given: argparse.Namespace, pid: int, url: str, tokens: list[str]) ->
                 context = browser.new_context(viewport={"width": 1440, "height": 900})
                 context.set_default_timeout(300_000)
                 page = context.new_page()
-                page.goto(f"{url}/#token={token}")
+                page.goto(link(url, token))
                 page.goto(f"{url}/{view}")
                 page.wait_for_selector("tbody tr[data-id]")
                 pages.append(page)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.api import listening
-from tests.page.browser import DESK, PHONE, launched, opened, settle
+from tests.page.browser import DESK, PHONE, launched, link, opened, settle
 from tests.page.busy import Busy, build
 from tests.page.past import add_past, running_for_a_month
 
@@ -41,7 +41,7 @@ def views(busy: Busy) -> dict[str, str]:
 def take(browser: Any, url: str, token: str, where: dict[str, str], folder: Path) -> None:
     for size, scheme in ((DESK, "light"), (PHONE, "dark")):
         with opened(browser, size, scheme) as page:
-            page.goto(f"{url}/#token={token}")
+            page.goto(link(url, token))
             for name, address in where.items():
                 page.goto(f"{url}/{address}")
                 settle(page)
@@ -66,7 +66,7 @@ def main() -> None:
             take(browser, server.url, token, where, given.folder)
             return
         with opened(browser) as page:
-            page.goto(f"{server.url}/#token={token}")
+            page.goto(link(server.url, token))
             for name, view in SHOWN.items():
                 page.goto(f"{server.url}/{where[view]}")
                 settle(page)

@@ -9,7 +9,8 @@ import pytest
 from cede.server.api import web_page
 from tests.api.conftest import made
 from tests.api.machines import API
-from tests.page.busy import Busy
+from tests.page.browser import link
+from tests.page.busy import NAUGHTY, Busy
 from tests.page.screenshots import views
 
 pytestmark = [
@@ -21,7 +22,7 @@ pytestmark = [
 
 
 def look(page: Any, busy: Busy, address: str, role: str = "operator") -> None:
-    page.goto(f"{busy.server.url}/#token={busy.server.secrets[role]}")
+    page.goto(link(busy.server.url, busy.server.secrets[role]))
     page.wait_for_selector("#main h1")
     page.goto(f"{busy.server.url}/{address}")
 
@@ -57,6 +58,57 @@ def test_an_operator_acts_with_the_plan_first(busy: Busy, page: Any) -> None:
     page.fill("dialog .fields label:nth-child(2) input", "gpu=20")
     page.click("dialog .primary")
     page.wait_for_selector("[data-pool=h100] tr:has-text('robotics'):has-text('20 gpu')")
+
+
+def ask(page: Any, title: str, command: str) -> None:
+    """Open an action, see what it would do and its command, and do it."""
+    page.click(f"main button:text-is('{title}')")
+    page.click("text=Show what it would do")
+    page.wait_for_selector("text=What the engine would do")
+    assert command in page.inner_text("dialog")
+    page.click("dialog .primary")
+    page.wait_for_selector("dialog", state="detached")
+
+
+def test_an_operator_edits_a_pool_claims_a_node_and_submits_again(busy: Busy, page: Any) -> None:
+    server = busy.server
+    look(page, busy, "#/settings")
+    page.click("[data-pool=a10] >> text=Edit pool")
+    page.fill("dialog label:has-text('Capacity') input", "gpu=many")
+    page.wait_for_selector("dialog [role=alert]:has-text('write KEY=NUMBER')")
+    page.fill("dialog label:has-text('Capacity') input", "gpu=24")
+    page.fill("dialog label:has-text('Cost') input", "gpu=2.5")
+    page.click("text=Show what it would do")
+    page.wait_for_selector("text=What the engine would do")
+    assert "cede pool update a10 --capacity gpu=24 --settings" in page.inner_text("dialog")
+    page.click("dialog .primary")
+    page.wait_for_selector("[data-pool=a10]:has-text('24 gpu')")
+    assert made(server["viewer"].get(f"{API}/pools/a10"))["settings"]["cost_per_hour"] == {
+        "gpu": 2.5
+    }
+
+    page.goto(f"{server.url}/#/node/h100-b3")
+    page.wait_for_selector("h1:has-text('h100-b3')")
+    ask(page, "Claim", "cede node claim h100-b3 --for")
+    page.wait_for_selector("main button:text-is('Unclaim')")
+    assert made(server["operator"].get(f"{API}/nodes/h100-b3"))["claimed_by"] == "operator"
+    ask(page, "Unclaim", "cede node unclaim h100-b3")
+    page.wait_for_selector("main button:text-is('Claim')")
+    assert made(server["operator"].get(f"{API}/nodes/h100-b3"))["claimed_by"] is None
+
+    # Everything that people wrote about this one is odd, and it is planned all the same.
+    odd = next(each for each in busy.waiting if each["comment"] == NAUGHTY and each["tenant"])
+    page.goto(f"{server.url}/#/request/{odd['id']}")
+    page.wait_for_selector("h1 .is-queued")
+    ask(page, "Cancel", f"cede request cancel {odd['id']}")
+    page.wait_for_selector("h1 .is-cancelled")
+    ask(page, "Submit again", "cede submit --gpu 4")
+    page.wait_for_selector("h1 .is-queued, h1 .is-allocated")
+    again = made(server["operator"].get(f"{API}/requests/{page.url.rpartition('/')[2]}"))
+    same = ("labels", "comment", "tenant", "component", "work")
+    assert again["id"] != odd["id"] and again["labels"] == odd["labels"]
+    whole = made(server["operator"].get(f"{API}/requests/{odd['id']}"))
+    assert [again[each] for each in same] == [whole[each] for each in same]
 
 
 def test_what_if_shows_the_plan_and_does_nothing(busy: Busy, page: Any) -> None:

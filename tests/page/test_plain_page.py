@@ -11,7 +11,7 @@ from cede.server.api import web_page
 from tests.api.conftest import Server, made
 from tests.api.machines import Machine, pool_of_nodes, run
 from tests.page import busy
-from tests.page.browser import PATIENCE_MS
+from tests.page.browser import PATIENCE_MS, link
 
 pytestmark = [
     pytest.mark.browser,
@@ -37,7 +37,7 @@ def contested(server: Server) -> dict[str, Any]:
 
 def test_pools_and_a_waiting_request_with_its_reason(server: Server, page: Any) -> None:
     waiting = contested(server)
-    page.goto(f"{server.url}/#token={server.secrets['red']}")
+    page.goto(link(server.url, server.secrets["red"]))
     page.wait_for_selector("#waiting tbody tr[data-id]")
     # The token came in the fragment, and is gone from the address bar.
     assert page.url == f"{server.url}/"
@@ -62,7 +62,7 @@ def test_nodes_and_where_work_is(server: Server, page: Any) -> None:
     Machine(server, "alpha")
     server.policy("red", "farm")
     work = run(server, gpu=1)
-    page.goto(f"{server.url}/#token={server.secrets['red']}")
+    page.goto(link(server.url, server.secrets["red"]))
     page.wait_for_selector(f"#active tr[data-id='{work['id']}']")
     assert "alpha" in page.inner_text(f"#active tr[data-id='{work['id']}']")
     row = page.inner_text("#nodes tr[data-id='alpha']")

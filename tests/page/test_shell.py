@@ -10,7 +10,7 @@ import pytest
 from cede.server.api import web_page
 from tests.api.conftest import Server
 from tests.client.serving import Serving
-from tests.page.browser import opened
+from tests.page.browser import link, opened
 from tests.page.busy import Busy
 
 pytestmark = [
@@ -21,6 +21,7 @@ pytestmark = [
 ]
 
 ASKED = {"component": "red", "component_type": "team", "resources": {"gpu": 2}}
+ASKED["labels"] = {"name": "of the team"}
 
 
 def contested(server: Server) -> dict[str, Any]:
@@ -31,12 +32,23 @@ def contested(server: Server) -> dict[str, Any]:
 
 
 def test_a_token_in_the_link_leaves_the_address_bar(shown: Busy, page: Any) -> None:
-    page.goto(f"{shown.server.url}/#token={shown.server.secrets['viewer']}")
+    page.goto(link(shown.server.url, shown.server.secrets["viewer"]))
     page.wait_for_selector("#main h1")
     assert page.url == f"{shown.server.url}/"
     assert page.evaluate("() => sessionStorage.length") == 0
     page.reload()
     page.wait_for_selector("#token")
+
+
+def test_a_link_opens_the_page_once(shown: Busy, page: Any) -> None:
+    once = link(shown.server.url, shown.server.secrets["viewer"])
+    page.goto(once)
+    page.wait_for_selector("#main h1")
+    page.goto("about:blank")
+    page.goto(once)
+    page.wait_for_selector("#said:has-text('used before, or is older than 5 minutes')")
+    assert page.url == f"{shown.server.url}/"
+    page.problems.clear()  # the browser itself reports the 404
 
 
 def test_a_token_can_be_typed_kept_and_forgotten(shown: Busy, page: Any) -> None:
@@ -66,7 +78,7 @@ def test_a_bad_token_is_said_to_be_bad(shown: Busy, page: Any) -> None:
 
 def test_a_revoked_token_signs_the_page_out(server: Server, page: Any) -> None:
     made = server["admin"].post("/api/v1/tokens", json={"name": "guest", "role": "viewer"}).json()
-    page.goto(f"{server.url}/#token={made['token']}")
+    page.goto(link(server.url, made["token"]))
     page.wait_for_selector("#state:has-text('live')")
     server["admin"].delete(f"/api/v1/tokens/{made['id']}")
     page.wait_for_selector("#said:has-text('not valid')")
@@ -75,7 +87,7 @@ def test_a_revoked_token_signs_the_page_out(server: Server, page: Any) -> None:
 
 def test_what_happens_appears_by_itself_and_selected_text_stays(server: Server, page: Any) -> None:
     waiting = contested(server)
-    page.goto(f"{server.url}/#token={server.secrets['red']}")
+    page.goto(link(server.url, server.secrets["red"]))
     page.goto(f"{server.url}/#/pool/training-gpus?tab=queue")
     page.wait_for_selector(f"tr[data-id='{waiting['id']}']")
     page.evaluate("() => getSelection().selectAllChildren(document.querySelector('h1'))")
@@ -86,12 +98,12 @@ def test_what_happens_appears_by_itself_and_selected_text_stays(server: Server, 
 
 
 def test_an_empty_server_says_what_to_type(server: Server, page: Any) -> None:
-    page.goto(f"{server.url}/#token={server.secrets['operator']}")
+    page.goto(link(server.url, server.secrets["operator"]))
     page.wait_for_selector("text=cede pool create")
 
 
 def test_keys_search_move_and_open(shown: Busy, page: Any) -> None:
-    page.goto(f"{shown.server.url}/#token={shown.server.secrets['operator']}")
+    page.goto(link(shown.server.url, shown.server.secrets["operator"]))
     page.wait_for_selector("#main h1")
     page.keyboard.press("/")
     page.keyboard.type("h100")
@@ -122,10 +134,13 @@ def test_a_server_that_dies_and_comes_back_is_followed_again(browser: Any, tmp_p
             client.policies.attach(
                 "gpus", "red", component_type="team", priority=1, limit={"gpu": 2}
             )
-            page.goto(f"{serving.url}/#token={serving.token}")
+            page.goto(link(serving.url, serving.token))
             page.wait_for_selector("#state:has-text('live')")
             page.goto(f"{serving.url}/#/pool/gpus?tab=queue&team=red")
             page.wait_for_selector("text=Nothing waits for this pool")
+            page.fill("input[type=search] >> nth=1", "team")
+            page.wait_for_url("**&q=team")
+            page.evaluate("() => getSelection().selectAllChildren(document.querySelector('h1'))")
             serving.kill()
             page.wait_for_selector("#away:has-text('The server is away')")
             page.wait_for_selector("main.stale h1:has-text('Pool gpus')")
@@ -135,8 +150,10 @@ def test_a_server_that_dies_and_comes_back_is_followed_again(browser: Any, tmp_p
             page.wait_for_selector("#away", state="detached")
             page.wait_for_selector(f"tr[data-id='{second['id']}']")
             assert page.query_selector(f"tr[data-id='{first['id']}']") is None
-            assert page.url.endswith("#/pool/gpus?tab=queue&team=red")
+            assert page.url.endswith("#/pool/gpus?tab=queue&team=red&q=team")
             assert page.input_value("select") == "red"
+            assert page.input_value("input[type=search] >> nth=1") == "team"
+            assert page.evaluate("() => getSelection().toString()") == "Pool gpus"
             assert page.query_selector("main.stale") is None
     finally:
         serving.stop()

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from cede.server.api import web_page
-from tests.page.browser import DESK, PHONE, opened, settle
-from tests.page.busy import NAUGHTY, Busy
+from tests.page.browser import DESK, PHONE, link, opened, settle
+from tests.page.busy import NAUGHTY, Busy, submit
 from tests.page.screenshots import views
 from tests.tidy.tree import ROOT
 
@@ -43,7 +43,7 @@ def test_every_view_is_whole_and_accessible(
     assert AXE.exists(), "scripts/page --check installs axe-core"
     url, wrong = shown.server.url, []
     with opened(browser, size, scheme) as page:
-        page.goto(f"{url}/#token={shown.server.secrets[role]}")
+        page.goto(link(url, shown.server.secrets[role]))
         for name, address in views(shown).items():
             page.goto(f"{url}/{address}")
             # A bound token does not see others' requests: that, too, is a view.
@@ -63,7 +63,7 @@ def test_every_view_is_whole_and_accessible(
 
 
 def look(page: Any, busy: Busy, address: str, role: str = "operator") -> None:
-    page.goto(f"{busy.server.url}/#token={busy.server.secrets[role]}")
+    page.goto(link(busy.server.url, busy.server.secrets[role]))
     page.wait_for_selector("#main h1")
     page.goto(f"{busy.server.url}/{address}")
     settle(page)
@@ -145,6 +145,58 @@ def test_a_request_says_why_it_waits_and_what_happened(shown: Busy, page: Any) -
     assert "promised" in page.inner_text("table[aria-label=Holders]")
 
 
+def test_holders_have_a_right_a_price_and_a_protection(shown: Busy, page: Any) -> None:
+    look(page, shown, "#/pool/h100?tab=holders")
+    page.wait_for_selector("tbody tr")
+    told = shown.server["operator"].get("/api/v1/pools/h100/holders?limit=50").json()
+    rows = page.query_selector_all("tbody tr")
+    assert [row.get_attribute("data-id") for row in rows] == [each["id"] for each in told["items"]]
+    cells = [[cell.inner_text() for cell in row.query_selector_all("td")] for row in rows]
+    rights = [each[4] for each in cells]
+    assert set(rights) == {"borrowed", "in share", "promised"}
+    assert rights == sorted(rights, key=("borrowed", "in share", "promised").index)
+    for each, row in zip(told["items"], cells, strict=True):
+        assert (row[5] == "–") == (each["price"] is None) == (each["right"] == "promised")
+        assert row[6] in ("preemptible, class 4", "waits for its units")
+    page.select_option("select", "language")
+    page.wait_for_url("**team=language**")
+    page.wait_for_selector("tr:has-text('vision')", state="detached")
+    assert set(page.locator("td[data-title=Team]").all_inner_texts()) == {"language"}
+
+
+def test_what_people_write_is_shown_as_text_everywhere(shown: Busy, page: Any) -> None:
+    odd = next(each for each in shown.waiting if each["tenant"])
+    look(page, shown, f"#/request/{odd['id']}")
+    page.wait_for_selector("#declared-title")
+    declared = page.inner_text("section:has(#declared-title)")
+    # Its command, its directory, two labels and its tenant; and above them its comment and name.
+    assert declared.count(NAUGHTY[:20]) >= 5, declared
+    assert page.inner_text("#main").count(NAUGHTY[:20]) >= 7
+    for address in (
+        "#/settings",
+        "#/node/h100-b4",
+        "#/events",
+        "#/overview",
+        "#/pool/h100?tab=nodes",
+    ):
+        page.goto(f"{shown.server.url}/{address}")
+        settle(page)
+        page.wait_for_selector(f"main:has-text('{NAUGHTY[:14]}')")
+    assert page.query_selector("main img") is None and page.title() != "owned"
+
+
+def test_a_request_shows_its_array_and_what_it_waits_for(busy: Busy, page: Any) -> None:
+    server = busy.server
+    array = submit(server, "evaluation", 1, "score", array="0-3%2")
+    then = submit(server, "evaluation", 1, "report", after=[array["id"]])
+    look(page, busy, f"#/request/{then['id']}")
+    page.wait_for_selector("section:has(#related-title) >> text=It starts only after")
+    page.click("section:has(#related-title) a")
+    page.wait_for_selector("summary:has-text('of array 0-3%2: 4 tasks')")
+    rows = page.query_selector_all("table[aria-label='Tasks of the array'] tbody tr")
+    assert [row.query_selector("td").inner_text() for row in rows] == ["0", "1", "2", "3"]
+
+
 def test_a_node_shows_who_is_on_it(shown: Busy, page: Any) -> None:
     look(page, shown, "#/node/h100-b4")
     said = page.inner_text("#main")
@@ -195,7 +247,7 @@ def test_a_pool_over_time_is_a_chart_with_its_numbers(shown: Busy, page: Any) ->
     assert len(told) > 50
     page.click("summary")
     table = page.inner_text("table[aria-label='Levels of pool h100']")
-    assert f"{told[5]['keys']['gpu']['used']:g}" in table
+    assert f"{round(told[5]['keys']['gpu']['used'], 1):g}" in table
     page.select_option("select", "604800")
     page.wait_for_selector("code:has-text('--since 168h')", state="attached")
 

@@ -95,8 +95,10 @@ def test_it_serves_and_stops_cleanly(tmp_path: Path, number: signal.Signals) -> 
         made = server.call("POST", "/api/v1/requests", {"resources": {"mcpu": 100}})
         assert made["status"] == "allocated"
         secret = yaml.safe_load((tmp_path / "data" / "client.yaml").read_text())["token"]
-        # The page is opened by a link; said before the line that we have waited for, and once.
-        assert any(line.endswith(f" {server.url}/#token={secret}") for line in server.lines)
+        # The page is opened by a link; said before the line that we have waited for.
+        (said,) = [line for line in server.lines if f" {server.url}/#link=" in line]
+        opened = server.call("POST", "/api/v1/links/open", {"code": said.rpartition("=")[2]})
+        assert opened == {"token": secret}
         server.process.send_signal(number)
         assert server.end() == 0
         assert errors(server) == ""

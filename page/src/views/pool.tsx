@@ -1,6 +1,6 @@
 // One pool: its teams, its queue, its holders and its nodes.
 import type { JSX } from "preact";
-import { query, timeOf, type Node, type Page, type Policy, type Pool, type Placed, type Queue as QueuePart, type Request, type Shares, type Status as Statuses } from "../api";
+import { query, timeOf, type Node, type Page, type Policy, type Pool, type Placed, type Holders as HolderPage, type Queue as QueuePart, type Request, type Shares, type Status as Statuses } from "../api";
 import { amounts, keysOf, nameOf, shortId, span } from "../format";
 import { PoolChart, SpanSelect, spanOf } from "../history";
 import { useRead } from "../live";
@@ -127,22 +127,15 @@ function Queue({ pool, route }: { pool: Pool; route: Route }): JSX.Element {
   const read = useRead<QueuePart>(`/pools/${encodeURIComponent(pool.name)}/queue${query({ limit: ROWS, offset: start, component })}`);
   return (
     <>
-      <form class="filters" onSubmit={(event) => event.preventDefault()}>
-        <TeamFilter pool={pool} route={route} />
-        <Filter label="Search this page" value={route.params.get("q") ?? ""} onChange={(value) => go(changed(route, { q: value }), true)} />
-      </form>
+      <PartFilters pool={pool} route={route} />
       <Shown read={read} what="queue">
         {(part) =>
           part.items === null ? (
-            <p class="empty">More than 10,000 requests wait, so they are not put into order. Choose a team, or: <Command text={`cede pool requests ${pool.name} --view queued`} /></p>
+            <p class="empty">More than 100,000 requests wait, so they are not put into order: <Command text={`cede pool requests ${pool.name} --view queued`} /></p>
           ) : (
             <>
               <Waiters pool={pool} text={text} rows={part.items.filter((each) => each.request && matches(each.request, text))} />
-              <p class="pages">
-                {start > 0 && <a href={changed(route, { from: String(Math.max(0, start - ROWS)) })}>Before</a>}
-                {start + ROWS < (part.length ?? 0) && <a href={changed(route, { from: String(start + ROWS) })}>After</a>}
-                {(part.length ?? 0) > ROWS && <span class="soft">{start + 1} to {start + part.items.length} of {part.length}</span>}
-              </p>
+              <Parts route={route} start={start} shown={part.items.length} length={part.length ?? 0} />
             </>
           )
         }
@@ -168,6 +161,7 @@ function Waiters({ pool, rows, text }: { pool: Pool; rows: Placed[]; text: strin
         { title: "Asks for", show: (each) => amounts(of(each).resources), numeric: true },
         { title: "Status", show: (each) => <Status is={of(each).status} /> },
         { title: "Waits", show: (each) => <Age of={of(each).created} />, numeric: true },
+        { title: "Starts at the latest", show: (each) => (each.latest_start === null || each.latest_start === undefined ? "not known" : `in ${span(each.latest_start)}`), numeric: true },
         { title: "Why it waits", show: (each) => <Why reason={of(each).reason} />, wide: true },
       ]}
     />
@@ -178,36 +172,22 @@ function matches(request: Request, text: string): boolean {
   return !text || `${request.id} ${nameOf(request)} ${request.component} ${request.owner} ${request.reason?.text ?? ""}`.toLowerCase().includes(text);
 }
 
+type Held = HolderPage["items"][number];
+
 function Holders({ pool, route }: { pool: Pool; route: Route }): JSX.Element {
-  const read = useRead<Page<Request>>(holdersPath(pool, route));
+  const start = Math.max(0, Number(route.params.get("from") ?? 0) || 0);
   const text = (route.params.get("q") ?? "").toLowerCase();
+  const component = route.params.get("team");
+  const read = useRead<HolderPage>(`/pools/${encodeURIComponent(pool.name)}/holders${query({ limit: ROWS, offset: start, component })}`);
   return (
     <>
-      <form class="filters" onSubmit={(event) => event.preventDefault()}>
-        <TeamFilter pool={pool} route={route} />
-        <Filter label="Search this page" value={route.params.get("q") ?? ""} onChange={(value) => go(changed(route, { q: value }), true)} />
-      </form>
+      <PartFilters pool={pool} route={route} />
+      <p class="soft">Whoever would be asked to leave first is first.</p>
       <Shown read={read} what="holders">
         {(page) => (
           <>
-            <Table<Request>
-              label={`Requests that hold units of pool ${pool.name}`}
-              rows={page.items.filter((request) => matches(request, text))}
-              keyOf={(request) => request.id ?? ""}
-              opens={(request) => address("request", request.id ?? "")}
-              empty={text ? "Nothing on this page matches." : "Nothing holds units of this pool."}
-              columns={[
-                { title: "Request", show: (request) => <Id id={request.id ?? ""} /> },
-                { title: "Name", show: (request) => nameOf(request) },
-                { title: "Team", show: (request) => <Team name={request.component} /> },
-                { title: "Holds", show: (request) => amounts(request.resources), numeric: true },
-                { title: "Where", show: (request) => <Where request={request} /> },
-                { title: "Status", show: (request) => <Status is={request.status} /> },
-                { title: "Protection", show: protection },
-                { title: "Since", show: (request) => request.allocation && <Time at={timeOf(request.allocation.allocated_at)} /> },
-              ]}
-            />
-            <Pages route={route} next={page.next} />
+            <HolderTable pool={pool} text={text} rows={page.items.filter((each) => each.request && matches(each.request, text))} />
+            <Parts route={route} start={start} shown={page.items.length} length={page.length} />
           </>
         )}
       </Shown>
@@ -215,11 +195,52 @@ function Holders({ pool, route }: { pool: Pool; route: Route }): JSX.Element {
   );
 }
 
-function holdersPath(pool: Pool, route: Route): string {
-  const team = route.params.get("team");
-  const shared = { limit: ROWS, cursor: route.params.get("cursor") };
-  if (!team) return `/pools/${encodeURIComponent(pool.name)}/requests${query({ view: "active", ...shared })}`;
-  return `/requests${query({ pool: pool.name, component: team, status: ["allocated", "preempting"], ...shared })}`;
+function HolderTable({ pool, rows, text }: { pool: Pool; rows: Held[]; text: string }): JSX.Element {
+  const of = (each: Held): Request => each.request as Request;
+  return (
+    <Table<Held>
+      label={`Requests that hold units of pool ${pool.name}`}
+      rows={rows}
+      keyOf={(each) => each.id}
+      opens={(each) => address("request", each.id)}
+      empty={text ? "Nothing on this page matches." : "Nothing holds units of this pool."}
+      columns={[
+        { title: "Request", show: (each) => <Id id={each.id} /> },
+        { title: "Name", show: (each) => nameOf(of(each)) },
+        { title: "Team", show: (each) => <Team name={of(each).component} /> },
+        { title: "Holds", show: (each) => amounts(of(each).resources), numeric: true },
+        { title: "Right", show: (each) => (each.right === "borrowed" ? <b class="borrowed">borrowed</b> : RIGHTS[each.right]) },
+        { title: "Price", show: (each) => (each.price === null ? "–" : <span title={PRICE}>{Math.round(each.price * 10) / 10}</span>), numeric: true },
+        { title: "Protection", show: (each) => (each.protected ? PROTECTED[each.protected] ?? each.protected : each.right === "promised" ? "waits for its units" : protection(of(each))) },
+        { title: "Where", show: (each) => <Where request={of(each)} /> },
+        { title: "Status", show: (each) => <Status is={of(each).status} /> },
+        { title: "Since", show: (each) => of(each).allocation && <Time at={timeOf(of(each).allocation!.allocated_at)} /> },
+      ]}
+    />
+  );
+}
+
+const PRICE = "What stopping it costs: minutes of saving, and GPU-minutes of work that would be lost";
+const RIGHTS: Record<Held["right"], string> = { in_share: "in share", in_a_share_above: "in a share above", borrowed: "borrowed", promised: "promised" };
+const PROTECTED: Record<string, string> = { sensitive: "sensitive: never stopped", unsaved: "never stopped: it cannot save itself", near_completion: "not stopped: nearly done" };
+
+function PartFilters({ pool, route }: { pool: Pool; route: Route }): JSX.Element {
+  return (
+    <form class="filters" onSubmit={(event) => event.preventDefault()}>
+      <TeamFilter pool={pool} route={route} />
+      <Filter label="Search this page" value={route.params.get("q") ?? ""} onChange={(value) => go(changed(route, { q: value }), true)} />
+    </form>
+  );
+}
+
+function Parts({ route, start, shown, length }: { route: Route; start: number; shown: number; length: number }): JSX.Element {
+  return (
+    <p class="pages">
+      {start > 0 && <a href={changed(route, { from: String(Math.max(0, start - ROWS)) })}>Before</a>}
+      {start + ROWS < length && <a href={changed(route, { from: String(start + ROWS) })}>After</a>}
+      {length > ROWS && <span class="soft">{start + 1} to {start + shown} of {length}</span>}
+    </p>
+  );
 }
 
 export function protection(request: Request): string {

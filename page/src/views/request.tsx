@@ -23,7 +23,16 @@ interface PoolStory {
   earliest_start: number | null;
   reason: { code: string; text: string; fix: string };
   holders: Holder[];
+  candidates?: Candidate[];
   changes: Record<string, unknown>[] | null;
+}
+/** A holder as the engine weighed it for this waiter; why not, if it may not be stopped for it. */
+interface Candidate {
+  id: string;
+  policy?: string;
+  price?: number;
+  why_not?: { text?: string } | string | null;
+  [more: string]: unknown;
 }
 interface Holder {
   request: string;
@@ -56,6 +65,7 @@ export function RequestView({ route, me }: { route: Route; me: Whoami }): JSX.El
               {over && request.work && <Act me={me} title="Submit again" what={{ kind: "resubmit", request }} />}
             </p>}
             <Standing request={request} over={over} />
+            <Related request={request} />
             <TimeLine request={request} />
             {request.work && <Logs request={request} route={route} />}
             <Declared request={request} />
@@ -87,7 +97,7 @@ function InPool({ story }: { story: PoolStory }): JSX.Element {
       <h3>In pool <a href={address("pool", story.pool, { tab: "queue" })}>{story.pool}</a></h3>
       <Facts
         rows={[
-          ["Place in the queue", story.place ?? "beyond 10,000"],
+          ["Place in the queue", story.place ?? "beyond 100,000"],
           ["Right", story.in_share ? "in its share" : "it would borrow"],
           ["Overtaken", story.bypassed ? `${story.bypassed} times` : ""],
           ["Latest start", story.earliest_start === null ? "not known" : `in ${span(story.earliest_start)}`],
@@ -98,6 +108,24 @@ function InPool({ story }: { story: PoolStory }): JSX.Element {
           <h4>What would start it, tried on the engine</h4>
           <ul>{story.changes.map((change, n) => <li key={n}><Change change={change} /></li>)}</ul>
         </>
+      )}
+      {story.candidates && story.candidates.length > 0 && (
+        <details>
+          <summary>Whom the engine weighed for it ({story.candidates.length})</summary>
+          <Table<Candidate>
+            label="Candidates"
+            rows={story.candidates}
+            keyOf={(each) => each.id}
+            empty="Nobody."
+            columns={[
+              { title: "Request", show: (each) => <a href={address("request", each.id)} title={each.id}><code>{shortId(each.id)}</code></a> },
+              ...Object.keys(story.candidates[0]!).filter((key) => key !== "id").map((key) => ({
+                title: key.replaceAll("_", " "),
+                show: (each: Candidate) => <Sentence text={each[key] === null ? "" : plain(each[key])} />,
+              })),
+            ]}
+          />
+        </details>
       )}
       <details>
         <summary>Who holds what it needs ({story.holders.length})</summary>
@@ -125,6 +153,58 @@ function Change({ change }: { change: Record<string, unknown> }): JSX.Element {
   const { change: kind, text, ...more } = change;
   if (typeof text === "string") return <Sentence text={text} />;
   return <><b>{String(kind).replaceAll("_", " ")}</b>: <Sentence text={plain(more)} /></>;
+}
+
+/** The other tasks of its array or group, and what it waits for. */
+function Related({ request }: { request: Request }): JSX.Element | null {
+  const tasks = useRead<Page<Request>>(request.part_of ? `/requests${query({ part_of: request.part_of, limit: 500 })}` : null);
+  const after = [...request.after.map((ref): [string, string] => [ref, "ends well"]), ...request.after_any.map((ref): [string, string] => [ref, "ends, in whatever way"])];
+  if (!request.part_of && after.length === 0) return null;
+  return (
+    <section aria-labelledby="related-title">
+      <h2 id="related-title">Array and dependencies</h2>
+      {after.length > 0 && (
+        <ul>{after.map(([ref, when]) => <li key={ref + when}>It starts only after <Dependency of={ref} /> {when}.</li>)}</ul>
+      )}
+      {request.part_of && (
+        <Shown read={tasks} what="tasks">
+          {(page) => (
+            <details open={page.items.length <= 12}>
+              <summary>
+                {request.array_task === null ? "Its group" : `Task ${request.array_task} of array ${request.array}`}: {counted(page.items)}
+              </summary>
+              <Table<Request>
+                label="Tasks of the array"
+                rows={[...page.items].sort((a, b) => (a.array_task ?? 0) - (b.array_task ?? 0) || a.index - b.index)}
+                keyOf={(each) => each.id ?? ""}
+                opens={(each) => address("request", each.id ?? "")}
+                empty="None that you may see."
+                columns={[
+                  { title: "Task", show: (each) => each.array_task ?? "", numeric: true },
+                  { title: "Request", show: (each) => <a href={address("request", each.id ?? "")} title={each.id ?? ""} aria-current={each.id === request.id ? "true" : undefined}><code>{shortId(each.id ?? "")}</code></a> },
+                  { title: "Status", show: (each) => <Status is={each.status} /> },
+                  { title: "Attempt", show: (each) => each.attempt, numeric: true },
+                  { title: "Where", show: (each) => <Where request={each} /> },
+                ]}
+              />
+            </details>
+          )}
+        </Shown>
+      )}
+    </section>
+  );
+}
+
+function Dependency({ of }: { of: string }): JSX.Element {
+  const read = useRead<Request>(`/requests/${encodeURIComponent(of)}`);
+  return <><a href={address("request", of)} title={of}><code>{shortId(of)}</code></a>{read.data && <> (<Status is={read.data.status} />)</>}</>;
+}
+
+/** Such as "12 tasks: 8 allocated, 4 queued". */
+function counted(tasks: Request[]): string {
+  const counts = new Map<string, number>();
+  for (const each of tasks) counts.set(each.status, (counts.get(each.status) ?? 0) + 1);
+  return `${tasks.length} tasks: ${[...counts].map(([status, many]) => `${many} ${status}`).join(", ")}`;
 }
 
 function TimeLine({ request }: { request: Request }): JSX.Element {

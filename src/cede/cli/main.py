@@ -44,6 +44,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "plan": ("plan_command:plan", "What the engine would do from a snapshot file."),
     "snapshot": ("look:snapshot", "Print the whole living state."),
     "events": ("look:events", "What happened; -f to follow."),
+    "page": ("page_command:page", "Print a link that opens the page."),
     "whoami": ("look:whoami", "Who this token is."),
     "apply": ("apply_command:apply", "Make pools, policies and tenants as files declare them."),
     "export": ("apply_command:export", "Print pools, policies and tenants as such a file."),

@@ -53,6 +53,11 @@ class Client:
     def whoami(self) -> Json:
         return _object(self.http.call("GET", f"{API}/whoami"))
 
+    def page_link(self) -> str:
+        """A link that opens the page with this token; it works once, within minutes."""
+        made = _object(self.http.call("POST", f"{API}/links"))
+        return f"{self.server}/#link={made['code']}"
+
     def snapshot(self) -> Json:
         """The whole living state, as `cede plan` reads it."""
         return _object(self.http.call("GET", f"{API}/snapshot", timeout=60))

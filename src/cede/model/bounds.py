@@ -57,6 +57,10 @@ PAGE_DEFAULT = 100
 AUDIT_PIECE_MAX = 2_000
 # Commands waiting for the writer; beyond it the server answers 503 and Retry-After.
 COMMANDS_MAX = 20_000
+# A link that opens the page is for now: long enough to change windows, or to send it to oneself.
+LINK_LIFE = 5 * MINUTE
+# Of all users at once; each is a few hundred bytes of memory.
+LINKS_MAX = 1_000
 IDEMPOTENCY_KEY_LENGTH_MAX = 128
 # Long enough for any client's retries, short enough that the table stays small.
 IDEMPOTENCY_LIFE = DAY

@@ -28,6 +28,7 @@ from cede.agent.isolation import Isolation, why_no_namespace
 from cede.engine.explain.levels import levels
 from cede.launch import processes
 from cede.launch.presence import Presence, name_of
+from cede.model.bounds import LINK_LIFE, MINUTE
 from cede.server.boot import (
     CLIENT_FILE,
     FirstStart,
@@ -40,6 +41,7 @@ from cede.server.config import Config, ConfigError, load_config
 from cede.server.connections import Connections, protocol_for, room_for_connections
 from cede.server.history import History
 from cede.server.identities import adopt_identities
+from cede.server.links import Links
 from cede.server.local_agent import LocalAgent, has_joined, isolation, labels
 from cede.server.memory import share_arenas
 from cede.server.own_tls import OwnTls, Renewal, names_of, own_tls
@@ -191,7 +193,7 @@ class _Running:
         agent = self._agent(writer, url)
 
         def on_start() -> None:
-            _welcome(url, made, config.data / CLIENT_FILE)
+            _welcome(url, made, config.data / CLIENT_FILE, app.state.cede.links)
             if not web_page.is_built():
                 _say(web_page.NOT_BUILT)
             if isolated is not None:
@@ -247,9 +249,9 @@ class _Server(uvicorn.Server):
             self._on_start()
 
 
-def _welcome(url: str, made: FirstStart | None, client_file: Path) -> None:
+def _welcome(url: str, made: FirstStart | None, client_file: Path, links: Links) -> None:
     if made is None:
-        _say_page(url, client_file)
+        _say_page(url, client_file, links)
         return
     what = ", ".join(f"{amount} {key}" for key, amount in sorted(made.capacity.items()))
     _say(f"first start: pool local is this machine ({what}), all of it for {made.subject}")
@@ -258,8 +260,7 @@ def _welcome(url: str, made: FirstStart | None, client_file: Path) -> None:
     else:
         _say(f"administrator token, shown once: {made.secret}")
         _say(f"it is also in {made.client_file}, for the command line on this machine")
-    # After the #, so that no browser sends it anywhere.
-    _say(f"the page, open to whoever has this link: {url}/#token={made.secret}")
+    _say_link(url, links.make(made.secret))
 
 
 def _say_trust(own: OwnTls, url: str) -> None:
@@ -277,8 +278,14 @@ def _renewal(own: OwnTls, config: Config, settings: uvicorn.Config) -> Renewal:
     return made
 
 
-def _say_page(url: str, client_file: Path) -> None:
-    """Where the page is, on every start. A terminal is its user's: there the link opens it with the
+def _say_link(url: str, code: str) -> None:
+    # After the #, so that no browser sends it anywhere.
+    minutes = f"{LINK_LIFE // MINUTE} minutes"
+    _say(f"the page, by a link that works once, within {minutes}: {url}/#link={code}")
+
+
+def _say_page(url: str, client_file: Path, links: Links) -> None:
+    """Where the page is, on every start. A terminal is its user's: there a link opens it with the
     token that is in the user's own file. A log is read by others, so it gets the address alone.
     """
     token = ""
@@ -286,9 +293,9 @@ def _say_page(url: str, client_file: Path) -> None:
         with contextlib.suppress(OSError, ValueError, TypeError, AttributeError):
             token = str(yaml.safe_load(client_file.read_text()).get("token") or "")
     if token:
-        _say(f"the page, open to whoever has this link: {url}/#token={token}")
+        _say_link(url, links.make(token))
     else:
-        _say(f"the page: {url}; it asks for a token")
+        _say(f"the page: {url}; it asks for a token, and cede page prints a link that opens it")
 
 
 def _show_secret(secret: str) -> None:

@@ -8,14 +8,14 @@ help is not guessed: each change is tried on the real engine and taken back.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
-from operator import le
+from dataclasses import dataclass, field, replace
+from operator import itemgetter, le
 from typing import Any
 
 from cede.engine.admin.quarantine import unknown
 from cede.engine.explain import fair as explain_fair
 from cede.engine.explain import price as explain_price
-from cede.engine.explain.places import PLACE_MAX, as_granted, order_of
+from cede.engine.explain.places import PLACE_MAX, as_granted, order_of, orders
 from cede.engine.explain.turns import turn_reason
 from cede.engine.explain.what_if import changes, claimed_nodes, in_words
 from cede.engine.ledger.account import (
@@ -60,15 +60,21 @@ _HOLDERS_SHOWN = 20
 _NAMED = 3
 
 
-def waiting_reason(state: State, request: Request) -> Reason:
+# What was found for a waiter and holds for the others of its queue, in one read.
+Known = dict[tuple[Any, ...], Any]
+
+
+def waiting_reason(state: State, request: Request, known: Known | None = None) -> Reason:
     """The reason in the pool where capacity is on its way for it, else in the one it prefers; a
-    paused waiter has no place in any, and one that waits for its turn is in no queue.
+    paused waiter has no place in any, and one that waits for its turn is in no queue. Whoever asks
+    for several of one state gives all of them one `known`.
     """
     if paused(state, request):
         return pause_reason(state, request)
     if state.gates.shut(request):
         return turn_reason(state, request)
-    reasons = [reason_in(state, request, policy) for policy in state.places(request.id)]
+    known = {} if known is None else known
+    reasons = [reason_in(state, request, policy, known) for policy in state.places(request.id)]
     for code in (Code.ON_ITS_WAY, Code.BEING_FREED):
         for each in reasons:
             if each.code is code:
@@ -76,13 +82,14 @@ def waiting_reason(state: State, request: Request) -> Reason:
     return reasons[0]
 
 
-def reason_in(state: State, request: Request, policy: Policy) -> Reason:
+def reason_in(state: State, request: Request, policy: Policy, known: Known | None = None) -> Reason:
     """Why a waiter does not hold capacity in one pool yet: the pass's verdict in words."""
     ledger = state.ledgers[policy.pool_id]
     verdict = verdict_on(state, ledger, request, policy.id)
     if verdict.bound is None:
         return Reason(Code.NEXT, {"pool": ledger.pool.name})
-    return _WORDS[verdict.bound](_Waiter(state, ledger, request, policy, verdict))
+    known = {} if known is None else known
+    return _WORDS[verdict.bound](_Waiter(state, ledger, request, policy, verdict, known))
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +101,7 @@ class _Waiter:
     request: Request
     policy: Policy
     verdict: Verdict
+    known: Known = field(default_factory=dict)
 
     @property
     def demand(self) -> Amounts:
@@ -234,21 +242,17 @@ def _before(waiter: _Waiter) -> list[tuple[str, Amounts]]:
     """The waiters of its pool that come before it and that nothing of their own keeps back, in the
     one order; nobody where there are too many to look at.
     """
-    state, ledger = waiter.state, waiter.ledger
+    ledger, own_id = waiter.ledger, waiter.request.id
     mine = order_of(ledger, waiter.request, waiter.policy.id, waiter.demand)
     if sum(map(len, ledger.queues.values())) > PLACE_MAX:
         return []
+    rooms = {at: headroom(own_bounds(ledger, at)) for at, queue in ledger.queues.items() if queue}
     found = []
-    for at, queue in ledger.queues.items():
-        own = headroom(own_bounds(ledger, at)) if len(queue) else {}
-        for other_id in queue:
-            demand = queue.demand(other_id)
-            if own is None or not fits(demand, own) or other_id == waiter.request.id:
-                continue
-            theirs = order_of(ledger, state.requests[other_id], at.policy_id, demand)
-            if theirs < mine:
-                found.append((theirs, other_id, demand))
-    return [(other_id, demand) for _, other_id, demand in sorted(found, key=lambda each: each[0])]
+    for theirs, at, demand in orders(ledger):
+        own = rooms[at]
+        if theirs < mine and own is not None and fits(demand, own) and theirs[3][2] != own_id:
+            found.append((theirs, demand))
+    return [(theirs[3][2], demand) for theirs, demand in sorted(found, key=itemgetter(0))]
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -453,28 +457,45 @@ def _held_by_others(waiter: _Waiter, names: dict[str, Any]) -> Reason:
     """Who has what is missing, and why none of it is taken: the work is never stopped, or is not
     below this waiter, or what may be stopped is too little.
     """
-    ledger, key, (_, bound) = waiter.ledger, names["key"], waiter.granted
-    parts: dict[str, list[Holding]] = {kind: [] for kind in _HELD_WORDS}
-    for holding in ledger.holdings.values():
-        if key in holding.amounts and not holding.leaving and holding.id != waiter.request.id:
-            parts[_kind(waiter, holding, bound)].append(holding)
-    sums = {kind: sum(each.amounts[key] for each in mine) for kind, mine in parts.items()}
+    ledger, key = waiter.ledger, names["key"]
+    sums, whose = _parts(waiter, key)
     words = dict(_HELD_WORDS)
     if sums["below"] < names["missing"]:
         words["below"] += ", which is not enough"
     elif ledger.inventory is not None:
         words["below"] += ", but not where this can sit"
     rest = "; ".join(
-        f"{sums[kind]} {said} ({_listed(_largest(waiter.state, mine, key))})"
-        for kind, said in words.items()
-        if (mine := parts[kind])
+        f"{sums[kind]} {said} ({whose[kind]})" for kind, said in words.items() if kind in whose
     )
     code = (
         Code.PROTECTED
-        if any(parts[each] for each in ("above", "below", "spared"))
+        if any(each in whose for each in ("above", "below", "spared"))
         else Code.NO_CAPACITY
     )
     return Reason(code, {**names, **sums, "rest": rest or "nobody holds the rest"})
+
+
+def _parts(waiter: _Waiter, key: str) -> tuple[dict[str, int], dict[str, str]]:
+    """Of a key, how much holders of each kind have, and who they are. Those of one queue that would
+    have the same rights, and are promised nothing, are told the same.
+    """
+    ledger, (_, bound) = waiter.ledger, waiter.granted
+    alike = (ledger.pool.id, waiter.key, waiter.granted, *sorted(waiter.demand.items()), key)
+    told = alike if waiter.request.id not in ledger.earmarks else None
+    if told is not None and told in waiter.known:
+        found: tuple[dict[str, int], dict[str, str]] = waiter.known[told]
+        return found
+    parts: dict[str, list[Holding]] = {kind: [] for kind in _HELD_WORDS}
+    for holding in ledger.holdings.values():
+        if key in holding.amounts and not holding.leaving and holding.id != waiter.request.id:
+            parts[_kind(waiter, holding, bound)].append(holding)
+    sums = {kind: sum(each.amounts[key] for each in mine) for kind, mine in parts.items()}
+    listed = {
+        kind: _listed(_largest(waiter.state, mine, key)) for kind, mine in parts.items() if mine
+    }
+    if told is not None:
+        waiter.known[told] = (sums, listed)
+    return sums, listed
 
 
 _HELD_WORDS = {
@@ -592,6 +613,15 @@ def _story(state: State, request: Request, tried: bool) -> dict[str, Any]:
         # What was tried and starts it, where the reason has no remedy of this very case.
         reason["fix"] = in_words(found)
     return story
+
+
+def latest_start_in(state: State, request: Request, pool_id: str) -> int | None:
+    """When a waiter of a pool starts there at the latest, as far as anything proves it."""
+    ledger = state.ledgers[pool_id]
+    for policy in state.places(request.id):
+        if policy.pool_id == pool_id:
+            return latest_start(state, ledger, request, policy.id)
+    return None
 
 
 def _pool_story(state: State, request: Request, policy: Policy, tried: bool) -> dict[str, Any]:

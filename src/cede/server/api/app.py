@@ -17,6 +17,7 @@ from cede.server.api import (
     edge,
     events,
     history,
+    links,
     logs,
     nodes,
     openapi,
@@ -38,12 +39,13 @@ from cede.server.api.context import Context
 from cede.server.api.costly import Costly
 from cede.server.api.dispatch import ANSWERED, Dispatch
 from cede.server.api.errors import problem_of
-from cede.server.api.kept import Kept
 from cede.server.api.limits import Limiter
 from cede.server.api.metrics import Metrics
 from cede.server.api.pulse import Pulse
 from cede.server.api.relay import Relay
+from cede.server.api.shared import Shared
 from cede.server.config import Config
+from cede.server.links import Links
 from cede.server.writer import Writer
 from cede.store import Store
 
@@ -74,7 +76,8 @@ def create_app(store: Store, writer: Writer, config: Config) -> App:
         relay=Relay(writer.order_board.wake, clock.monotonic),
         monotonic=clock.monotonic,
         costly=Costly(writer, clock.monotonic),
-        kept=Kept(writer, clock.monotonic),
+        shared=Shared(writer, clock.monotonic),
+        links=Links(clock.monotonic),
     )
     writer.listeners.append(lambda index: context.pulse.beat())
     writer.on_turn = context.metrics.observe_turn
@@ -105,7 +108,7 @@ def routes() -> App:
     )
     for module in (
         *(system, pools, shares, status, policies, nodes, requests, logs, agent, bridges),
-        *(events, plan, tokens, audit, tenants, usage, history, configuration, web_page),
+        *(events, plan, tokens, links, audit, tenants, usage, history, configuration, web_page),
     ):
         # Flat, not included: whoever enumerates the router sees every route itself.
         app.router.routes.extend(module.router.routes)

@@ -137,7 +137,7 @@ class Authenticator:
             raise Problem(
                 400, "malformed", "more than one Authorization header", field="Authorization"
             )
-        secret = _bearer(headers[0]) if headers else None
+        secret = bearer(headers[0]) if headers else None
         if secret is None:
             raise _unauthenticated()
         digest = tokens.hash_of(secret)
@@ -181,7 +181,7 @@ def _life(token: Token | None) -> float:
     return NODE_CACHE_SECONDS if is_node else CACHE_SECONDS
 
 
-def _bearer(header: str) -> str | None:
+def bearer(header: str) -> str | None:
     scheme, _, secret = header.partition(" ")
     return secret.strip() if scheme.lower() == "bearer" else None
 

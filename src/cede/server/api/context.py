@@ -21,13 +21,14 @@ from cede.model import bounds
 from cede.server.api.auth import Authenticator, Caller
 from cede.server.api.costly import Costly
 from cede.server.api.errors import Problem
-from cede.server.api.kept import Kept
 from cede.server.api.limits import METER, Gate, Limiter
 from cede.server.api.metrics import Metrics
 from cede.server.api.pulse import Pulse
 from cede.server.api.relay import Relay
+from cede.server.api.shared import Shared
 from cede.server.config import Config
 from cede.server.forked import Read
+from cede.server.links import Links
 from cede.server.memory import Trimmer
 from cede.server.writer import Tx, Writer
 from cede.store import Idempotency, Store
@@ -41,8 +42,6 @@ READERS_MAX = 2
 _JSON = "application/json"
 # Where a handler finds its call.
 CALL_KEY = "cede.call"
-# What one costly read takes from a budget at most, in seconds: it is shared by all who ask.
-CHILD_SECONDS_PAID = 1.0
 
 
 @dataclass(slots=True)
@@ -59,7 +58,8 @@ class Context:
     relay: Relay
     monotonic: Callable[[], float]
     costly: Costly
-    kept: Kept
+    shared: Shared
+    links: Links
     streams: int = 0  # open event streams
     # The agent that was last refused as the second of a node, by the node's name: its session.
     refused: dict[str, str] = field(default_factory=dict)
@@ -155,26 +155,23 @@ class Call:
         assert self.found_caller is not None, "a handler of an open route asked who is calling"
         return self.found_caller
 
-    async def kept(self, make: Callable[[], Awaitable[Any]]) -> Response:
-        """The answer to this very call, shared with all who may see the same; see `Kept`."""
+    async def costly(self, kind: str, scope: tuple[Any, ...], read: Read) -> bytes:
+        """A read that may take long; see `Costly.ask`. Whoever may see the same is one scope."""
+        asked = asyncio.ensure_future(self.context.costly.ask(kind, scope, read))
+        return await self.context.while_leading(asked)
+
+    async def shared(self, make: Callable[[], Awaitable[Any]]) -> Response:
+        """The answer to this very call, one for all who may see the same; see `Shared`. `make`
+        gives it as a value, or as the bytes of its JSON.
+        """
 
         async def body() -> bytes:
-            text: bytes = orjson.dumps(await make())
-            return text
+            made = await make()
+            return made if isinstance(made, bytes) else orjson.dumps(made)
 
         scope = self.request.scope
         key = (scope["path"], scope["query_string"], self.caller.bound)
-        return Response(await self.context.kept.get(key, body), media_type=_JSON)
-
-    async def costly(self, kind: str, scope: tuple[Any, ...], read: Read) -> bytes:
-        """A read that may take long; see `Costly.ask`. Whoever may see the same is one scope."""
-        began = self.context.monotonic()
-        try:
-            asked = asyncio.ensure_future(self.context.costly.ask(kind, scope, read))
-            return await self.context.while_leading(asked)
-        finally:
-            # At most what was waited for: the child's time is hardly less.
-            METER.get().add(min(self.context.monotonic() - began, CHILD_SECONDS_PAID))
+        return Response(await self.context.shared.ask(key, body), media_type=_JSON)
 
     async def idempotency(self) -> Idempotency | None:
         """What makes a repetition of this call recognisable (S19); None without a key."""

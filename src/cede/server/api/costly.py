@@ -2,8 +2,8 @@
 writer, one of each kind at a time, bounded in number and in time (C10).
 
 Askers of the same (query, scope) share one computation if it has not begun when they ask: what they
-get is never older than their call. A read that took long rests before it is computed again, so that
-all readers together use a part of one core only.
+get is never older than their call. A read that took much of a processor rests before it is computed
+again, so that all readers together use a part of one core only; each pays for it, up to a bound.
 """
 
 from __future__ import annotations
@@ -13,11 +13,13 @@ import os
 import signal
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from time import thread_time
 from typing import Any
 
 from cede.engine.state.state import State
 from cede.server import forked
 from cede.server.api.errors import Problem, unavailable
+from cede.server.api.limits import METER
 from cede.server.writer import Writer
 
 # Beyond this many requests in the state a costly read takes longer than a fork.
@@ -27,10 +29,13 @@ WAITING_MAX = 32
 # For one computation on a busy machine, and for a place in the queue before it.
 READ_SECONDS = 2 * forked.CPU_SECONDS
 WAIT_SECONDS = 60
-# A read that took longer than this rests so many times as long, at most so many seconds.
+# A read that took more processor time than this rests so many times as long, at most so many
+# seconds.
 QUICK_SECONDS = 0.25
 REST_TIMES = 4
 REST_MAX = 10.0
+# What one of them takes from a budget at most, in seconds: it is shared by all who ask.
+SECONDS_PAID = 1.0
 
 _PIECE = 1 << 20
 
@@ -41,6 +46,7 @@ class _Flight:
 
     done: asyncio.Future[bytes]
     key: tuple[Any, ...]
+    cost: float = 0.0  # in seconds of a processor
 
 
 @dataclass(slots=True)
@@ -74,6 +80,8 @@ class Costly:
                 return await asyncio.shield(flight.done)
         except TimeoutError:
             raise _too_long() from None
+        finally:
+            METER.get().add(min(flight.cost, SECONDS_PAID))
 
     async def _fly(self, flight: _Flight, kind: str, read: forked.Read) -> None:
         try:
@@ -83,21 +91,24 @@ class Costly:
                     await asyncio.sleep(rest)
                 # From here on later askers would get what is older than their call.
                 del self._waiting[flight.key]
-                began = self.monotonic()
-                answer = await self._compute(read)
-                took = self.monotonic() - began
-                if took > QUICK_SECONDS:
-                    self._not_before[kind] = began + took + min(took * REST_TIMES, REST_MAX)
+                answer = await self._compute(flight, read)
+                if flight.cost > QUICK_SECONDS:
+                    rest = min(flight.cost * REST_TIMES, REST_MAX)
+                    self._not_before[kind] = self.monotonic() + rest
             flight.done.set_result(answer)
         except Exception as error:
             self._waiting.pop(flight.key, None)
             flight.done.set_exception(error)
 
-    async def _compute(self, read: forked.Read) -> bytes:
+    async def _compute(self, flight: _Flight, read: forked.Read) -> bytes:
         def start(state: State, now: int) -> bytes | tuple[int, int]:
-            if len(state.requests) <= SMALL_STATE:
-                return read(state, now)
-            return forked.fork_read(read, state, now)
+            began = thread_time()
+            try:
+                if len(state.requests) <= SMALL_STATE:
+                    return read(state, now)
+                return forked.fork_read(read, state, now)
+            finally:
+                flight.cost += thread_time() - began
 
         started = await self.writer.ask(start)
         if isinstance(started, bytes):
@@ -111,7 +122,8 @@ class Costly:
             raise _too_long() from None
         finally:
             os.kill(pid, signal.SIGKILL)  # it has written all, or nobody waits for it
-            await asyncio.to_thread(os.waitpid, pid, 0)
+            _, _, used = await asyncio.to_thread(os.wait4, pid, 0)
+            flight.cost += used.ru_utime + used.ru_stime
 
 
 async def _read_all(out: int) -> bytes:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import orjson
 from fastapi import Path, Query
 
-from cede.engine.explain.why import waiting_reason
+from cede.engine.explain.why import Known, waiting_reason
 from cede.engine.state.state import State
 from cede.engine.state.trial import as_of
 from cede.model import bounds
@@ -50,11 +50,19 @@ async def list_requests(
 
 
 async def show(
-    call: Call, views: Iterable[RequestView], *, explain: bool, whole: bool = True
+    call: Call,
+    views: Iterable[RequestView],
+    *,
+    explain: bool,
+    whole: bool = True,
+    reasons: dict[str, Json] | None = None,
 ) -> list[Json]:
-    """Requests as this caller may see them; with `explain`, waiters with their present reason."""
+    """Requests as this caller may see them; with `explain`, waiters with their present reason; with
+    `reasons`, those that still wait with the given one.
+    """
     views = list(views)
-    reasons: dict[str, Json] = {}
+    waiting = {view.request.id for view in views if view.request.waiting}
+    reasons = {id_: each for id_, each in (reasons or {}).items() if id_ in waiting}
     if explain:
         views, reasons = await _explained(call, views)
     names = await call.context.pool_names(
@@ -110,11 +118,12 @@ async def reasons_of(call: Call, ids: list[str]) -> dict[str, Json]:
 
     def reasons(state: State, now: int) -> dict[str, Json]:
         found = {}
+        known: Known = {}
         with as_of(state, now):
             for request_id in ids:
                 request = state.requests.get(request_id)
                 if request is not None and request.waiting:
-                    found[request_id] = waiting_reason(state, request).to_public()
+                    found[request_id] = waiting_reason(state, request, known).to_public()
         return found
 
     def read(state: State, now: int) -> bytes:

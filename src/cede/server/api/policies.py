@@ -44,20 +44,24 @@ async def list_policies(
     cursor: Cursor = None,
 ) -> Response:
     """Policies that the token may see, in the order in which they were attached."""
-    context = call.context
-    pool_id = None
-    if pool is not None:
-        pool_id = (await context.read(context.store.get_pool, pool)).id
-    page = await context.read(
-        context.store.list_policies,
-        pool_id=pool_id,
-        component=component,
-        component_type=component_type,
-        subjects=call.caller.bound,
-        cursor=cursor,
-        limit=limit,
-    )
-    return answer({"items": [policy_out(view) for view in page.items], "next": page.next})
+    context, subjects = call.context, call.caller.bound
+
+    async def found() -> Json:
+        pool_id = None
+        if pool is not None:
+            pool_id = (await context.read(context.store.get_pool, pool)).id
+        page = await context.read(
+            context.store.list_policies,
+            pool_id=pool_id,
+            component=component,
+            component_type=component_type,
+            subjects=subjects,
+            cursor=cursor,
+            limit=limit,
+        )
+        return {"items": [policy_out(view) for view in page.items], "next": page.next}
+
+    return await call.shared(found)
 
 
 @router.post(

@@ -41,7 +41,7 @@ async def list_pools(call: ThisCall, limit: Limit, cursor: Cursor = None) -> Res
         page = await context.read(context.store.list_pools, cursor=cursor, limit=limit)
         return {"items": await _shown(call, page.items), "next": page.next}
 
-    return await call.kept(found)
+    return await call.shared(found)
 
 
 @router.post("/pools", status_code=201, responses={201: ok(PoolOut, examples.POOL, "Created")})
@@ -71,7 +71,7 @@ async def create_pool(body: PoolIn, call: ThisCall) -> Response:
 @router.get("/pools/{pool}", responses={200: ok(PoolOut, examples.POOL)})
 async def get_pool(pool: PoolRef, call: ThisCall) -> Response:
     """One pool, by name, id or the start of its id."""
-    return await call.kept(lambda: _one(call, pool))
+    return await call.shared(lambda: _one(call, pool))
 
 
 @router.patch("/pools/{pool}", responses={200: ok(PoolOut | DryRunOut, examples.POOL)})
@@ -149,7 +149,7 @@ async def pool_requests(
     """Requests of one pool: those that wait for it, those that hold in it, or both."""
     found = await call.context.read(call.context.store.get_pool, pool)
     wanted = RequestFilter(subjects=call.caller.bound, pool_id=found.id, view=view)
-    return await call.kept(lambda: list_requests(call, wanted, cursor, limit, explain))
+    return await call.shared(lambda: list_requests(call, wanted, cursor, limit, explain))
 
 
 async def _one(call: Call, ref: str) -> Json:

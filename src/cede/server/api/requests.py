@@ -130,7 +130,7 @@ async def list_all(
         part_of=part_of,
         tenant=tenant,
     )
-    return await call.kept(lambda: list_requests(call, wanted, cursor, limit, explain))
+    return await call.shared(lambda: list_requests(call, wanted, cursor, limit, explain))
 
 
 @router.post("/requests", status_code=201, responses={201: ok(HeldOut, examples.HELD, "Submitted")})
@@ -183,7 +183,7 @@ async def get_request(
 
     if wait or id in LATEST:  # of one caller alone
         return answer(await found())
-    return await call.kept(found)
+    return await call.shared(found)
 
 
 async def _find_when_changed(

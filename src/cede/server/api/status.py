@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Iterable
+from typing import Annotated, Literal
 
 import orjson
 from fastapi import APIRouter, Query
 from pydantic import Field
 from starlette.responses import Response
 
+from cede.engine.explain.holders import holders
 from cede.engine.explain.places import in_order
 from cede.engine.explain.status import status
+from cede.engine.explain.why import Known, latest_start_in, waiting_reason
 from cede.engine.state.state import State
 from cede.engine.state.trial import as_of
 from cede.model import bounds
+from cede.model.durations import seconds
 from cede.model.subject import Subject
-from cede.server.api.context import Call, ThisCall, answer
+from cede.server.api.context import Call, ThisCall
 from cede.server.api.json_type import Json
-from cede.server.api.lists import Component, PoolRef, show
+from cede.server.api.lists import Component, Limit, PoolRef, show
 from cede.server.api.openapi import ok
 from cede.server.api.permissions import API
 from cede.server.api.resolve import pool_in
@@ -26,7 +30,7 @@ from cede.server.api.schemas import Amounts, Out, RequestOut
 
 router = APIRouter(prefix=API, tags=["pools"], route_class=CedeRoute)
 
-Offset = Annotated[int, Query(ge=0, le=bounds.AMOUNT_MAX, description="Waiters to leave out.")]
+Offset = Annotated[int, Query(ge=0, le=bounds.AMOUNT_MAX, description="Rows to leave out.")]
 PartLimit = Annotated[
     int | None,
     Query(ge=1, le=bounds.PAGE_MAX, description="So many waiters, with their requests."),
@@ -69,15 +73,38 @@ class PlaceOut(Out):
         description="From 1; with `limit` null, and first, for who was promised capacity."
     )
     id: str
+    latest_start: float | None = Field(
+        None,
+        description="With `limit`: seconds until it certainly starts, if nothing of higher "
+        "standing arrives; null where nothing proves an instant.",
+    )
     request: RequestOut | None = Field(
         None, description="With `limit`: the request and why it waits; null if it has just left."
     )
 
 
+class HolderOut(Out):
+    id: str
+    right: Literal["in_share", "in_a_share_above", "borrowed", "promised"]
+    price: float | None = Field(
+        description="What stopping it costs: minutes of checkpoint and GPU-minutes of lost work; "
+        "null for a promise."
+    )
+    protected: str | None = Field(
+        description="Why it is stopped for nobody now: sensitive, unsaved or near_completion."
+    )
+    request: RequestOut | None = Field(None, description="Null if it has just left.")
+
+
+class HoldersOut(Out):
+    items: list[HolderOut] = Field(description="Those that the token may see.")
+    length: int = Field(description="How many these are in all.")
+
+
 class QueueOut(Out):
     items: list[PlaceOut] | None = Field(
         description="The waiters that the token may see, the next one first; null where more than "
-        "10,000 wait."
+        "100,000 wait."
     )
     length: int | None = Field(None, description="With `limit`: how many the token may see.")
 
@@ -109,6 +136,18 @@ _STATUS = {
         }
     ]
 }
+_HOLDERS = {
+    "items": [
+        {
+            "id": "0198c1d2-8b44-7a51-8c21-6f0d9b3c2a17",
+            "right": "borrowed",
+            "price": 12.5,
+            "protected": None,
+            "request": None,
+        }
+    ],
+    "length": 1,
+}
 _QUEUE = {"items": [{"place": 1, "id": "0198c1d2-8b44-7a51-8c21-6f0d9b3c2a17"}]}
 
 
@@ -129,8 +168,10 @@ async def get_status(call: ThisCall) -> Response:
         text: bytes = orjson.dumps({"pools": pools})
         return text
 
-    found = await call.costly("status", (caller.bound,), read)
-    return Response(found, media_type="application/json")
+    async def make() -> bytes:
+        return await call.costly("status", (caller.bound,), read)
+
+    return await call.shared(make)
 
 
 @router.get("/pools/{pool}/queue", responses={200: ok(QueueOut, _QUEUE)})
@@ -145,40 +186,96 @@ async def get_queue(
     and why each waits."""
     caller = call.caller
 
-    def read(state: State, now: int) -> bytes:
+    def places(state: State, now: int) -> list[tuple[int | None, str]] | None:
         found = pool_in(state, pool)
-        with as_of(state, now):
-            ids = in_order(state, found.id)
-        places: list[tuple[int | None, str]] = list(enumerate(ids or (), 1))
+        ids = in_order(state, found.id)
+        if ids is None:
+            return None
+        promised: Iterable[str] = ()
         if limit is not None:
             # They stand in no queue any more, and still wait.
             promised = [id_ for id_ in state.ledgers[found.id].earmarks if id_ in state.requests]
-            places = [*((None, id_) for id_ in promised), *places]
-        seen = [
-            {"place": place, "id": id_}
-            for place, id_ in places
+        every = [*((None, id_) for id_ in promised), *enumerate(ids, 1)]
+        return [
+            (place, id_)
+            for place, id_ in every
             if caller.sees(state.requests[id_].subject)
             and component in (None, state.requests[id_].subject.name)
         ]
-        text: bytes = orjson.dumps({"items": None if ids is None else seen})
+
+    def read(state: State, now: int) -> bytes:
+        with as_of(state, now):
+            seen = places(state, now)
+            part = seen
+            if seen is not None and limit is not None:
+                part = seen[offset : offset + limit]
+            known: Known = {}
+            items: list[Json] | None = None
+            if part is not None:
+                items = [{"place": place, "id": id_} for place, id_ in part]
+            for each in items or () if limit is not None else ():
+                each |= _told(state, pool, each["id"], known)
+        text: bytes = orjson.dumps({"items": items, "length": None if seen is None else len(seen)})
         return text
 
-    found = await call.costly("queue", (pool, caller.bound, component, limit is None), read)
-    if limit is None:
-        return Response(found, media_type="application/json")
-    return answer(await _part(call, orjson.loads(found)["items"], offset, limit))
+    async def make() -> bytes:
+        scope = (pool, caller.bound, component, offset, limit)
+        found = orjson.loads(await call.costly("queue", scope, read))
+        if limit is None:
+            return orjson.dumps({"items": found["items"]})
+        return await _with_requests(call, found)
+
+    return await call.shared(make)
 
 
-async def _part(call: Call, items: list[Json] | None, offset: int, limit: int) -> Json:
-    """Some of the waiters, with their requests."""
-    if items is None:
-        return {"items": None, "length": None}
-    part = items[offset : offset + limit]
-    context = call.context
-    views = await context.read(context.store.get_requests, [each["id"] for each in part])
-    known = [views[each["id"]] for each in part if each["id"] in views]
-    shown = {each["id"]: each for each in await show(call, known, explain=True, whole=False)}
+@router.get("/pools/{pool}/holders", responses={200: ok(HoldersOut, _HOLDERS)})
+async def get_holders(
+    pool: PoolRef, call: ThisCall, limit: Limit, offset: Offset = 0, component: Component = None
+) -> Response:
+    """Who holds a pool's units, by which right, and what stopping it would cost: first whoever
+    would be asked to leave first; promises to waiters last."""
+    caller = call.caller
+
+    def read(state: State, now: int) -> bytes:
+        found = pool_in(state, pool)
+
+        def seen(request_id: str) -> bool:
+            subject = state.requests[request_id].subject
+            return caller.sees(subject) and component in (None, subject.name)
+
+        with as_of(state, now):
+            items, length = holders(state, found.id, seen, offset, limit)
+        text: bytes = orjson.dumps({"items": items, "length": length})
+        return text
+
+    async def make() -> bytes:
+        scope = (pool, caller.bound, component, offset, limit)
+        return await _with_requests(call, orjson.loads(await call.costly("holders", scope, read)))
+
+    return await call.shared(make)
+
+
+def _told(state: State, pool: str, request_id: str, known: Known) -> Json:
+    """Why it waits, and when it starts at the latest."""
+    request, pool_id = state.requests[request_id], pool_in(state, pool).id
+    start = latest_start_in(state, request, pool_id)
     return {
-        "items": [{**each, "request": shown.get(each["id"])} for each in part],
-        "length": len(items),
+        "latest_start": None if start is None else seconds(max(start - state.now, 0)),
+        "reason": waiting_reason(state, request, known).to_public(),
     }
+
+
+async def _with_requests(call: Call, found: Json) -> bytes:
+    """Rows with the requests that they name, as of the latest commit; null for one that has left
+    since.
+    """
+    context, items = call.context, found["items"] or []
+    views = await context.read(context.store.get_requests, [each["id"] for each in items])
+    known = [views[each["id"]] for each in items if each["id"] in views]
+    reasons = {each["id"]: each.pop("reason") for each in items if "reason" in each}
+    shown = await show(call, known, explain=False, whole=False, reasons=reasons)
+    by_id = {each["id"]: each for each in shown}
+    for each in items:
+        each["request"] = by_id.get(each["id"])
+    text: bytes = orjson.dumps(found)
+    return text

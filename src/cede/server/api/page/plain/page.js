@@ -11,17 +11,27 @@ const ROWS_MAX = 100;
 
 const $ = (id) => document.getElementById(id);
 let token = null;
+let refusal = ""; // what the server said of a link
 let watcher = null;
 let timer = null;
 let drawing = false;
 let again = false;
 
-function takeToken() {
-  // `cede up` prints a link with the token after the #, which browsers never send to a server.
-  const match = /^#token=(cede_[0-9A-Za-z]+)$/.exec(location.hash);
+async function takeToken() {
+  // `cede up` and `cede page` print a link with a code after the #, which browsers never send to a
+  // server. It is worth a token once, for minutes.
+  const match = /^#link=([\w-]+)$/.exec(location.hash);
   if (match) {
-    sessionStorage.setItem(KEY, match[1]);
     history.replaceState(null, "", location.pathname + location.search);
+    const response = await fetch(API + "/links/open", {
+      method: "POST",
+      credentials: "omit",
+      headers: { "Content-Type": "application/json" },
+      body: JSON.stringify({ code: match[1] }),
+    });
+    const opened = await response.json();
+    if (!response.ok) refusal = opened.detail;
+    else sessionStorage.setItem(KEY, opened.token);
   }
   return sessionStorage.getItem(KEY);
 }
@@ -251,8 +261,9 @@ function leave(message) {
 }
 
 async function start() {
-  token = takeToken();
-  if (!token) { leave(""); return; }
+  refusal = "";
+  token = await takeToken();
+  if (!token) { leave(refusal); return; }
   try {
     await enter();
   } catch (error) {
@@ -270,5 +281,5 @@ $("enter").addEventListener("submit", (event) => {
   start();
 });
 $("leave").addEventListener("click", () => leave(""));
-window.addEventListener("hashchange", () => { if (location.hash.startsWith("#token=")) { leave(""); start(); } });
+window.addEventListener("hashchange", () => { if (location.hash.startsWith("#link=")) { leave(""); start(); } });
 start();

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from cede.server.api import kept
-from cede.server.api.kept import Kept
+from cede.server.api import shared
+from cede.server.api.shared import Shared
 from tests.api.conftest import Server, made
 
 API = "/api/v1"
@@ -19,9 +19,11 @@ API = "/api/v1"
 class Maker:
     """Counts how often it was asked to make an answer, and waits to be let go."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, goes: bool = False) -> None:
         self.times = 0
         self.go = asyncio.Event()
+        if goes:
+            self.go.set()
 
     async def __call__(self) -> bytes:
         self.times += 1
@@ -30,53 +32,69 @@ class Maker:
         return str(number).encode()
 
 
-def shared() -> tuple[Any, Kept]:
+def sharing() -> tuple[Any, Shared]:
     server = SimpleNamespace(commits=0, seconds=0.0)
-    return server, Kept(server, lambda: server.seconds)  # type: ignore[arg-type]
+    return server, Shared(server, lambda: server.seconds)  # type: ignore[arg-type]
 
 
-def test_equal_askers_share_what_is_being_made_until_something_is_committed() -> None:
+def test_who_asks_while_an_answer_is_made_gets_the_next_one() -> None:
     async def run() -> None:
-        server, answers = shared()
+        server, answers = sharing()
         make = Maker()
-        early = [asyncio.ensure_future(answers.get(("a",), make)) for _ in range(3)]
-        await asyncio.sleep(0)
+        early = [asyncio.ensure_future(answers.ask(("a",), make)) for _ in range(3)]
+        while not make.times:
+            await asyncio.sleep(0)
         server.commits += 1  # and somebody was told of it before asking
-        late = asyncio.ensure_future(answers.get(("a",), make))
+        late = [asyncio.ensure_future(answers.ask(("a",), make)) for _ in range(3)]
         await asyncio.sleep(0)
         early[0].cancel()  # the others get theirs
         make.go.set()
         assert [await each for each in early[1:]] == [b"1", b"1"]
-        assert await late == b"2" and make.times == 2
+        assert [await each for each in late] == [b"2", b"2", b"2"]
 
     asyncio.run(run())
 
 
-def test_they_are_made_again_after_a_second_and_when_they_failed_or_are_long(
+def test_an_answer_is_good_for_a_second_if_nothing_is_committed() -> None:
+    async def run() -> None:
+        server, answers = sharing()
+        make = Maker(goes=True)
+        assert await answers.ask(("a",), make) == await answers.ask(("a",), make) == b"1"
+        server.seconds = shared.KEPT_SECONDS + 0.1
+        assert await answers.ask(("a",), make) == b"2"
+        server.commits += 1
+        assert await answers.ask(("a",), make) == b"3"
+        server.commits += 1
+        assert await answers.ask(("a",), make) == b"4"
+
+    asyncio.run(run())
+
+
+def test_what_failed_or_is_long_is_not_kept_and_all_is_bounded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def run() -> None:
-        server, answers = shared()
-        make = Maker()
-        make.go.set()
-        assert await answers.get(("a",), make) == await answers.get(("a",), make) == b"1"
-        server.seconds = kept.KEPT_SECONDS + 0.1
-        assert await answers.get(("a",), make) == b"2"
+        _, answers = sharing()
+        make = Maker(goes=True)
 
         async def fails() -> bytes:
             raise LookupError
 
         for _ in range(2):
             with pytest.raises(LookupError):
-                await answers.get(("b",), fails)
-        assert await answers.get(("b",), make) == b"3"
-        monkeypatch.setattr(kept, "BODY_BYTES_MAX", 0)
-        assert await answers.get(("c",), make) == b"4"
-        await asyncio.sleep(0)
-        assert await answers.get(("c",), make) == b"5"
-        for number in range(3 * kept.KEPT_MAX):
-            await answers.get((number,), make)
-        assert len(answers._answers) <= kept.KEPT_MAX
+                await answers.ask(("b",), fails)
+        assert await answers.ask(("b",), make) == b"1"
+        with monkeypatch.context() as patched:
+            patched.setattr(shared, "KEPT_BYTES_MAX", 0)
+            assert await answers.ask(("c",), make) == b"2"
+            assert await answers.ask(("c",), make) == b"3"
+        for number in range(3 * shared.KEPT_MAX):
+            await answers.ask((number,), make)
+        assert len(answers._made) <= shared.KEPT_MAX
+        monkeypatch.setattr(shared, "ANSWERS_MAX", 0)
+        before = make.times
+        await asyncio.gather(*(answers.ask(("new", n), make) for n in range(5)))
+        assert make.times == before + 5
 
     asyncio.run(run())
 
