@@ -13,6 +13,7 @@ from cede.agent.values import Do, Ended, Event, Key, Order
 from cede.bridge import folder, jobs
 from cede.bridge.cluster import End, Job, Machine, Seen, Standing, Wanted
 from cede.bridge.jobs import Jobs
+from cede.bridge.outside import Others
 from tests.client.serving import eventually
 
 
@@ -156,3 +157,13 @@ def test_a_job_whose_member_never_spoke_says_what_it_printed_last(stage: Stage) 
     [ended] = stage.ended
     assert ended.cause == "infrastructure"
     assert ended.text.endswith("nobody says how its work did: env: python: Permission denied")
+
+
+def test_a_node_that_takes_no_work_names_who_holds_it_all_the_same(tmp_path: Path) -> None:
+    others = Others(tmp_path)
+    away = "mixed in Slurm"
+    held = Machine("n1", {"gpu": 4}, {"gpu": 1}, away=away, holders=("outside job 7 of ann",))
+    others.seen(Seen((held, Machine("n2", {"gpu": 4}, away=away)), ()), ())
+    told = {each["name"]: (each["others"], each["why"]) for each in others.introduction()}
+    assert told["n1"] == ({"gpu": 4}, "outside job 7 of ann, mixed in Slurm")
+    assert told["n2"] == ({"gpu": 4}, "mixed in Slurm")

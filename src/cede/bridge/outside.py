@@ -74,7 +74,8 @@ class Others:
 
     def _of(self, machine: Machine, own: Mapping[str, int]) -> Held:
         if machine.away:
-            return dict(machine.amounts), machine.away
+            # Who holds it first: a node that does not answer for a moment has the same holders.
+            return dict(machine.amounts), ", ".join((*machine.holders, machine.away))
         if machine.name in self._off:
             return dict(machine.amounts), "its cluster keeps it for a job that comes first"
         taken = {
