@@ -3,7 +3,8 @@ import type { Amounts, Policy, PolicyStatus, Share } from "./api";
 
 export interface TeamRow {
   id: string;
-  name: string;
+  name: string; // of the policy
+  component: string; // whose it is: what requests name
   depth: number;
   priority: number;
   reserved: Amounts;
@@ -29,6 +30,7 @@ export function teamRows(found: PolicyStatus[], policies: Policy[], shares: Shar
       const row: TeamRow = {
         id: each.id,
         name: declared.get(each.id)?.name ?? each.component,
+        component: each.component,
         depth,
         priority: Number(declared.get(each.id)?.priority ?? 0),
         reserved: each.reserved,

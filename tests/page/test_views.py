@@ -183,6 +183,10 @@ def test_what_people_write_is_shown_as_text_everywhere(shown: Busy, page: Any) -
         settle(page)
         page.wait_for_selector(f"main:has-text('{NAUGHTY[:14]}')")
     assert page.query_selector("main img") is None and page.title() != "owned"
+    # A policy's name is not whose it is: its row leads to the requests of its team.
+    page.goto(f"{shown.server.url}/#/pool/a10")
+    page.click(f"td a:has-text('{NAUGHTY[:14]}')")
+    page.wait_for_url("**team=red")
 
 
 def test_a_request_shows_its_array_and_what_it_waits_for(busy: Busy, page: Any) -> None:

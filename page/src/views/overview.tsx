@@ -69,7 +69,7 @@ export function TeamBar({ row, pool }: { row: TeamRow; pool: Pool }): JSX.Elemen
   const keys = keysOf({ ...row.reserved, ...row.used, ...row.limit });
   return (
     <li class={`depth-${Math.min(row.depth, 4)}`}>
-      <a href={address("pool", pool.name, { tab: "queue", team: row.name })}><Team name={row.name} /></a>
+      <a href={address("pool", pool.name, { tab: "queue", team: row.component })}><Team name={row.name} /></a>
       {row.waiting > 0 && <span class="soft"> {row.waiting} waiting, the oldest for {span(row.oldest ?? 0)}</span>}
       {keys.map((key) => {
         const [reserved, used, borrowed, lent] = [row.reserved, row.used, row.borrowed, row.lent].map((each) => each[key] ?? 0) as [number, number, number, number];

@@ -68,10 +68,10 @@ function Teams({ pool }: { pool: Pool }): JSX.Element {
           label={`Teams of pool ${pool.name}`}
           rows={teamRows(found.pools.find((each) => each.id === pool.id)?.policies ?? [], policies, shares.data?.elements)}
           keyOf={(row) => row.name}
-          opens={(row) => address("pool", pool.name, { tab: "queue", team: row.name })}
+          opens={(row) => address("pool", pool.name, { tab: "queue", team: row.component })}
           empty={<>No team may use this pool yet: <Command text={`cede policy attach ${pool.name} TEAM --component-type team --reserved gpu=4`} /></>}
           columns={[
-            { title: "Team", show: (row) => <a class={`depth-${Math.min(row.depth, 4)}`} href={address("pool", pool.name, { tab: "queue", team: row.name })}><Team name={row.name} /></a> },
+            { title: "Team", show: (row) => <a class={`depth-${Math.min(row.depth, 4)}`} href={address("pool", pool.name, { tab: "queue", team: row.component })}><Team name={row.name} /></a> },
             { title: "Priority", show: (row) => row.priority, numeric: true },
             { title: "Reserved", show: (row) => some(row.reserved), numeric: true },
             { title: "Fair share", show: (row) => fairShare(row, pool), numeric: true },
