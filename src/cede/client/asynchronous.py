@@ -204,6 +204,7 @@ class AsyncClient:
         self.close()
 
     whoami = awaited(plain.Client.whoami)
+    page_link = awaited(plain.Client.page_link)
     snapshot = awaited(plain.Client.snapshot)
     status = awaited(plain.Client.status)
     plan = awaited(plain.Client.plan)
