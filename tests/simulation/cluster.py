@@ -37,7 +37,7 @@ DATABASE = "database"  # the host between which and a server a partition may be
 POLL = 0.2
 _ENTITIES = ("pools", "nodes", "policies", "tenants", "requests", "allocations")
 # A server whose database does not answer for so long gives up; a kernel may take its time.
-DATABASE_TIMEOUT = (10.0, 90.0)
+DATABASE_TIMEOUT = (10.0, 180.0)
 CAPACITY = 6
 
 

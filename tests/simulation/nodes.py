@@ -168,6 +168,7 @@ class Agent:
         self.frozen = False
         self.crash_in: int | None = None
         self.heartbeat = 2.0
+        self._leader = ""  # the server that answered last
         self.index = 0
         self._inbox: deque[Event] = deque()
         self._news = asyncio.Event()
@@ -246,7 +247,8 @@ class Agent:
             case Launch(order, deadline):
                 node.launch(order, deadline)
             case Look(order):
-                return Looked(order.key, node.cluster.account.checkpoints(order.request))
+                found = node.cluster.account.checkpoints(order.request)
+                return Looked(order.key, found[: bounds.CHECKPOINTS_KNOWN_MAX])
             case Remember(epoch):
                 self._remember(replace(self._known, epoch=epoch, index=self.index))
             case SetDeadline(key, deadline):
@@ -383,13 +385,15 @@ class Agent:
             self._news.set()
 
     async def _call(self, what: str, body: Any, token: str, timeout: float) -> Any:
-        """The answer of whichever server leads."""
-        for server in self.node.cluster.servers_in_turn():
+        """The answer of whichever server leads: the one that answered last is asked first."""
+        servers = self.node.cluster.servers_in_turn()
+        for server in sorted(servers, key=lambda each: each != self._leader):
             with contextlib.suppress(Away):
                 answer = await self.node.cluster.call(
                     self.node.host, server, "POST", f"/api/v1/agent/{what}", token, body, timeout
                 )
                 if answer.status == 200:
+                    self._leader = server
                     return answer.body
                 self._refused(answer)
         raise Away("no server answers")
