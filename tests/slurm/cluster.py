@@ -221,7 +221,19 @@ class Cluster:
 
     def run(self, *command: str, **options: Any) -> str:
         """What one of Slurm's commands prints; it must succeed."""
-        done = subprocess.run(
+        done = self._called(*command, **options)
+        assert done.returncode == 0, (command, done.stdout, done.stderr)
+        return done.stdout.strip()
+
+    def try_run(self, *command: str) -> str:
+        """What it prints, whether it succeeds or not; nothing if it does not answer in time."""
+        try:
+            return self._called(*command).stdout.strip()
+        except subprocess.TimeoutExpired:
+            return ""
+
+    def _called(self, *command: str, **options: Any) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
             command,
             env=self.env,
             capture_output=True,
@@ -230,22 +242,6 @@ class Cluster:
             check=False,
             **options,
         )
-        assert done.returncode == 0, (command, done.stdout, done.stderr)
-        return done.stdout.strip()
-
-    def try_run(self, *command: str) -> str:
-        try:
-            done = subprocess.run(
-                command,
-                env=self.env,
-                capture_output=True,
-                text=True,
-                timeout=CALL_SECONDS,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            return ""
-        return done.stdout.strip()
 
     def jobs(self, *, states: str = "all") -> list[list[str]]:
         """Job id, name, state and nodes of every job that Slurm remembers."""

@@ -17,7 +17,7 @@ from cede.engine.state.state import State
 from cede.model.amounts import Amounts
 from cede.model.request import Request
 
-# Putting this many into order takes a child of the server a quarter of a second.
+# A child of the server puts 20,000 into order in a tenth of a second.
 PLACE_MAX = 100_000
 
 

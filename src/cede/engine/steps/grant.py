@@ -403,6 +403,7 @@ def _folders(request: Request) -> tuple[str, ...]:
     """Where each task has saved itself, or may have without our knowing."""
     saved = () if request.saved is None else request.saved.folders
     pinned = saved if request.pin is None else request.pin.folders
+    # Pins of an earlier version are sorted; what was saved is in the order of tasks.
     return saved if sorted(pinned) == sorted(saved) else pinned
 
 
