@@ -42,6 +42,7 @@ class Faults:
             kinds += [self.cut_off_database, self.lonely_leader, self.lonely_leader]
         else:
             kinds += [self.torn_write, self.disk_full]
+        self._copied: set[str] = set()
         # Each run has some of them only: a fault that ends what another one began hides it.
         self._kinds = [each for each in kinds if self.dice.random() < PART] or kinds
 
@@ -186,6 +187,9 @@ class Faults:
     async def second_agent(self) -> None:
         """Somebody starts a copy of a node's data folder on another machine."""
         node = self._node()
+        if node.name in self._copied:  # that machine's lock refuses a second agent
+            return
+        self._copied.add(node.name)
         copy = Node(self.cluster, node.name, len(node.devices), node.join)
         copy.host = self.world.host(f"{node.name}-copy")
         copy.known, copy.entries = node.known, list(node.entries)
@@ -193,6 +197,7 @@ class Faults:
         await self._some_time(40)
         copy.reboot()
         copy.task.cancel()
+        self._copied.discard(node.name)
 
     # Probes: with every server dead, and put back as it was
 
