@@ -2,6 +2,8 @@
 .PHONY: help up demo test test-fast test-zenml check lint bench damage worlds regret sim soak soak-postgres slurm storm storm-postgres aged stall properties screenshots page-load lock clean setup dev zenml system-packages
 MAKEFLAGS += --no-print-directory
 BIN := .venv/bin
+# Tests start hundreds of Pythons: what one has compiled the others need not, whatever the shell says.
+export PYTHONDONTWRITEBYTECODE :=
 
 help: ## Say what each target does
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
