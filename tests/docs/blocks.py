@@ -67,8 +67,12 @@ def missing(shown: list[str], printed: str) -> list[str]:
 
 
 def script(found: list[Block], mark: str) -> str:
-    """One shell script: after each block it prints the mark and the block's exit code."""
+    """One shell script: after each block it prints the mark, and 0 or the exit code of the first
+    command that failed.
+    """
     lines = ["set -uo pipefail", "shopt -s expand_aliases"]
+    lines += ["failed=0", "trap 'code=$?; ((failed)) || failed=$code' ERR"]
     for block in found:
-        lines += [block.commands.rstrip(), f"ended=$?; echo; echo {mark} $ended"]
+        lines += [block.commands.rstrip(), "ended=$?; ((failed)) || failed=$ended"]
+        lines += [f"echo; echo {mark} $failed; failed=0"]
     return "\n".join(lines) + "\n"

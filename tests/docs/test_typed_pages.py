@@ -154,6 +154,7 @@ def test_a_condition_holds_whatever_its_program_says_after_it() -> None:
 
 
 def test_a_block_that_fails_is_found() -> None:
-    shell = ["bash", "-c", script([Block("true"), Block("(exit 3)")], MARK)]
+    bad = [Block("true"), Block("(exit 3)"), Block("(exit 4)\n(exit 5)\ntrue"), Block("! true")]
+    shell = ["bash", "-c", script([*bad, Block("false || true")], MARK)]
     printed = subprocess.run(shell, capture_output=True, text=True, check=True).stdout
-    assert re.findall(rf"{MARK} (\d+)", printed) == ["0", "3"]
+    assert re.findall(rf"{MARK} (\d+)", printed) == ["0", "3", "4", "1", "0"]
