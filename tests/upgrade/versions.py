@@ -20,4 +20,5 @@ VERSIONS = (
     Version("a57e47531844abc5d999e18e12d125cc076f9c29", 2, "0005"),
     Version("1b5b7c70ada71e6ba78671fbe1d808d4a9fe1cc4", 3, "0007"),
     Version("3b2612015a9d55dbd07f79c1e3e71605018be2ce", 3, "0011"),
+    Version("1290e335063ea636cd2044fbb19fb753502dfda1", 3, "0013"),
 )

@@ -81,6 +81,8 @@ HISTORY_FINE = MINUTE
 HISTORY_COARSE = HOUR
 HISTORY_FINE_KEEP = 25 * HOUR
 HISTORY_COARSE_KEEP = 401 * DAY
+# Clocks of pools are written down this often: what a crash may cost of them.
+CLOCKS_EVERY = 10 * SECOND
 # Points of one chart, or days of one report: more than a screen has room for.
 HISTORY_POINTS_MAX = 500
 USAGE_DAYS_MAX = 400

@@ -23,6 +23,7 @@ import structlog
 
 from cede.engine.audit import audit
 from cede.engine.decide import decide
+from cede.engine.state.changes import Changes
 from cede.engine.state.state import State
 from cede.engine.state.trial import whole
 from cede.model import bounds
@@ -30,6 +31,7 @@ from cede.model.errors import CedeError, Conflict
 from cede.server import clock
 from cede.server.budgets import Budgets
 from cede.server.clock import Clock
+from cede.server.clocks import PoolClocks
 from cede.server.crash import crash_hook
 from cede.server.leadership import Leadership
 from cede.server.order_board import OrderBoard
@@ -114,6 +116,8 @@ class Writer:
         self._called = now
         self._renewed = now
         self._budgets = Budgets(store, self.query)
+        self._clocks = PoolClocks(loaded.clocks, loaded.state)
+        loaded.state.settle()  # nothing to write or to undo
 
     # For everybody ------------------------------------------------------------------------------
 
@@ -230,6 +234,8 @@ class Writer:
     def _patience(self) -> float:
         """Seconds until something is due by itself."""
         due = [self._audit_due()]
+        if (clocks := self._clocks.due(self._state)) is not None:
+            due.append(clocks)
         if self._next_timer is not None:
             due.append(self._next_timer)
         if not self._store.sqlite:
@@ -418,8 +424,28 @@ class Writer:
             if self.trouble:
                 _log.error("the state is unsound; nothing is granted", problems=self.trouble[:20])
         self._budgets.look_after(self._state, now)
+        if (due := self._clocks.due(self._state)) is not None and now >= due:
+            self._write_clocks(now)
         if not self._store.sqlite and now >= self._renewed + RENEW_MILLISECONDS:
             self._renew(now)
+
+    def _write_clocks(self, now: int) -> None:
+        """A commit of its own; where nothing can be written it is tried again later."""
+        rows = self._clocks.rows(self._state, now)
+        if rows.empty or self.unwritable is not None:
+            return
+        batch = Batch(Changes(), self.index, self.index, self._clock.moment(now), clocks=rows)
+        sent_at = clock.boottime()
+        try:
+            self._store.commit(batch)
+        except DiskFull:
+            return
+        except Damaged as damage:
+            self.found_damage(damage)
+            return
+        self.leadership.renewed(sent_at)
+        self._clocks.wrote(rows)
+        self._after_commit(batch, now)
 
     def _renew(self, now: int) -> None:
         """Prolong the term while there is nothing to commit.
@@ -442,7 +468,9 @@ class Writer:
     def _finish(self) -> None:
         """Leave the clock where it is, so that time spent stopped counts from now."""
         now = self._clock.now()
-        batch = Batch(self._state.drain(), self.index, self._state.index, self._clock.moment(now))
+        clocks = self._clocks.rows(self._state, now)
+        moment = self._clock.moment(now)
+        batch = Batch(self._state.drain(), self.index, self._state.index, moment, clocks=clocks)
         if self._damage is not None:
             return
         try:

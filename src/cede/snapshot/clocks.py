@@ -1,7 +1,7 @@
 """Clocks in a snapshot: since when somebody is below its fair share, or above a limit.
 
-A server has them in memory only. Without them a plan is as patient as a server that has just
-started; with them it decides at the same instants as the one that was asked.
+Without them a plan is as patient as a server that has just been set up; with them it decides at the
+same instants as the one that was asked.
 """
 
 from __future__ import annotations

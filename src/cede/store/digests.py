@@ -93,6 +93,7 @@ LAYOUTS = {
         Layout(schema.usage_days),
         Layout(schema.history),
         Layout(schema.clock_notes),
+        Layout(schema.pool_clocks),
         Layout(schema.audit),
     )
 }

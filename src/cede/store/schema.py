@@ -421,6 +421,15 @@ clock_notes = Table(
     sqlite_with_rowid=False,
 )
 
+# What of a pool counts time, as JSON; see `cede.engine.shares.clocks`. Pools without have no row.
+pool_clocks = Table(
+    "pool_clocks",
+    metadata,
+    Column("pool_id", NAME, primary_key=True),
+    Column("clocks", Text, nullable=False),
+    sqlite_with_rowid=False,
+)
+
 # Devices of live allocations: assigned with the grant, given back with its end (S3). A node whose
 # devices are held cannot be deleted.
 held_devices = Table(

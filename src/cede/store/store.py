@@ -52,7 +52,7 @@ from cede.store.prepared import Prepared
 from cede.store.reserve import Reserve
 from cede.store.sealed import Sealed
 from cede.store.usage import UsageReports
-from cede.store.values import Batch, Idempotency, Loaded, Remembered
+from cede.store.values import Batch, ClockRows, Idempotency, Loaded, Remembered
 
 _log = structlog.get_logger("cede.store")
 _ENDED = [status.value for status in TERMINAL]
@@ -153,7 +153,8 @@ class Store(Accounts, UsageReports, Past, history.History, retention.Retention):
         self._sealed = sealed
         self._note_leases(state.requests.values(), state.nodes.values())
         self._witness()
-        return Loaded(state, meta.head, self.epoch, sealed.moment)
+        clocks: dict[str, str] = dict(alive["pool_clocks"])
+        return Loaded(state, meta.head, self.epoch, sealed.moment, clocks)
 
     def move_on(self, loaded: Loaded, seen: Witness) -> None:
         """Let a database that was restored go on from beyond everything that agents, clients and
@@ -249,6 +250,8 @@ class Store(Accounts, UsageReports, Past, history.History, retention.Retention):
                 retention.remove(connection, digests, batch.removal)
             if batch.noted is not None:
                 history.note(connection, digests, batch.noted)
+            if batch.clocks is not None:
+                _write_clocks(connection, digests, batch.clocks)
             sealed = self._sealed.after(batch, head, digests)
             _SEAL.execute(connection, sealed.values())
             self.at_point("during_commit")
@@ -396,6 +399,12 @@ def _write_tokens(connection: Connection, digests: Digests, tokens: Iterable[Tok
             statements.TOKENS.update(connection, digests, [row])
         else:
             statements.TOKENS.insert(connection, digests, [row])
+
+
+def _write_clocks(connection: Connection, digests: Digests, clocks: ClockRows) -> None:
+    statements.POOL_CLOCKS.delete(connection, digests, clocks.deleted)
+    statements.POOL_CLOCKS.insert(connection, digests, clocks.inserted)
+    statements.POOL_CLOCKS.update(connection, digests, clocks.updated)
 
 
 def _delete_requests(connection: Connection, digests: Digests, ids: Sequence[str]) -> None:

@@ -143,6 +143,19 @@ class Noted:
 
 
 @dataclass(slots=True)
+class ClockRows:
+    """What one commit changes of the clocks of pools: rows, and keys of rows that go."""
+
+    inserted: list[tuple[str, str]] = field(default_factory=list)
+    updated: list[tuple[str, str]] = field(default_factory=list)
+    deleted: list[tuple[str]] = field(default_factory=list)
+
+    @property
+    def empty(self) -> bool:
+        return not (self.inserted or self.updated or self.deleted)
+
+
+@dataclass(slots=True)
 class Batch:
     """Everything that one transaction makes true.
 
@@ -160,6 +173,7 @@ class Batch:
     run: Run | None = None  # what retention removes from now on; its entry comes last
     removal: Removal | None = None  # what of it is removed with this commit
     noted: Noted | None = None  # of the history of pools
+    clocks: ClockRows | None = None  # of pools
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +184,7 @@ class Loaded:
     index: int
     epoch: int
     moment: Moment
+    clocks: dict[str, str] = field(default_factory=dict)  # by pool, as JSON
 
 
 class RequestView(NamedTuple):

@@ -34,6 +34,7 @@ _ORDER = {
 # What a server that starts reads before it takes a command.
 _LOADED = (
     "pools", "nodes", "policies", "tenants", "requests", "allocations", "held_devices", "tokens",
+    "pool_clocks",
 )  # fmt: skip
 
 
