@@ -11,6 +11,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 
+_MISTAKES = ("a handler failed", "the pass failed", "a listener failed", "the state is unsound")
+
+
 @dataclass(frozen=True, slots=True)
 class Held:
     """Units that a client surely held: from the answer that granted them until it sent their
@@ -67,6 +70,13 @@ def over_capacity(held: Iterable[Held], capacity: int) -> Iterator[str]:
         total += units
         if units > 0 and total > capacity:
             yield f"twice: {total} of {capacity} units were held at {at:.3f}"
+
+
+def complaints(log: str) -> Iterator[str]:
+    """What a server says of its own mistakes, also where no caller noticed."""
+    for line in log.splitlines():
+        if any(each in line for each in _MISTAKES):
+            yield f"log: {line[:2000]}"
 
 
 def compare(books: Books, found: dict[str, list[str]], statuses: dict[str, str]) -> Iterator[str]:

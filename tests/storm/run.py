@@ -41,7 +41,7 @@ from tests.soak.run import (
     set_up,
 )
 from tests.soak.servers import Servers
-from tests.storm.books import Books, compare, over_capacity
+from tests.storm.books import Books, compare, complaints, over_capacity
 from tests.storm.callers import CALLERS, CAPACITY, COUNTED, OTHERS, Caller
 
 SETTLE_SECONDS = 1200.0  # in which everything ends once nothing is hurt any more
@@ -133,6 +133,8 @@ def _run(
         account.problems += books.problems
         account.problems += over_capacity(books.held, CAPACITY)
         account.problems += _compared(client, servers, books, load.deadline)
+        for each in servers.all:
+            account.problems += complaints(each.log.read_text(errors="replace"))
         if load.live():
             account.problems.append(f"stuck: {len(load.live())} requests {load.live()[:5]}")
         else:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.storm.books import Books, Held, compare, over_capacity
+from tests.storm.books import Books, Held, compare, complaints, over_capacity
 from tests.storm.run import Plan, storm
 
 
@@ -30,6 +30,11 @@ def books() -> Books:
 
 
 FOUND = {"key": ["r1"]}
+
+
+def test_what_a_server_says_of_itself_is_found() -> None:
+    (found,) = complaints("serving\nlevel='error' event='the pass failed; nothing is granted'\n")
+    assert "the pass failed" in found
 
 
 def test_equal_accounts_have_no_difference() -> None:

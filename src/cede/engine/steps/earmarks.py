@@ -145,7 +145,9 @@ def _has_room_again(ledger: PoolLedger, victim: Allocation) -> bool:
 
 
 def _go_on(state: State, victim: Allocation) -> None:
-    running = AllocationState.RUNNING if victim.started_at is not None else AllocationState.GRANTED
+    # What is asked to save runs, whatever is known of its start: its node may have been away then.
+    waits = victim.state is AllocationState.STOPPING and victim.started_at is None
+    running = AllocationState.GRANTED if waits else AllocationState.RUNNING
     free = {"deadline": None, "taken_for": None, "reason": None, "told": False}
     free |= {"stop_progress": None}
     state.put(replace(victim, state=running, **free))  # type: ignore[arg-type]

@@ -86,10 +86,12 @@ class Edge:
         except ClientDisconnect:
             return  # nobody is there to be answered
         except Exception as error:
-            _log.error("a handler failed", path=scope["path"], exc_info=error)
+            problem = problem_of(error)
+            if status or problem.status == 500:
+                _log.error("a handler failed", path=scope["path"], exc_info=error)
             if status:
                 raise  # half an answer cannot be taken back: the connection ends
-            await problem_of(error).to_response()(scope, receive, send_with_headers)
+            await problem.to_response()(scope, receive, send_with_headers)
         finally:
             route = scope.get("route")
             template = getattr(route, "path", "other")
