@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-
 _MISTAKES = ("a handler failed", "the pass failed", "a listener failed", "the state is unsound")
 
 
