@@ -107,6 +107,11 @@ export async function get<T>(path: string, signal?: AbortSignal): Promise<T> {
   return (await (await call(path, { signal })).json()) as T;
 }
 
+/** The same as it came, so that an answer that is as before need not be parsed. */
+export async function readText(path: string, signal?: AbortSignal): Promise<string> {
+  return (await call(path, { signal })).text();
+}
+
 export async function send<T>(method: string, path: string, body?: unknown): Promise<T | null> {
   const response = await call(path, {
     method,

@@ -1,13 +1,15 @@
 // What keeps the page current: one stream of events from the last index seen, and reads that follow it.
 //
-// An event only says that something happened: what a view shows is read again, at most four times a second. After an
-// absence the stream goes on from the last index, so nothing that happened meanwhile is missed.
-import { useEffect, useRef, useState } from "preact/hooks";
-import { call, get, hasToken, Problem, serverIndex, type Event } from "./api";
+// An event only says that something happened: what a view shows is read again, at most twice a second, and what came
+// back the same is not drawn again. After an absence the stream goes on from the last index, so nothing that happened
+// meanwhile is missed. A hidden tab reads nothing.
+import { useEffect, useState } from "preact/hooks";
+import { call, hasToken, Problem, readText, serverIndex, type Event } from "./api";
 
 export type LinkState = "connecting" | "live" | "away";
 
-const BEAT_MS = 250; // a storm of events is one read in so many milliseconds
+const BEAT_MS = 50; // events that come together are one reason to read
+const READ_MS = 500; // a path is read at most once in so many milliseconds, however much happens
 const AGES_MS = 15_000; // ages grow and silent nodes make no events: views are read again even if nothing happens
 const RETRY_MS = 1_000;
 const RETRY_MAX_MS = 5_000;
@@ -18,14 +20,14 @@ interface Link {
   state: LinkState;
   heard: number; // when the server last answered
   problem: string;
-  version: number; // increases with everything that views should read again for
 }
 
-let link: Link = { state: "connecting", heard: Date.now(), problem: "", version: 0 };
+let link: Link = { state: "connecting", heard: Date.now(), problem: "" };
 let latest: Event[] = [];
 let last = -1;
 let stop: AbortController | null = null;
-const listeners = new Set<() => void>();
+const listeners = new Set<() => void>(); // of the link's state
+const readers = new Set<() => void>(); // of everything that may have changed what views show
 let onRefused: (message: string) => void = () => {};
 
 function change(parts: Partial<Link>): void {
@@ -38,8 +40,13 @@ function somethingHappened(): void {
   if (beat !== undefined) return;
   beat = window.setTimeout(() => {
     beat = undefined;
-    change({ version: link.version + 1 });
+    refresh();
   }, BEAT_MS);
+}
+
+/** Reads again whatever is shown. */
+export function refresh(): void {
+  for (const each of [...readers]) each();
 }
 
 export function useLink(): Link {
@@ -53,12 +60,31 @@ export function useLink(): Link {
   return link;
 }
 
+/** Increases with what happens, at most twice a second. */
+export function useBeat(): number {
+  const [beats, setBeats] = useState(0);
+  useEffect(() => {
+    let timer: number | undefined;
+    const listener = (): void => {
+      if (document.hidden) return;
+      timer ??= window.setTimeout(() => {
+        timer = undefined;
+        setBeats((n) => n + 1);
+      }, READ_MS);
+    };
+    readers.add(listener);
+    document.addEventListener("visibilitychange", listener);
+    return () => {
+      clearTimeout(timer);
+      readers.delete(listener);
+      document.removeEventListener("visibilitychange", listener);
+    };
+  }, []);
+  return beats;
+}
+
 /** The newest events that came by the stream, newest first. */
 export const latestEvents = (): Event[] => latest;
-
-export function refresh(): void {
-  change({ version: link.version + 1 });
-}
 
 export function startLive(refused: (message: string) => void): void {
   stopLive();
@@ -102,7 +128,8 @@ async function follow(signal: AbortSignal, connected: () => void): Promise<void>
     const after = last < 0 ? "" : `&after=${last}`;
     const response = await call(`/events?follow=true${after}`, { signal: both, headers: { Accept: "text/event-stream" } });
     connected();
-    change({ state: "live", heard: Date.now(), problem: "", version: link.version + (wasAway ? 1 : 0) });
+    change({ state: "live", heard: Date.now(), problem: "" });
+    if (wasAway) refresh();
     const reader = response.body!.pipeThrough(new TextDecoderStream()).getReader();
     let rest = "";
     for (;;) {
@@ -149,6 +176,7 @@ export interface Read<T> {
 
 interface Known {
   data: unknown;
+  text: string; // as it came
   notBefore: number;
 }
 
@@ -156,17 +184,37 @@ interface Known {
 const reads = new Map<string, Known>();
 const READS_MAX = 60;
 
-function remember(path: string, data: unknown, every: number): void {
+function remember(path: string, known: Known): void {
   reads.delete(path);
-  reads.set(path, { data, notBefore: Date.now() + every });
+  reads.set(path, known);
   if (reads.size > READS_MAX) reads.delete(reads.keys().next().value as string);
 }
 
+/** The new value, in which every part that is as before is the very part from before: who compares by identity sees what changed. */
+export function kept<T>(before: unknown, now: T): T {
+  if (before === now || typeof before !== "object" || typeof now !== "object" || before === null || now === null) return now;
+  if (Array.isArray(now)) {
+    if (!Array.isArray(before)) return now;
+    const byId = new Map(before.map((each, n): [unknown, unknown] => [idOf(each) ?? n, each]));
+    const items = now.map((each: unknown, n) => kept(byId.get(idOf(each) ?? n), each));
+    return (items.length === before.length && items.every((each, n) => each === before[n]) ? before : items) as T;
+  }
+  if (Array.isArray(before)) return now;
+  const old = before as Record<string, unknown>;
+  const found: Record<string, unknown> = {};
+  let same = Object.keys(old).length === Object.keys(now).length;
+  for (const [key, value] of Object.entries(now)) {
+    found[key] = kept(old[key], value);
+    same &&= found[key] === old[key] && key in old;
+  }
+  return (same ? before : found) as T;
+}
+
+const idOf = (each: unknown): unknown => (typeof each === "object" && each !== null ? (each as { id?: unknown }).id : undefined);
+
 /** An answer of the API that follows what happens, at most once in `every` milliseconds. A null path reads nothing. */
-export function useRead<T>(path: string | null, every = 0): Read<T> {
+export function useRead<T>(path: string | null, every = READ_MS): Read<T> {
   const [read, setRead] = useState<Read<T> & { path: string | null }>({ data: null, error: "", status: 0, path: null });
-  const { version } = useLink();
-  const readAgain = useRef<() => void>(() => {});
   useEffect(() => {
     if (path === null) return;
     const abort = new AbortController();
@@ -176,10 +224,13 @@ export function useRead<T>(path: string | null, every = 0): Read<T> {
     const ask = (): void => {
       timer = undefined;
       busy = true;
-      get<T>(path, abort.signal)
-        .then((data) => {
-          remember(path, data, every);
-          if (!abort.signal.aborted) setRead({ data, error: "", status: 0, path });
+      const began = Date.now();
+      readText(path, abort.signal)
+        .then((text) => {
+          const known = reads.get(path);
+          const data = known?.text === text ? known.data : kept(known?.data, JSON.parse(text) as T);
+          remember(path, { data, text, notBefore: began + every });
+          if (!abort.signal.aborted) setRead((old) => (old.path === path && old.data === data && !old.error ? old : { data: data as T, error: "", status: 0, path }));
         })
         .catch((error: unknown) => {
           if (abort.signal.aborted || !hasToken()) return;
@@ -197,13 +248,13 @@ export function useRead<T>(path: string | null, every = 0): Read<T> {
       again = busy;
       if (abort.signal.aborted || document.hidden || busy || timer !== undefined) return;
       const known = reads.get(path);
-      const wait = opened && every === 0 ? 0 : Math.max(0, (known?.notBefore ?? 0) - Date.now());
+      const wait = opened && every <= READ_MS ? 0 : Math.max(0, (known?.notBefore ?? 0) - Date.now());
       if (opened && wait > 0) setRead({ data: known!.data as T, error: "", status: 0, path });
       timer = window.setTimeout(ask, wait);
     };
     const shown = (): void => soon();
-    readAgain.current = shown;
     soon(true);
+    readers.add(shown);
     const ages = window.setInterval(shown, AGES_MS);
     document.addEventListener("visibilitychange", shown);
     return () => {
@@ -211,10 +262,9 @@ export function useRead<T>(path: string | null, every = 0): Read<T> {
       clearTimeout(timer);
       clearInterval(ages);
       document.removeEventListener("visibilitychange", shown);
-      readAgain.current = () => {};
+      readers.delete(shown);
     };
   }, [path]);
-  useEffect(() => readAgain.current(), [version]);
   if (path === null) return { data: null, error: "", status: 0 };
   if (read.path === path) return read;
   return { data: (reads.get(path)?.data as T | undefined) ?? null, error: "", status: 0 };

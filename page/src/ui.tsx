@@ -1,5 +1,5 @@
 // Parts that several views share.
-import type { ComponentChildren, JSX } from "preact";
+import { Component, type ComponentChildren, type JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { Amounts, Reason } from "./api";
 import type { Read } from "./live";
@@ -81,10 +81,25 @@ export function Time({ at }: { at: Date | null }): JSX.Element | null {
   return <time dateTime={at.toISOString()} title={exact(at)}>{clock(at)}</time>;
 }
 
+const TICK_MS = 1000;
+const ages = new Set<() => void>();
+
+/** How long ago something was. It grows by itself: one clock for all that are shown, and only what reads differently is drawn. */
 export function Age({ of }: { of: string | Date }): JSX.Element {
   const at = typeof of === "string" ? new Date(of) : of;
-  return <time dateTime={at.toISOString()} title={exact(at)}>{span((Date.now() - at.getTime()) / 1000)}</time>;
+  const said = (): string => span((Date.now() - at.getTime()) / 1000);
+  const [, draw] = useState("");
+  useEffect(() => {
+    const tick = (): void => draw(said());
+    ages.add(tick);
+    return () => void ages.delete(tick);
+  }, [at.getTime()]);
+  return <time dateTime={at.toISOString()} title={exact(at)}>{said()}</time>;
 }
+
+setInterval(() => {
+  if (!document.hidden) for (const each of ages) each();
+}, TICK_MS);
 
 export function Status({ is }: { is: string }): JSX.Element {
   return <span class={`status is-${is}`}>{is.replaceAll("_", " ")}</span>;
@@ -104,10 +119,37 @@ interface TableProps<T> {
   keyOf: (row: T) => string;
   empty: ComponentChildren;
   opens?: (row: T) => string;
+  alone?: boolean; // what a row shows is in it alone: one that is as before is not drawn again
+}
+
+interface RowProps<T> {
+  row: T;
+  columns: Column<T>[];
+  id: string;
+  open: string | undefined;
+  alone: boolean;
+}
+
+class Row<T> extends Component<RowProps<T>> {
+  override shouldComponentUpdate(next: RowProps<T>): boolean {
+    return !next.alone || next.row !== this.props.row || next.open !== this.props.open;
+  }
+
+  override render({ row, columns, id, open }: RowProps<T>): JSX.Element {
+    return (
+      <tr role="row" data-id={id} data-open={open}>
+        {columns.map((column) => (
+          <td key={column.title} role="cell" data-title={column.title} class={`${column.numeric ? "number" : ""} ${column.wide ? "wide" : ""}`}>
+            {column.show(row)}
+          </td>
+        ))}
+      </tr>
+    );
+  }
 }
 
 /** A table on a desk, cards with the columns' names on a phone. The roles keep it a table where it is laid out as cards. */
-export function Table<T>({ label, columns, rows, keyOf, empty, opens }: TableProps<T>): JSX.Element {
+export function Table<T>({ label, columns, rows, keyOf, empty, opens, alone = false }: TableProps<T>): JSX.Element {
   if (!rows.length) return <p class="empty">{empty}</p>;
   return (
     <table role="table" aria-label={label}>
@@ -115,15 +157,7 @@ export function Table<T>({ label, columns, rows, keyOf, empty, opens }: TablePro
         <tr role="row">{columns.map((column) => <th key={column.title} role="columnheader" scope="col" class={column.numeric ? "number" : ""}>{column.title}</th>)}</tr>
       </thead>
       <tbody role="rowgroup">
-        {rows.map((row) => (
-          <tr key={keyOf(row)} role="row" data-id={keyOf(row)} data-open={opens?.(row)}>
-            {columns.map((column) => (
-              <td key={column.title} role="cell" data-title={column.title} class={`${column.numeric ? "number" : ""} ${column.wide ? "wide" : ""}`}>
-                {column.show(row)}
-              </td>
-            ))}
-          </tr>
-        ))}
+        {rows.map((row) => <Row key={keyOf(row)} row={row} columns={columns} id={keyOf(row)} open={opens?.(row)} alone={alone} />)}
       </tbody>
     </table>
   );

@@ -161,6 +161,7 @@ def test_holders_have_a_right_a_price_and_a_protection(shown: Busy, page: Any) -
     page.select_option("select", "language")
     page.wait_for_url("**team=language**")
     page.wait_for_selector("tr:has-text('vision')", state="detached")
+    page.wait_for_selector("tbody tr")
     assert set(page.locator("td[data-title=Team]").all_inner_texts()) == {"language"}
 
 

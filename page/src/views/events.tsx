@@ -3,7 +3,7 @@ import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { get, query, serverIndex, timeOf, type Event, type Page, type Pool } from "../api";
 import { detail, sentence } from "../format";
-import { useLink, useRead } from "../live";
+import { useBeat, useLink, useRead } from "../live";
 import { changed, go, type Route } from "../route";
 import { Filter, Id, Select, Sentence, Table, Time } from "../ui";
 
@@ -11,7 +11,8 @@ const PAGE = 200;
 
 export function useLatest(pool = "", end: number | null = null): Event[] | null {
   const [found, setFound] = useState<Event[] | null>(null);
-  const { version, state } = useLink();
+  const beat = useBeat();
+  const { state } = useLink();
   useEffect(() => {
     let over = false;
     const before = (end ?? serverIndex()) + 1;
@@ -21,7 +22,7 @@ export function useLatest(pool = "", end: number | null = null): Event[] | null 
     return () => {
       over = true;
     };
-  }, [version, state, pool, end]);
+  }, [beat, state, pool, end]);
   return found;
 }
 

@@ -152,6 +152,7 @@ function Waiters({ pool, rows, text }: { pool: Pool; rows: Placed[]; text: strin
       rows={rows}
       keyOf={(each) => each.id}
       opens={(each) => address("request", each.id)}
+      alone
       empty={text ? "Nothing on this page matches." : <>Nothing waits for this pool. Submit something: <Command text={`cede submit --pool ${pool.name} --gpu 1 -- python train.py`} /></>}
       columns={[
         { title: "Place", show: (each) => each.place ?? "promised", numeric: true },
@@ -203,6 +204,7 @@ function HolderTable({ pool, rows, text }: { pool: Pool; rows: Held[]; text: str
       rows={rows}
       keyOf={(each) => each.id}
       opens={(each) => address("request", each.id)}
+      alone
       empty={text ? "Nothing on this page matches." : "Nothing holds units of this pool."}
       columns={[
         { title: "Request", show: (each) => <Id id={each.id} /> },
