@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -118,6 +119,35 @@ def test_a_read_in_a_child_says_what_it_would_have_said_here(
         found.append([(each.status_code, _timeless(each.json())) for each in answers])
     assert found[0] == found[1]
     assert [status for status, _ in found[0]] == [200, 200, 200, 200, 404]
+
+
+def test_a_light_read_is_forked_only_where_it_is_not_known_to_be_quick(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A queue is read for every page, twice a second; forking cost more than reading."""
+    server.pool("gpus", 2)
+    server.policy("red")
+    monkeypatch.setattr(costly, "SMALL_STATE", -1)
+    started: list[int] = []
+    real = forked.fork_read
+    monkeypatch.setattr(forked, "fork_read", lambda *given: started.append(1) or real(*given))
+
+    def looks(path: str) -> int:
+        """How many of three looks were forked."""
+        started.clear()
+        for _ in range(3):
+            server.submit("red", 1)  # or the last answer would do
+            made(server["viewer"].get(f"{API}/{path}"))
+        return len(started)
+
+    monkeypatch.setattr(costly, "FORK_SECONDS", inf)  # whatever the pace of the machine
+    monkeypatch.setattr(costly, "CHILD_SECONDS", inf)
+    assert looks("pools/gpus/queue?limit=5") == 1
+    assert looks("pools/gpus/shares") == 3, "it tries something out"
+    monkeypatch.setattr(costly, "FORK_SECONDS", -1.0)  # from now on nothing is quick
+    assert looks("pools/gpus/queue?limit=5") == 2, "the first is known to have been quick"
+    monkeypatch.setattr(costly, "CHILD_SECONDS", -1.0)
+    assert looks("status") == 3, "too much in a child is not tried here"
 
 
 def _timeless(value: Any) -> Any:

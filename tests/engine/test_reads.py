@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 from cede.engine.audit import audit
 from cede.engine.explain import shares
 from cede.engine.explain import why as explaining
+from cede.engine.explain.places import in_order
 from cede.engine.queue.forecast import earliest_start
 from cede.engine.state.state import State
+from cede.engine.state.trial import as_of
 from cede.sim import plan
 from cede.snapshot.writer import dump
 from tests.engine.traces import trace
@@ -42,6 +44,13 @@ def shares_of_pools(state: State, later: int) -> None:
         shares.view_of(state, pool_id, state.now + later)
 
 
+def queues(state: State, later: int) -> None:
+    with as_of(state, state.now + later):
+        for ledger in state.ledgers.values():
+            for found, _ in in_order(ledger):
+                explaining.waiting_reason(state, state.requests[found[3][2]])
+
+
 def snapshot(state: State, later: int) -> None:
     dump(state, state.now + later)
 
@@ -54,7 +63,7 @@ def audited(state: State, later: int) -> None:
     audit.check(state)
 
 
-READS = (why, forecast, shares_of_pools, snapshot, planned, audited)
+READS = (why, forecast, shares_of_pools, queues, snapshot, planned, audited)
 
 
 def leaves_no_trace(read: Callable[[State, int], None], walk: Walk, steps: list[int]) -> None:

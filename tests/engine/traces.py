@@ -20,7 +20,7 @@ MOVES_ON = {"version", "moves"}
 # What was worked out once, and is worked out again where what it was made of has changed.
 WORKED_OUT = {
     *("solvers", "streams", "appraised", "fair_settings", "ever", "pool_bounds", "passed_over"),
-    *("heads", "spare"),
+    *("heads", "spare", "holders_alike"),
     *(
         "_below",
         "_from",

@@ -1,35 +1,91 @@
 """The queue of a pool as a list: every waiter at the place where it stands now.
 
 Standing is what each waiter would have if it were granted at this moment; a grant or an end moves
-others. Deciding never asks this: a pass walks its streams and looks at nobody it need not.
+others. Deciding never asks this: a pass walks its streams and looks at nobody it need not. Nor does
+whoever wants the first places only: the list is made as far as it is read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import heapq
+from collections.abc import Callable, Iterator
 
 from cede.engine.ledger.account import rights_if_granted
 from cede.engine.ledger.ledger import PoolLedger
-from cede.engine.ledger.queue import Queue, QueueKey
+from cede.engine.ledger.queue import BEGINNING, QueueKey
 from cede.engine.queue.cursor import Order, order
-from cede.engine.rights.standing import Age, Standing
-from cede.engine.state.state import State
+from cede.engine.rights.standing import BORROWED, IN_SHARE, Age, Standing
 from cede.model.amounts import Amounts
 from cede.model.request import Request
 
 # A child of the server puts 20,000 into order in a tenth of a second.
 PLACE_MAX = 100_000
 
+_Rights = Callable[[Amounts], int]
+# An order and the queue. Ages differ, so queues are never compared.
+_Place = tuple[int, int, tuple[float, ...], Age, QueueKey]
 
-def in_order(state: State, pool_id: str) -> list[str] | None:
-    """The ids of a pool's waiters, the next one first; None beyond what is worth sorting."""
-    ledger = state.ledgers[pool_id]
-    if _length(ledger) > PLACE_MAX:
-        return None
-    alike: dict[tuple[int, int, tuple[float, ...]], list[Age]] = {}
-    for found, _, _ in orders(ledger):
-        alike.setdefault(found[:3], []).append(found[3])
-    return [age[2] for first in sorted(alike) for age in sorted(alike[first])]
+
+def in_order(ledger: PoolLedger) -> Iterator[tuple[Order, QueueKey]]:
+    """A pool's waiters, the next one first, each with its queue."""
+    every = (each for at in ledger.queues for each in _levels(ledger, at))
+    return (
+        ((above, rank, satisfaction, age), at)
+        for above, rank, satisfaction, age, at in heapq.merge(*every)
+    )
+
+
+def length(ledger: PoolLedger) -> int:
+    """How many they are."""
+    return sum(map(len, ledger.queues.values()))
+
+
+def _levels(ledger: PoolLedger, at: QueueKey) -> Iterator[Iterator[_Place]]:
+    """The waiters of one queue by the rights that they would have: of one level by age."""
+    queue = ledger.queues[at]
+    if not len(queue):
+        return
+    rights_of = _rights_in(ledger, at)
+    if ledger.balance is not None or ledger.homes.decide or not ledger.counting:
+        yield _at_level(ledger, at, rights_of(queue.least))
+        return
+    # Whoever asks for more has no higher rights; inside a task group that is not so.
+    highest = IN_SHARE if ledger.fair and at.task_group else rights_of(queue.least)
+    if highest == BORROWED:
+        yield _at_level(ledger, at, BORROWED)
+        return
+    for rights in (*range(IN_SHARE, IN_SHARE - len(ledger.levels[at.policy_id]), -1), BORROWED):
+        if rights <= highest:
+            yield _at_level(ledger, at, rights, rights_of)
+
+
+def _at_level(
+    ledger: PoolLedger, at: QueueKey, rights: int, rights_of: _Rights | None = None
+) -> Iterator[_Place]:
+    """Those of a queue that would have these rights; all, if nobody would have others."""
+    queue = ledger.queues[at]
+    above, rank, satisfaction, _ = order(
+        ledger.standing(at.rank, rights), BEGINNING, ledger.satisfaction(at)
+    )
+    for age in queue.ages():
+        if rights_of is None or rights_of(queue.demand(age[2])) == rights:
+            yield above, rank, satisfaction, age, at
+
+
+def _rights_in(ledger: PoolLedger, at: QueueKey) -> _Rights:
+    """The rights that a waiter of a queue would have, by what it asks for."""
+    known: dict[tuple[tuple[str, int], ...], int] = {}
+
+    def rights_of(demand: Amounts) -> int:
+        asked = tuple(demand.items())
+        found = known.get(asked)
+        if found is None:
+            band = ledger.band(at, demand)
+            found = rights_if_granted(ledger, at.policy_id, demand, at.preemptible, band)
+            known[asked] = found
+        return found
+
+    return rights_of
 
 
 def as_granted(
@@ -40,34 +96,6 @@ def as_granted(
     band = ledger.band(key, demand)
     rights = rights_if_granted(ledger, policy_id, demand, request.preemptible, band)
     return rights, ledger.standing(key.rank, rights)
-
-
-def _length(ledger: PoolLedger) -> int:
-    return sum(map(len, ledger.queues.values()))
-
-
-def orders(ledger: PoolLedger) -> Iterator[tuple[Order, QueueKey, Amounts]]:
-    """Every waiter's place in the one order, with its queue and what it asks for.
-
-    Waiters of one queue that ask for the same differ by their age alone, so the rest of the order
-    is worked out once for all of them.
-    """
-    for at, queue in ledger.queues.items():
-        known: dict[tuple[tuple[str, int], ...], Order] = {}
-        for age in queue.ages():
-            demand = queue.demand(age[2])
-            asked = tuple(demand.items())
-            first = known.get(asked)
-            if first is None:
-                first = known[asked] = _order(ledger, at, queue, age)
-            yield (first[0], first[1], first[2], age), at, demand
-
-
-def _order(ledger: PoolLedger, at: QueueKey, queue: Queue, age: Age) -> Order:
-    demand = queue.demand(age[2])
-    band = ledger.band(at, demand)
-    rights = rights_if_granted(ledger, at.policy_id, demand, at.preemptible, band)
-    return order(ledger.standing(at.rank, rights), age, ledger.satisfaction(at))
 
 
 def order_of(ledger: PoolLedger, request: Request, policy_id: str, demand: Amounts) -> Order:

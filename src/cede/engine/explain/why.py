@@ -7,20 +7,23 @@ help is not guessed: each change is tried on the real engine and taken back.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import heapq
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from operator import itemgetter, le
+from itertools import chain, takewhile
+from operator import le
 from typing import Any
 
 from cede.engine.admin.quarantine import unknown
 from cede.engine.explain import fair as explain_fair
 from cede.engine.explain import price as explain_price
-from cede.engine.explain.places import PLACE_MAX, as_granted, order_of, orders
+from cede.engine.explain.places import PLACE_MAX, as_granted, in_order, length, order_of
 from cede.engine.explain.turns import turn_reason
 from cede.engine.explain.what_if import changes, claimed_nodes, in_words
 from cede.engine.ledger.account import (
     FITS,
     Bound,
+    Room,
     Verdict,
     fits,
     free_now,
@@ -53,6 +56,7 @@ from cede.model.lifecycle import AllocationState
 from cede.model.policy import Policy
 from cede.model.reason import Code, Reason
 from cede.model.request import Request
+from cede.model.settings import Rank
 from cede.model.shape import Footprint, Shape
 
 _HOLDERS_SHOWN = 20
@@ -110,12 +114,21 @@ class _Waiter:
     @property
     def granted(self) -> tuple[int, Standing]:
         """The rights and the standing that it would have."""
-        return as_granted(self.ledger, self.request, self.policy.id, self.demand)
+        place = ("granted", self.policy.id, self.request.id)
+        if place not in self.known:
+            found = as_granted(self.ledger, self.request, self.policy.id, self.demand)
+            self.known[place] = found
+        granted: tuple[int, Standing] = self.known[place]
+        return granted
 
     @property
     def key(self) -> QueueKey:
         """The queue in which it waits."""
-        return self.ledger.queue_of(self.policy.id, self.request)
+        place = ("queue", self.policy.id, self.request.id)
+        if place not in self.known:
+            self.known[place] = self.ledger.queue_of(self.policy.id, self.request)
+        key: QueueKey = self.known[place]
+        return key
 
     def names(self, key: str) -> dict[str, Any]:
         names = {"pool": self.ledger.pool.name, "policy": self.policy.name}
@@ -208,7 +221,7 @@ def _not_free(waiter: _Waiter) -> Reason:
     """Too little is free: it is out of service, on its way, or held by those who stay."""
     ledger = waiter.ledger
     on_nodes = ledger.inventory is not None
-    if on_nodes and (reason := _nodes_out(waiter) or _held_outside(waiter)) is not None:
+    if on_nodes and (reason := _off_nodes(waiter)) is not None:
         return reason
     if not fits(waiter.demand, free_to_promise(ledger, waiter.granted[1])):
         return _taking_reason(waiter)
@@ -242,22 +255,24 @@ def _before(waiter: _Waiter) -> list[tuple[str, Amounts]]:
     """The waiters of its pool that come before it and that nothing of their own keeps back, in the
     one order; nobody where there are too many to look at.
     """
-    ledger, own_id = waiter.ledger, waiter.request.id
-    mine = order_of(ledger, waiter.request, waiter.policy.id, waiter.demand)
-    if sum(map(len, ledger.queues.values())) > PLACE_MAX:
+    ledger = waiter.ledger
+    if length(ledger) > PLACE_MAX:
         return []
-    rooms = {at: headroom(own_bounds(ledger, at)) for at, queue in ledger.queues.items() if queue}
+    mine = order_of(ledger, waiter.request, waiter.policy.id, waiter.demand)
+    rooms: dict[QueueKey, Room | None] = {}
     found = []
-    for theirs, at, demand in orders(ledger):
-        own = rooms[at]
-        if theirs < mine and own is not None and fits(demand, own) and theirs[3][2] != own_id:
-            found.append((theirs, demand))
-    return [(theirs[3][2], demand) for theirs, demand in sorted(found, key=itemgetter(0))]
+    for theirs, at in takewhile(lambda each: each[0] < mine, in_order(ledger)):
+        if at not in rooms:
+            rooms[at] = headroom(own_bounds(ledger, at))
+        own, demand = rooms[at], ledger.queues[at].demand(theirs[3][2])
+        if own is not None and fits(demand, own):
+            found.append((theirs[3][2], demand))
+    return found
 
 
-def _listed(names: Sequence[str]) -> str:
-    """Some names, and how many more there are."""
-    more = len(names) - _NAMED
+def _listed(names: Sequence[str], many: int | None = None) -> str:
+    """Some names, and how many more there are; of `many` in all, if others are not named."""
+    more = (len(names) if many is None else many) - _NAMED
     some = ", ".join(names[:_NAMED])
     return f"{some} and {more} more" if more > 0 else some
 
@@ -294,6 +309,15 @@ def _shortage(waiter: _Waiter) -> dict[str, Any]:
 
 
 # Nodes ----------------------------------------------------------------------------------------
+
+
+def _off_nodes(waiter: _Waiter) -> Reason | None:
+    """What keeps work off nodes that would do otherwise, once for all who ask for the same."""
+    alike = ("off nodes", waiter.ledger.pool.id, waiter.ledger.form(waiter.request))
+    if alike not in waiter.known:
+        waiter.known[alike] = _nodes_out(waiter) or _held_outside(waiter)
+    found: Reason | None = waiter.known[alike]
+    return found
 
 
 def _nodes_out(waiter: _Waiter) -> Reason | None:
@@ -479,23 +503,97 @@ def _parts(waiter: _Waiter, key: str) -> tuple[dict[str, int], dict[str, str]]:
     """Of a key, how much holders of each kind have, and who they are. Those of one queue that would
     have the same rights, and are promised nothing, are told the same.
     """
-    ledger, (_, bound) = waiter.ledger, waiter.granted
+    ledger = waiter.ledger
     alike = (ledger.pool.id, waiter.key, waiter.granted, *sorted(waiter.demand.items()), key)
     told = alike if waiter.request.id not in ledger.earmarks else None
     if told is not None and told in waiter.known:
         found: tuple[dict[str, int], dict[str, str]] = waiter.known[told]
         return found
-    parts: dict[str, list[Holding]] = {kind: [] for kind in _HELD_WORDS}
-    for holding in ledger.holdings.values():
-        if key in holding.amounts and not holding.leaving and holding.id != waiter.request.id:
-            parts[_kind(waiter, holding, bound)].append(holding)
-    sums = {kind: sum(each.amounts[key] for each in mine) for kind, mine in parts.items()}
-    listed = {
-        kind: _listed(_largest(waiter.state, mine, key)) for kind, mine in parts.items() if mine
-    }
+    parts: dict[str, list[_Alike]] = {kind: [] for kind in _HELD_WORDS}
+    for kind, each in _kinds(waiter, key):
+        parts[kind].append(each)
+    sums = {kind: sum(each.amount for each in mine) for kind, mine in parts.items()}
+    listed = {kind: _names(waiter.state, mine, key) for kind, mine in parts.items() if mine}
     if told is not None:
         waiter.known[told] = (sums, listed)
     return sums, listed
+
+
+@dataclass(frozen=True, slots=True)
+class _Alike:
+    """Holders of a key that are of one kind to a waiter."""
+
+    amount: int
+    holdings: list[Holding]
+    largest: list[Holding]  # some of them, those with the most first
+
+
+def _together(holdings: list[Holding], key: str) -> _Alike:
+    some = heapq.nsmallest(_NAMED, holdings, key=_by_size(key))
+    return _Alike(sum(each.amounts[key] for each in holdings), holdings, some)
+
+
+def _by_size(key: str) -> Callable[[Holding], tuple[int, int]]:
+    return lambda each: (-each.amounts[key], each.index)
+
+
+def _names(state: State, parts: list[_Alike], key: str) -> str:
+    """Whose holdings these are, those with the most of a key first."""
+    some = heapq.nsmallest(_NAMED, chain(*(each.largest for each in parts)), key=_by_size(key))
+    names = [each.id if each.earmark else state.allocations[each.id].request_id for each in some]
+    return _listed(names, sum(len(each.holdings) for each in parts))
+
+
+def _kinds(waiter: _Waiter, key: str) -> Iterator[tuple[str, _Alike]]:
+    """What holders of a key are to a waiter: a key of `_HELD_WORDS`."""
+    state, ledger, (_, bound) = waiter.state, waiter.ledger, waiter.granted
+    for (kind, policy_id, standing), each in _holders_of(waiter, key).items():
+        if kind == "promised":
+            others = [holding for holding in each.holdings if holding.id != waiter.request.id]
+            if others:
+                yield kind, _together(others, key)
+        elif kind:
+            yield kind, each
+        elif policy_id == waiter.policy.id:
+            yield "own", each
+        elif not standing < bound:
+            yield "above", each
+        else:
+            preemptor = explain_fair.preemptor_of(ledger, waiter.request, waiter.policy.id)
+            split: dict[str, list[Holding]] = {}
+            for holding in each.holdings:
+                kept = spared(state, ledger, preemptor, holding, ledger.rights(holding.id))
+                split.setdefault("below" if kept is None else "spared", []).append(holding)
+            for into, some in split.items():
+                yield into, _together(some, key)
+
+
+def _holders_of(waiter: _Waiter, key: str) -> dict[tuple[str, str, Standing], _Alike]:
+    """Those of a key who stay, put together as far as every waiter sees them alike: what is
+    promised, what is stopped for nobody, and the rest by policy and standing. Looked through once
+    for all waiters of a read; where nothing but who holds can change what is stopped for nobody,
+    until that does.
+    """
+    state, ledger = waiter.state, waiter.ledger
+    settings = ledger.pool.settings
+    lasting = settings.rank is Rank.PRIORITY and not settings.near_completion_threshold
+    kept = ledger.holders_alike if lasting else waiter.known
+    place = ("holders", ledger.pool.id, key)
+    if place not in kept:
+        found: dict[tuple[str, str, Standing], list[Holding]] = {}
+        for holding in ledger.holdings.values():
+            if key not in holding.amounts or holding.leaving:
+                continue
+            if holding.earmark:
+                at = ("promised", "", LOWEST)
+            elif not holding.takeable or holding.safe or shield(state, ledger, holding) is not None:
+                at = ("fixed", "", LOWEST)
+            else:
+                at = ("", holding.policy_id, ledger.standing_of(holding.id))
+            found.setdefault(at, []).append(holding)
+        kept[place] = {at: _together(each, key) for at, each in found.items()}
+    alike: dict[tuple[str, str, Standing], _Alike] = kept[place]
+    return alike
 
 
 _HELD_WORDS = {
@@ -506,28 +604,6 @@ _HELD_WORDS = {
     "own": "are held by other work of its own policy",
     "promised": "are promised",
 }
-
-
-def _kind(waiter: _Waiter, holding: Holding, bound: Standing) -> str:
-    """What a holding is to a waiter: a key of `_HELD_WORDS`."""
-    state, ledger = waiter.state, waiter.ledger
-    if holding.earmark:
-        return "promised"
-    if not holding.takeable or holding.safe or shield(state, ledger, holding) is not None:
-        return "fixed"
-    if holding.policy_id == waiter.policy.id:
-        return "own"
-    if not ledger.standing_of(holding.id) < bound:
-        return "above"
-    preemptor = explain_fair.preemptor_of(ledger, waiter.request, waiter.policy.id)
-    kept = spared(state, ledger, preemptor, holding, ledger.rights(holding.id))
-    return "below" if kept is None else "spared"
-
-
-def _largest(state: State, holdings: list[Holding], key: str) -> list[str]:
-    """Whose holdings these are, those with the most of a key first."""
-    ordered = sorted(holdings, key=lambda each: (-each.amounts[key], each.index))
-    return [each.id if each.earmark else state.allocations[each.id].request_id for each in ordered]
 
 
 def _young(
@@ -653,7 +729,7 @@ def _place(state: State, ledger: PoolLedger, request: Request, policy: Policy) -
     """Its place in this pool's queue, from 1: who was promised capacity before it, or comes before
     it and is kept back by nothing of its own, starts first. None beyond what is worth counting.
     """
-    if sum(map(len, ledger.queues.values())) > PLACE_MAX:
+    if length(ledger) > PLACE_MAX:
         return None
     owners = [each for each in ledger.earmarks.values() if each.id != request.id]
     if request.id in ledger.earmarks:

@@ -96,6 +96,7 @@ class PoolLedger:
         self._from: dict[Standing, dict[str, int]] = {}
         self._inside: dict[tuple[str, int, Standing], dict[str, int]] = {}
         self._yielding: dict[tuple[str, Standing], dict[str, int]] = {}
+        self.holders_alike: dict[tuple[Any, ...], Any] = {}  # holders, as `why` put them together
         self.pool_bounds: dict[Standing, tuple[int, list[Any]]] = {}  # of a version, by standing
         self.version = 0  # moves with every change, so that an answer can be known to hold still
         self.tiers: dict[Tier, dict[str, int]] = {}  # takeable sums
@@ -480,6 +481,7 @@ class PoolLedger:
         self._from.clear()
         self._inside.clear()
         self._yielding.clear()
+        self.holders_alike.clear()
 
     def _tier(self, holding: Holding) -> Tier:
         return (self._rights[holding.id], holding.rank, holding.policy_id, holding.band)

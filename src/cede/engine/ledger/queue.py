@@ -80,6 +80,11 @@ class Queue:
     def oldest(self) -> Age | None:
         return self._chunks[0].ages[0] if self._chunks else None
 
+    @property
+    def least(self) -> Amounts:
+        """Of every key at most what each of them asks for."""
+        return self._least
+
     def ages(self) -> Iterator[Age]:
         return (age for chunk in self._chunks for age in chunk.ages)
 

@@ -21,6 +21,7 @@ from cede.model import bounds
 from cede.server.api.auth import Authenticator, Caller
 from cede.server.api.costly import Costly
 from cede.server.api.errors import Problem
+from cede.server.api.feed import Feed
 from cede.server.api.limits import METER, Gate, Limiter
 from cede.server.api.metrics import Metrics
 from cede.server.api.pulse import Pulse
@@ -60,6 +61,7 @@ class Context:
     costly: Costly
     shared: Shared
     links: Links
+    feed: Feed = field(default_factory=Feed)
     streams: int = 0  # open event streams
     # The agent that was last refused as the second of a node, by the node's name: its session.
     refused: dict[str, str] = field(default_factory=dict)
@@ -155,9 +157,15 @@ class Call:
         assert self.found_caller is not None, "a handler of an open route asked who is calling"
         return self.found_caller
 
-    async def costly(self, kind: str, scope: tuple[Any, ...], read: Read) -> bytes:
+    async def costly(
+        self,
+        kind: str,
+        scope: tuple[Any, ...],
+        read: Read,
+        light: Callable[[State], bool] = lambda state: False,
+    ) -> bytes:
         """A read that may take long; see `Costly.ask`. Whoever may see the same is one scope."""
-        asked = asyncio.ensure_future(self.context.costly.ask(kind, scope, read))
+        asked = asyncio.ensure_future(self.context.costly.ask(kind, scope, read, light))
         return await self.context.while_leading(asked)
 
     async def shared(self, make: Callable[[], Awaitable[Any]]) -> Response:

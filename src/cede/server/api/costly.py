@@ -4,6 +4,9 @@ writer, one of each kind at a time, bounded in number and in time (C10).
 Askers of the same (query, scope) share one computation if it has not begun when they ask: what they
 get is never older than their call. A read that took much of a processor rests before it is computed
 again, so that all readers together use a part of one core only; each pays for it, up to a bound.
+
+A read that takes less than a fork does is computed on the writer's thread, between two commits, as
+far as the last time tells; one with a search in it never is, because its cost may leap.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ import os
 import signal
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from math import inf
 from time import thread_time
 from typing import Any
 
@@ -22,8 +26,16 @@ from cede.server.api.errors import Problem, unavailable
 from cede.server.api.limits import METER
 from cede.server.writer import Writer
 
-# Beyond this many requests in the state a costly read takes longer than a fork.
+# Beyond this many requests in the state a costly read may take longer than a fork.
 SMALL_STATE = 200
+# What a fork costs the writer, in seconds of a processor; in a child a read takes several times as
+# long as without one, because every page that it looks at is copied.
+FORK_SECONDS = 0.05
+CHILD_SECONDS = 0.4
+# A read that took longer than a fork is forked for so long, and then tried again.
+FORKED_SECONDS = 60.0
+# Of how many different reads that is known.
+KNOWN_MAX = 256
 # Different reads that may wait for their turn.
 WAITING_MAX = 32
 # For one computation on a busy machine, and for a place in the queue before it.
@@ -46,6 +58,7 @@ class _Flight:
 
     done: asyncio.Future[bytes]
     key: tuple[Any, ...]
+    light: Callable[[State], bool]
     cost: float = 0.0  # in seconds of a processor
 
 
@@ -59,16 +72,25 @@ class Costly:
     _not_before: dict[str, float] = field(default_factory=dict)
     _turns: dict[str, asyncio.Lock] = field(default_factory=dict)
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    _forked_until: dict[tuple[Any, ...], float] = field(default_factory=dict)
 
-    async def ask(self, kind: str, scope: tuple[Any, ...], read: forked.Read) -> bytes:
-        """The answer of `read`, which depends on nothing but the state, the kind and the scope."""
+    async def ask(
+        self,
+        kind: str,
+        scope: tuple[Any, ...],
+        read: forked.Read,
+        light: Callable[[State], bool] = lambda state: False,
+    ) -> bytes:
+        """The answer of `read`, which depends on nothing but the state, the kind and the scope. It
+        is `light` where it searches nothing and tries nothing out.
+        """
         key = (kind, *scope)
         flight = self._waiting.get(key)
         if flight is None:
             if len(self._waiting) >= WAITING_MAX:
                 detail = f"{WAITING_MAX} costly reads are waiting already"
                 raise unavailable("too_many_reads", detail, 2)
-            flight = _Flight(asyncio.get_running_loop().create_future(), key)
+            flight = _Flight(asyncio.get_running_loop().create_future(), key, light)
             # Whoever gives up must not make the loop complain about an error that nobody took.
             flight.done.add_done_callback(lambda done: done.cancelled() or done.exception())
             self._waiting[key] = flight
@@ -101,10 +123,12 @@ class Costly:
             flight.done.set_exception(error)
 
     async def _compute(self, flight: _Flight, read: forked.Read) -> bytes:
+        in_place = self._forked_until.get(flight.key, inf) <= self.monotonic()
+
         def start(state: State, now: int) -> bytes | tuple[int, int]:
             began = thread_time()
             try:
-                if len(state.requests) <= SMALL_STATE:
+                if (in_place and flight.light(state)) or len(state.requests) <= SMALL_STATE:
                     return read(state, now)
                 return forked.fork_read(read, state, now)
             finally:
@@ -112,18 +136,31 @@ class Costly:
 
         started = await self.writer.ask(start)
         if isinstance(started, bytes):
+            if in_place and flight.cost > FORK_SECONDS:
+                self._forked_until[flight.key] = self.monotonic() + FORKED_SECONDS
             return started
-        pid, out = started
-        try:
-            async with asyncio.timeout(READ_SECONDS):
-                text = await _read_all(out)
-            return forked.outcome_of(text)
-        except (TimeoutError, forked.ReadFailed):
-            raise _too_long() from None
-        finally:
-            os.kill(pid, signal.SIGKILL)  # it has written all, or nobody waits for it
-            _, _, used = await asyncio.to_thread(os.wait4, pid, 0)
-            flight.cost += used.ru_utime + used.ru_stime
+        answer = await _child(flight, *started)
+        if flight.cost > CHILD_SECONDS:
+            self._forked_until.pop(flight.key, None)
+        elif flight.key not in self._forked_until:
+            if len(self._forked_until) >= KNOWN_MAX:
+                self._forked_until.clear()
+            self._forked_until[flight.key] = self.monotonic()
+        return answer
+
+
+async def _child(flight: _Flight, pid: int, out: int) -> bytes:
+    """What a forked child answers."""
+    try:
+        async with asyncio.timeout(READ_SECONDS):
+            text = await _read_all(out)
+        return forked.outcome_of(text)
+    except (TimeoutError, forked.ReadFailed):
+        raise _too_long() from None
+    finally:
+        os.kill(pid, signal.SIGKILL)  # it has written all, or nobody waits for it
+        _, _, used = await asyncio.to_thread(os.wait4, pid, 0)
+        flight.cost += used.ru_utime + used.ru_stime
 
 
 async def _read_all(out: int) -> bytes:

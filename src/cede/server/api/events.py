@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Query
@@ -16,6 +18,7 @@ from cede.model.wall import Wall
 from cede.server.api import examples, redact
 from cede.server.api.context import Call, ThisCall, answer
 from cede.server.api.errors import Problem, unavailable
+from cede.server.api.feed import Piece
 from cede.server.api.json_type import Json
 from cede.server.api.lists import REFERENCE, Limit, PoolFilter
 from cede.server.api.openapi import ok
@@ -31,6 +34,8 @@ HEARTBEAT_SECONDS = 15.0
 # The store is asked this often even if nobody said that something was committed; also how long a
 # revoked token can still read.
 POLL_SECONDS = 0.5
+# After something was sent, what happens so soon after goes together.
+GATHER_SECONDS = 0.1
 # Each stream costs a poll; more than this many at once is a mistake or an attack.
 STREAMS_MAX = 500
 EVENT_STREAM = "text/event-stream"
@@ -107,6 +112,11 @@ class _Wanted:
     async def read(self, after: int, limit: int) -> list[Json]:
         return await self._read(self.call.context.store.events_after, after, limit)
 
+    async def piece(self, after: int, head: int) -> Piece:
+        scope = (self.call.caller.bound, self.pool_id, self.request_id)
+        read = partial(self.read, after, bounds.PAGE_MAX)
+        return await self.call.context.feed.after(scope, after, head, read)
+
     async def read_back(self, before: int, limit: int) -> list[Json]:
         return await self._read(self.call.context.store.events_before, before, limit)
 
@@ -148,32 +158,37 @@ async def _stream(call: Call, wanted: _Wanted, start: int | None) -> Response:
     return StreamingResponse(_lines(call, wanted, start), 200, headers, EVENT_STREAM)
 
 
-async def _lines(call: Call, wanted: _Wanted, after: int) -> AsyncIterator[str]:
+async def _lines(call: Call, wanted: _Wanted, after: int) -> AsyncIterator[bytes]:
     """Committed events in order, a comment when nothing happens, and the end with the server's."""
     context = call.context
     context.streams += 1
     silent_since = context.monotonic()
+    # Before the first beat, and whenever there was none, the store says what others have committed.
+    beaten = False
     try:
-        yield f": from {after}\n\n"
+        yield b": from %d\n\n" % after
         while not context.pulse.closed:
             try:
                 await context.auth.recheck(call.caller.token.hash)
             except Problem:
                 return
-            # Read first: what others did up to here is then skipped and not searched again.
-            head = await context.read(context.store.head)
-            found = await wanted.read(after, bounds.PAGE_MAX) if head > after else []
-            for event in found:
-                after = event["index"]
-                yield f"id: {after}\nevent: {event['kind']}\ndata: {json.dumps(event)}\n\n"
+            head = context.writer.index if beaten else await context.read(context.store.head)
+            beaten = False
+            count = 0
+            if head > after:
+                piece = await wanted.piece(after, head)
+                count, after = piece.events, piece.last
+                if count:
+                    yield piece.text
             now = context.monotonic()
-            if found:
+            if count:
                 silent_since = now
             elif now - silent_since >= HEARTBEAT_SECONDS:
                 silent_since = now
-                yield ": still here\n\n"
-            if len(found) < bounds.PAGE_MAX:
-                after = max(after, head)
-                await context.pulse.wait(POLL_SECONDS)
+                yield b": still here\n\n"
+            if count < bounds.PAGE_MAX:
+                if count:
+                    await asyncio.sleep(GATHER_SECONDS)
+                beaten = context.writer.index > after or await context.pulse.wait(POLL_SECONDS)
     finally:
         context.streams -= 1

@@ -26,14 +26,15 @@ class Pulse:
         self.closed = True
         self.beat()
 
-    async def wait(self, seconds: float) -> None:
-        """Until the next beat, at most so many seconds."""
+    async def wait(self, seconds: float) -> bool:
+        """Until the next beat, at most so many seconds; whether there was one."""
         self._loop = asyncio.get_running_loop()
         waiter: asyncio.Future[None] = self._loop.create_future()
         self._waiters.add(waiter)
         try:
             if not self.closed:
                 await asyncio.wait([waiter], timeout=seconds)
+            return waiter.done()
         finally:
             self._waiters.discard(waiter)
 

@@ -3,8 +3,8 @@
 As long as nothing is committed, an answer is good for a second. After a commit an answer is never
 older than the call that gets it: whoever asks while one is being made waits for the next. The next
 one begins only after a rest, several times as long as the processor needed for the last, so that a
-hundred open pages cost a part of one core and not a hundred times one page. Whoever gets an answer
-pays its part of it.
+hundred open pages cost a part of one core and not a hundred times one page; one that several asked
+for rests a moment even if it was cheap. Whoever gets an answer pays its part of it.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ ANSWERS_MAX = 256
 # An answer rests so many times as long as it took, at most so many seconds.
 REST_TIMES = 8
 REST_MAX = 0.6
+# One that several asked for, at least so many seconds.
+REST_SHARED = 0.2
 # Ages and reasons in an answer are as of when it was begun.
 KEPT_SECONDS = 1.0
 # Together at most 16 MiB.
@@ -96,7 +98,8 @@ class Shared:
                 except Exception as error:
                     answer.cost = meter.seconds
                     answer.done.set_exception(error)
-                await asyncio.sleep(min(REST_MAX, REST_TIMES * meter.seconds))
+                least = REST_SHARED if answer.askers > 1 else 0.0
+                await asyncio.sleep(min(REST_MAX, max(least, REST_TIMES * meter.seconds)))
         finally:
             del self._turns[key]
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import chain, islice
 from typing import Annotated, Literal
 
 import orjson
@@ -11,9 +12,12 @@ from pydantic import Field
 from starlette.responses import Response
 
 from cede.engine.explain.holders import holders
-from cede.engine.explain.places import in_order
+from cede.engine.explain.places import PLACE_MAX, in_order
+from cede.engine.explain.places import length as waiters
+from cede.engine.explain.price import by_price
 from cede.engine.explain.status import status
 from cede.engine.explain.why import Known, latest_start_in, waiting_reason
+from cede.engine.ledger.ledger import PoolLedger
 from cede.engine.state.state import State
 from cede.engine.state.trial import as_of
 from cede.model import bounds
@@ -169,7 +173,7 @@ async def get_status(call: ThisCall) -> Response:
         return text
 
     async def make() -> bytes:
-        return await call.costly("status", (caller.bound,), read)
+        return await call.costly("status", (caller.bound,), read, light=lambda state: True)
 
     return await call.shared(make)
 
@@ -186,44 +190,52 @@ async def get_queue(
     and why each waits."""
     caller = call.caller
 
-    def places(state: State, now: int) -> list[tuple[int | None, str]] | None:
-        found = pool_in(state, pool)
-        ids = in_order(state, found.id)
-        if ids is None:
-            return None
-        promised: Iterable[str] = ()
+    def shown(subject: Subject) -> bool:
+        return caller.sees(subject) and component in (None, subject.name)
+
+    def seen(state: State, ledger: PoolLedger) -> Iterator[tuple[int | None, str]]:
+        every: Iterable[tuple[int | None, str]] = (
+            (place, age[2]) for place, ((*_, age), _) in enumerate(in_order(ledger), 1)
+        )
         if limit is not None:
             # They stand in no queue any more, and still wait.
-            promised = [id_ for id_ in state.ledgers[found.id].earmarks if id_ in state.requests]
-        every = [*((None, id_) for id_ in promised), *enumerate(ids, 1)]
-        return [
-            (place, id_)
-            for place, id_ in every
-            if caller.sees(state.requests[id_].subject)
-            and component in (None, state.requests[id_].subject.name)
-        ]
+            every = chain(((None, id_) for id_ in promised(state, ledger)), every)
+        return (each for each in every if shown(state.requests[each[1]].subject))
+
+    def promised(state: State, ledger: PoolLedger) -> Iterator[str]:
+        return (id_ for id_ in ledger.earmarks if id_ in state.requests)
+
+    def length(state: State, ledger: PoolLedger) -> int:
+        queued = (
+            len(queue)
+            for key, queue in ledger.queues.items()
+            if shown(ledger.policies[key.policy_id].subject)
+        )
+        owners = (state.requests[id_] for id_ in promised(state, ledger))
+        return sum(queued) + sum(shown(each.subject) for each in owners)
 
     def read(state: State, now: int) -> bytes:
+        ledger = state.ledgers[pool_in(state, pool).id]
+        if waiters(ledger) > PLACE_MAX:
+            return orjson.dumps({"items": None, "length": None})
+        part = islice(seen(state, ledger), offset, None if limit is None else offset + limit)
+        items: list[Json] = [{"place": place, "id": id_} for place, id_ in part]
+        if limit is None:
+            return orjson.dumps({"items": items})
+        known: Known = {}
         with as_of(state, now):
-            seen = places(state, now)
-            part = seen
-            if seen is not None and limit is not None:
-                part = seen[offset : offset + limit]
-            known: Known = {}
-            items: list[Json] | None = None
-            if part is not None:
-                items = [{"place": place, "id": id_} for place, id_ in part]
-            for each in items or () if limit is not None else ():
+            for each in items:
                 each |= _told(state, pool, each["id"], known)
-        text: bytes = orjson.dumps({"items": items, "length": None if seen is None else len(seen)})
-        return text
+        return orjson.dumps({"items": items, "length": length(state, ledger)})
+
+    def light(state: State) -> bool:
+        # To say why a price is too high, victims are searched for.
+        return not by_price(state.ledgers[pool_in(state, pool).id])
 
     async def make() -> bytes:
         scope = (pool, caller.bound, component, offset, limit)
-        found = orjson.loads(await call.costly("queue", scope, read))
-        if limit is None:
-            return orjson.dumps({"items": found["items"]})
-        return await _with_requests(call, found)
+        found = await call.costly("queue", scope, read, light)
+        return found if limit is None else await _with_requests(call, orjson.loads(found))
 
     return await call.shared(make)
 
@@ -250,7 +262,8 @@ async def get_holders(
 
     async def make() -> bytes:
         scope = (pool, caller.bound, component, offset, limit)
-        return await _with_requests(call, orjson.loads(await call.costly("holders", scope, read)))
+        found = await call.costly("holders", scope, read, light=lambda state: True)
+        return await _with_requests(call, orjson.loads(found))
 
     return await call.shared(make)
 
