@@ -90,6 +90,18 @@ export function sentence(event: Event): string {
   return SENTENCES[event.kind] ?? event.kind.replaceAll("_", " ");
 }
 
+// Why somebody was stopped who did nothing wrong, by the rule that allowed it.
+const TAKINGS: Record<string, (numbers: Record<string, unknown>) => string> = {
+  reclaim: ({ policy }) => `it is inside its reserve, and ${policy ?? "this"} had borrowed`,
+  priority: ({ rank, victim_rank }) => `its priority ${rank} is above ${victim_rank}`,
+  higher_class: ({ rank, victim_rank }) => `its class ${rank} is above ${victim_rank}`,
+  exchange: ({ rank, victim_rank, policy }) => `it takes the place in the share of ${policy}, because its class ${rank} is above ${victim_rank}`,
+  own_policy: ({ policy }) => `it is work of ${policy} too, and may not be stopped`,
+  starvation: ({ policy }) => `it starved below its fair share, and ${policy} was beyond its own`,
+  over_limit: ({ where, bound, key, held }) => `${where} was left with ${bound} ${key}, and ${held} were held`,
+  sensitive_claim: ({ claimant, node }) => `${claimant} claimed node ${node} for sensitive work`,
+};
+
 /** What an event adds to its sentence: its reason, else its data. */
 export function detail(event: Event): string {
   const data = { ...(event.data as Record<string, unknown>) };
@@ -98,6 +110,8 @@ export function detail(event: Event): string {
     const { code, beneficiary, text, ...more } = reason as Record<string, unknown>;
     if (typeof text === "string") return text;
     const whom = beneficiary ? ` for ${String(beneficiary)}` : "";
+    const why = TAKINGS[String(code)]?.(more);
+    if (why !== undefined) return `${whom.trim() || "because"}${whom ? ": " : " "}${why}`;
     return `${String(code).replaceAll("_", " ")}${whom}${facts(more)}`;
   }
   for (const said of ["node", "policy", "name", "attempt"]) delete data[said];

@@ -42,6 +42,7 @@ def forecast(state: State, later: int) -> None:
 def shares_of_pools(state: State, later: int) -> None:
     for pool_id in list(state.pools):
         shares.view_of(state, pool_id, state.now + later)
+        shares.view_of(state, pool_id, state.now + later, requests=False)
 
 
 def queues(state: State, later: int) -> None:

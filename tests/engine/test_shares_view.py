@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cede.engine.audit import audit
@@ -19,6 +19,8 @@ from cede.model.stopping import Saved
 from cede.snapshot.reader import load
 from cede.snapshot.writer import dump
 from tests.scenario import Story, tell
+from tests.worlds.draw import KINDS
+from tests.worlds.walk import Walk, walk
 
 TEAM = {"pool": "gpus", "component_type": "team"}
 
@@ -320,3 +322,19 @@ def test_the_parts_of_a_share_add_up_to_it() -> None:
     for each in rows:
         parts = (each.strong_share, each.integral_share, each.weighed_share)
         assert sum(part["gpu"] for part in parts) == pytest.approx(each.fair_share["gpu"])
+
+
+@settings(max_examples=60)
+@given(
+    st.builds(walk, st.sampled_from(sorted(KINDS)), st.integers(0, 999)),
+    st.lists(st.integers(0, 99), max_size=12),
+)
+def test_policies_alone_are_shown_as_beside_their_requests(walk: Walk, steps: list[int]) -> None:
+    walk.go(steps)
+    state = walk.state
+    for pool_id in list(state.pools):
+        both = view_of(state, pool_id, state.now).rows
+        alone = view_of(state, pool_id, state.now, requests=False).rows
+        expected = [replace(each, groups={}) for each in both if each.kind == "policy"]
+        for mine, theirs in zip(alone, expected, strict=True):
+            assert replace(mine, groups={}) == theirs

@@ -136,7 +136,7 @@ def test_a_request_says_why_it_waits_and_what_happened(shown: Busy, page: Any) -
     look(page, shown, f"#/request/{stopped['id']}")
     page.wait_for_selector(".line .kind-preempting")
     said = page.inner_text("#main")
-    for each in ("preempting", "which is inside its reserve", "Attempt 1:", "reclaim for"):
+    for each in ("preempting", "which is inside its reserve", "Attempt 1:", "had borrowed"):
         assert each in said, said
     waiting = next(each for each in shown.waiting if each["component"] == "language")
     page.goto(f"{shown.server.url}/#/request/{waiting['id']}")

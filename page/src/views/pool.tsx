@@ -10,6 +10,7 @@ import { Age, badgeOf, Capacity, Command, Filter, Id, Select, Shown, Status, Tab
 
 const ROWS = 50;
 const DECLARED_MS = 5_000; // what people declare changes seldom
+const TRIED_MS = 60_000; // shares that decide nothing are computed for whoever looks, which costs
 const TABS: [string, string][] = [["teams", "Teams"], ["queue", "Queue"], ["holders", "Holders"], ["nodes", "Nodes"], ["history", "History"]];
 
 export function PoolView({ route }: { route: Route }): JSX.Element {
@@ -59,7 +60,8 @@ function usePolicies(pool: Pool): Policy[] {
 
 function Teams({ pool }: { pool: Pool }): JSX.Element {
   const policies = usePolicies(pool);
-  const shares = useRead<Shares>(`/pools/${encodeURIComponent(pool.name)}/shares?requests=false`);
+  const every = pool.settings.share === "fair_share" ? DECLARED_MS : TRIED_MS;
+  const shares = useRead<Shares>(`/pools/${encodeURIComponent(pool.name)}/shares?requests=false`, every);
   const status = useRead<Statuses>("/status");
   return (
     <Shown read={status} what="teams">

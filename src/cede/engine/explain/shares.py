@@ -21,11 +21,12 @@ from cede.engine.fair.status import Situation, Starvation, Starving, Status, sat
 from cede.engine.fair.tree import Kind
 from cede.engine.ledger.account import staying, staying_in
 from cede.engine.ledger.ledger import PoolLedger
+from cede.engine.ledger.task_groups import Published
 from cede.engine.rights.cover import Holding
 from cede.engine.shares.prefix import BY_RIGHTS, GROUPS
-from cede.engine.shares.publish import Standings, refresh, settings_for
+from cede.engine.shares.publish import main_key, policies_if_fair, refresh, settings_for
 from cede.engine.state.state import State
-from cede.engine.state.trial import what_if
+from cede.engine.state.trial import as_of, what_if
 from cede.model.amounts import add_to
 from cede.model.durations import seconds
 from cede.model.policy import Policy
@@ -86,11 +87,24 @@ def shares_of(state: State, ledger: PoolLedger, now: int) -> list[Row]:
     return list(view_of(state, ledger.pool.id, now).rows)
 
 
-def view_of(state: State, pool_id: str, now: int) -> View:
-    pool, fair = state.pools[pool_id], state.ledgers[pool_id].fair
-    with nullcontext() if fair else _as_if_fair(state, pool_id, now):
-        rows = tuple(_Rows(state, state.ledgers[pool_id]).all())
+def view_of(state: State, pool_id: str, now: int, *, requests: bool = True) -> View:
+    """With its requests, or of its policies alone, which costs a fraction where many wait."""
+    pool, ledger = state.pools[pool_id], state.ledgers[pool_id]
+    fair = ledger.fair
+    if not requests:
+        with as_of(state, now):
+            rows = tuple(_policies_alone(state, ledger).policies_alone())
+    else:
+        with nullcontext() if fair else _as_if_fair(state, pool_id, now):
+            rows = tuple(_Rows(state, state.ledgers[pool_id]).all())
     return View(pool.name, str(pool.settings.share), dict(pool.capacity), fair, rows)
+
+
+def _policies_alone(state: State, ledger: PoolLedger) -> _Rows:
+    if ledger.fair:
+        return _Rows(state, ledger)
+    published, starving = policies_if_fair(state, ledger)
+    return _Rows(state, ledger, published, starving)
 
 
 @contextmanager
@@ -120,16 +134,22 @@ class _TaskGroup:
 
 
 class _Rows:
-    """The rows of one pool, by what was last published of it."""
+    """The rows of one pool, by what was last published of it, or by what would be."""
 
-    def __init__(self, state: State, ledger: PoolLedger) -> None:
+    def __init__(
+        self,
+        state: State,
+        ledger: PoolLedger,
+        published: Published | None = None,
+        starving: Mapping[str, Starvation] | None = None,
+    ) -> None:
         self.state, self.ledger = state, ledger
+        self.published = ledger.published if published is None else published
         self.keys = tuple(sorted(ledger.pool.capacity))
         self.task_groups = _task_groups(state, ledger)
-        self.starving = state.starving.get(ledger.pool.id, {})
+        self.starving = state.starving.get(ledger.pool.id, {}) if starving is None else starving
         self.volumes = state.volumes.get(ledger.pool.id, {})
-        known: Standings | None = state.solvers.get(ledger.pool.id)
-        self.main = "" if known is None else known.options.main
+        self.main = main_key(self.keys)
         self.demand: dict[str, dict[str, int]] = {each: {} for each in ledger.policies}
         self.requests: dict[str | None, list[str]] = {}
         for task_group_id, task_group in self.task_groups.items():
@@ -142,6 +162,12 @@ class _Rows:
 
     def all(self) -> Iterator[Row]:
         return self._below(None, 0)
+
+    def policies_alone(self, parent: str | None = None, depth: int = 0) -> Iterator[Row]:
+        """The policies in the same order; what they hold is put into no groups."""
+        for policy in self.policies.get(parent, ()):
+            yield self._policy(policy, depth, dict.fromkeys(Group, ()))
+            yield from self.policies_alone(policy.id, depth + 1)
 
     def _below(self, parent: str | None, depth: int) -> Iterator[Row]:
         """What stands below a policy, in order: its requests, then its policies with theirs."""
@@ -158,7 +184,7 @@ class _Rows:
     def _policy(self, policy: Policy, depth: int, groups: Groups) -> Row:
         ledger = self.ledger
         stays = staying(ledger, policy.id)
-        due = ledger.published.shares.get(policy.id, {})
+        due = self.published.shares.get(policy.id, {})
         situation = Situation(
             tuple(_part(due.get(key, 0), ledger.pool.capacity[key]) for key in self.keys),
             self._parts(self.demand[policy.id]),
@@ -187,7 +213,7 @@ class _Rows:
     def _request(self, task_group_id: str, task_group: _TaskGroup, depth: int) -> Row:
         ledger = self.ledger
         stays = staying_in(ledger, task_group_id)
-        claim = ledger.published.claims.get(task_group_id)
+        claim = self.published.claims.get(task_group_id)
         situation = Situation(
             self._parts({}) if claim is None else claim.due.fair,
             self._parts(task_group.demand),
@@ -222,9 +248,9 @@ class _Rows:
         """
         hunger: Starvation = self.starving.get(element_id, Starvation())
         fair, demand, usage = situation.fair, situation.demand, situation.usage
-        known = element_id in self.ledger.published.satisfaction
+        known = element_id in self.published.satisfaction
         none = self._parts({})
-        strong, by_volume, weighed = self.ledger.published.parts.get(element_id, (none,) * 3)
+        strong, by_volume, weighed = self.published.parts.get(element_id, (none,) * 3)
         saved = self.volumes.get(element_id)
         return {
             "strong_share": self._by_key(strong),

@@ -86,6 +86,9 @@ class TaskGroups:
     def __iter__(self) -> Iterator[str]:
         return iter(self._held)
 
+    def __contains__(self, task_group: object) -> bool:
+        return task_group in self._held
+
     def of(self, task_group: str) -> list[Holding]:
         """Its holdings that stay, in the order of their last start."""
         held = self._held.get(task_group, {}).values()

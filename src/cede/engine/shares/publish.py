@@ -6,7 +6,7 @@ is below its share, and for how long: what starves may take.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -134,6 +134,24 @@ def _solve(state: State, ledger: PoolLedger) -> Solver:
     return solver
 
 
+def policies_if_fair(state: State, ledger: PoolLedger) -> tuple[Published, dict[str, Starvation]]:
+    """What the policies of a pool that decides otherwise would be due, and who would be below its
+    share from now on, if it shared fairly; of requests nothing is said.
+    """
+    totals = {key: float(ledger.pool.capacity[key]) for key in sorted(ledger.pool.capacity)}
+    elements = (*_policies(ledger), *_requests(state, ledger).values())
+    volumes = state.volumes.get(ledger.pool.id, {})
+    solver = Solver(Tree(totals, elements, volumes), _options(ledger.pool.settings, totals))
+    before, starving = state.starving.get(ledger.pool.id, {}), {}
+    for policy_id in ledger.policies:
+        share, settings = solver.share(policy_id), settings_for(ledger, policy_id)
+        situation = Situation(share.total, share.demand, share.usage, is_request=False)
+        is_below = settings.enable_policy_starvation and _is_below(situation, settings)
+        clock = before.get(policy_id, Starvation())
+        starving[policy_id] = starve(clock, is_below, state.now, settings)
+    return _published_policies(ledger, solver), starving
+
+
 def _idle(element: Element) -> Element:
     """The same request, holding nothing."""
     return replace(element, usage={})
@@ -158,12 +176,13 @@ def _tell(known: Standings, requests: dict[str, Element]) -> None:
 
 def _options(settings: Settings, totals: Mapping[str, float]) -> Options:
     return Options(
-        main=_main(totals), gang_steps=settings.gang_steps, improved=settings.improved_fit_factor
+        main=main_key(totals), gang_steps=settings.gang_steps, improved=settings.improved_fit_factor
     )
 
 
-def _main(totals: Mapping[str, float]) -> str:
-    return "gpu" if "gpu" in totals else next(iter(totals), "")
+def main_key(keys: Collection[str]) -> str:
+    """The key that decides where others do not: GPUs where there are any."""
+    return "gpu" if "gpu" in keys else next(iter(keys), "")
 
 
 def _policies(ledger: PoolLedger) -> Iterator[Element]:
@@ -237,17 +256,10 @@ def _published(
     state: State, ledger: PoolLedger, solver: Solver, smallest: Mapping[str, Vector]
 ) -> Published:
     """What everybody is due, and how much of it they have."""
-    shares, dues, ratios, claims, parts = {}, {}, {}, {}, {}
+    policies = _published_policies(ledger, solver)
+    shares, dues, claims = policies.shares, policies.dues, {}
+    ratios, parts = dict(policies.satisfaction), dict(policies.parts)
     totals = {key: float(ledger.pool.capacity[key]) for key in solver.keys}
-    for policy_id in ledger.policies:
-        share = solver.share(policy_id)
-        shares[policy_id] = {
-            key: part * ledger.pool.capacity[key]
-            for key, part in zip(solver.keys, share.total, strict=True)
-        }
-        parts[policy_id] = (share.strong, share.integral, share.weighed)
-        dues[policy_id] = Due(share.total, share.demand, totals)
-        ratios[policy_id] = satisfaction(share.total, share.demand, share.usage)
     for task_group, element in state.solvers[ledger.pool.id].seen.items():
         share = solver.share(task_group)
         parts[task_group] = (share.strong, share.integral, share.weighed)
@@ -259,6 +271,22 @@ def _published(
     if ledger.balance is not None:
         lines = {pid: lines_of(dues[pid], settings_for(ledger, pid)) for pid in ledger.policies}
     return Published(shares, dues, ratios, claims, lines, _entitled(state, ledger), parts)
+
+
+def _published_policies(ledger: PoolLedger, solver: Solver) -> Published:
+    """The same of the policies alone."""
+    shares, dues, ratios, parts = {}, {}, {}, {}
+    totals = {key: float(ledger.pool.capacity[key]) for key in solver.keys}
+    for policy_id in ledger.policies:
+        share = solver.share(policy_id)
+        shares[policy_id] = {
+            key: part * ledger.pool.capacity[key]
+            for key, part in zip(solver.keys, share.total, strict=True)
+        }
+        parts[policy_id] = (share.strong, share.integral, share.weighed)
+        dues[policy_id] = Due(share.total, share.demand, totals)
+        ratios[policy_id] = satisfaction(share.total, share.demand, share.usage)
+    return Published(shares, dues, ratios, parts=parts)
 
 
 def _entitled(state: State, ledger: PoolLedger) -> dict[str, dict[str, float]]:
@@ -325,7 +353,7 @@ def _starvation(
         )
         settings = _settings_of(state, ledger, element_id)
         may_starve = situation.is_request or settings.enable_policy_starvation
-        is_below = may_starve and status_of(situation, settings) is Status.BELOW_FAIR_SHARE
+        is_below = may_starve and _is_below(situation, settings)
         then = starve(before.get(element_id, Starvation()), is_below, state.now, settings)
         if then != Starvation():
             found[element_id] = then
@@ -454,4 +482,8 @@ def _still_below(state: State, ledger: PoolLedger, element_id: str, policy_id: s
     usage = as_share(stays, due.totals)
     is_request = element_id not in ledger.policies
     situation = Situation(due.fair, due.demand, usage, is_request=is_request, smallest=smallest)
+    return _is_below(situation, settings)
+
+
+def _is_below(situation: Situation, settings: FairSettings) -> bool:
     return status_of(situation, settings) is Status.BELOW_FAIR_SHARE

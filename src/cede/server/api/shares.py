@@ -35,26 +35,14 @@ async def pool_shares(pool: PoolRef, call: ThisCall, requests: Requests = True) 
     caller = call.caller
 
     def read(state: State, now: int) -> bytes:
-        found = show([view_of(state, pool_in(state, pool).id, now)], now)
+        found = show([view_of(state, pool_in(state, pool).id, now, requests=requests)], now)
         if caller.bound is not None:
             found = _seen_by(caller, found)
-        if not requests:
-            found = _without_requests(found)
         text: bytes = orjson.dumps(found)
         return text
 
     found = await call.costly("shares", (pool, caller.bound, requests), read)
     return Response(found, media_type="application/json")
-
-
-def _without_requests(shown: Json) -> Json:
-    """The policies only: of a pool with many requests a small part of the answer."""
-    policies = [
-        {**each, "groups": {group: [] for group in each["groups"]}}
-        for each in shown["elements"]
-        if each["kind"] == "policy"
-    ]
-    return {**shown, "elements": policies}
 
 
 def _seen_by(caller: Caller, shown: Json) -> Json:
