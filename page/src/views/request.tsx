@@ -86,6 +86,7 @@ function Standing({ request, over }: { request: Request; over: boolean }): JSX.E
       {request.reason && <p><Why reason={request.reason} /></p>}
       {!request.reason && over && <p>It ended as {request.status}.</p>}
       {!waits && !over && <Facts rows={[["Pool", request.pool && <a href={address("pool", request.pool)}>{request.pool}</a>], ["Nodes", <Where request={request} />]]} />}
+      {waits && why.data === null && (why.error ? <p class="notice">What would start it is not known: {why.error}</p> : <p class="soft" aria-busy="true">Trying what would start it…</p>)}
       {stories.map((story) => <InPool key={story.pool} story={story} />)}
     </section>
   );
