@@ -155,4 +155,46 @@ def reclaim() -> Figure:
     )
 
 
-FIGURES = [waiters, shapes, memory, reclaim]
+def _amid(stopping: int) -> float:
+    """A pass after somebody ended, while so many are on their way out: the lower quartile."""
+    state = State()
+    edits.create_pool(state, id="pool", name="pool", capacity={"gpu": stopping + PASSES})
+    red, blue = Subject("team", "red"), Subject("team", "blue")
+    edits.attach_policy(state, id="red", pool_id="pool", subject=red)
+    edits.attach_policy(state, id="blue", pool_id="pool", subject=blue, reserved={"gpu": stopping})
+    now = 1_000
+    for team, wanted in ((red, stopping + PASSES), (blue, stopping)):
+        for number in range(wanted):
+            demand = {"gpu": 1, "step_run": 1}
+            submission = commands.Submission(f"{team.name}-{number}", team, demand, lease=None)
+            commands.submit(state, submission, now + number)
+        now += wanted
+        decide(state, now)
+        state.drain()
+    stay = [each.request_id for each in state.allocations.values() if not each.leaving]
+    assert len(stay) == PASSES
+    gc.collect()
+    gc.disable()
+    took = []
+    for request_id in stay:
+        now += 1
+        commands.release(state, request_id, now)
+        started = perf_counter()
+        decide(state, now)
+        took.append(perf_counter() - started)
+        state.drain()
+    gc.enable()
+    return quantiles(took, n=4)[0]
+
+
+def stopping() -> Figure:
+    few, many = _amid(200), _amid(CROWD)
+    return Figure(
+        "pass after an end, 4,000 on their way out over 200",
+        many / few,
+        most=3,
+        detail=f"{many * 1e3:.2f} ms over {few * 1e3:.2f} ms",
+    )
+
+
+FIGURES = [waiters, shapes, memory, reclaim, stopping]

@@ -87,7 +87,7 @@ def test_the_order_of_a_snapshot_does_not_depend_on_its_history() -> None:
         "a cancelled victim": "cancel r3 -> stopping r3",
         "a beneficiary that gave up": "cancel b1 -> running r3",
         "a lost holder": "after 30s -> lost r3 r4, stopping r1 r2",
-        "a delayed retry": "r1 fails -> waiting r1",
+        "a delayed retry": "r1 fails -> waiting r1, running r3",
         "a named pool": "blue submits b2 of 1 in gpus -> waiting b2",
     }.values(),
     ids=lambda each: each[:20],

@@ -99,7 +99,12 @@ def _fair(rng: Random, kind: str) -> Snapshot:
 
 
 def _fair_settings(rng: Random) -> Snapshot:
+    """Everybody below its share starves after a second, and no more time passes: who starves later
+    is new, and no regret.
+    """
     return {
+        "fair_share_starvation_timeout": "1s",
+        "fair_share_aggressive_starvation_timeout": "1s",
         "enable_aggressive_starvation": rng.random() < 0.5,
         "fair_share_starvation_tolerance": rng.choice([0.8, 1.0]),
         "preemptive_scheduling_backoff": "0s",
@@ -150,12 +155,12 @@ def _filled(
         for left in (room[at], *(most[each] for each in chain)):
             for key, amount in amounts.items():
                 left[key] -= amount
-        held = {"id": f"h{number}", "component": team, "resources": amounts}
+        held: Snapshot = {"id": f"h{number}", "component": team, "resources": amounts}
         held |= {"preemptible": True, "allocated_at": number, "started_at": number}
         running.append(held | ({"nodes": [nodes[at]["name"]]} if nodes else {"pool": "p"}))
     requests = []
     for number in range(rng.randint(1, 6)):
-        asked = {"id": f"w{number}", "component": rng.choice(teams)}
+        asked: Snapshot = {"id": f"w{number}", "component": rng.choice(teams)}
         asked["resources"] = _ask(
             rng, capacity, max(e["amounts"]["gpu"] for e in nodes or [{"amounts": {"gpu": 4}}])
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 from math import inf
 
@@ -119,9 +119,9 @@ def band_then(state: State, request: Request, policy: Policy) -> int:
     return {Group.NON_PREEMPTIBLE: 2, Group.AGGRESSIVELY_PREEMPTIBLE: 1}.get(group[-1], 0)
 
 
-def own_room_ok(state: State, request: Request, policy: Policy) -> bool:
+def own_room_ok(state: State, request: Request, policy: Policy, *, promise: bool = False) -> bool:
     """Whether a waiter's own policy lets it: its limit, which counts those below as well, and for
-    non-preemptible work its reserve.
+    non-preemptible work its reserve. To `promise` something, a limit leaves what is on its way out.
     """
     pool = state.pools[policy.pool_id]
     held = [
@@ -131,7 +131,8 @@ def own_room_ok(state: State, request: Request, policy: Policy) -> bool:
         if each[0][3] != request.id
     ]
     mine = [each for each in audit.holdings_in_order(state, policy, {}) if each[0][3] != request.id]
-    used = total(amounts for _, amounts in held)
+    gone = {each.id for each in state.allocations.values() if promise and each.leaving}
+    used = total(amounts for place, amounts in held if place[3] not in gone)
     confined = total(amounts for place, amounts in mine if not place[0])
     if not request.preemptible and pool.settings.share is Share.RESERVED:
         confined = total([confined, *_covered_below(state, policy, {request.id})])
@@ -153,10 +154,18 @@ def own_room_ok(state: State, request: Request, policy: Policy) -> bool:
     return all(summed.get(key, 0) <= most for key, most in request.terms.limit.items())
 
 
-def limits_ok(state: State, request: Request, policy: Policy, gone: Iterable[str], by: str) -> bool:
+def limits_ok(
+    state: State,
+    request: Request,
+    policy: Policy,
+    gone: Iterable[str],
+    by: str,
+    owners: Iterable[Request] | None = None,
+) -> bool:
     """Whether the limits above a policy leave room, with `gone` no longer there; counting what is
-    `held`, or what stays and is `promised`.
+    `held`, or what stays and is `promised`; to these `owners` only, if given.
     """
+    owners = list(state.waiting() if owners is None else owners)
     for each in above(state, policy)[1:]:
         ids = {every.id for every in below(state, each)}
         counted: list[Amounts] = [
@@ -169,7 +178,7 @@ def limits_ok(state: State, request: Request, policy: Policy, gone: Iterable[str
         ]
         counted += [
             r.amounts
-            for r in state.waiting()
+            for r in owners
             if r.earmark is not None and r.earmark.policy_id in ids and r.id != request.id
         ]
         summed = total([*counted, request.amounts])
@@ -276,7 +285,7 @@ def check_taking(state: State, waiter: Request, policy: Policy, victims: list[st
         legal = (not waiter.preemptible or less_safe) if own else mine > theirs
         if not legal:
             raise Broken(f"S7 {waiter.id} {mine} takes {victim_id} {theirs}")
-    if not own_room_ok(state, waiter, policy):
+    if not own_room_ok(state, waiter, policy, promise=True):
         raise Broken(f"S8 {waiter.id} is over its own bound and still takes")
 
     def enough(taken: set[str]) -> bool:
@@ -291,8 +300,9 @@ def check_taking(state: State, waiter: Request, policy: Policy, victims: list[st
             if r.earmark is not None
             and r.earmark.pool_id == pool.id
             and earmark_standing(state, r) >= mine
+            and not gives_way(state, r, waiter, policy)
         ]
-        return limits_ok(state, waiter, policy, taken, "promised") and room_for(
+        return limits_ok(state, waiter, policy, taken, "promised", uncut) and room_for(
             state, waiter, pool, both(stays, promised(state, pool.id, uncut))
         )
 
@@ -301,6 +311,22 @@ def check_taking(state: State, waiter: Request, policy: Policy, victims: list[st
     for victim_id in victims:
         if enough(gone - {victim_id}) and not claims(state, pool.id):
             raise Broken(f"S8 {victim_id} was not needed for {waiter.id}")
+
+
+def gives_way(state: State, owner: Request, waiter: Request, policy: Policy) -> bool:
+    """Whether what was promised gives way to a waiter of its owner's policy: preemptible work to
+    work that is not, which could take it as soon as it holds. Where fair shares alone decide, it
+    waits until then.
+    """
+    assert owner.earmark is not None
+    pool = state.pools[policy.pool_id]
+    return (
+        pool.nodes is None
+        and not (pool.settings.share is Share.FAIR_SHARE and pool.settings.rank is Rank.NONE)
+        and owner.earmark.policy_id == policy.id
+        and owner.preemptible
+        and not waiter.preemptible
+    )
 
 
 def claims(state: State, pool_id: str) -> bool:
@@ -361,20 +387,47 @@ def standings(state: State, holdings: dict[str, str]) -> dict[str, tuple[int, in
     }
 
 
-def check_promises(state: State, before: Promises) -> None:
-    """Nobody is stopped for a waiter that does not start (S8, S28): left alone, an owner keeps its
-    promise until it holds, unless somebody of higher standing came first.
-    """
-    now = [(each, state.requests[each]) for each in before.owners]
-    lost = [each for each, request in now if request.waiting and request.earmark is None]
+def check_promises(state: State, before: Promises, *, aged: bool) -> None:
+    """Nobody is stopped for a waiter that does not start (S8, S28)."""
+    lost = list(lost_promises(state, before))
     if not lost:
         return
     live = [a for a in state.allocations.values() if a.live and a.id not in before.holders]
-    came = list(standings(state, {each.id: each.policy_id for each in live}).values())
-    came += [each for owner, each in promises(state).owners.items() if owner not in before.owners]
-    for owner_id in lost:
+    came = standings(state, {each.id: each.policy_id for each in live})
+    there = promises(state).owners
+    came |= {owner: each for owner, each in there.items() if owner not in before.owners}
+    fair = any(each.settings.share is Share.FAIR_SHARE for each in state.pools.values())
+    if fair and all(any(_of_others(state, each, came)) for each in lost):
+        return  # which other policy or task group may have it is no matter of standing there
+    check_lost(state, before, list(came.values()), aged)
+
+
+def _of_others(state: State, owner_id: str, came: Iterable[str]) -> Iterator[bool]:
+    """Of those who came, whether each is of another policy or task group."""
+    owner = state.requests[owner_id]
+    mine = (owner.subject, owner.part_of or owner.id)
+    for each in came:
+        held = state.allocations.get(each)
+        other = state.requests[each if held is None else held.request_id]
+        yield (other.subject, other.part_of or other.id) != mine
+
+
+def lost_promises(state: State, before: Promises) -> Iterator[str]:
+    for each in before.owners:
+        request = state.requests[each]
+        if request.waiting and request.earmark is None:
+            yield each
+
+
+def check_lost(state: State, before: Promises, came: list[tuple[int, int]], aged: bool) -> None:
+    """Left alone, an owner keeps its promise until it holds; as somebody grows older, unless
+    somebody of higher standing came first.
+    """
+    for owner_id in lost_promises(state, before):
         if not any(each > before.owners[owner_id] for each in came):
             raise Broken(f"S8 {owner_id} was promised capacity and lost it to nobody above it")
+        if not aged:
+            raise Broken(f"S28 {owner_id} was promised capacity and lost it, left alone")
 
 
 def _can_start(state: State, owner: Request, pool: Pool) -> bool:

@@ -28,7 +28,9 @@ from .checks import (
     Promises,
     Usage,
     both,
+    check_lost,
     claims,
+    gives_way,
     limits_ok,
     one_task,
     own_room_ok,
@@ -207,9 +209,13 @@ class Classes(Lending):
             and each.earmark.pool_id == self.pool.id
             and each.id != waiter.id
             and self.of_owner(each, own) >= mine
+            and not (
+                self.rank(policy, each) == self.rank(policy, waiter)
+                and gives_way(self.state, each, waiter, policy)
+            )
         ]
         beside = both(stays, promised(self.state, self.pool.id, uncut))
-        return limits_ok(self.state, waiter, policy, gone, "promised") and any(
+        return limits_ok(self.state, waiter, policy, gone, "promised", uncut) and any(
             self.fits(waiter, nodes, beside) for nodes in reaches
         )
 
@@ -271,7 +277,7 @@ class Judged:
         cost, value = now.cost(self.holders), now.value(self.waiter)
         if not cost < value:
             raise Broken(f"{self.waiter.id} is worth {value}, and its victims cost {cost}")
-        if not own_room_ok(now.state, self.waiter, self.policy):
+        if not own_room_ok(now.state, self.waiter, self.policy, promise=True):
             raise Broken(f"S8 {self.waiter.id} is over its own bound and still takes")
         self._check_needed()
         if now.pool.settings.patience is Patience.STARVATION:
@@ -334,16 +340,11 @@ def class_promises(state: State, pool: Pool) -> Promises:
     return Promises({each.id: now.of_owner(each) for each in owners}, {a.id for a in now.live})
 
 
-def check_class_promises(state: State, pool: Pool, before: Promises) -> None:
-    """Nobody is stopped for a waiter that does not start (S8, S28): left alone, an owner keeps its
-    promise until it holds, unless somebody of higher standing came first.
-    """
+def check_class_promises(state: State, pool: Pool, before: Promises, *, aged: bool) -> None:
+    """Nobody is stopped for a waiter that does not start (S8, S28)."""
     now = Classes(state, pool)
     came = [now.of_holder(each) for each in now.live if each.id not in before.holders]
     there = class_promises(state, pool).owners
-    came += [each for owner, each in there.items() if owner not in before.owners]
-    for owner_id, mine in before.owners.items():
-        request = state.requests[owner_id]
-        lost = request.waiting and request.earmark is None
-        if lost and not any(each > mine for each in came):
-            raise Broken(f"S8 {owner_id} was promised capacity and lost it to nobody above it")
+    check_lost(
+        state, before, [*came, *(there[each] for each in there.keys() - before.owners)], aged
+    )

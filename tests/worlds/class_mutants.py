@@ -29,7 +29,7 @@ from cede.model.request import Request
 from cede.model.settings import Precedence
 from cede.model.shape import Footprint
 
-from .classes import EXCHANGE
+from .classes import EXCHANGE, RIGHTS_ALONE
 from .world import World
 
 Mutant = Callable[[], AbstractContextManager[None]]
@@ -196,13 +196,13 @@ BY_CLASS: dict[str, tuple[Mutant, int | World, str]] = {
     ),
     "somebody is stopped for rights alone": (
         stopped_for_rights,
-        6_000_000_486,
-        "S8 .* was not needed for r4",
+        RIGHTS_ALONE,
+        "S8 .* was not needed for r2",
     ),
     "a place in the share is kept until it is left": (
         place_kept_until_left,
         EXCHANGE,
-        "L1 preemption goes in a circle",
+        "L3 r2 could take",
     ),
     "a claim stops sensitive work": (
         claims_stop_anybody,

@@ -182,6 +182,17 @@ EXCHANGE = World(
     tells=True,
 )
 
+# Red's r2 would have room without r1, and its share without r0: who only gives rights stays.
+RIGHTS_ALONE = replace(
+    EXCHANGE,
+    pools={POOL: {"gpu": 3}},
+    asks=[
+        Ask("r0", "red", {"gpu": 1}, preemptible=True, terms={"preemption_class": 3}),
+        Ask("r1", "blue", {"gpu": 2}, preemptible=True, terms={"preemption_class": 9}),
+        Ask("r2", "red", {"gpu": 2}, preemptible=True, terms={"preemption_class": 5}),
+    ],
+)
+
 
 # Settings, policies and asks -------------------------------------------------------------------
 

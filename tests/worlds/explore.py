@@ -7,12 +7,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 
+from cede.engine.ledger.exchange import Part
+from cede.engine.ledger.ledger import PoolLedger
 from cede.engine.rights.cover import Holding
 from cede.engine.state.state import State
 from cede.engine.state.trial import what_if
-from cede.engine.steps import preempt
+from cede.engine.steps import preempt, sparing
+from cede.engine.victims.protection import Preemptor
 from cede.model.pool import Pool
 from cede.model.request import Request
+from cede.model.settings import Patience, Rank
 
 from .canon import Canon, canon
 from .checks import Broken, Promises, check_promises, check_state, check_taking, promises
@@ -25,8 +29,12 @@ from .class_checks import (
 )
 from .class_rest import check_class_state
 from .fair_checks import Took, check_fair_state, check_fair_taking
+from .regret_checks import check_in_stead, check_pass
 from .steps import events, happen, settle
 from .world import World
+
+# Who starves longer, or is nearly done, may change who stands above whom.
+TIME = ("time passes for", "is heard of")
 
 
 @dataclass
@@ -52,7 +60,7 @@ class Search:
         sys.setrecursionlimit(20_000)  # a path through a world is as deep as it is long
         try:
             with self.takings if judge else nullcontext():
-                _settle(state)
+                self._settle(state)
                 self._visit(state, 0, False)
         except Broken as broken:
             raise Broken(
@@ -62,6 +70,17 @@ class Search:
             sys.setrecursionlimit(usual)
         self._find_circle()
         return len(self.seen)
+
+    def follow(self, story: list[str]) -> None:
+        """Go one way only, and look at every state of it."""
+        state = self.world.state()
+        with self.takings:
+            self._settle(state)
+            for each in story:
+                kind, _, who = each.rpartition(" ")
+                happen(self.world, state, kind, who)
+                self._settle(state)
+                _check(state, self.takings.took)
 
     def _visit(self, state: State, arrived: int, lost: bool) -> Canon:
         here = canon(state, arrived, lost)
@@ -75,14 +94,22 @@ class Search:
                 self.story.append(f"{kind} {who}")
                 before = _promises(state) if self.judge and quiet else None
                 happen(self.world, state, kind, who)
-                _settle(state)
+                self._settle(state)
                 if before is not None and before.owners:
-                    _check_promises(state, before)
+                    _check_promises(state, before, aged=kind in TIME or not _strict(state))
                 there = self._visit(state, arrived + (kind == "arrives"), lost or kind == "is lost")
                 self.story.pop()
             if quiet:
                 self.quiet.setdefault(here, []).append(there)
         return here
+
+    def _settle(self, state: State) -> None:
+        """One pass, which must end at rest, and waste nothing."""
+        plan = settle(state)
+        if plan.again:
+            raise Broken("L1 a pass does not come to an end")
+        if self.judge:
+            check_pass(state, plan)
 
     @contextmanager
     def _what_if(self, state: State) -> Iterator[None]:
@@ -115,12 +142,6 @@ class Search:
                     stack.append((there, iter(self.quiet.get(there, ()))))
 
 
-def _settle(state: State) -> None:
-    """One pass, which must end at rest."""
-    if settle(state).again:
-        raise Broken("L1 a pass does not come to an end")
-
-
 def _check(state: State, took: Took) -> None:
     if not (classed := _classed(state)):
         check_state(state)
@@ -136,11 +157,21 @@ def _promises(state: State) -> Promises:
     return class_promises(state, classed[0]) if classed else promises(state)
 
 
-def _check_promises(state: State, before: Promises) -> None:
+def _check_promises(state: State, before: Promises, *, aged: bool) -> None:
     if classed := _classed(state):
-        check_class_promises(state, classed[0], before)
+        check_class_promises(state, classed[0], before, aged=aged)
     else:
-        check_promises(state, before)
+        check_promises(state, before, aged=aged)
+
+
+def _strict(state: State) -> bool:
+    """Whether nothing but what happens ends a promise. Somebody who may not take yet, is of a
+    higher class of the same policy, or comes back to nodes, may be first where it stands higher.
+    """
+    return not state.nodes and all(
+        each.settings.patience is Patience.NONE and each.settings.rank is not Rank.CLASS
+        for each in state.pools.values()
+    )
 
 
 def _classed(state: State) -> list[Pool]:
@@ -179,7 +210,23 @@ class checked_takings:
             return real(taking, waiter, offer, victims, cost)
 
         preempt.Taking._preempt = judged  # type: ignore[method-assign]
+        self._stops = sparing._Sparing._stop
+        stops = self._stops
+
+        def judged_too(
+            step: sparing._Sparing,
+            ledger: PoolLedger,
+            owner: Preemptor,
+            others: list[Holding],
+            share: tuple[Part, ...],
+        ) -> None:
+            policy = ledger.policies[owner.policy_id]
+            check_in_stead(step.state, owner.request, policy, [each.id for each in others])
+            stops(step, ledger, owner, others, share)
+
+        sparing._Sparing._stop = judged_too  # type: ignore[method-assign]
         return self
 
     def __exit__(self, *_: object) -> None:
         preempt.Taking._preempt = self._real  # type: ignore[method-assign]
+        sparing._Sparing._stop = self._stops  # type: ignore[method-assign]

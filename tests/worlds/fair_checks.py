@@ -31,6 +31,7 @@ from .checks import (
     both,
     claims,
     earmark_standing,
+    gives_way,
     limits_ok,
     own_room_ok,
     promised,
@@ -236,9 +237,10 @@ class Fairness:
             if each.earmark is not None
             and each.earmark.pool_id == self.pool.id
             and earmark_standing(self.state, each) >= mine
+            and not gives_way(self.state, each, waiter, policy)
         ]
         beside = both(stays, promised(self.state, self.pool.id, uncut))
-        return limits_ok(self.state, waiter, policy, gone, "promised") and room_for(
+        return limits_ok(self.state, waiter, policy, gone, "promised", uncut) and room_for(
             self.state, waiter, self.pool, beside
         )
 

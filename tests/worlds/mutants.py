@@ -5,28 +5,39 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 from unittest.mock import patch
 
+from cede.engine import decide
 from cede.engine.ledger.ledger import PoolLedger
 from cede.engine.nodes.inventory import NodeInventory
 from cede.engine.rights.cover import Holding
 from cede.engine.rights.standing import BORROWED, IN_SHARE, Standing
 from cede.engine.state.state import State
-from cede.engine.steps import preempt
+from cede.engine.steps import preempt, sparing
 from cede.engine.victims import choose as victims
 from cede.engine.victims.protection import Preemptor
 from cede.model.amounts import Amounts, add_to
-from cede.model.request import Request
+from cede.model.plan import Plan
 
 
 @contextmanager
 def no_earmark() -> Iterator[None]:
     """Victims are stopped, and what they free is promised to nobody."""
 
-    def forget(taking: preempt.Taking, ledger: PoolLedger, waiter: Request, *_: object) -> None:
-        taking.sure.add(waiter.id)
+    real = preempt.preempt_all
 
-    with patch.object(preempt.Taking, "_earmark", forget):
+    def forgets(state: State, plan: Plan, pool_ids: list[str]) -> None:
+        real(state, plan, pool_ids)
+        for owner in [each for each in state.waiting() if each.earmark is not None]:
+            state.put(replace(owner, earmark=None))
+        state.unearmarked.clear()
+        plan.again = False
+
+    with (
+        patch.object(decide, "preempt_all", forgets),
+        patch.object(decide, "spare", lambda state, plan: False),
+    ):
         yield
 
 
@@ -103,6 +114,67 @@ def out_of_service_forgotten() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def nobody_is_spared() -> Iterator[None]:
+    """Victims stop although there is room for them."""
+    with patch.object(decide, "spare", lambda state, plan: False):
+        yield
+
+
+@contextmanager
+def grants_are_stopped() -> Iterator[None]:
+    """What a pass has granted it stops like anything else."""
+    real = preempt.Taking._preempt
+
+    def forgets(taking: preempt.Taking, *taken: Any) -> bool:
+        taking.plan.granted.clear()
+        return real(taking, *taken)
+
+    with patch.object(preempt.Taking, "_preempt", forgets):
+        yield
+
+
+@contextmanager
+def nothing_is_taken_back() -> Iterator[None]:
+    """Every decision of a pass stands, whatever it decides after it."""
+    with nobody_is_spared(), grants_are_stopped():
+        yield
+
+
+@contextmanager
+def victims_do_not_wait() -> Iterator[None]:
+    """What victims free is promised to somebody whom they outrank."""
+    with patch.object(sparing._Sparing, "_below", lambda *_: []):
+        yield
+
+
+@contextmanager
+def room_from_outside_unseen() -> Iterator[None]:
+    """Victims are not looked at when somebody else ends: they come back, and cut promises."""
+    with patch.object(State, "_note_room", lambda *_: None):
+        yield
+
+
+@contextmanager
+def betters_are_stopped() -> Iterator[None]:
+    """In a victim's stead whoever stands above it is stopped."""
+    real = sparing.levels
+
+    def raised(*asked: Any) -> Iterator[Any]:
+        for _, share in real(*asked):
+            yield IN_SHARE, share
+
+    def reach(ledger: PoolLedger, bound: Standing, within: str | None = None) -> dict[str, int]:
+        return takeable(ledger, (99, 99), within)
+
+    takeable = PoolLedger.takeable_below
+    with (
+        patch.object(sparing, "levels", raised),
+        patch.object(PoolLedger, "takeable_below", reach),
+    ):
+        yield
+
+
 # Each with a world in which it shows. Should it not do so there any more, the next ones are tried.
 ON_NODES = {
     "no earmark": (no_earmark, 28),
@@ -114,6 +186,11 @@ ON_NODES = {
 
 MUTANTS = {
     "no earmark": (no_earmark, 59),
+    "nobody is spared": (nobody_is_spared, 0),
+    "what is granted is stopped": (grants_are_stopped, 0),
+    "victims do not wait": (victims_do_not_wait, 0),
+    "room from outside is not seen": (room_from_outside_unseen, 11),
+    "betters are stopped in a victim's stead": (betters_are_stopped, 0),
     "two orders": (two_orders, 11),
     "too many victims": (too_many_victims, 33),
     "capacity granted before its release": (capacity_forgets_leaving, 2),

@@ -13,12 +13,15 @@ from cede.engine.lifecycle.endings import expire
 from cede.engine.lifecycle.pausing import announce
 from cede.engine.queue.scoring import score_queues
 from cede.engine.shares.publish import refresh, stop_clocks
+from cede.engine.state.journal import Noted
 from cede.engine.state.state import State
 from cede.engine.steps.checkpoint import ask_to_save
-from cede.engine.steps.earmarks import drop_dead, let_victims_go
+from cede.engine.steps.earmarks import drop_dead
 from cede.engine.steps.grant import grant_all
 from cede.engine.steps.over_limit import stop_overruns
 from cede.engine.steps.preempt import preempt_all
+from cede.engine.steps.sparing import let_victims_go, name_owners, spare
+from cede.engine.steps.taken_back import forget_taken_back
 from cede.engine.steps.withhold import keep_heads
 from cede.model import bounds
 from cede.model.plan import Plan
@@ -28,7 +31,7 @@ def decide(state: State, now: int, *, weigh: bool = False) -> Plan:
     """One pass over `state`, which it changes; what it decided is also in the plan, and if asked
     for, whom each taking weighed.
     """
-    plan = Plan(now, weigh=weigh)
+    plan = Plan(now, weigh=weigh, granted=Noted(state.journal), stopped=Noted(state.journal))
     due = state.begin_pass(now)
     plan.changed = expire(state, due)  # 1. what is over by itself, and whom an edit paused
     if state.displaced:
@@ -40,15 +43,29 @@ def decide(state: State, now: int, *, weigh: bool = False) -> Plan:
     plan.changed |= quarantine.end(state)
     refresh(state, due)  # 2. fair shares and scores, where they order
     score_queues(state)
+    changed = False
+    mark, plan.began = state.mark(), state.index
     for _ in range(bounds.ROUNDS_MAX):
         plan.again = False
         _round(state, plan)
-        plan.changed |= plan.again or bool(plan.decisions)
-        if not plan.again:
+        changed |= plan.again or bool(plan.decisions)
+        if not plan.again and not _try_again(state, plan):
             for pool_id in state.dirty:
                 state.ledgers[pool_id].forget_empty_queues()
             state.dirty.clear()
             break
+    name_owners(state, plan)
+    forget_taken_back(state, plan)
+    if (
+        plan.took_back
+        and not plan.decisions
+        and not (state.events[-1:] and state.events[-1].index > plan.began)
+    ):
+        state.undo(mark)  # what it tried came to nothing
+        state.dirty.clear()
+        state.roomier.clear()
+        changed = plan.again
+    plan.changed |= changed
     stop_clocks(state, plan)
     ask_to_save(state, plan, due)  # 9. who stays, and should save itself
     state.reschedule(due)
@@ -64,14 +81,29 @@ def _round(state: State, plan: Plan) -> None:
     pools = [each for each in _dirty(state) if state.pools[each].quarantine is None]
     stop_overruns(state, plan, pools)  # 4. what is above a limit, where it may not stay
     grant_all(state, plan, pools)  # 5. grants, in standing order
-    # What is on its way on nodes is promised at once, and nobody may be stopped for his equal.
-    if let_victims_go(state, on_nodes=True):
+    # What is on its way is promised at once, and nobody may be stopped for his equal.
+    if let_victims_go(state, plan):
         plan.again = True
     preempt_all(state, plan, pools)  # 6. takings, for whom no pool could grant
-    if let_victims_go(state):  # 7. victims that nobody needs any more
+    if spare(state, plan):  # 7. victims that need not stop
         plan.again = True
     if not plan.again:
         keep_heads(state, plan, pools)  # 8. room for the first of those who wait
+
+
+def _try_again(state: State, plan: Plan) -> bool:
+    """Whether what came to nothing may come to something beside what stands now: once for each
+    outcome that was not seen before.
+    """
+    if not plan.in_vain:
+        return False
+    pools = (state.ledgers[each] for each in sorted(plan.promised))
+    outcome = frozenset((*plan.stopped, *(owner for each in pools for owner in each.earmarks)))
+    if outcome in plan.outcomes:
+        return False
+    plan.outcomes.add(outcome)
+    plan.in_vain.clear()
+    return True
 
 
 def _dirty(state: State) -> list[str]:

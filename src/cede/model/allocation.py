@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from cede.model.amounts import Amounts
 from cede.model.lifecycle import LEAVING, AllocationState
-from cede.model.reason import Code, Reason
+from cede.model.reason import Reason
 from cede.model.shape import Footprint
 from cede.model.stopping import Ask, StopProgress
 
@@ -80,9 +80,20 @@ class Allocation:
         return self.state in LEAVING
 
     @property
+    def may_go_on(self) -> bool:
+        """Whether a victim could still be let go on: it was not told to stop, at most to save, and
+        no task of it has left.
+        """
+        if not self.leaving or self.taken_for is None:
+            return False
+        if any(each.phase is Phase.ENDED and each.exit_code != 0 for each in self.members):
+            return False
+        return not self.told or self.state is AllocationState.CHECKPOINTING
+
+    @property
     def yields(self) -> bool:
-        """Whether it leaves its place in the share to whom it is stopped for."""
-        return self.leaving and self.reason is not None and self.reason.code is Code.EXCHANGE
+        """Whether it has given up its place in the share: who is on its way out fills none."""
+        return self.leaving
 
     @property
     def open_ask(self) -> Ask | None:

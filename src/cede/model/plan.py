@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import MutableMapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from cede.model.allocation import Allocation
+from cede.model.amounts import Amounts
 from cede.model.reason import Reason
+from cede.model.request import Request
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +40,17 @@ class Rejection:
 Decision = Grant | Preemption | Rejection
 
 
+Standing = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """A holder as it was before a pass stopped it, and where it stood."""
+
+    holder: Allocation
+    standing: Standing
+
+
 @dataclass(slots=True)
 class Plan:
     """The decisions of one pass and when the next one is due by itself."""
@@ -46,5 +61,33 @@ class Plan:
     changed: bool = False
     again: bool = False  # another pass is due at once
     next_timer: int | None = None
+    # What a pass knows of itself while it decides, and nobody afterwards.
+    # What it may still take back, by allocation: requests as they were before they were granted,
+    # and holders as they were before they were stopped.
+    granted: MutableMapping[str, Request] = field(default_factory=dict, repr=False, compare=False)
+    stopped: MutableMapping[str, Stopped] = field(default_factory=dict, repr=False, compare=False)
+    # Takings that defeat themselves: waiter and holder, who would have taken it back at once; or
+    # what the holder is known by, where others are as good as it.
+    in_vain: set[tuple[str, Any]] = field(default_factory=set, repr=False, compare=False)
+    # What stood when they were tried once more.
+    outcomes: set[frozenset[str]] = field(default_factory=set, repr=False, compare=False)
+    # By pool: what somebody wants who is told to stop and comes back, and where it will stand then.
+    wanted: dict[str, dict[str, tuple[Standing, Amounts]]] = field(
+        default_factory=dict, repr=False, compare=False
+    )
+    # By pool: to whom it promised something.
+    promised: dict[str, dict[str, None]] = field(default_factory=dict, repr=False, compare=False)
+    began: int = field(default=0, repr=False, compare=False)  # the index of the state before it
+    took_back: bool = field(default=False, repr=False, compare=False)
+
+    def mark(self) -> tuple[int, bool, bool]:
+        """Where the plan is now, to go back to; what it may take back goes back with the state."""
+        return len(self.decisions), self.again, self.took_back
+
+    def undo(self, mark: tuple[int, bool, bool]) -> None:
+        """Back to the mark; what was seen to be in vain stays known."""
+        length, self.again, self.took_back = mark
+        del self.decisions[length:]
+
     # Whether running work should save itself: how often each answer was given, by pool.
     judged: Counter[tuple[str, str]] = field(default_factory=Counter)

@@ -516,7 +516,14 @@ def _policy(state: State, policy: Policy, bands: Mapping[str, int]) -> Iterator[
     fixed = [each for each in held if not each[0][0]]
     limits = {key: policy.limit_of(key, pool) for _, amounts in held for key in amounts}
     reserves = {key: policy.reserved_of(key, pool) for _, amounts in fixed for key in amounts}
-    for code, counted, bounds in (("S2 limit", held, limits), ("S5 reserved", fixed, reserves)):
+    # Of a limit, what is on its way out may be promised, and what is promised is not held yet.
+    live = [each for each in held if each[0][3] in state.allocations]
+    stays = [each for each in held if not _is_leaving(state, each[0][3])]
+    for code, counted, bounds in (
+        ("S2 limit", live, limits),
+        ("S2 limit", stays, limits),
+        ("S5 reserved", fixed, reserves),
+    ):
         for key, amount in total(amounts for _, amounts in counted).items():
             bound = bounds[key]
             since = [
@@ -526,6 +533,11 @@ def _policy(state: State, policy: Policy, bands: Mapping[str, int]) -> Iterator[
             ]
             if bound is not None and amount > bound and since:
                 yield f"{code} of policy {policy.name}: {amount} {key} held of {bound}; {since}"
+
+
+def _is_leaving(state: State, holding_id: str) -> bool:
+    allocation = state.allocations.get(holding_id)
+    return allocation is not None and allocation.leaving
 
 
 def _subtree(state: State, policy: Policy) -> Iterator[str]:

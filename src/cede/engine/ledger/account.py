@@ -122,9 +122,11 @@ def missing(demand: Amounts, room: Room) -> Amounts:
 # The policy and those above it ----------------------------------------------------------------
 
 
-def own_bounds(ledger: PoolLedger, key: QueueKey, *, alone: bool = False) -> list[Allowance]:
+def own_bounds(
+    ledger: PoolLedger, key: QueueKey, *, alone: bool = False, promise: bool = False
+) -> list[Allowance]:
     """The limits and the reserve of a queue's own policy and task group; unless `alone` also the
-    limits above.
+    limits above. To `promise` something, a policy's limit leaves what is on its way out.
     """
     policy_id = key.policy_id
     pool, policy = ledger.pool, ledger.policies[policy_id]
@@ -136,7 +138,7 @@ def own_bounds(ledger: PoolLedger, key: QueueKey, *, alone: bool = False) -> lis
     if policy.limit:
         # A limit that is not below capacity is none: of what the pool has, a holder on its way out
         # gives back what it holds, to its own policy as well.
-        left = limit_room(ledger, policy_id)
+        left = limit_room(ledger, policy_id, ledger.used_leaving if promise else None)
         left = {
             name: amount
             for name, amount in left.items()

@@ -6,7 +6,7 @@ from cede.engine.ledger.ledger import PoolLedger
 from cede.engine.rights.cover import Holding
 from cede.model.allocation import Allocation
 from cede.model.lifecycle import AllocationState
-from cede.model.request import Earmark, Request
+from cede.model.request import Earmark, Preemptions, Request
 
 _NEVER = 1 << 62  # later than every instant
 _INDICES = 1 << 62  # more than there are
@@ -55,9 +55,21 @@ def held(ledger: PoolLedger, request: Request, allocation: Allocation) -> Holdin
         task_group=request.part_of or request.id,
         leaving=allocation.leaving,
         yields=allocation.yields,
+        may_go_on=allocation.may_go_on,
+        comes_back=_comes_back(request, allocation),
         takeable=allocation.preemptible
         and not allocation.leaving
         and allocation.state is not AllocationState.LOST,
         footprint=allocation.footprint,
         each=ledger.pool.metered(allocation.each) if allocation.members else {},
     )
+
+
+def _comes_back(request: Request, allocation: Allocation) -> bool:
+    """Whether a victim waits again as soon as it has stopped; one that was cancelled does not."""
+    if not allocation.leaving or allocation.taken_for is None or request.cancelled:
+        return False
+    if allocation.may_go_on or request.retry.preemptions is Preemptions.FREE:
+        return True
+    used = request.retries_used + 1
+    return used <= request.retry.max_retries and not request.retry.delay_before(used)

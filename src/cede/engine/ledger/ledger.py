@@ -44,6 +44,29 @@ Level = tuple[str, int]
 ROUNDING = 1e-6
 
 
+def alike(holding: Holding) -> tuple[Any, ...]:
+    """The same for holdings that differ in their places and ages only, and whether they were told
+    to stop.
+    """
+    amounts = tuple(sorted(holding.amounts.items()))
+    return holding.policy_id, holding.rank, holding.preemptible, amounts
+
+
+Departing = tuple[tuple[Any, ...], bool]
+
+
+def departing(holding: Holding) -> Departing:
+    """The same for victims of which none can go on unless the oldest can, but for their places."""
+    return alike(holding), holding.may_go_on
+
+
+def known_by(holding: Holding) -> Any:
+    """What a holding has in common with those that are as good as it: where nothing has a place,
+    all that are alike.
+    """
+    return holding.id if holding.footprint else alike(holding)
+
+
 class PoolLedger:
     """One pool's holdings, waiters and sums."""
 
@@ -66,6 +89,8 @@ class PoolLedger:
         self.limits = {pid: p.limit for pid, p in policies.items() if pid in parents and p.limit}
         self.live: dict[str, int] = {}
         self.leaving: dict[str, int] = {}
+        # Who is on its way out and comes back, those who are alike together, the oldest first.
+        self.departing: dict[Departing, SortedList[tuple[int, str]]] = {}
         self.earmarked: dict[str, int] = {}
         # Of a policy and everything below it: held or promised, of that promised, and leaving.
         self.used: dict[str, dict[str, int]] = {pid: {} for pid in policies}
@@ -94,6 +119,7 @@ class PoolLedger:
         # Answers given, as long as they hold.
         self._below: dict[tuple[Standing, str | None], dict[str, int]] = {}
         self._from: dict[Standing, dict[str, int]] = {}
+        self._owed_below: dict[tuple[Standing, str], dict[str, int]] = {}
         self._inside: dict[tuple[str, int, Standing], dict[str, int]] = {}
         self._yielding: dict[tuple[str, Standing], dict[str, int]] = {}
         self.holders_alike: dict[tuple[Any, ...], Any] = {}  # holders, as `why` put them together
@@ -160,6 +186,9 @@ class PoolLedger:
             add_to(self.live, holding.amounts)
             if holding.leaving:
                 add_to(self.leaving, holding.amounts)
+                if holding.comes_back:
+                    line = self.departing.setdefault(departing(holding), SortedList())
+                    line.add((holding.index, holding.id))
         self._fill(holding)
         self._judge(holding.task_group)
 
@@ -188,6 +217,11 @@ class PoolLedger:
             take_from(self.live, holding.amounts)
             if holding.leaving:
                 take_from(self.leaving, holding.amounts)
+                if holding.comes_back:
+                    line = self.departing[departing(holding)]
+                    line.remove((holding.index, holding.id))
+                    if not line:
+                        del self.departing[departing(holding)]
         self.task_groups.let_go(holding)
         self._judge(holding.task_group)
 
@@ -479,6 +513,7 @@ class PoolLedger:
         """Answers that were given hold no more."""
         self._below.clear()
         self._from.clear()
+        self._owed_below.clear()
         self._inside.clear()
         self._yielding.clear()
         self.holders_alike.clear()
@@ -544,6 +579,17 @@ class PoolLedger:
                 inside = within is None or within in self.chains[policy_id]
                 if amounts and inside and self.standing(rank, rights) < bound:
                     add_to(result, amounts)
+        return result
+
+    def promised_below(self, bound: Standing, within: str) -> dict[str, int]:
+        """What is promised in a subtree to owners of strictly lower standing."""
+        result = self._owed_below.get((bound, within))
+        if result is None:
+            result = self._owed_below[bound, within] = {}
+            for (policy_id, rank, rights), queue in self.owed.items():
+                if within in self.chains[policy_id] and self.standing(rank, rights) < bound:
+                    for owner_id in queue:
+                        add_to(result, queue.demand(owner_id))
         return result
 
     def takeable_inside(self, policy_id: str, band: int, bound: Standing) -> dict[str, int]:

@@ -62,10 +62,15 @@ class Stream:
         return ledger.band(self.key, self.queue.demand(oldest[2]))
 
     def own_bounds(
-        self, ledger: PoolLedger, *, alone: bool = False, gone: Amounts | None = None
+        self,
+        ledger: PoolLedger,
+        *,
+        alone: bool = False,
+        promise: bool = False,
+        gone: Amounts | None = None,
     ) -> list[Allowance]:
         """What the waiters' own policy allows at this level, with so much of its share `gone`."""
-        found = own_bounds(ledger, self.key, alone=alone)
+        found = own_bounds(ledger, self.key, alone=alone, promise=promise)
         if self.rights != BORROWED:
             share = share_bound(ledger, self.key, self.rights, self.band(ledger), gone)
             if share is not None:

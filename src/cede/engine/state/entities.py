@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cede.model.allocation import Allocation, Phase
-from cede.model.lifecycle import AllocationState
+from cede.model.allocation import Allocation
 from cede.model.node import Node
 from cede.model.policy import Policy
 from cede.model.pool import Pool
@@ -40,17 +39,6 @@ def place_of(node: Node) -> tuple[Any, ...]:
     return (
         node.pool_id, node.amounts, node.labels, node.fingerprint, node.devices, node.folder,
     )  # fmt: skip
-
-
-def may_go_on(allocation: Allocation) -> bool:
-    """Whether a victim could still be let go on: it was not told to stop, at most to save, and no
-    task of it has left.
-    """
-    if not allocation.leaving or allocation.taken_for is None:
-        return False
-    if any(each.phase is Phase.ENDED and each.exit_code != 0 for each in allocation.members):
-        return False
-    return not allocation.told or allocation.state is AllocationState.CHECKPOINTING
 
 
 def table_of(entity: Entity) -> str:

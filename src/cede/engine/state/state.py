@@ -20,7 +20,7 @@ from cede.engine.ledger.tenants import Tenancy
 from cede.engine.nodes.inventory import NodeInventory
 from cede.engine.state.changes import Changes, Event, Mark
 from cede.engine.state.due import allocation_due, changes_itself, may_lose, node_due, request_due
-from cede.engine.state.entities import Entity, Nodes, gone, may_go_on, place_of, table_of
+from cede.engine.state.entities import Entity, Nodes, gone, place_of, table_of
 from cede.engine.state.gates import Gates
 from cede.engine.state.journal import Journal, Noted
 from cede.engine.state.loading import in_batches, policies_at_once
@@ -31,6 +31,7 @@ from cede.model.node import Node, NodeState
 from cede.model.policy import Policy
 from cede.model.pool import Pool
 from cede.model.request import Request
+from cede.model.shape import Footprint
 from cede.model.subject import Subject
 from cede.model.tenant import Tenant
 
@@ -84,6 +85,9 @@ class State:
         self.delayed: dict[str, None] = {}  # waiters whose retry delay is not over
         self.untold: dict[str, dict[str, None]] = {}  # beneficiary: victims that do not know it yet
         self.unearmarked: dict[str, None] = {}  # requests that lost or used their earmark
+        # Where somebody left, or lost a promise, whom nobody expected to: there may be room for
+        # those who are being stopped. A pool, or one of its nodes: and the pool.
+        self.roomier: Noted[str] = Noted(self.journal)
         self.several = 0  # waiters with a place in more than one pool
         self._places: dict[str, tuple[Policy, ...]] = {}
         self._by_subject: dict[Subject, dict[str, None]] = {}
@@ -315,6 +319,8 @@ class State:
     def _replace_request(self, old: Request | None, new: Request | None) -> None:
         if old is not None and old.earmark is not None and (new is None or new.earmark is None):
             self.unearmarked[old.id] = None
+            if new is None or new.waiting or new.ended:
+                self._note_room(old.earmark.pool_id, old.earmark.footprint)
         if old is not None:
             self._unindex_request(old)
         if new is not None:
@@ -346,6 +352,8 @@ class State:
         if old is not None and old.live:
             self._release(old)
             self.dirty |= self.tenancy.let_go(old)
+            if not old.leaving and (new is None or not new.live):
+                self._note_room(old.pool_id, old.footprint)
         if new is not None:
             self.allocations[new.id] = new
             if new.live:
@@ -353,6 +361,14 @@ class State:
                 self.tenancy.hold(self.requests[new.request_id], new)
         elif old is not None:
             del self.allocations[old.id]
+
+    def _note_room(self, pool_id: str, footprint: Footprint = ()) -> None:
+        ledger = self.ledgers.get(pool_id)
+        if ledger is None or not ledger.departing:
+            return
+        for where in [node_id for node_id, _ in footprint] or [pool_id]:
+            if where not in self.roomier:
+                self.roomier[where] = pool_id
 
     def _replace_node(self, old: Node | None, new: Node | None) -> None:
         """A change of state moves one node; what it has or where it belongs concerns every
@@ -369,6 +385,7 @@ class State:
                 self.inventories[new.pool_id].put(new)
                 self.ledgers[new.pool_id].version += 1
                 self.dirty[new.pool_id] = None
+                self._note_room(new.pool_id, ((new.id, 1),))
         if new is not None:
             self.draining.pop(new.id, None)
             self.beats.setdefault(new.id, self.now)
@@ -446,6 +463,8 @@ class State:
             kept = (self.published, self.scores, self.fresh, self.unchecked, self.passed_over)
             for values in kept:
                 values.pop(pool_id, None)
+            for where in [each for each, pool in self.roomier.items() if pool == pool_id]:
+                del self.roomier[where]
             return
         inventory = (
             None if pool.nodes is None else self.inventories.setdefault(pool_id, NodeInventory())
@@ -463,6 +482,7 @@ class State:
         for holding in holdings:
             if not holding.earmark and holding.policy_id in policies:
                 self._hold(self.allocations[holding.id])
+        self._note_room(pool_id)
 
     def _index_request(self, request: Request) -> None:
         if request.ended:
@@ -535,7 +555,7 @@ class State:
             if (node := self.nodes[member.node_id]).state is NodeState.DOWN:
                 self.timers.schedule(("node", node.id), self._node_due(node))
         self._allocations_of.setdefault(allocation.request_id, {})[allocation.id] = None
-        if may_go_on(allocation):
+        if allocation.may_go_on:
             assert allocation.taken_for is not None
             self.untold.setdefault(allocation.taken_for, {})[allocation.id] = None
         self.timers.schedule(("allocation", allocation.id), self._allocation_due(allocation))

@@ -368,6 +368,7 @@ def grant(
         members=sits,
         resume=first_point(state, request, sits),
     )
+    plan.granted[allocation.id] = request
     state.put(_holding(request))
     state.put(allocation)
     state.emit("granted", request_id=request.id, pool_id=ledger.pool.id, attempt=request.attempt)

@@ -18,6 +18,7 @@ from cede.engine.ledger.account import (
     free_to_promise,
     headroom,
     limit_room,
+    limits_room,
     lower,
     missing,
     own_bounds,
@@ -31,10 +32,12 @@ from cede.engine.queue.bounds import without_withheld
 from cede.engine.queue.cursor import Cursor, Stream, streams
 from cede.engine.queue.forecast import earliest_start
 from cede.engine.rights.cover import Holding
+from cede.engine.rights.standing import Standing
 from cede.engine.shares.prefix import BY_RIGHTS, GROUPS
 from cede.engine.state.state import State
 from cede.engine.steps.covered import Covered, WithinQuota
-from cede.engine.steps.earmarks import settle
+from cede.engine.steps.earmarks import drop, settle
+from cede.engine.steps.taken_back import take_back_grant
 from cede.engine.victims.choose import Missing, find_victims, rule
 from cede.engine.victims.pricing import is_immediate, stop_progress_time
 from cede.engine.victims.protection import (
@@ -47,7 +50,7 @@ from cede.engine.victims.protection import (
 from cede.engine.victims.weighing import weighed
 from cede.model.amounts import Amounts, add_to
 from cede.model.copying import replace
-from cede.model.plan import Plan, Preemption
+from cede.model.plan import Plan, Preemption, Stopped
 from cede.model.policy import Policy
 from cede.model.reason import Code, Reason
 from cede.model.request import Earmark, Request
@@ -80,12 +83,6 @@ class Offer:
     share: tuple[Part, ...] = ()  # what must leave of its own policy's share
 
     @property
-    def bounded(self) -> bool:
-        """Whether a policy above the waiter's has a limit."""
-        above = self.ledger.chains[self.policy.id][1:]
-        return any(self.ledger.policies[each].limit for each in above)
-
-    @property
     def counts_free(self) -> bool:
         """Whether what is free or on its way is not to be freed by victims as well."""
         return self.ledger.pool.settings.count_free
@@ -102,24 +99,35 @@ class Offer:
         return bool(self.short or self.under or self.share)
 
     @property
+    def fits_beside(self) -> bool:
+        """Whether it fits beside what is promised to others of its standing or above."""
+        ledger, key, standing = self.ledger, self.preemptor.key, self.preemptor.standing
+        above = ledger.chains[self.policy.id][1:]
+        rooms = [_promisable_under(ledger, each, key, standing, own=False) for each in above]
+        rooms.append(free_to_promise(ledger, standing))
+        return all(fits(self.demand, each) for each in rooms)
+
+    @property
     def contested(self) -> bool:
         """Whether what suffices is promised already, to someone of lower standing."""
-        return not fits(self.demand, free_to_promise(self.ledger))
+        above = self.ledger.chains[self.policy.id][1:]
+        return not (
+            fits(self.demand, free_to_promise(self.ledger))
+            and fits(self.demand, limits_room(self.ledger, above, self.ledger.used_leaving))
+        )
 
 
 class Taking:
-    """All the taking of one round. `claimed` is what earlier waiters wait for, on its way."""
+    """All the taking of one round."""
 
     def __init__(self, state: State, plan: Plan) -> None:
         self.state = state
         self.plan = plan
-        self.claimed: dict[str, dict[str, int]] = {}
-        self.sure: set[str] = set()  # those earlier waiters
         self.no_set: dict[QueueKey, tuple[int, Amounts]] = {}  # what nobody could be stopped for
 
     def in_pool(self, pool_id: str) -> None:
         ledger = self.state.ledgers[pool_id]
-        covered = Covered(self.state, WithinQuota(self.state, self.sure))
+        covered = Covered(self.state, WithinQuota(self.state, ()))
         cursor = Cursor(
             ledger, streams(ledger), lambda stream: self._reach(ledger, stream), covered
         )
@@ -134,7 +142,7 @@ class Taking:
             served = self._serve(waiter)
             if not served and ledger.inventory is not None:
                 cursor.skip_stream()  # what does not fit for one of a form fits for none
-            elif not served or waiter.id in self.sure:
+            elif not served:
                 cursor.skip()
 
     def _knows(self, ledger: PoolLedger, stream: Stream, demand: Amounts) -> bool:
@@ -152,11 +160,11 @@ class Taking:
         if stream.form is not None and not (below or mine or on_its_way):
             return None  # nothing but what is free now, which granting has tried
         gone = yielding(ledger, stream.key, stream.rights)
-        own = headroom(stream.own_bounds(ledger, alone=True, gone=gone))
+        own = headroom(stream.own_bounds(ledger, alone=True, promise=True, gone=gone))
         if own is None:
             return None
         for above in ledger.chains[stream.policy_id][1:]:  # its own policy's are below it
-            left = limit_room(ledger, above, ledger.used_leaving)
+            left = _promisable_under(ledger, above, stream.key, stream.standing)
             lower(own, _once_left(left, ledger.takeable_below(stream.standing, above), mine))
         withheld = [each for each in ledger.withheld if each in stream.queue]
         lower(own, _once_left(self._promisable(ledger, stream, withheld), below, mine))
@@ -167,8 +175,12 @@ class Taking:
         way.
         """
         room = free_to_promise(ledger, stream.standing)
-        for key, amount in self.claimed.get(ledger.pool.id, {}).items():
-            room[key] -= amount
+        for mark in _own_promises(ledger, stream.key, stream.standing):
+            add_to(room, mark.amounts)
+        for standing, amounts in self.plan.wanted.get(ledger.pool.id, {}).values():
+            if standing > stream.standing:
+                for key, amount in amounts.items():
+                    room[key] -= amount
         return without_withheld(self.state, ledger, stream, room, own)
 
     def offers(self, waiter: Request, policy: Policy) -> Iterator[Offer]:
@@ -185,10 +197,10 @@ class Taking:
         if queue is None or waiter.id not in queue:
             return
         demand = queue.demand(waiter.id)
-        if not check(demand, own_bounds(ledger, key, alone=True)).fits:
+        if not check(demand, own_bounds(ledger, key, alone=True, promise=True)).fits:
             return
         band = ledger.band(key, demand)
-        for rights, share in _levels(ledger, key, demand, band):
+        for rights, share in levels(ledger, key, demand, band):
             stream = Stream(queue, key, rights, ledger.standing(key.rank, rights))
             yield self._offer(waiter, policy, stream, band, share)
 
@@ -199,7 +211,7 @@ class Taking:
         leave.
         """
         ledger, demand = self.state.ledgers[policy.pool_id], stream.queue.demand(waiter.id)
-        under = tuple(_missing_above(ledger, policy.id, demand))
+        under = tuple(_missing_above(ledger, stream.key, demand, stream.standing))
         preemptor = Preemptor(waiter, stream.key, stream.rights, band, stream.standing)
         if stream.form is not None:
             where = None if under or share else preemptor.locate(self.state, ledger)
@@ -224,18 +236,12 @@ class Taking:
         if any(not each.counts_free and self._stop(waiter, each, alike) for each in offers):
             return True
         for offer in offers:
-            if offer.footprint is not None:  # on its way: promised at once, since nodes have names
+            if offer.footprint is not None:
                 self._promise(waiter, offer, offer.footprint)
                 return True
-            if offer.lacks or offer.contested:
-                continue
-            if offer.bounded:  # promised at once too: a claim says nothing about limits
+            if not offer.lacks and not offer.contested:
                 self._promise(waiter, offer)
                 return True
-            if waiter.id not in offer.ledger.withheld:  # what is withheld is nobody else's already
-                add_to(self.claimed.setdefault(offer.ledger.pool.id, {}), offer.demand)
-            self.sure.add(waiter.id)
-            return True
         return any(self._take(waiter, offer, alike) for offer in offers)
 
     def _take(self, waiter: Request, offer: Offer, alike: bool) -> bool:
@@ -250,7 +256,8 @@ class Taking:
 
         Where waiters are `alike` that nobody can be stopped for one is true of larger ones too.
         """
-        choice = find_victims(self.state, offer.ledger, offer.preemptor, offer.missing)
+        in_vain = self.plan.in_vain
+        choice = find_victims(self.state, offer.ledger, offer.preemptor, offer.missing, in_vain)
         if choice.victims is None:
             self._look_again(offer)
             by_price = offer.ledger.pool.settings.price is Price.CHECKPOINT
@@ -260,14 +267,16 @@ class Taking:
         victims = [each.holding for each in choice.victims]
         if starts_by_itself(self.state, offer.ledger, waiter, victims):
             return False
-        mark, decided, again = self.state.mark(), len(self.plan.decisions), self.plan.again
+        if not offer.share:
+            held = self._preempt(waiter, offer, victims, choice.cost)
+            assert held, "the waiter's own promise must hold"
+            return True
+        mark, before = self.state.mark(), self.plan.mark()
         if self._preempt(waiter, offer, victims, choice.cost):
             return True
         # Of its own policy somebody rose above it, too, whose promise it would have cut.
-        assert offer.share, "the waiter's own promise must hold"
         self.state.undo(mark)
-        del self.plan.decisions[decided:]
-        self.plan.again = again
+        self.plan.undo(before)
         return False
 
     def _look_again(self, offer: Offer) -> None:
@@ -278,50 +287,63 @@ class Taking:
 
     def _preempt(self, waiter: Request, offer: Offer, victims: list[Holding], cost: float) -> bool:
         """Stop these, and promise the waiter its demand; whether the promise holds."""
-        ledger, policy = offer.ledger, offer.policy
-        reasons = [_stop_reason(self.state, offer, each) for each in victims]
+        ledger = offer.ledger
+        reasons = [self._stop_reason(offer, each) for each in victims]
         candidates: list[dict[str, Any]] = []
         if self.plan.weigh and ledger.pool.settings.price is Price.CHECKPOINT:
             candidates = weighed(self.state, ledger, offer.preemptor, offer.missing)
-        note_stage(self.state, ledger, victims)
+        stopped = [each for each in victims if each.id not in self.plan.granted]
+        note_stage(self.state, ledger, stopped)
         for victim, reason in zip(victims, reasons, strict=True):
-            request_stop(self.state, victim.id, reason, taken_for=waiter.id)
-        self.plan.decisions.append(
-            Preemption(
-                beneficiary_id=waiter.id,
-                pool_id=ledger.pool.id,
-                victims=tuple(victim.id for victim in victims),
-                reason=_strongest(reasons),
-                cost=cost,
-                weighed=tuple(candidates),
+            if victim.id in self.plan.granted:  # by this pass: it never was, and the room is free
+                take_back_grant(self.state, self.plan, victim.id)
+                continue
+            stop(self.state, self.plan, victim, reason, waiter.id)
+        if stopped:
+            self.plan.decisions.append(
+                Preemption(
+                    beneficiary_id=waiter.id,
+                    pool_id=ledger.pool.id,
+                    victims=tuple(victim.id for victim in stopped),
+                    reason=_strongest(reasons),
+                    cost=cost,
+                    weighed=tuple(candidates),
+                )
             )
-        )
         footprint: Footprint | None = ()
-        if (
-            ledger.inventory is not None
-        ):  # the victims are on their way out, so it can be promised now
+        if ledger.inventory is not None:  # the victims are on their way out, so it can be promised
             footprint = offer.preemptor.locate(self.state, ledger)
-        return footprint is not None and self._earmark(ledger, waiter, policy, footprint)
+        return footprint is not None and self._earmark(waiter, offer, footprint)
+
+    def _stop_reason(self, offer: Offer, victim: Holding) -> Reason:
+        code = rule(offer.ledger, victim, offer.preemptor)
+        if offer.share and victim.policy_id == offer.preemptor.policy_id:
+            code = Code.EXCHANGE
+        return stop_reason(self.state, offer.ledger, offer.preemptor, victim, code)
 
     def _promise(self, waiter: Request, offer: Offer, footprint: Footprint = ()) -> None:
         """Promise a waiter what nobody has to be stopped for."""
-        held = self._earmark(offer.ledger, waiter, offer.policy, footprint)
+        held = self._earmark(waiter, offer, footprint)
         assert held, "the waiter's own promise must hold"
 
-    def _earmark(
-        self, ledger: PoolLedger, waiter: Request, policy: Policy, footprint: Footprint = ()
-    ) -> bool:
+    def _earmark(self, waiter: Request, offer: Offer, footprint: Footprint = ()) -> bool:
         """Promise a waiter its demand; whether that holds."""
-        earmark = Earmark(ledger.pool.id, policy.id, self.state.next_index(), footprint)
+        ledger, standing = offer.ledger, offer.preemptor.standing
+        for own in _own_promises(ledger, offer.preemptor.key, standing):
+            if offer.fits_beside:
+                break
+            drop(self.state, own.id)
+        earmark = Earmark(ledger.pool.id, offer.policy.id, self.state.next_index(), footprint)
         # What is promised need not be withheld as well.
         self.state.put(replace(waiter, earmark=earmark, withhold=None))
         self.state.emit("earmarked", request_id=waiter.id, pool_id=ledger.pool.id)
         settle(self.state, ledger)
+        self.plan.promised.setdefault(ledger.pool.id, {})[waiter.id] = None
         self.plan.again = True  # what was freed may be more than was needed
         return self.state.requests[waiter.id].earmark is not None
 
 
-def _levels(
+def levels(
     ledger: PoolLedger, key: QueueKey, demand: Amounts, band: int
 ) -> Iterator[tuple[int, tuple[Part, ...]]]:
     """The rights at which a waiter may be served, and what must leave of a share for them: at home
@@ -335,6 +357,26 @@ def _levels(
     yield rights, ()
     for higher, share in exchanges(ledger, key, demand, band, rights):
         yield higher, (share,)
+
+
+def _own_promises(ledger: PoolLedger, key: QueueKey, standing: Standing) -> list[Holding]:
+    """What is promised to preemptible work of its own policy, which non-preemptible work could take
+    once it holds: the first to be given up first. What stands below it is not in its way anyway.
+    Where fair shares alone decide, nobody stands above another of its policy.
+    """
+    if key.preemptible or not ledger.earmarks or ledger.inventory is not None:
+        return []
+    if ledger.balance is not None:
+        return []
+    found = [
+        each
+        for each in ledger.earmarks.values()
+        if each.policy_id == key.policy_id
+        and each.preemptible
+        and each.rank == key.rank
+        and ledger.standing_of(each.id) >= standing
+    ]
+    return sorted(found, key=lambda each: (*ledger.last_served(each), -each.index, each.id))
 
 
 def starts_by_itself(
@@ -357,20 +399,38 @@ def _once_left(room: Room, *gone: Amounts) -> Room:
 
 
 def _missing_above(
-    ledger: PoolLedger, policy_id: str, demand: Amounts
+    ledger: PoolLedger, key: QueueKey, demand: Amounts, standing: Standing
 ) -> Iterator[tuple[str, Amounts]]:
     """What a demand misses of each limit above its policy, which is capacity for those below."""
-    for above in ledger.chains[policy_id][1:]:
-        over = missing(demand, limit_room(ledger, above, ledger.used_leaving))
+    for above in ledger.chains[key.policy_id][1:]:
+        over = missing(demand, _promisable_under(ledger, above, key, standing))
         if over:
             yield above, over
 
 
-def _stop_reason(state: State, offer: Offer, victim: Holding) -> Reason:
-    ledger, preemptor = offer.ledger, offer.preemptor
-    code = rule(ledger, victim, preemptor)
-    if offer.share and victim.policy_id == preemptor.policy_id:
-        code = Code.EXCHANGE
+def _promisable_under(
+    ledger: PoolLedger, above: str, key: QueueKey, standing: Standing, own: bool = True
+) -> Room:
+    """What the limit of a policy above leaves for a waiter of this standing; its `own` policy's
+    promises that it could take are not in its way.
+    """
+    left = limit_room(ledger, above, ledger.used_leaving)
+    marks = _own_promises(ledger, key, standing) if own else []
+    gone = [each.amounts for each in marks]
+    return _once_left(left, ledger.promised_below(standing, above), *gone)
+
+
+def stop(state: State, plan: Plan, victim: Holding, reason: Reason, taken_for: str) -> None:
+    """Ask a holder to stop for somebody; until the pass ends it can be taken back."""
+    standing = state.ledgers[state.allocations[victim.id].pool_id].standing_of(victim.id)
+    plan.stopped[victim.id] = Stopped(state.allocations[victim.id], standing)
+    request_stop(state, victim.id, reason, taken_for=taken_for)
+
+
+def stop_reason(
+    state: State, ledger: PoolLedger, preemptor: Preemptor, victim: Holding, code: Code
+) -> Reason:
+    """Why a holder is stopped, and for whom."""
     holder = ledger.policies[victim.policy_id]
     detail: dict[str, Any] = {
         "pool": ledger.pool.name,

@@ -7,17 +7,18 @@ least work; the fewest, and of equally few the newest; or what stopping each wou
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from heapq import merge
 from itertools import groupby
 from math import inf
+from typing import Any
 
 from sortedcontainers import SortedList
 
 from cede.engine.ledger.exchange import Part
-from cede.engine.ledger.ledger import Place, PoolLedger
+from cede.engine.ledger.ledger import Place, PoolLedger, known_by
 from cede.engine.queue.view import eligible_nodes, site
 from cede.engine.rights.cover import Holding
 from cede.engine.rights.standing import BORROWED, IN_SHARE, standing
@@ -52,11 +53,20 @@ class Missing:
 
 
 def find_victims(
-    state: State, ledger: PoolLedger, preemptor: Preemptor, missing: Missing
+    state: State,
+    ledger: PoolLedger,
+    preemptor: Preemptor,
+    missing: Missing,
+    besides: Container[tuple[str, Any]] = (),
 ) -> Choice:
-    """The holders to stop so that nothing is missing, if a legal set does that."""
+    """The holders to stop so that nothing is missing, if a legal set does that; pairs of waiter and
+    holder in `besides` are out of the question.
+    """
     goals = goals_of(state, ledger, preemptor, missing)
-    legal = legal_for(state, ledger, preemptor, missing.keys)
+    legal: Iterable[tuple[int, Holding]] = legal_for(state, ledger, preemptor, missing.keys)
+    if besides:
+        waiter = preemptor.request.id
+        legal = [each for each in legal if (waiter, known_by(each[1])) not in besides]
     settings = ledger.pool.settings
     if settings.price is Price.NEWEST:
         holders: Iterable[Holding] = (holding for _, holding in legal)

@@ -1,0 +1,465 @@
+"""Victims that need not stop go on: nobody is stopped in vain (S8).
+
+Victims come back to the queue, so they count as waiters as soon as they are stopped. Whoever of
+them has room beside the promises of its standing and above goes on, the dearest first; promises of
+the same pass to others were never made. Where somebody lower could be stopped in its stead, that
+one is. So nothing is promised to somebody whom a victim would outrank, and what comes back finds
+nothing that it could take.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from heapq import heappop, heappush
+from itertools import count
+from typing import Any, NamedTuple
+
+from cede.engine.ledger.account import (
+    fits,
+    free_to_promise,
+    limit_room,
+    limits_room,
+    missing,
+    rights_if_granted,
+)
+from cede.engine.ledger.exchange import Part
+from cede.engine.ledger.ledger import Departing, PoolLedger, alike, known_by
+from cede.engine.rights.cover import Holding
+from cede.engine.rights.standing import IN_SHARE, Standing
+from cede.engine.state.state import State
+from cede.engine.steps.earmarks import drop
+from cede.engine.steps.preempt import levels, stop, stop_reason
+from cede.engine.steps.taken_back import take_back_grant, take_back_stop
+from cede.engine.victims.choose import Missing, find_victims, rule
+from cede.engine.victims.pricing import price
+from cede.engine.victims.protection import Preemptor, may_take, may_take_own
+from cede.model.allocation import Allocation
+from cede.model.amounts import add_to
+from cede.model.copying import replace
+from cede.model.plan import Plan, Preemption
+from cede.model.reason import Code
+from cede.model.settings import Price, Rank
+
+
+def let_victims_go(state: State, plan: Plan) -> bool:
+    """Let victims go on for whose beneficiary nothing is kept any more: it has started on other
+    nodes, or lost its promise. Whether there were any.
+    """
+    sparing = _Sparing(state, plan)
+    victims: list[str] = []
+    for owner_id in state.unearmarked:
+        for victim_id in state.untold.get(owner_id, ()):
+            pool_id = state.allocations[victim_id].pool_id
+            if sparing.has_hope(state.ledgers[pool_id], victim_id):
+                victims.append(victim_id)
+    state.unearmarked.clear()
+    sparing.look_at(victims)
+    return sparing.spare()
+
+
+def spare(state: State, plan: Plan) -> bool:
+    """Let victims go on for whom there is room, where this pass has promised something or room has
+    come from outside; whether there were any. Where only what victims free counts, they are needed
+    all the same.
+    """
+    sparing = _Sparing(state, plan)
+    roomier = sorted(plan.promised.keys() | set(state.roomier.values()))
+    pools = [each for each in roomier if state.pools[each].settings.count_free]
+    victims: dict[str, None] = {}
+    for pool_id in pools:
+        ledger = state.ledgers[pool_id]
+        if ledger.inventory is None or pool_id in state.roomier:
+            sparing.look_at_kinds(ledger)
+            continue
+        for where, pool in state.roomier.items():  # a node's
+            if pool == pool_id and (spot := ledger.inventory.spots.get(where)) is not None:
+                victims |= {e: None for e, (held, _) in spot.holdings.items() if held.comes_back}
+    state.roomier.clear()
+    for victim_id in plan.stopped:
+        victim = state.allocations[victim_id]
+        # Of those who are alike and stop for somebody, one speaks for all.
+        alone = victim.members or not _has_use(state, victim.taken_for)
+        if alone and victim.pool_id in pools:
+            victims[victim_id] = None
+    sparing.look_at(victims)
+    return sparing.spare()
+
+
+class _Turn(NamedTuple):
+    """A victim whose turn it is, and those of its kind who come after it."""
+
+    key: tuple[int, int, float, int]  # the highest first, then the dearest, then the oldest
+    number: int  # of turns that are otherwise alike
+    victim_id: str
+    others: Iterator[str]
+
+
+class _Sparing:
+    """One look at some victims, those who are alike in one line."""
+
+    def __init__(self, state: State, plan: Plan) -> None:
+        self.state, self.plan = state, plan
+        # By what makes victims alike: where they would stand.
+        self._standings: dict[tuple[Any, ...], Standing] = {}
+        self._turns: list[_Turn] = []
+        self._number = count()
+
+    def has_hope(self, ledger: PoolLedger, victim_id: str) -> bool:
+        """Whether there could be room for victims like this one: cheap, and never wrongly no."""
+        holding = ledger.holdings[victim_id]
+        # Promises of this pass, and to lower classes of its policy, may be given up besides.
+        if self.plan.stopped or ledger.homes.decide or ledger.pool.settings.rank is Rank.CLASS:
+            return True
+        room = free_to_promise(ledger, self._standing(ledger, holding))
+        if fits(holding.amounts, room):
+            return True
+        if ledger.inventory is not None:
+            return False
+        add_to(room, ledger.takeable_below(self._standing(ledger, holding)))
+        return fits(holding.amounts, room)
+
+    def look_at(self, victims: Iterable[str]) -> None:
+        """Line these victims up."""
+        lines: dict[Any, list[str]] = {}
+        for each in victims:
+            ledger = self.state.ledgers[self.state.allocations[each].pool_id]
+            lines.setdefault(known_by(ledger.holdings[each]), []).append(each)
+        for line in lines.values():
+            self._next(iter(sorted(line, key=self._key)))
+
+    def look_at_kinds(self, ledger: PoolLedger) -> None:
+        """Line up everybody who is on its way out of a pool."""
+        by_place = ledger.inventory is not None or ledger.homes.decide
+        by_price = ledger.pool.settings.price is Price.CHECKPOINT
+        for kind, line in list(ledger.departing.items()):
+            if not self.has_hope(ledger, line[0][1]):
+                continue
+            if by_place or by_price:
+                self.look_at([victim_id for _, victim_id in line])
+            else:
+                self._next(_oldest_first(ledger, kind))
+
+    def spare(self) -> bool:
+        """Let those go on for whom there is room; whether there were any. What does not fit for the
+        first of a line fits for nobody in it, until somebody has gone on.
+        """
+        went_on = False
+        refused: list[Iterator[str]] = []
+        while self._turns:
+            turn = heappop(self._turns)
+            victim = self.state.allocations[turn.victim_id]
+            ledger = self.state.ledgers[victim.pool_id]
+            if not self._comes_back(turn.victim_id):  # it was in two lines
+                self._next(turn.others)
+            elif self._goes_on(ledger, victim, ledger.holdings[victim.id]):
+                went_on = True
+                self._standings.clear()
+                for each in (turn.others, *refused):
+                    self._next(each)
+                refused.clear()
+            else:
+                refused.append(turn.others)
+        return went_on
+
+    def _next(self, line: Iterator[str]) -> None:
+        """It is the turn of the next in a line who would wait again."""
+        for victim_id in line:
+            if self._comes_back(victim_id):
+                turn = _Turn(self._key(victim_id), next(self._number), victim_id, line)
+                heappush(self._turns, turn)
+                return
+
+    def _comes_back(self, victim_id: str) -> bool:
+        victim = self.state.allocations[victim_id]
+        holding = self.state.ledgers[victim.pool_id].holdings[victim_id]
+        return holding.comes_back and not self.state.requests[victim.request_id].cancelled
+
+    def _key(self, victim_id: str) -> tuple[int, int, float, int]:
+        victim = self.state.allocations[victim_id]
+        ledger = self.state.ledgers[victim.pool_id]
+        holding = ledger.holdings[victim.id]
+        first, second = self._standing(ledger, holding)
+        by_price = ledger.pool.settings.price is Price.CHECKPOINT
+        worth = price(self.state, ledger, holding).total if by_price else 0
+        return (-first, -second, -worth, victim.index)
+
+    def _standing(self, ledger: PoolLedger, holding: Holding) -> Standing:
+        """Where a victim stands once it is back in the queue."""
+        if ledger.homes.decide:
+            return ledger.standing_of(holding.id)
+        kind = alike(holding)
+        known = self._standings.get(kind)
+        if known is None:
+            policy_id, amounts = holding.policy_id, holding.amounts
+            rights = rights_if_granted(ledger, policy_id, amounts, holding.preemptible)
+            known = self._standings[kind] = ledger.standing(holding.rank, rights)
+        return known
+
+    def _goes_on(self, ledger: PoolLedger, victim: Allocation, holding: Holding) -> bool:
+        """Let a victim go on if there is room for it and no promise that stays loses by it."""
+        below = self._below(ledger, victim, holding)
+        room = self._has_room_again(ledger, holding)
+        # What this pass stopped knows nothing of it yet.
+        if victim.id not in self.plan.stopped and not victim.may_go_on:
+            return bool(below) and not room and self._is_wanted(ledger, holding, below)
+        if not room and not below and not self._may_exchange(ledger, holding, below):
+            return False
+        state, plan = self.state, self.plan
+        mark, before = state.mark(), plan.mark()
+        taken_for, is_new = victim.taken_for, victim.id in plan.stopped
+        if self._make_room(ledger, victim, holding, below) and self._put_back(ledger, victim):
+            assert taken_for is not None
+            # What an earlier pass took may be taken again: its promise died of something else.
+            if is_new and not _has_use(state, taken_for):
+                plan.in_vain.add((taken_for, known_by(holding)))
+            return True
+        state.undo(mark)
+        plan.undo(before)
+        return False
+
+    def _is_wanted(self, ledger: PoolLedger, holding: Holding, below: list[Holding]) -> bool:
+        """Keep room for one who must stop and comes back above those who were promised it."""
+        if ledger.inventory is not None:
+            return False
+        mark = self.state.mark()
+        wanted = self.plan.wanted.setdefault(ledger.pool.id, {})
+        standing = self._standing(ledger, holding)
+        for each in below:
+            drop(self.state, each.id)
+            if self._has_room_again(ledger, holding):
+                wanted[holding.id] = (standing, holding.amounts)
+                return True
+        if self._may_exchange(ledger, holding):  # it will stop others for the rest
+            wanted[holding.id] = (standing, holding.amounts)
+            return True
+        self.state.undo(mark)
+        return False
+
+    def _has_room_again(self, ledger: PoolLedger, holding: Holding) -> bool:
+        """Whether nobody was promised what a victim holds, and nobody who comes back wants it."""
+        if not _has_room_again(ledger, holding):
+            return False
+        wanted = self.plan.wanted.get(ledger.pool.id)
+        if not wanted:
+            return True
+        room = free_to_promise(ledger)
+        for other, (_, amounts) in wanted.items():
+            if other != holding.id:
+                for key, amount in amounts.items():
+                    room[key] -= amount
+        return fits(holding.amounts, room)
+
+    def _below(self, ledger: PoolLedger, victim: Allocation, holding: Holding) -> list[Holding]:
+        """Promises that are not in a victim's way, the lowest and newest first: to whom it
+        outranks; and of this pass, if its beneficiary's is gone, to who may not stop it.
+        """
+        if not ledger.earmarks:
+            return []
+        back = self._standing(ledger, holding)
+        found: dict[str, None] = {}
+        for (policy_id, rank, rights), owners in ledger.owed.items():
+            # Of its own policy a lower class has its rights only as long as it is away.
+            own = policy_id == holding.policy_id and rank < holding.rank
+            if own or ledger.standing(rank, rights) < back:
+                found |= dict.fromkeys(owners)
+        stopped = self.plan.stopped.get(victim.id)
+        if stopped is not None and not _has_use(self.state, victim.taken_for):
+            bound = max(back, stopped.standing)
+            for owner_id in self.plan.promised.get(ledger.pool.id, ()):
+                promise = ledger.earmarks.get(owner_id)
+                if promise is None or not self._is_new(promise):
+                    continue
+                if ledger.standing_of(owner_id) <= bound:
+                    found[owner_id] = None
+        return sorted(
+            (ledger.earmarks[each] for each in found),
+            key=lambda each: (*ledger.last_served(each), -each.index, each.id),
+        )
+
+    def _is_new(self, promise: Holding) -> bool:
+        """Whether this pass made a promise."""
+        earmark = self.state.requests[promise.id].earmark
+        return earmark is not None and earmark.index > self.plan.began
+
+    def _make_room(
+        self, ledger: PoolLedger, victim: Allocation, holding: Holding, below: list[Holding]
+    ) -> bool:
+        """Promises below it were never made; then others are stopped in its stead, if they may."""
+        for each in below:
+            if self._has_room_again(ledger, holding):
+                return True
+            drop(self.state, each.id)
+        if self._has_room_again(ledger, holding):
+            return True
+        return self._exchange(ledger, victim, holding)
+
+    def _put_back(self, ledger: PoolLedger, victim: Allocation) -> bool:
+        """Let it go on where it was in its share; or behind everybody, if a promise would lose by
+        that.
+        """
+        kept = _promises_by_rights(ledger)
+        for last in (False, True):
+            mark, before = self.state.mark(), self.plan.mark()
+            take_back_stop(self.state, self.plan, victim.id, last=last)
+            if _promises_by_rights(ledger) == kept:  # with one more in a share none rises
+                return True
+            self.state.undo(mark)
+            self.plan.undo(before)
+        return False
+
+    # Others in its stead ----------------------------------------------------------------------
+
+    def _may_exchange(
+        self, ledger: PoolLedger, holding: Holding, below: Iterable[Holding] = ()
+    ) -> bool:
+        """Whether those below a victim could be enough; only where nothing has a place."""
+        if ledger.inventory is not None:
+            return False
+        short = missing(holding.amounts, free_to_promise(ledger))
+        request = self.state.requests[self.state.allocations[holding.id].request_id]
+        could = dict(ledger.takeable_below(self._standing(ledger, holding)))
+        if ledger.pool.settings.rank is Rank.CLASS:  # in exchange it stands higher
+            key = ledger.queue_of(holding.policy_id, request)
+            could = dict(ledger.takeable_below(ledger.standing(key.rank, IN_SHARE)))
+        for each in below:
+            add_to(could, each.amounts)
+        return all(could.get(key, 0) >= amount for key, amount in short.items())
+
+    def _exchange(self, ledger: PoolLedger, victim: Allocation, holding: Holding) -> bool:
+        """Stop others instead, whom the victim would stop itself once it is back: for its
+        beneficiary, or if that may not stop them, for the victim.
+        """
+        state = self.state
+        request = state.requests[victim.request_id]
+        if not self._may_exchange(ledger, holding) or not may_take(
+            state, ledger, request, holding.policy_id
+        ):
+            return False
+        key = ledger.queue_of(holding.policy_id, request)
+        band = ledger.band(key, holding.amounts)
+        short = missing(holding.amounts, free_to_promise(ledger))
+        for rights, share in levels(ledger, key, holding.amounts, band):
+            back = Preemptor(request, key, rights, band, ledger.standing(key.rank, rights))
+            over = tuple(_limits_over(ledger, holding))
+            choice = find_victims(state, ledger, back, Missing(short, over, share))
+            if choice.victims:
+                others = [each.holding for each in choice.victims]
+                self._stop(ledger, self._who_stops(ledger, victim, back, others), others, share)
+                return True
+        return False
+
+    def _who_stops(
+        self, ledger: PoolLedger, victim: Allocation, back: Preemptor, others: list[Holding]
+    ) -> Preemptor:
+        if victim.taken_for not in ledger.earmarks:
+            return back
+        owner = self._owner(ledger, victim.taken_for)
+
+        def legal(each: Holding) -> bool:
+            if each.policy_id == owner.policy_id:
+                return may_take_own(self.state, ledger, owner, each)
+            return ledger.standing_of(each.id) < owner.standing
+
+        return owner if all(map(legal, others)) else back
+
+    def _owner(self, ledger: PoolLedger, owner_id: str) -> Preemptor:
+        """Somebody who was promised capacity, as it may stop others."""
+        mark, request = ledger.earmarks[owner_id], self.state.requests[owner_id]
+        key = ledger.queue_of(mark.policy_id, request)
+        rights, standing = ledger.rights(owner_id), ledger.standing_of(owner_id)
+        return Preemptor(request, key, rights, mark.band, standing)
+
+    def _stop(
+        self, ledger: PoolLedger, owner: Preemptor, others: list[Holding], share: tuple[Part, ...]
+    ) -> None:
+        state, plan = self.state, self.plan
+        stopped = []
+        for each in others:
+            if each.id in plan.granted:
+                take_back_grant(state, plan, each.id)
+                continue
+            code = rule(ledger, each, owner)
+            if share and each.policy_id == owner.policy_id:
+                code = Code.EXCHANGE
+            stop(state, plan, each, stop_reason(state, ledger, owner, each, code), owner.request.id)
+            stopped.append(each.id)
+        if stopped:
+            first = state.allocations[stopped[0]].reason
+            assert first is not None
+            decision = Preemption(owner.request.id, ledger.pool.id, tuple(stopped), first)
+            plan.decisions.append(decision)
+
+
+def _oldest_first(ledger: PoolLedger, kind: Departing) -> Iterator[str]:
+    """Those of a kind who are on their way out, also while some of them go on."""
+    last = (-1, "")
+    while (line := ledger.departing.get(kind)) is not None:
+        at = line.bisect_right(last)
+        if at == len(line):
+            return
+        last = line[at]
+        yield last[1]
+
+
+def _promises_by_rights(ledger: PoolLedger) -> dict[tuple[str, int, int], int]:
+    """To how many owners of each kind something is promised."""
+    return {kind: len(owners) for kind, owners in ledger.owed.items() if len(owners)}
+
+
+def _limits_over(ledger: PoolLedger, holding: Holding) -> Iterator[Part]:
+    """What a victim misses of the limits of its policy and those above."""
+    for above in ledger.chains[holding.policy_id]:
+        if over := missing(holding.amounts, limit_room(ledger, above, ledger.used_leaving)):
+            yield above, over
+
+
+def _has_room_again(ledger: PoolLedger, holding: Holding) -> bool:
+    """Whether nobody was promised what a victim holds."""
+    inventory = ledger.inventory
+    # Others of its policy, too, may have been promised what the limit leaves without it.
+    chain = ledger.chains[holding.policy_id]
+    if not fits(holding.amounts, limits_room(ledger, chain, ledger.used_leaving)):
+        return False
+    if inventory is None:
+        return fits(holding.amounts, free_to_promise(ledger))
+    need = inventory.room(holding.each)
+    return all(
+        tasks * amount <= left
+        for node_id, tasks in holding.footprint
+        for amount, left in zip(need, inventory.spots[node_id].promise[0], strict=True)
+    )
+
+
+def _has_use(state: State, owner_id: str | None) -> bool:
+    """Whether somebody was promised what is freed for it, or goes on because of it."""
+    owner = state.requests.get(owner_id or "")
+    if owner is None:
+        return False
+    held = state.allocation_of(owner.id)
+    return owner.earmark is not None if held is None else not held.leaving
+
+
+# Whom a stop is for ---------------------------------------------------------------------------
+
+
+def name_owners(state: State, plan: Plan) -> None:
+    """Victims whose beneficiary lost its promise in this pass stop for who has what they free: the
+    highest of those above them that were promised anything.
+    """
+    for victim_id, stopped in plan.stopped.items():
+        victim = state.allocations[victim_id]
+        if _has_use(state, victim.taken_for):
+            continue
+        sparing, ledger = _Sparing(state, plan), state.ledgers[victim.pool_id]
+        above = [e for e in ledger.earmarks if ledger.standing_of(e) > stopped.standing]
+        if not above:
+            continue
+        best = sparing._owner(ledger, max(above, key=lambda e: (ledger.standing_of(e), e)))
+        holding = ledger.holdings[victim_id]
+        code = rule(ledger, holding, best)
+        reason = stop_reason(state, ledger, best, holding, code)
+        state.put(replace(victim, taken_for=best.request.id, reason=reason))
+        request = state.requests[victim.request_id]
+        state.put(replace(request, reason=reason))
+        plan.took_back = True
+        plan.decisions.append(Preemption(best.request.id, ledger.pool.id, (victim_id,), reason))

@@ -1,0 +1,145 @@
+"""What a pass takes back of what it has decided itself: nothing of it was committed, so it never
+happened, and nobody is told.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cede.engine.state.changes import Event
+from cede.engine.state.state import State
+from cede.engine.victims.why_not import WhyNot
+from cede.model.allocation import Allocation
+from cede.model.copying import replace
+from cede.model.lifecycle import AllocationState, RequestStatus
+from cede.model.plan import Decision, Grant, Plan, Preemption
+
+
+def take_back_grant(state: State, plan: Plan, allocation_id: str) -> None:
+    """Somebody of this pass waits again, as before; whoever stands above it has the room. What was
+    promised to it or withheld for it is used up.
+    """
+    plan.took_back = True
+    before = plan.granted.pop(allocation_id)
+    state.drop(state.allocations[allocation_id])
+    state.put(replace(before, earmark=None, withhold=None))
+    if before.earmark is not None:
+        state.emit("earmark_died", request_id=before.id, pool_id=before.earmark.pool_id)
+
+
+def take_back_stop(state: State, plan: Plan, allocation_id: str, *, last: bool = False) -> None:
+    """A victim runs on. One of an earlier pass, which does not know of it yet, as well. If it is to
+    be the `last` that fills its share, as if it had come back.
+    """
+    plan.took_back = True
+    before = plan.stopped.pop(allocation_id, None)
+    if before is None:
+        _go_on(state, state.allocations[allocation_id])
+        return
+    holder = before.holder
+    state.put(replace(holder, index=state.next_index()) if last else holder)
+    request = state.requests[holder.request_id]
+    state.put(replace(request, status=RequestStatus.ALLOCATED, reason=None))
+
+
+def _go_on(state: State, victim: Allocation) -> None:
+    # What is asked to save runs, whatever is known of its start: its node may have been away then.
+    waits = victim.state is AllocationState.STOPPING and victim.started_at is None
+    running = AllocationState.GRANTED if waits else AllocationState.RUNNING
+    free = {"deadline": None, "taken_for": None, "reason": None, "told": False}
+    free |= {"stop_progress": None}
+    state.put(replace(victim, state=running, **free))  # type: ignore[arg-type]
+    request = state.requests[victim.request_id]
+    state.put(replace(request, status=RequestStatus.ALLOCATED, reason=None))
+    state.emit("goes_on", request_id=request.id, pool_id=victim.pool_id)
+
+
+def forget_taken_back(state: State, plan: Plan) -> None:
+    """At the end of a pass: what it took back is no decision and no event of it."""
+    if not plan.took_back:
+        return
+    kept: list[Decision] = []
+    granted: set[str] = set()
+    for decision in reversed(plan.decisions):
+        if isinstance(decision, Grant):
+            again = decision.allocation_id in granted
+            if again or decision.allocation_id not in state.allocations:
+                continue
+            granted.add(decision.allocation_id)
+        elif isinstance(decision, Preemption) and decision.beneficiary_id is not None:
+            victims = _still_stopped(state, decision)
+            if not victims:
+                continue
+            decision = replace(
+                decision, victims=victims, weighed=_weighed(state, decision, victims)
+            )
+        kept.append(decision)
+    plan.decisions[:] = reversed(kept)
+    state.events[:] = _told(state, plan)
+
+
+def _still_stopped(state: State, decision: Preemption) -> tuple[str, ...]:
+    """The victims of a taking that are stopped for it after all."""
+    return tuple(
+        each
+        for each in decision.victims
+        if (victim := state.allocations.get(each)) is not None
+        and victim.leaving
+        and victim.taken_for == decision.beneficiary_id
+    )
+
+
+def _weighed(
+    state: State, decision: Preemption, victims: tuple[str, ...]
+) -> tuple[dict[str, Any], ...]:
+    """Whom it weighed, without who never held anything; who was spared was not needed."""
+    held = (each for each in decision.weighed if each["id"] in state.allocations)
+    return tuple(
+        {**each, "chosen": False, "why_not": str(WhyNot.NOT_NEEDED)}
+        if each["chosen"] and each["id"] not in victims
+        else each
+        for each in held
+    )
+
+
+_HOLDING = ("granted", "preempting")
+_PROMISED = ("earmarked", "earmark_died")
+
+
+def _told(state: State, plan: Plan) -> list[Event]:
+    """Events without those of this pass that came to nothing: of a grant, a stop or a promise that
+    was taken back, and of all but the last of those that were repeated.
+    """
+    kept: list[Event] = []
+    seen: set[tuple[str | None, str]] = set()
+    mine = [each for each in state.events if each.index > plan.began]
+    new = {each.request_id for each in mine if each.kind == "earmarked"}
+    for event in reversed(mine):
+        if event.kind in _HOLDING or event.kind in _PROMISED:
+            about = "promise" if event.kind in _PROMISED else event.kind
+            if (event.request_id, about) in seen:
+                continue
+            seen.add((event.request_id, about))
+            if not _came_true(state, event, new):
+                continue
+            event = _for_whom(state, event)
+        kept.append(event)
+    return [*(each for each in state.events if each.index <= plan.began), *reversed(kept)]
+
+
+def _for_whom(state: State, event: Event) -> Event:
+    """A stop names for whom it is in the end."""
+    request = state.requests[event.request_id or ""]
+    if event.kind != "preempting" or request.reason is None:
+        return event
+    return replace(event, data={**event.data, "reason": request.reason.to_dict()})
+
+
+def _came_true(state: State, event: Event, new: set[str | None]) -> bool:
+    assert event.request_id is not None
+    held = state.allocation_of(event.request_id)
+    if event.kind == "granted":
+        return held is not None and not held.leaving
+    if event.kind == "preempting":
+        return held is not None and held.leaving
+    return event.kind == "earmarked" or event.request_id not in new
