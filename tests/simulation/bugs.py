@@ -118,7 +118,7 @@ FOUND_BY = {
     "a_key_is_not_remembered": 1,
     "a_successor_does_not_wait": 193,
     "an_order_is_not_written_down": 1,
-    "a_resume_point_is_forgotten": 1,
+    "a_resume_point_is_forgotten": 2,
     "a_node_is_given_up_before_its_lease_is_over": 2,
     "units_are_free_before_their_lease_is_over": 2,
 }
