@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections.abc import Callable
@@ -14,6 +15,7 @@ import pytest
 from cede.model import bounds
 from cede.server import forked
 from cede.server.api import costly, shares
+from cede.server.api.errors import unavailable
 from tests.api.conftest import PATIENCE, Server, made
 
 API = "/api/v1"
@@ -59,10 +61,10 @@ def held_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """Shares take until this file is there, and are always computed in a child."""
     go, real = tmp_path / "go", shares.view_of
 
-    def slow(*arguments: Any) -> Any:
+    def slow(*arguments: Any, **named: Any) -> Any:
         while not go.exists():
             time.sleep(0.01)
-        return real(*arguments)
+        return real(*arguments, **named)
 
     monkeypatch.setattr(shares, "view_of", slow)
     monkeypatch.setattr(costly, "SMALL_STATE", 0)
@@ -189,3 +191,31 @@ def test_a_call_pays_what_it_took(server: Server) -> None:
         statuses.append(server["viewer"].get(f"{API}/requests?limit=500").status_code)
         assert len(statuses) < 2_000 // 5, "it paid only what it was said to cost"
     assert server["red"].get(f"{API}/whoami").status_code == 200
+
+
+def test_a_read_that_fails_takes_nobody_elses_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody asks the same while it is being computed, and then it fails: both hear why."""
+
+    async def both() -> list[Any]:
+        begun, go = asyncio.Event(), asyncio.Event()
+
+        async def fails(*given: Any) -> bytes:
+            begun.set()
+            await go.wait()
+            raise unavailable("read_too_long", "too long", 1)
+
+        monkeypatch.setattr(costly.Costly, "_compute", fails)
+        gate = costly.Costly(None, time.monotonic)  # type: ignore[arg-type]
+
+        def ask() -> asyncio.Task[bytes]:
+            return asyncio.create_task(gate.ask("shares", ("gpus",), lambda state, now: b""))
+
+        first = ask()
+        await begun.wait()
+        second = ask()
+        while not gate._waiting:
+            await asyncio.sleep(0)
+        go.set()
+        return await asyncio.gather(first, second, return_exceptions=True)
+
+    assert [getattr(each, "status", each) for each in asyncio.run(both())] == [503, 503]

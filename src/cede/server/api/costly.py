@@ -119,7 +119,8 @@ class Costly:
                     self._not_before[kind] = self.monotonic() + rest
             flight.done.set_result(answer)
         except Exception as error:
-            self._waiting.pop(flight.key, None)
+            if self._waiting.get(flight.key) is flight:  # else it is that of who asked since
+                del self._waiting[flight.key]
             flight.done.set_exception(error)
 
     async def _compute(self, flight: _Flight, read: forked.Read) -> bytes:
