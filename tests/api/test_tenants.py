@@ -68,6 +68,15 @@ def test_a_tenant_reads_nothing_of_another(server: Server) -> None:
     assert "blue-policy" in server["viewer"].get(f"{API}/requests/{of['victim']['id']}/why").text
 
 
+def test_a_tenant_is_told_of_its_own_by_their_ids(server: Server) -> None:
+    server.pool("gpus", 2)
+    server.policy("red", reserved={"gpu": 2})
+    held, waits = server.submit("red", 2), server.submit("red", 1)
+    found = made(server["red"].get(f"{API}/requests?explain=true"))["items"]
+    (reason,) = [each["reason"]["text"] for each in found if each["id"] == waits["id"]]
+    assert held["id"] in reason and "another team" not in reason
+
+
 def test_foreign_and_unknown_are_the_same(server: Server) -> None:
     of = contested(server)
     foreign = of["taker"]["id"]

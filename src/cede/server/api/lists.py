@@ -61,6 +61,7 @@ async def show(
     `reasons`, those that still wait with the given one.
     """
     views = list(views)
+    ids = {view.request.id for view in views}
     waiting = {view.request.id for view in views if view.request.waiting}
     reasons = {id_: each for id_, each in (reasons or {}).items() if id_ in waiting}
     if explain:
@@ -85,7 +86,7 @@ async def show(
         if shown["id"] in reasons:
             shown["reason"] = reasons[shown["id"]]
         if call.caller.bound is not None:
-            redact.request(shown)
+            redact.request(shown, ids)
         return shown
 
     if len(views) <= _SLICE:

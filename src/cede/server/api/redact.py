@@ -8,7 +8,7 @@ numbers and the rule stay, the names go.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Set
 from typing import Any
 
 from cede.model.ids import ID
@@ -26,13 +26,16 @@ _FOR_WHOM = re.compile(r"\(for (.+?)\)(?=, |$)")
 _SEVERAL = re.compile(rf"{ANOTHER}(?:, {ANOTHER})+")
 
 
-def request(shown: Json) -> None:
-    """Clean a request that is about to be shown; what its owner wrote itself stays as it is."""
+def request(shown: Json, beside: Set[str] = frozenset()) -> None:
+    """Clean a request that is about to be shown; what its owner wrote itself stays as it is, and
+    so do the ids of those that are shown `beside` it.
+    """
     if shown["reason"] is not None:
         # Whom it follows its owner named itself.
         refs = (*shown["after"], *shown["after_any"])
-        own = {shown["id"], shown["part_of"], *(each.partition("_")[0] for each in refs)}
-        shown["reason"] = clean(shown["reason"], own)
+        own = {shown["id"], shown["part_of"], *(each.partition("_")[0] for each in refs)} - {None}
+        # A list is long, and most name nobody besides.
+        shown["reason"] = clean(shown["reason"], beside if own <= beside else own | beside)
 
 
 def event(shown: Json) -> None:
