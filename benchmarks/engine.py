@@ -13,7 +13,7 @@ from cede.engine.admin import edits
 from cede.engine.decide import decide
 from cede.engine.lifecycle import commands
 from cede.engine.state.state import State
-from cede.model.plan import Grant, Preemption
+from cede.model.plan import Grant, Plan, Preemption
 from cede.model.subject import Subject
 
 POLICIES = 50
@@ -55,19 +55,26 @@ def pass_seconds(waiters: int, shapes: int = 1) -> float:
     """A pass after a release that starts one waiter: the lower quartile, free of neighbours."""
     state, now = shared_pool(waiters, shapes)
     holders = [each.request_id for each in state.allocations.values()][:PASSES]
+    seconds, plans = _passes_after(state, holders, now)
+    for plan in plans:
+        assert [type(each) for each in plan.decisions] == [Grant], plan
+    return seconds
+
+
+def _passes_after(state: State, holders: list[str], now: int) -> tuple[float, list[Plan]]:
+    """The lower quartile of the passes after the end of each of these, and the passes' plans."""
     gc.collect()
     gc.disable()
-    took = []
+    took, plans = [], []
     for request_id in holders:
         now += 1
         commands.release(state, request_id, now)
         started = perf_counter()
-        plan = decide(state, now)
+        plans.append(decide(state, now))
         took.append(perf_counter() - started)
-        assert [type(each) for each in plan.decisions] == [Grant], plan
         state.drain()
     gc.enable()
-    return quantiles(took, n=4)[0]
+    return quantiles(took, n=4)[0], plans
 
 
 def waiters() -> Figure:
@@ -173,18 +180,7 @@ def _amid(stopping: int) -> float:
         state.drain()
     stay = [each.request_id for each in state.allocations.values() if not each.leaving]
     assert len(stay) == PASSES
-    gc.collect()
-    gc.disable()
-    took = []
-    for request_id in stay:
-        now += 1
-        commands.release(state, request_id, now)
-        started = perf_counter()
-        decide(state, now)
-        took.append(perf_counter() - started)
-        state.drain()
-    gc.enable()
-    return quantiles(took, n=4)[0]
+    return _passes_after(state, stay, now)[0]
 
 
 def stopping() -> Figure:

@@ -34,7 +34,7 @@ def request(shown: Json, beside: Set[str] = frozenset()) -> None:
         # Whom it follows its owner named itself.
         refs = (*shown["after"], *shown["after_any"])
         own = {shown["id"], shown["part_of"], *(each.partition("_")[0] for each in refs)} - {None}
-        # A list is long, and most name nobody besides.
+        # Most name nobody outside the list: it need not be copied for each of them.
         shown["reason"] = clean(shown["reason"], beside if own <= beside else own | beside)
 
 
