@@ -13,6 +13,8 @@ import pytest
 
 from tests.simulation import bugs
 
+pytestmark = pytest.mark.slow
+
 TIMEOUT = 600
 
 

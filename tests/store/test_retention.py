@@ -238,6 +238,7 @@ def reports(store: Store, now: int) -> Iterator[Any]:
     yield store.budgets_used(now)
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(histories(), st.integers(1, HISTORY_DAYS))
 def test_reports_say_the_same_before_and_after(
