@@ -44,12 +44,14 @@ NOTES = st.lists(
 )
 
 
-@given(NOTES, st.integers(0, 25 * 24))
+@given(NOTES, st.lists(st.integers(0, 25 * 24), min_size=1, max_size=5))
 def test_days_follow_each_other_whatever_the_clocks_did(
-    notes: list[tuple[int, int]], hour: int
+    notes: list[tuple[int, int]], hours: list[int]
 ) -> None:
     """Every instant is of one day: from its beginning to before the next one's."""
-    wall = Wall(Note(at * HOUR, ahead * HOUR) for at, ahead in dict(notes).items())
-    instant = hour * HOUR
-    day = wall.day(instant)
-    assert wall.instant(day * DAY) <= instant < wall.instant((day + 1) * DAY) or day == 0
+    known = [Note(at * HOUR, ahead * HOUR) for at, ahead in dict(notes).items()]
+    wall = Wall(known)
+    for instant in (hour * HOUR for hour in hours):
+        day = wall.day(instant)
+        assert day == Wall(known).day(instant), "what was asked before changes nothing"
+        assert wall.instant(day * DAY) <= instant < wall.instant((day + 1) * DAY) or day == 0

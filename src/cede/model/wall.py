@@ -28,6 +28,7 @@ class Wall:
     def __init__(self, notes: Iterable[Note] = ()) -> None:
         self.notes = sorted(notes) or [Note(0, 0)]
         self._begins = [note.at for note in self.notes]
+        self._last = (0, 0, 0)  # the day that was asked for last: its first instant, its end, it
 
     def time(self, instant: int) -> int:
         place = max(0, bisect_right(self._begins, instant) - 1)
@@ -43,6 +44,9 @@ class Wall:
 
     def day(self, instant: int) -> int:
         """Days since 1970 in which an instant was: the last that had begun by then."""
+        begin, end, day = self._last
+        if begin <= instant < end:
+            return day
         seen = [self.time(instant)]  # and how far the wall was before it was set back
         seen += [
             min(instant, end) + note.ahead
@@ -51,4 +55,5 @@ class Wall:
         day = max(seen) // DAY + 1
         while day > 0 and self.instant(day * DAY) > instant:
             day -= 1
+        self._last = self.instant(day * DAY), self.instant((day + 1) * DAY), day
         return day

@@ -11,10 +11,11 @@ import hashlib
 import json
 import zlib
 
-# Marks a packed text, which no JSON starts with; its second character is the number of the shared
-# text. What an older version stored is plain JSON.
-_MARK = "z1"
-# What answers have in common. It must not change: another text gets another number.
+# Marks of packed texts, which no JSON starts with. Base 64 is a fifteenth longer than base 85,
+# which versions before used, and fifty times as fast. What still older ones stored is plain JSON.
+_BASE_85 = "z1"
+_BASE_64 = "z2"
+# What answers have in common. It must not change: another text gets another mark.
 _SHARED = (
     b'"parts":["error":{"code":"not_found","detail":"conflict","already_ended","invalid","field":'
     b'"untracked","gang":true,"nodes":[{"node":"devices":{"gpu":["0","1"]}}],"tasks":1,"checkpoint"'
@@ -43,12 +44,13 @@ def digest(place: tuple[str, str, str]) -> str:
 def pack(response: str) -> str:
     packer = zlib.compressobj(6, wbits=-15, zdict=_SHARED)
     packed = packer.compress(response.encode()) + packer.flush()
-    return _MARK + base64.b85encode(packed).decode()
+    return _BASE_64 + base64.b64encode(packed).decode()
 
 
 def unpack(stored: str) -> str:
-    if not stored.startswith(_MARK):
+    mark, text = stored[:2], stored[2:]
+    if mark not in (_BASE_85, _BASE_64):
         return stored
     unpacker = zlib.decompressobj(wbits=-15, zdict=_SHARED)
-    packed = base64.b85decode(stored[len(_MARK) :])
+    packed = base64.b64decode(text) if mark == _BASE_64 else base64.b85decode(text)
     return (unpacker.decompress(packed) + unpacker.flush()).decode()
