@@ -72,9 +72,14 @@ def test_a_tenant_is_told_of_its_own_by_their_ids(server: Server) -> None:
     server.pool("gpus", 2)
     server.policy("red", reserved={"gpu": 2})
     held, waits = server.submit("red", 2), server.submit("red", 1)
-    found = made(server["red"].get(f"{API}/requests?explain=true"))["items"]
-    (reason,) = [each["reason"]["text"] for each in found if each["id"] == waits["id"]]
-    assert held["id"] in reason and "another team" not in reason
+    listed = made(server["red"].get(f"{API}/requests?explain=true"))["items"]
+    queued = made(server["red"].get(f"{API}/pools/gpus/queue?limit=5"))["items"]
+    alone = made(server["red"].get(f"{API}/requests/{waits['id']}"))
+    for shown in (*listed, *(each["request"] for each in queued), alone):
+        if shown["id"] == waits["id"]:
+            reason = shown["reason"]["text"]
+            assert held["id"] in reason and "another team" not in reason
+    assert len(queued) == 1
 
 
 def test_foreign_and_unknown_are_the_same(server: Server) -> None:

@@ -134,7 +134,11 @@ def test_short_forms_are_the_same_commands(server: Serving) -> None:
     typed(server, "cede pool create a -c 'gpu: 2' && cede policy attach a red -t team -p 1")
     pools = json.loads(typed(server, "cede pool list -o json"))
     prefix = next(each["id"] for each in pools if each["name"] == "a")[:30]
-    assert "gpu: 2" in typed(server, f"cede pool describe {prefix}")
+    assert "gpu: 2" in (described := typed(server, f"cede pool describe {prefix}"))
+    assert "settings" not in described, "none differs from the preset"
+    typed(server, "cede pool update a --settings 'grace: 7'")
+    assert "settings     grace: 7\n" in typed(server, "cede pool describe a")
+    assert "bypass_max: 64" in typed(server, "cede pool describe a -o yaml")
     assert "red" in typed(server, "cede policy list a")
     typed(server, "cede policy update a red -p 7 -l '{gpu: 1}'")
     out = json.loads(typed(server, "cede policy list a -o json"))

@@ -18,7 +18,7 @@ from cede.cli.values import OneOf, amounts_option, map_option, pairs
 POOLS = Columns(
     ("id", "name", "capacity", "occupied_resources", "queued", "active"),
     ("free", "earmarked", "preset", "created", "description"),
-    ("occupied", "nodes", "settings"),
+    ("occupied", "nodes", "settings", "own_settings"),
 )
 POOL_FIELDS = (
     "id",
@@ -94,8 +94,13 @@ def list_pools(ctx: click.Context, listing: Listing) -> None:
 @output_option
 @click.pass_context
 def describe(ctx: click.Context, pool_name: str, output: str) -> None:
-    """Show one pool, by name, id or start of its id."""
-    print_one(client_of(ctx).pools.get(pool_name), POOL_FIELDS, output)
+    """Show one pool, by name, id or start of its id. For people, of its settings those that differ
+    from its preset; -o yaml has all that are in force.
+    """
+    found = client_of(ctx).pools.get(pool_name)
+    if output == "table":
+        found["settings"] = found.get("own_settings", found["settings"])  # older servers: all
+    print_one(found, POOL_FIELDS, output)
 
 
 @pool.command("update")

@@ -37,6 +37,7 @@ POOL: Json = {
         "reclaim_min_run": 0,
         "grace": 30,
     },
+    "own_settings": {"grace": 30},
     "created": "2026-03-02T09:00:00Z",
 }
 

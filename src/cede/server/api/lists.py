@@ -58,7 +58,7 @@ async def show(
     reasons: dict[str, Json] | None = None,
 ) -> list[Json]:
     """Requests as this caller may see them; with `explain`, waiters with their present reason; with
-    `reasons`, those that still wait with the given one.
+    `reasons`, those that still wait with the given one, which this caller may see as it is.
     """
     views = list(views)
     ids = {view.request.id for view in views}
@@ -85,7 +85,7 @@ async def show(
         shown = request_out(*view, scene, whole=whole)
         if shown["id"] in reasons:
             shown["reason"] = reasons[shown["id"]]
-        if call.caller.bound is not None:
+        elif call.caller.bound is not None:
             redact.request(shown, ids)
         return shown
 
@@ -124,7 +124,8 @@ async def reasons_of(call: Call, ids: list[str]) -> dict[str, Json]:
             for request_id in ids:
                 request = state.requests.get(request_id)
                 if request is not None and request.waiting:
-                    found[request_id] = waiting_reason(state, request, known).to_public()
+                    reason = waiting_reason(state, request, known).to_public()
+                    found[request_id] = redact.seen_by(call.caller, state, reason)
         return found
 
     def read(state: State, now: int) -> bytes:
@@ -134,7 +135,8 @@ async def reasons_of(call: Call, ids: list[str]) -> dict[str, Json]:
     try:
         if len(ids) <= _FEW:
             return await call.context.query(reasons)
-        found: dict[str, Json] = orjson.loads(await call.costly("reasons", tuple(ids), read))
+        of = (*ids, call.caller.bound)
+        found: dict[str, Json] = orjson.loads(await call.costly("reasons", of, read))
         return found
     except (Overloaded, Stopping):
         return {}  # a read answers all the same, with what was last stored

@@ -159,9 +159,7 @@ def _unnamed(state: State, caller: Caller, nodes: list[Node]) -> Iterator[None]:
     except Conflict as error:
         if caller.bound is None:
             raise
-        known = (state.requests.get(each) for each in redact.ids_in(error.problem))
-        seen = {each.id for each in known if each is not None and caller.sees(each.subject)}
-        problem = redact.clean(error.problem, seen)
+        problem = redact.seen_by(caller, state, error.problem)
         for node in (state.nodes[each.id] for each in nodes if each.id in state.nodes):
             if node.claimed_by:
                 problem = problem.replace(

@@ -11,6 +11,7 @@ import re
 from collections.abc import Collection, Iterator, Set
 from typing import Any
 
+from cede.engine.state.state import State
 from cede.model.ids import ID
 from cede.model.reason import Code
 from cede.model.token import name_in
@@ -61,6 +62,14 @@ def clean(value: Any, seen: Collection[str]) -> Any:
     return value
 
 
+def seen_by(caller: Caller, state: State, value: Any) -> Any:
+    """Any answer as this caller may see it: what is alive and its own keeps its name."""
+    if caller.bound is None:
+        return value
+    known = (state.requests.get(each) for each in set(_ids_in(value)))
+    return clean(value, {each.id for each in known if each and caller.sees(each.subject)})
+
+
 def claimant(identity: str, caller: Caller) -> str:
     """Whose claim a node has, by name, to whoever may know that there is such a token."""
     return name_in(identity) if caller.sees_identity(identity) else ANOTHER
@@ -83,13 +92,13 @@ def _without_claimants(value: Json) -> Json:
     return found
 
 
-def ids_in(value: Any) -> Iterator[str]:
+def _ids_in(value: Any) -> Iterator[str]:
     """Every id of a request that an answer mentions."""
     if isinstance(value, dict):
         for inner in value.values():
-            yield from ids_in(inner)
+            yield from _ids_in(inner)
     elif isinstance(value, list | tuple):
         for each in value:
-            yield from ids_in(each)
+            yield from _ids_in(each)
     elif isinstance(value, str):
         yield from ID.findall(value)

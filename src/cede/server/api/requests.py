@@ -425,10 +425,7 @@ async def why(id: RequestRef, call: ThisCall, changes: Tried = True) -> Response
         if request_id not in state.requests:
             return b""
         story = engine_explain.why(state, request_id, now, tried=changes)
-        if caller.bound is not None:
-            known = (state.requests.get(each) for each in set(redact.ids_in(story)))
-            seen = {each.id for each in known if each is not None and caller.sees(each.subject)}
-            story = redact.clean(story, seen)
+        story = redact.seen_by(caller, state, story)
         text: bytes = orjson.dumps(story)
         return text
 

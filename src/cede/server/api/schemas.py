@@ -38,7 +38,8 @@ class PoolOut(Out):
     queued: int
     active: int
     quarantined: bool = Field(description="The database was restored; nothing is granted yet.")
-    settings: dict[str, Any]
+    settings: dict[str, Any] = Field(description="All that are in force.")
+    own_settings: dict[str, Any] = Field(description="Those that differ from its preset.")
     created: str
 
 

@@ -23,6 +23,8 @@ from cede.engine.state.trial import as_of
 from cede.model import bounds
 from cede.model.durations import seconds
 from cede.model.subject import Subject
+from cede.server.api import redact
+from cede.server.api.auth import Caller
 from cede.server.api.context import Call, ThisCall
 from cede.server.api.json_type import Json
 from cede.server.api.lists import Component, Limit, PoolRef, show
@@ -225,7 +227,7 @@ async def get_queue(
         known: Known = {}
         with as_of(state, now):
             for each in items:
-                each |= _told(state, pool, each["id"], known)
+                each |= _told(state, caller, pool, each["id"], known)
         return orjson.dumps({"items": items, "length": length(state, ledger)})
 
     def light(state: State) -> bool:
@@ -268,13 +270,13 @@ async def get_holders(
     return await call.shared(make)
 
 
-def _told(state: State, pool: str, request_id: str, known: Known) -> Json:
-    """Why it waits, and when it starts at the latest."""
+def _told(state: State, caller: Caller, pool: str, request_id: str, known: Known) -> Json:
+    """Why it waits, as the caller may see it, and when it starts at the latest."""
     request, pool_id = state.requests[request_id], pool_in(state, pool).id
     start = latest_start_in(state, request, pool_id)
     return {
         "latest_start": None if start is None else seconds(max(start - state.now, 0)),
-        "reason": waiting_reason(state, request, known).to_public(),
+        "reason": redact.seen_by(caller, state, waiting_reason(state, request, known).to_public()),
     }
 
 

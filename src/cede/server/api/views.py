@@ -6,6 +6,7 @@ import shlex
 from dataclasses import fields, replace
 from typing import NamedTuple
 
+from cede.engine.admin.presets import PRESETS
 from cede.engine.explain.contents import Contents
 from cede.engine.lifecycle.commands import Submission
 from cede.engine.state.changes import Event
@@ -67,6 +68,7 @@ def pool_out(view: Contents) -> Json:
         "active": view.active,
         "quarantined": pool.quarantine is not None,
         "settings": {name: pool.settings.shown(name) for name in _SETTINGS},
+        "own_settings": pool.settings.differences(PRESETS[pool.preset]),
         "created": pool.created,
     }
 
