@@ -146,9 +146,10 @@ def test_who_waits_is_told_that_a_claimed_node_would_suit(lab: Server) -> None:
     assert "ann" not in lab["blue"].get(f"{API}/requests/{waits['id']}").text
     told = made(lab["viewer"].get(f"{API}/requests/{waits['id']}/why"))
     assert "alpha (for ann)" in told["reason"]["text"]
-    change = {"change": "unclaim", "node": "alpha", "then": "starts"}
-    assert change | {"claimed_by": "another team"} in why["pools"][0]["changes"]
-    assert change | {"claimed_by": "ann"} in told["pools"][0]["changes"]
+    said = "it starts if node alpha is unclaimed by"
+    for story, whom in ((why, "another team"), (told, "ann")):
+        change = {"change": "unclaim", "node": "alpha", "claimed_by": whom, "then": "starts"}
+        assert change | {"text": f"{said} {whom}"} in story["pools"][0]["changes"]
     made(lab["operator"].post(UNCLAIM, json={"nodes": ["alpha"]}))
     assert request_of(lab, waits["id"])["status"] == "allocated"
 

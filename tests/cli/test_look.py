@@ -100,7 +100,7 @@ def test_why_says_who_holds_it_and_what_would_help(server: Serving, client: Clie
     out = server.cede("why", waiter["id"]).stdout
     assert out.startswith("queued: ") and "fix: " in out
     assert f"held: gpu: 2 by blue {short_id(holder['id'])} (in share)" in out
-    assert f"it starts if: request {short_id(holder['id'])} ends" in out
+    assert f"it starts if {short_id(holder['id'])} ends" in out
     assert json.loads(server.cede("why", waiter["id"], "-o", "json").stdout)["pools"]
 
 

@@ -34,6 +34,7 @@ def test_a_change_of_size_or_reserve_is_offered_where_it_would_help() -> None:
     answer = told("blue submits b of 3 -> waiting b (partial_headroom)", "b")
     found = {each["change"]: each for each in answer["pools"][0]["changes"]}
     assert found["reserve"]["to"]["gpu"] == 3 and found["reserve"]["then"] == "promised"
+    assert found["reserve"]["text"].startswith("room is freed for it if 3 gpu")
     assert found["holder_ends"]["then"] == "starts"
     assert "limit" not in found
 
@@ -51,6 +52,7 @@ def test_a_higher_limit_is_offered_to_who_is_at_its_limit() -> None:
     found = {each["change"]: each for each in answer["pools"][0]["changes"]}
     assert found["limit"] == {
         "change": "limit", "policy": "blue", "to": {"gpu": 6}, "then": "starts",
+        "text": "it starts if the limit of blue is 6 gpu",
     }  # fmt: skip
     assert found["holder_ends"]["request"] == "b1"
 

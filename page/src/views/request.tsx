@@ -24,7 +24,7 @@ interface PoolStory {
   reason: { code: string; text: string; fix: string };
   holders: Holder[];
   candidates?: Candidate[];
-  changes: Record<string, unknown>[] | null;
+  changes: { text: string }[] | null;
 }
 /** A holder as the engine weighed it for this waiter; why not, if it may not be stopped for it. */
 interface Candidate {
@@ -107,7 +107,7 @@ function InPool({ story }: { story: PoolStory }): JSX.Element {
       {story.changes && story.changes.length > 0 && (
         <>
           <h4>What would start it, tried on the engine</h4>
-          <ul>{story.changes.map((change, n) => <li key={n}><Change change={change} /></li>)}</ul>
+          <ul>{story.changes.map((change, n) => <li key={n}><Sentence text={change.text} /></li>)}</ul>
         </>
       )}
       {story.candidates && story.candidates.length > 0 && (
@@ -148,12 +148,6 @@ function InPool({ story }: { story: PoolStory }): JSX.Element {
       </details>
     </div>
   );
-}
-
-function Change({ change }: { change: Record<string, unknown> }): JSX.Element {
-  const { change: kind, text, ...more } = change;
-  if (typeof text === "string") return <Sentence text={text} />;
-  return <><b>{String(kind).replaceAll("_", " ")}</b>: <Sentence text={plain(more)} /></>;
 }
 
 /** The other tasks of its array or group, and what it waits for. */

@@ -65,7 +65,7 @@ def _print_why(answer: dict[str, Any]) -> None:
         for one in each.get("candidates", []):
             say(f"  weighed: {_candidate(one)}")
         for change in each.get("changes", []):
-            say(f"  it {change['then']} if: {_change(change)}")
+            say(f"  {change.get('text') or cell(change)}")  # an older server says no text
 
 
 def _candidate(one: dict[str, Any]) -> str:
@@ -141,30 +141,6 @@ def _place(holder: dict[str, Any]) -> str:
         for key, before in holder["before"].items()
     ]
     return "; ".join([holder["group"].replace("_", " "), *usage])
-
-
-def _change(change: dict[str, Any]) -> str:
-    match change.get("change"):
-        case "limit" | "reserve" as what:
-            verb = "the limit" if what == "limit" else "what is reserved"
-            return f"{verb} of {change.get('policy')} is {cell(change.get('to'))}"
-        case "size":
-            return f"it asks for {cell(change.get('to'))}"
-        case "request_limit":
-            return f"its own limit is {cell(change.get('to'))}"
-        case "lend":
-            also = " and it has a walltime" if change.get("walltime") else ""
-            ends = "".join(f" and {cell(each)} ends" for each in change.get("requests", ()))
-            return f"other policies lend their nodes{also}{ends}"
-        case "node_back":
-            return f"node {change.get('node')} is back in service"
-        case "holders_end":
-            return f"{', '.join(map(cell, change.get('requests', ())))} end"
-        case "unclaim":
-            return f"node {change.get('node')} is unclaimed by {change.get('claimed_by')}"
-        case "holder_ends":
-            return f"request {change.get('request')} ends"
-    return cell(change)
 
 
 @click.command("snapshot")

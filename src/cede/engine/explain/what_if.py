@@ -43,8 +43,16 @@ def changes(
     state: State, ledger: PoolLedger, request: Request, policy: Policy, demand: Amounts
 ) -> Iterator[dict[str, Any]]:
     """The smallest changes of each kind (reserve, limit, size, a claim's or a holder's end) that
-    would start it now; where no single holder's end would, the ends of several.
+    would start it now; where no single holder's end would, the ends of several. Each also as a
+    sentence, its `text`.
     """
+    for each in _found(state, ledger, request, policy, demand):
+        yield each | {"text": _sentence(each)}
+
+
+def _found(
+    state: State, ledger: PoolLedger, request: Request, policy: Policy, demand: Amounts
+) -> Iterator[dict[str, Any]]:
     done = set()
     for change, make in _tries(state, ledger, request, policy, demand):
         if change["change"] == "size" and "size" in done:
@@ -57,6 +65,32 @@ def changes(
         yield from _several_end(state, ledger, request, demand)
     if not done and ledger.homes.matter:
         yield from _once_lent(state, ledger, request, policy, demand)
+
+
+def _sentence(change: dict[str, Any]) -> str:
+    match change["change"]:
+        case "limit":
+            words = f"the limit of {change['policy']} is {show(change['to'])}"
+        case "reserve":
+            words = f"{show(change['to'])} are reserved for {change['policy']}"
+        case "size":
+            words = f"it asks for {show(change['to'])}"
+        case "request_limit":
+            words = f"its own limit is {show(change['to'])}"
+        case "lend":
+            words = "other policies lend their nodes"
+            words += " and it has a walltime" if change["walltime"] else ""
+            words += "".join(f" and {each} ends" for each in change.get("requests", ()))
+        case "node_back":
+            words = f"node {change['node']} is back in service"
+        case "unclaim":
+            words = f"node {change['node']} is unclaimed by {change['claimed_by']}"
+        case "holders_end":
+            words = f"{', '.join(change['requests'])} end"
+        case _:
+            words = f"{change['request']} ends"
+    then = "it starts" if change["then"] == "starts" else "room is freed for it"
+    return f"{then} if {words}"
 
 
 def in_words(found: Iterable[dict[str, Any]]) -> str:
