@@ -70,6 +70,20 @@ def test_an_answer_is_good_for_a_second_if_nothing_is_committed() -> None:
     asyncio.run(run())
 
 
+def test_what_nobody_asks_for_any_more_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared, "KEPT_SECONDS", 0.0)
+
+    async def run() -> None:
+        server, answers = sharing()
+        assert await answers.ask(("a",), Maker(goes=True)) == b"1" and answers._made
+        server.seconds = 1.0
+        async with asyncio.timeout(60):
+            while answers._made:
+                await asyncio.sleep(0.01)
+
+    asyncio.run(run())
+
+
 def test_what_failed_or_is_long_is_not_kept_and_all_is_bounded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

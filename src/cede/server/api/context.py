@@ -162,7 +162,7 @@ class Call:
         kind: str,
         scope: tuple[Any, ...],
         read: Read,
-        light: Callable[[State], bool] = lambda state: False,
+        light: Callable[[State], bool] | None = None,
     ) -> bytes:
         """A read that may take long; see `Costly.ask`. Whoever may see the same is one scope."""
         asked = asyncio.ensure_future(self.context.costly.ask(kind, scope, read, light))

@@ -58,7 +58,7 @@ class _Flight:
 
     done: asyncio.Future[bytes]
     key: tuple[Any, ...]
-    light: Callable[[State], bool]
+    light: Callable[[State], bool] | None
     cost: float = 0.0  # in seconds of a processor
 
 
@@ -79,7 +79,7 @@ class Costly:
         kind: str,
         scope: tuple[Any, ...],
         read: forked.Read,
-        light: Callable[[State], bool] = lambda state: False,
+        light: Callable[[State], bool] | None = None,
     ) -> bytes:
         """The answer of `read`, which depends on nothing but the state, the kind and the scope. It
         is `light` where it searches nothing and tries nothing out.
@@ -129,7 +129,8 @@ class Costly:
         def start(state: State, now: int) -> bytes | tuple[int, int]:
             began = thread_time()
             try:
-                if (in_place and flight.light(state)) or len(state.requests) <= SMALL_STATE:
+                light = in_place and flight.light is not None and flight.light(state)
+                if light or len(state.requests) <= SMALL_STATE:
                     return read(state, now)
                 return forked.fork_read(read, state, now)
             finally:
@@ -141,6 +142,8 @@ class Costly:
                 self._forked_until[flight.key] = self.monotonic() + FORKED_SECONDS
             return started
         answer = await _child(flight, *started)
+        if flight.light is None:
+            return answer
         if flight.cost > CHILD_SECONDS:
             self._forked_until.pop(flight.key, None)
         elif flight.key not in self._forked_until:

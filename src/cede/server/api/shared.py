@@ -102,10 +102,16 @@ class Shared:
                 await asyncio.sleep(min(REST_MAX, max(least, REST_TIMES * meter.seconds)))
         finally:
             del self._turns[key]
+            asyncio.get_running_loop().call_later(KEPT_SECONDS, self._forget, key)
 
     def _is_good(self, made: _Made) -> bool:
         fresh = self.monotonic() - made.at <= KEPT_SECONDS
         return fresh and made.commits == self.writer.commits
+
+    def _forget(self, key: Key) -> None:
+        made = self._made.get(key)
+        if made is not None and not self._is_good(made):
+            del self._made[key]
 
     def _keep(self, key: Key, made: _Made) -> None:
         if len(self._made) >= KEPT_MAX:
