@@ -156,7 +156,7 @@ class Caller:
 
         made = self._sure(create)
         self.books.made(key, made["id"])
-        return made, sent[-1]
+        return made, sent[0]  # its lease may have begun with a call that was not answered
 
     def _release(self, made: dict[str, Any]) -> None:
         key = str(uuid4())
