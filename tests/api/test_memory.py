@@ -49,6 +49,41 @@ def test_ended_requests_leave_nothing_behind(server: Server) -> None:
     assert {kind: more for kind, more in grown.items() if more > ROUND} == {}
 
 
+def test_calls_leave_no_garbage_that_must_be_looked_for(server: Server) -> None:
+    """Bodies and what was read of them would stay until the collector looks at everything, and keep
+    the memory around them.
+    """
+    server.pool()
+    server.policy("red", priority=1)
+    red, path = server["red"], "/api/v1/requests"
+    calls = [
+        lambda: red.post(path, json={"resources": {"gpu": 1}, "nonsense": 1}),
+        lambda: red.post(path, content=b'{"gpu": 1, "gpu": 2, "pad": "' + b"x" * 100_000 + b'"}'),
+        lambda: red.post(f"{path}/bulk", json={"requests": [{"resources": {"gpu": 1}, "x": 1}]}),
+        lambda: red.get(f"{path}?limit=500&explain=true"),
+        lambda: red.get("/api/v1/pools/none"),
+        lambda: server["nobody"].get(path),
+    ]
+    assert {call().status_code for call in calls} <= {200, 400, 401, 404, 422}
+    gc.collect()
+    gc.disable()
+    try:
+        for call in 3 * calls:
+            call()
+        gc.set_debug(gc.DEBUG_SAVEALL)
+        gc.collect()
+        ours = {
+            type(each).__qualname__
+            for each in gc.garbage
+            if isinstance(each, Exception) or type(each).__module__.startswith("cede.server.api")
+        }
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+        gc.enable()
+    assert ours == set()
+
+
 def test_what_connections_keep_for_themselves_is_bounded(tmp_path: Path) -> None:
     """SQLite's caches fill over days; together they are the most that a server grows by."""
     url = connect.parse_url(f"sqlite:///{tmp_path / 'cede.db'}")

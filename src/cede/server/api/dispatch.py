@@ -10,7 +10,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from cede.model.errors import CedeError
-from cede.server.api.context import Context
+from cede.server.api.context import CALL_KEY, Context
 from cede.server.api.errors import Problem, problem_of
 from cede.server.api.route import CedeRoute, StrictRequest
 from cede.store import Damaged, DiskFull
@@ -54,10 +54,14 @@ class Dispatch:
         scope["app"] = self._app
         scope["route"] = route
         try:
-            response = await route.respond(self._context, StrictRequest(scope, receive))
-        except ANSWERED as error:
-            response = problem_of(error).to_response()
-        await response(scope, receive, send)
+            try:
+                response = await route.respond(self._context, StrictRequest(scope, receive))
+            except ANSWERED as error:
+                response = problem_of(error).to_response()
+                _forget_frames(error)
+            await response(scope, receive, send)
+        finally:
+            scope.pop(CALL_KEY, None)  # which leads back to the scope
 
     def _find(self, scope: Scope) -> CedeRoute | None:
         method, path = scope["method"], scope["path"]
@@ -69,3 +73,12 @@ class Dispatch:
                 scope["path_params"] = found.groupdict()
                 return route
         return None
+
+
+def _forget_frames(error: BaseException | None) -> None:
+    """An error leads to the frames that it passed, and some of them back to it. Without them what a
+    refused call had read is free at once, not when somebody looks for garbage.
+    """
+    while error is not None:
+        error.__traceback__ = None
+        error = error.__context__
