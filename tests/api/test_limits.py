@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from cede.server.api import limits
-from cede.server.api.errors import Problem
 from cede.server.api.limits import Limiter
+from cede.server.api.problem import Problem
 
 
 def test_a_spent_budget_is_429_with_its_bound_and_refills() -> None:

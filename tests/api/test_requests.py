@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
+from cede.server.api import plan_process
 from cede.server.api.schemas import BulkOut, HeldOut, PolicyOut, PoolOut
 from tests.api.conftest import Server, made
 
@@ -272,6 +275,14 @@ def test_a_snapshot_can_be_planned(server: Server) -> None:
     snapshot = get(server, "operator", "/snapshot")
     plan = post(server, "red", "/plan?until_rest=true", **snapshot)
     assert plan["at_rest"] is True
+
+
+def test_a_plan_loads_no_web_framework_and_no_store() -> None:
+    """Each plan starts a process, and these would be most of what it costs."""
+    program = f"import {plan_process.__name__}, sys; print(*sys.modules)"
+    modules = subprocess.check_output([sys.executable, "-c", program], text=True).split()
+    assert "cede.engine.decide" in modules
+    assert not {"fastapi", "starlette", "pydantic", "sqlalchemy", "cede.store"} & set(modules)
 
 
 @pytest.mark.parametrize("bad", ["horizon=-1", "horizon=x", "until_rest=perhaps"])

@@ -10,7 +10,7 @@ import pytest
 
 from cede.model import bounds
 from cede.server.api import strict_json
-from cede.server.api.errors import Problem
+from cede.server.api.problem import Problem
 
 REFUSED = {
     "not JSON": (b"{", 400, "not JSON"),

@@ -32,12 +32,12 @@ from cede.server.api import examples
 from cede.server.api.agent_bodies import HeartbeatIn, RegisterIn, ReportIn
 from cede.server.api.auth import Caller
 from cede.server.api.context import Context, ThisCall, answer
-from cede.server.api.errors import Problem
 from cede.server.api.joining import hand_over, spendable, tokens_of
 from cede.server.api.json_type import Json
 from cede.server.api.node_views import checkpoints_of, orders_text
 from cede.server.api.openapi import ok
 from cede.server.api.permissions import API
+from cede.server.api.problem import Problem
 from cede.server.api.route import CedeRoute
 from cede.server.api.schemas import HeartbeatOut, RegisteredOut
 from cede.server.ids import new_id

@@ -38,7 +38,7 @@ from cede.server.api.bridge_metrics import BridgeGauges
 from cede.server.api.context import Context
 from cede.server.api.costly import Costly
 from cede.server.api.dispatch import ANSWERED, Dispatch
-from cede.server.api.errors import problem_of
+from cede.server.api.errors import problem_of, respond
 from cede.server.api.limits import Limiter
 from cede.server.api.metrics import Metrics
 from cede.server.api.pulse import Pulse
@@ -124,4 +124,4 @@ def close_streams(app: FastAPI) -> None:
 
 
 async def _answer_error(request: Request, error: Exception) -> Response:
-    return problem_of(error).to_response()
+    return respond(problem_of(error))

@@ -17,7 +17,7 @@ from cede.model.errors import Forbidden
 from cede.model.subject import Subject
 from cede.model.token import Role, Token
 from cede.server import tokens
-from cede.server.api.errors import Problem
+from cede.server.api.problem import Problem
 
 # C3: a revoked token works for at most this much longer; half of the promised second.
 CACHE_SECONDS = 0.5

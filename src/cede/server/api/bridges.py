@@ -17,10 +17,10 @@ from cede.server import tokens
 from cede.server.api import examples
 from cede.server.api.agent_bodies import BridgedNodeIn, BridgeIn
 from cede.server.api.context import Context, ThisCall, answer
-from cede.server.api.errors import Problem
 from cede.server.api.joining import hand_over, spendable
 from cede.server.api.openapi import ok
 from cede.server.api.permissions import API
+from cede.server.api.problem import Problem
 from cede.server.api.route import CedeRoute
 from cede.server.api.schemas import BridgeOut
 from cede.server.ids import new_id

@@ -20,10 +20,10 @@ from cede.engine.state.state import State
 from cede.model import bounds
 from cede.server.api.auth import Authenticator, Caller
 from cede.server.api.costly import Costly
-from cede.server.api.errors import Problem
 from cede.server.api.feed import Feed
 from cede.server.api.limits import METER, Gate, Limiter
 from cede.server.api.metrics import Metrics
+from cede.server.api.problem import Problem
 from cede.server.api.pulse import Pulse
 from cede.server.api.relay import Relay
 from cede.server.api.shared import Shared

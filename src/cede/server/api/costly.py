@@ -22,8 +22,9 @@ from typing import Any
 
 from cede.engine.state.state import State
 from cede.server import forked
-from cede.server.api.errors import Problem, unavailable
+from cede.server.api.errors import unavailable
 from cede.server.api.limits import METER
+from cede.server.api.problem import Problem
 from cede.server.writer import Writer
 
 # Beyond this many requests in the state a costly read may take longer than a fork.

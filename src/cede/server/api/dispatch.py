@@ -11,7 +11,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from cede.model.errors import CedeError
 from cede.server.api.context import CALL_KEY, Context
-from cede.server.api.errors import Problem, problem_of
+from cede.server.api.errors import problem_of, respond
+from cede.server.api.problem import Problem
 from cede.server.api.route import CedeRoute, StrictRequest
 from cede.store import Damaged, DiskFull
 
@@ -57,7 +58,7 @@ class Dispatch:
             try:
                 response = await route.respond(self._context, StrictRequest(scope, receive))
             except ANSWERED as error:
-                response = problem_of(error).to_response()
+                response = respond(problem_of(error))
                 _forget_frames(error)
             await response(scope, receive, send)
         finally:

@@ -13,7 +13,8 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from cede.model.durations import seconds
-from cede.server.api.errors import Problem, problem_of
+from cede.server.api.errors import problem_of, respond
+from cede.server.api.problem import Problem
 
 API_POLICY = "default-src 'none'; frame-ancestors 'none'"
 PAGE_POLICY = (
@@ -82,7 +83,7 @@ class Edge:
             if self._is_ours(scope):
                 await self.app(scope, receive, send_with_headers)
             else:
-                await _WRONG_HOST.to_response()(scope, receive, send_with_headers)
+                await respond(_WRONG_HOST)(scope, receive, send_with_headers)
         except ClientDisconnect:
             return  # nobody is there to be answered
         except Exception as error:
@@ -91,7 +92,7 @@ class Edge:
                 _log.error("a handler failed", path=scope["path"], exc_info=error)
             if status:
                 raise  # half an answer cannot be taken back: the connection ends
-            await problem.to_response()(scope, receive, send_with_headers)
+            await respond(problem)(scope, receive, send_with_headers)
         finally:
             route = scope.get("route")
             template = getattr(route, "path", "other")

@@ -25,31 +25,13 @@ from cede.model.errors import (
     NotFound,
     Refused,
 )
+from cede.server.api.problem import Problem
 from cede.server.leadership import NotLeading
 from cede.server.queue import Overloaded, Stopping
 from cede.snapshot.reader import SnapshotError
 from cede.store.errors import Damaged, DatabaseAway, DiskFull, StoreError
 
-TYPE_PREFIX = "urn:cede:problem:"
 MEDIA_TYPE = "application/problem+json"
-
-TITLES = {
-    400: "The request cannot be read",
-    401: "No valid token",
-    403: "Not permitted",
-    404: "Not found",
-    405: "Method not allowed",
-    409: "Conflict with the present state",
-    413: "Too large",
-    415: "Unsupported media type",
-    421: "Wrong host",
-    422: "Not acceptable as it is",
-    429: "Too many requests",
-    431: "Too large",
-    500: "Internal error",
-    503: "Not now",
-    507: "No space",
-}
 
 _FULL_RETRY_AFTER = 5
 
@@ -63,41 +45,9 @@ class UnknownFields(Invalid):
     """More fields that we do not know than are worth listing; `field` is the first."""
 
 
-class Problem(Exception):
-    """An error of the HTTP face, ready to be shown."""
-
-    def __init__(
-        self,
-        status: int,
-        code: str,
-        detail: str,
-        *,
-        field: str | None = None,
-        headers: Mapping[str, str] | None = None,
-        **more: Any,
-    ) -> None:
-        super().__init__(detail)
-        self.status = status
-        self.code = code
-        self.detail = detail
-        self.field = field
-        self.headers = dict(headers or {})
-        self.more = more
-
-    def to_dict(self) -> dict[str, Any]:
-        body: dict[str, Any] = {
-            "type": TYPE_PREFIX + self.code,
-            "title": TITLES.get(self.status, "Error"),
-            "status": self.status,
-            "detail": self.detail,
-        }
-        if self.field is not None:
-            body["field"] = self.field
-        return body | self.more
-
-    def to_response(self) -> Response:
-        content = json.dumps(self.to_dict(), ensure_ascii=True, separators=(",", ":"))
-        return Response(content, self.status, self.headers, MEDIA_TYPE)
+def respond(problem: Problem) -> Response:
+    content = json.dumps(problem.to_dict(), ensure_ascii=True, separators=(",", ":"))
+    return Response(content, problem.status, problem.headers, MEDIA_TYPE)
 
 
 def problem_of(error: Exception) -> Problem:

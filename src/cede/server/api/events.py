@@ -17,13 +17,14 @@ from cede.model import bounds
 from cede.model.wall import Wall
 from cede.server.api import examples, redact
 from cede.server.api.context import Call, ThisCall, answer
-from cede.server.api.errors import Problem, unavailable
+from cede.server.api.errors import unavailable
 from cede.server.api.feed import Piece
 from cede.server.api.json_type import Json
 from cede.server.api.lists import REFERENCE, Limit, PoolFilter
 from cede.server.api.openapi import ok
 from cede.server.api.period import time_of
 from cede.server.api.permissions import API
+from cede.server.api.problem import Problem
 from cede.server.api.route import CedeRoute
 from cede.server.api.schemas import EventPage
 from cede.server.api.views import event_out

@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from time import thread_time
 from typing import Any
 
-from cede.server.api.errors import Problem, unavailable
+from cede.server.api.errors import unavailable
+from cede.server.api.problem import Problem
 
 UNITS_PER_SECOND = 10_000
 RATE = 5_000

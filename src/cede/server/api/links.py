@@ -13,9 +13,9 @@ from cede.model.durations import seconds
 from cede.server.api.auth import bearer
 from cede.server.api.bodies import Body, example
 from cede.server.api.context import ThisCall, answer
-from cede.server.api.errors import Problem
 from cede.server.api.openapi import ok
 from cede.server.api.permissions import API
+from cede.server.api.problem import Problem
 from cede.server.api.route import CedeRoute
 from cede.server.api.schemas import Out
 

@@ -14,10 +14,11 @@ from cede.model.allocation import Allocation, Member, Phase, allocation_id
 from cede.model.errors import Conflict, NotFound
 from cede.model.node import SILENT_AFTER
 from cede.server.api.context import Call, Context, ThisCall
-from cede.server.api.errors import Problem, unavailable
+from cede.server.api.errors import unavailable
 from cede.server.api.events import STREAMS_MAX
 from cede.server.api.finding import find_request
 from cede.server.api.permissions import API
+from cede.server.api.problem import Problem
 from cede.server.api.relay import About, Piece, no_order
 from cede.server.api.requests import RequestRef
 from cede.server.api.route import CedeRoute

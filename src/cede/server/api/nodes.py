@@ -21,13 +21,13 @@ from cede.server.api.auth import Caller
 from cede.server.api.bodies import ClaimIn, NodeOutIn, UnclaimIn
 from cede.server.api.context import Call, ThisCall, answer, nothing
 from cede.server.api.dry_run import DryRun, tried
-from cede.server.api.errors import Problem
 from cede.server.api.joining import revoke_tokens
 from cede.server.api.json_type import Json
 from cede.server.api.lists import REFERENCE, Cursor, Limit, PoolFilter
 from cede.server.api.node_views import node_out
 from cede.server.api.openapi import ok
 from cede.server.api.permissions import API
+from cede.server.api.problem import Problem
 from cede.server.api.route import CedeRoute
 from cede.server.api.schemas import ClaimOut, DryRunOut, NodeOut, NodePage
 from cede.server.writer import Tx

@@ -16,8 +16,9 @@ from pydantic import BaseModel
 from cede.model import bounds
 from cede.server.api import examples
 from cede.server.api.bodies import RequestIn
-from cede.server.api.errors import MEDIA_TYPE, TITLES
+from cede.server.api.errors import MEDIA_TYPE
 from cede.server.api.permissions import permission_for
+from cede.server.api.problem import TITLES
 from cede.server.api.schemas import ProblemOut
 
 Json = dict[str, Any]

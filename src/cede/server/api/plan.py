@@ -17,9 +17,10 @@ from cede.model import bounds
 from cede.model.errors import Invalid
 from cede.server.api import examples, plan_process
 from cede.server.api.context import ThisCall
-from cede.server.api.errors import Problem, unavailable
+from cede.server.api.errors import unavailable
 from cede.server.api.openapi import ok
 from cede.server.api.permissions import API
+from cede.server.api.problem import Problem
 from cede.server.api.route import CedeRoute
 from cede.server.api.schemas import Anything
 from cede.snapshot import writer as snapshot

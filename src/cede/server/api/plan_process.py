@@ -3,7 +3,8 @@
 Planning somebody's snapshot may take long, and in the server's own process it would slow down
 deciding for real. Here it has a processor share, a time and a memory of its own (C10). The snapshot
 comes in on standard input, after a line that says what is asked, and is parsed nowhere else; the
-plan, or what is wrong, goes out on standard output.
+plan, or what is wrong, goes out on standard output. It loads neither the web framework nor the
+store: their start would cost several times what a small plan does.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import orjson
 
 from cede.model.errors import CedeError, Invalid
 from cede.server.api import strict_json
-from cede.server.api.errors import Problem
+from cede.server.api.problem import Problem
 from cede.sim import plan
 
 CPU_SECONDS = 30

@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 
 from cede.model import bounds
 from cede.server.api.agent_bodies import LogIn
-from cede.server.api.errors import Problem, unavailable
+from cede.server.api.errors import unavailable
 from cede.server.api.json_type import Json
+from cede.server.api.problem import Problem
 from cede.server.ids import new_id
 
 # Each holds a piece in memory; more at once on one node would only wait for each other.

@@ -36,7 +36,6 @@ from cede.server.api.bodies import (
     SaidIn,
 )
 from cede.server.api.context import Call, ThisCall, answer, nothing
-from cede.server.api.errors import Problem
 from cede.server.api.finding import find, find_request
 from cede.server.api.json_type import Json
 from cede.server.api.lists import (
@@ -51,6 +50,7 @@ from cede.server.api.lists import (
 )
 from cede.server.api.openapi import ok
 from cede.server.api.permissions import API
+from cede.server.api.problem import Problem
 from cede.server.api.route import LABEL_FILTERS, LABEL_PREFIX, CedeRoute
 from cede.server.api.schemas import Anything, BulkOut, HeldOut, RequestOut, RequestPage
 from cede.server.api.submitting import submit_all

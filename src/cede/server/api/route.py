@@ -21,9 +21,9 @@ from cede.server.api import strict_json
 from cede.server.api.auth import Caller
 from cede.server.api.binding import Handler, bound
 from cede.server.api.context import CALL_KEY, Call, Context
-from cede.server.api.errors import Problem
 from cede.server.api.limits import METER, UNITS_PER_SECOND, Meter
 from cede.server.api.permissions import LARGE, SMALL, UNREAD, Body, Permission, permission_for
+from cede.server.api.problem import Problem
 from cede.server.connections import SCOPE_KEY
 
 QUERY_BYTES_MAX = 8_192

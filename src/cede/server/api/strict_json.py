@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator
 from typing import Any, NoReturn
 
 from cede.model import bounds
-from cede.server.api.errors import Problem
+from cede.server.api.problem import Problem
 
 # Digits of 2**53 - 1, and a sign. Longer ones never become integers.
 _DIGITS_MAX = 17

@@ -22,7 +22,8 @@ from cede.model.work import parse_work
 from cede.server.api.auth import Caller
 from cede.server.api.bodies import RequestIn, RetryIn, SettingsIn
 from cede.server.api.declared import given
-from cede.server.api.errors import Problem, problem_of, validation_problem
+from cede.server.api.errors import problem_of, validation_problem
+from cede.server.api.problem import Problem
 from cede.server.ids import new_id
 
 _NO_RETRY = {kind: Retry(preemptions=kind) for kind in Preemptions}

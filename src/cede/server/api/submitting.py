@@ -21,8 +21,9 @@ from cede.server.api.auth import Caller
 from cede.server.api.bodies import RequestIn
 from cede.server.api.context import Call
 from cede.server.api.dependencies import Ended, Followed, following, look_up
-from cede.server.api.errors import Problem, problem_of, unavailable
+from cede.server.api.errors import problem_of, unavailable
 from cede.server.api.json_type import Json
+from cede.server.api.problem import Problem
 from cede.server.api.resolve import pool_in
 from cede.server.api.submission import array_in, parse_item, submission_of
 from cede.server.api.views import live_request_out, untracked_out

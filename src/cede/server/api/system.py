@@ -15,9 +15,10 @@ from cede.engine.explain.contents import Contents, contents
 from cede.model.settings import Share
 from cede.server.api import examples, metrics, openapi
 from cede.server.api.context import ThisCall, answer
-from cede.server.api.errors import Problem, unavailable
+from cede.server.api.errors import unavailable
 from cede.server.api.openapi import ok
 from cede.server.api.permissions import API
+from cede.server.api.problem import Problem
 from cede.server.api.route import CedeRoute
 from cede.server.api.schemas import Anything, HealthOut, VersionOut, WhoamiOut
 from cede.server.api.share_metrics import read_shares
