@@ -57,13 +57,18 @@ class Server:
     def __getitem__(self, name: str) -> httpx2.Client:
         """The client that speaks with the token of this name; `nobody` has none."""
         if name not in self.clients:
-            headers = {}
-            if name != "nobody":
-                headers["Authorization"] = f"Bearer {self.secrets[name]}"
-            self.clients[name] = httpx2.Client(
-                base_url=self.url, headers=headers, timeout=PATIENCE, trust_env=False
-            )
+            self.clients[name] = self.client(None if name == "nobody" else self.secrets[name])
         return self.clients[name]
+
+    def client(self, secret: str | None) -> httpx2.Client:
+        """A client of its own, for whoever closes it."""
+        return httpx2.Client(
+            base_url=self.url,
+            headers={} if secret is None else {"Authorization": f"Bearer {secret}"},
+            timeout=PATIENCE,
+            trust_env=False,
+            verify=False,  # plain HTTP; reading certificates takes longer than most tests
+        )
 
     def pool(self, name: str = "gpus", gpu: int = 8, **fields: Any) -> dict[str, Any]:
         body = {"name": name, "capacity": {"gpu": gpu}, **fields}
@@ -84,6 +89,10 @@ def made(response: httpx2.Response) -> dict[str, Any]:
     return answer
 
 
+# The description of the API is the same for every app, and takes a second to make.
+_described: list[dict[str, Any]] = []
+
+
 @contextmanager
 def running(url: str) -> Iterator[Server]:
     databases.give_tables(url)
@@ -95,6 +104,7 @@ def running(url: str) -> Iterator[Server]:
     History(store, writer, {}).turn()  # as `run` does: it notes the time of day
     secrets = {name: _make_token(writer, name, *kind) for name, kind in TOKENS.items()}
     app = create_app(store, writer, Config(data=Path(), database=url))
+    app.openapi_schema = _described[0] if _described else None
     with listening.at_a_port(app) as port:
         where = f"http://127.0.0.1:{port.number}"
         found = Server(where, app, store, writer, secrets, port.connections)
@@ -104,6 +114,8 @@ def running(url: str) -> Iterator[Server]:
             for client in found.clients.values():
                 client.close()
             close_streams(app)
+    if app.openapi_schema is not None:
+        _described[:] = [app.openapi_schema]
     writer.stop()
     store.close()
 

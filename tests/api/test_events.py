@@ -8,12 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import pytest
 
 from cede.server.api import events
 from cede.server.api.app import close_streams
-from tests.api.conftest import PATIENCE, Server, made, running
+from tests.api.conftest import Server, made, running
 
 API = "/api/v1"
 
@@ -142,8 +141,7 @@ def test_a_silent_stream_still_says_something(
 
 def test_streams_end_with_the_server_and_with_their_token(server: Server) -> None:
     made_token = made(server["admin"].post(f"{API}/tokens", json={"name": "t", "role": "viewer"}))
-    headers = {"Authorization": f"Bearer {made_token['token']}"}
-    client = httpx2.Client(base_url=server.url, headers=headers, timeout=PATIENCE, trust_env=False)
+    client = server.client(made_token["token"])
     with client, client.stream("GET", f"{API}/events?follow=true") as stream:
         lines = stream.iter_lines()
         next(lines)

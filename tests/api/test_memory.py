@@ -7,6 +7,8 @@ from collections import Counter, deque
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from cede.store import connect
 from tests.api.conftest import Server, made
 
@@ -37,6 +39,7 @@ def retained() -> Counter[str]:
     return found
 
 
+@pytest.mark.slow
 def test_ended_requests_leave_nothing_behind(server: Server) -> None:
     server.pool()
     server.policy("red", priority=1)

@@ -133,10 +133,9 @@ def submit_at_once(
     answers: list[httpx2.Response] = []
 
     def submit(team: str) -> None:
-        headers = {"Authorization": f"Bearer {server.secrets[team]}"}
-        with httpx2.Client(base_url=server.url, timeout=PATIENCE, trust_env=False) as client:
+        with server.client(server.secrets[team]) as client:
             body = {"resources": {"gpu": 1}, "tenant": "bio"}
-            answers.append(client.post(f"{API}/requests", json=body, headers=headers))
+            answers.append(client.post(f"{API}/requests", json=body))
 
     threads = [threading.Thread(target=submit, args=(team,)) for team in teams]
     for each in threads:

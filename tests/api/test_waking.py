@@ -66,12 +66,11 @@ def renewing(server: Server, request: dict[str, Any], **fields: Any) -> Held:
 
 def looking(server: Server, request: dict[str, Any], known: str, who: str = "viewer") -> Held:
     path, params = f"{API}/requests/{request['id']}", {"wait": 40, "known": known}
-    headers = {"Authorization": f"Bearer {server.secrets[who]}"}
 
     def look() -> httpx2.Response:
         # A client of its own: several at once would leave connections open in a shared one.
-        with httpx2.Client(base_url=server.url, timeout=PATIENCE, trust_env=False) as client:
-            return client.get(path, params=params, headers=headers)
+        with server.client(server.secrets[who]) as client:
+            return client.get(path, params=params)
 
     return Held(look)
 
