@@ -11,12 +11,12 @@ import pytest
 from tests.agent.cluster import Cluster
 from tests.agent.crew import HEARTBEAT, SETTINGS
 from tests.support.sources import NoHistory, Source, of_commit
-from tests.upgrade.versions import VERSIONS, Version
+from tests.upgrade.versions import VERSIONS, Version, name
 
 NOT_TESTED = pytest.StashKey[str]()
 
 
-@pytest.fixture(scope="session", params=VERSIONS, ids=lambda version: version.commit[:7])
+@pytest.fixture(scope="session", params=VERSIONS, ids=name)
 def version(request: pytest.FixtureRequest) -> Version:
     found: Version = request.param
     return found
@@ -30,8 +30,8 @@ def old(
     try:
         found = of_commit(version.commit, tmp_path_factory.mktemp("version"))
     except NoHistory as reason:
-        request.config.stash[NOT_TESTED] = f"{version.commit[:7]} is not in this copy: {reason}"
-        pytest.skip(f"no upgrade from {version.commit[:7]}: {reason}")
+        request.config.stash[NOT_TESTED] = f"{name(version)} is not in this copy: {reason}"
+        pytest.skip(f"no upgrade from {name(version)}: {reason}")
     assert found.imported() == found.folder
     said = (found.folder / "cede" / "store" / "migrate.py").read_text()
     assert re.search(r'^HEAD = "(\d+)"$', said, re.MULTILINE)[1] == version.revision

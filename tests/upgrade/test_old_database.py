@@ -1,7 +1,8 @@
 """A database of a landed version opens in this one with everything that was in it.
 
 The API is asked before and after. What it answered it answers again, field by field; fields that
-are new may stand beside.
+are new may stand beside. Every version on SQLite, the oldest and the newest on PostgreSQL too;
+`tests/upgrade/versions.py` says why.
 """
 
 from __future__ import annotations
@@ -20,9 +21,11 @@ from tests.agent.cluster import TEAM, Cluster
 from tests.agent.crew import HEARTBEAT, SETTINGS, Crew, crews
 from tests.client.serving import two_teams
 from tests.support.sources import HERE, Source
+from tests.upgrade.versions import ENDS, VERSIONS, name
 
 pytestmark = [pytest.mark.system, pytest.mark.slow]
 
+POSTGRES = pytest.mark.postgres
 Answers = dict[str, dict[str, Any]]
 # What passes with time, whoever is asked.
 # Time passes, and the sentences of a reason may be worded better; its code and its numbers stay.
@@ -114,6 +117,17 @@ def fill(cluster: Cluster, home: Path, old: Source) -> tuple[Crew, Crew]:
     return asked, saved
 
 
+@pytest.mark.parametrize(
+    ("version", "database_url"),
+    [
+        *(pytest.param(each, "sqlite", id=f"{name(each)}-sqlite") for each in VERSIONS),
+        *(
+            pytest.param(each, "postgresql", id=f"{name(each)}-postgresql", marks=POSTGRES)
+            for each in ENDS
+        ),
+    ],
+    indirect=True,
+)
 def test_everything_is_there_as_it_was(cluster: Cluster, old: Source, tmp_path: Path) -> None:
     asked, saved = fill(cluster, tmp_path / "work", old)
     before = answers(cluster.client)

@@ -12,7 +12,7 @@ from tests.agent.crew import restart
 from tests.client.serving import WAIT_SECONDS
 from tests.support.sources import HERE
 from tests.upgrade.test_rolling_upgrade import replace_server
-from tests.upgrade.versions import VERSIONS
+from tests.upgrade.versions import VERSIONS, name
 
 pytestmark = [pytest.mark.system, pytest.mark.slow]
 
@@ -20,9 +20,7 @@ pytestmark = [pytest.mark.system, pytest.mark.slow]
 WITHOUT_ORDER = [each for each in VERSIONS if each.protocol == 1]
 
 
-@pytest.mark.parametrize(
-    "version", WITHOUT_ORDER, indirect=True, ids=lambda version: version.commit[:7]
-)
+@pytest.mark.parametrize("version", WITHOUT_ORDER, indirect=True, ids=name)
 def test_old_output_is_read_stream_after_stream(cluster: Cluster, tmp_path: Path) -> None:
     agent = cluster.agent()
     script = (

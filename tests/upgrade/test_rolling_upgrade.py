@@ -1,7 +1,8 @@
 """From a landed version to this one while work runs: the server first, then each agent.
 
 40 tasks run and 10 stops are under way on agents of the old version. Nothing stops that was not
-asked to; every stop ends as it would have, whichever versions carry it out.
+asked to; every stop ends as it would have, whichever versions carry it out. So is the last version
+of each protocol upgraded; `tests/upgrade/versions.py` says why.
 """
 
 from __future__ import annotations
@@ -19,9 +20,13 @@ from tests.agent.cluster import TEAM, Cluster
 from tests.agent.crew import Crew, crews, restart
 from tests.client.serving import WAIT_SECONDS, eventually, two_teams
 from tests.support.sources import HERE, Source
-from tests.upgrade.versions import Version
+from tests.upgrade.versions import LAST_OF_PROTOCOL, Version, name
 
-pytestmark = [pytest.mark.system, pytest.mark.slow]
+pytestmark = [
+    pytest.mark.system,
+    pytest.mark.slow,
+    pytest.mark.parametrize("version", LAST_OF_PROTOCOL, indirect=True, ids=name),
+]
 
 # Stayers and victims of each agent.
 SHARES = {"n1": (16, 4), "n2": (12, 3), "n3": (12, 3)}
