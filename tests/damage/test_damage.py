@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.damage.history import make
 from tests.damage.trial import detected, missed, run
 
@@ -15,6 +17,7 @@ def test_undamaged_files_are_served(tmp_path: Path) -> None:
         assert detected(history.copy(tmp_path / "copy")) is None
 
 
+@pytest.mark.slow
 def test_damage_that_changes_an_answer_is_detected(tmp_path: Path) -> None:
     outcomes = run(tmp_path, FILES, seed=7)
     assert not missed(outcomes), missed(outcomes)

@@ -10,6 +10,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from cede.engine.decide import decide
 from cede.engine.explain.why import why
 from cede.snapshot.writer import dump
@@ -36,6 +38,7 @@ def fingerprint(seed: int) -> str:
     return digest.hexdigest()
 
 
+@pytest.mark.slow
 def test_hash_seeds_change_nothing() -> None:
     found = set()
     for hash_seed in ("0", "1", "4242"):

@@ -28,6 +28,7 @@ def cpus(number: float) -> dict[str, int]:
 # Whole runs -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_second_of_two_gets_its_part_by_stopping_no_more_than_that() -> None:
     """Below its share is who has less than 0.8 of it, here 20 jobs of 25: so 20 are stopped, each
     after 50 seconds and more, and nobody for the first in return.

@@ -223,6 +223,7 @@ def test_the_last_lines_are_found(tmp_path: Path, stream: str) -> None:
         assert both(tmp_path, stream, tail=9, since=1001) == "no end"
 
 
+@pytest.mark.slow
 def test_after_rotations_both_are_read_from_where_both_are_whole(tmp_path: Path) -> None:
     """Small pieces of each stream and a flood of one."""
     chance = random.Random(5)

@@ -269,7 +269,7 @@ def play(database: Database, examples: int, steps: int) -> None:
     run_state_machine_as_test(
         lambda: Histories(database),
         settings=settings(
-            max_examples=examples * Properties.of().times,
+            max_examples=Properties.of().examples(examples),
             stateful_step_count=steps,
             deadline=None,
             suppress_health_check=list(HealthCheck),

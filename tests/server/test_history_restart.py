@@ -5,11 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.client.serving import Serving
 
 ASKED = {"component": "red", "component_type": "team", "resources": {"gpu": 3}, "lease": None}
 
 
+@pytest.mark.system
 def test_levels_and_usage_are_there_after_a_kill(tmp_path: Path) -> None:
     serving = Serving(tmp_path / "data")
     try:

@@ -1,8 +1,9 @@
 """How properties are searched: the same examples each time where they gate, others elsewhere.
 
 A run that decides about a change must not be red for what the change did not do, so under CI
-examples are repeatable. Everywhere else each run tries others, and `PROPERTY_TIMES` many more.
-What a test's own settings say of this does not count; how many examples it takes is its own.
+examples are repeatable. Everywhere else each run tries others. `PROPERTY_TIMES` says how many times
+as many as a test's own settings: 20 for a search, which tries new ones in CI too, and 0.2 in the
+quick loop. What a test's own settings say of the rest does not count.
 """
 
 from __future__ import annotations
@@ -23,13 +24,17 @@ def in_ci(environ: Mapping[str, str] = os.environ) -> bool:
 @dataclass(frozen=True)
 class Properties:
     repeatable: bool
-    times: int = 1
+    times: float = 1
 
     @classmethod
     def of(cls, environ: Mapping[str, str] = os.environ) -> Properties:
         """Who asks for more examples asks for new ones, in CI too."""
-        times = int(environ.get("PROPERTY_TIMES", "1"))
-        return cls(repeatable=in_ci(environ) and times == 1, times=times)
+        times = float(environ.get("PROPERTY_TIMES", "1"))
+        return cls(repeatable=in_ci(environ) and times <= 1, times=times)
+
+    def examples(self, own: int) -> int:
+        """How many are tried where a test says `own`."""
+        return max(1, round(own * self.times))
 
     def load(self) -> None:
         """For everything that states nothing else; before any test module is imported."""
@@ -55,7 +60,7 @@ class Properties:
         own = test._hypothesis_internal_use_settings
         test._hypothesis_internal_use_settings = settings(
             own,
-            max_examples=own.max_examples * self.times,
+            max_examples=self.examples(own.max_examples),
             deadline=None,
             derandomize=self.repeatable,
         )

@@ -13,6 +13,8 @@ ENVIRONMENTS = {
     "in CI": ({"CI": "true"}, Properties(repeatable=True)),
     "said not to be CI": ({"CI": "false"}, Properties(repeatable=False)),
     "a search": ({"PROPERTY_TIMES": "20"}, Properties(repeatable=False, times=20)),
+    "a quick loop": ({"PROPERTY_TIMES": "0.2"}, Properties(repeatable=False, times=0.2)),
+    "a quick loop in CI": ({"CI": "1", "PROPERTY_TIMES": "0.2"}, Properties(True, times=0.2)),
     "a search in CI": ({"CI": "1", "PROPERTY_TIMES": "20"}, Properties(False, times=20)),
 }
 
@@ -45,3 +47,8 @@ def test_random_examples_are_others_and_as_many_more_as_asked_for() -> None:
     one, other = (examples(Properties(repeatable=False, times=20)) for _ in range(2))
     assert one != other
     assert len(one) == 100
+
+
+def test_a_quick_loop_tries_fewer_and_never_none() -> None:
+    assert len(examples(Properties(repeatable=False, times=0.4))) == 2
+    assert len(examples(Properties(repeatable=False, times=0.01))) == 1

@@ -43,6 +43,7 @@ def test_of_this_process():
 """
 
 
+@pytest.mark.slow  # each starts a pytest of its own
 @pytest.mark.parametrize(
     ("ci", "outcome"),
     [("true", "2 failed, 2 passed, 3 again"), ("", "4 failed")],
