@@ -78,13 +78,10 @@ def no_op_cost() -> Figure:
 def _measured(source: Source) -> Run:
     with (
         tempfile.TemporaryDirectory(prefix="cede-jobs-") as folder,
-        _node(Path(folder), source) as (
-            client,
-            server,
-            agent,
-            group,
-        ),
+        node(Path(folder), source) as found,
     ):
+        client, group = found.client, found.group
+        server, agent = found.serving.process.pid, found.agent.pid
         _all_done(client, SLOTS)  # warm
         used = _used(server), _used(agent), _used_by_group(group)
         started = perf_counter()
@@ -114,8 +111,19 @@ def _all_done(client: Client, number: int) -> None:
     raise AssertionError(f"jobs did not end within {PATIENCE:.0f} s")
 
 
+@dataclass(frozen=True)
+class Node:
+    """A server and the agent of its only node; `group` counts the agent's processor time."""
+
+    client: Client
+    serving: Serving
+    agent: subprocess.Popen[bytes]
+    group: Path | None
+
+
 @contextmanager
-def _node(home: Path, source: Source) -> Iterator[tuple[Client, int, int, Path | None]]:
+def node(home: Path, source: Source) -> Iterator[Node]:
+    """One node with 40 slots in the pool `bench`, where the team `bench` may use all of it."""
     home.chmod(0o755)
     serving = Serving(home / "data", options=("--no-agent",), source=source)
     client = serving.client()
@@ -136,7 +144,7 @@ def _node(home: Path, source: Source) -> Iterator[tuple[Client, int, int, Path |
         )
         try:
             _until(lambda: client.nodes.get("bench")["state"] == "ready")
-            yield client, serving.process.pid, agent.pid, group
+            yield Node(client, serving, agent, group)
         finally:
             agent.terminate()
             agent.wait(60)

@@ -219,18 +219,20 @@ def _singles() -> tuple[Result, Result, Result]:
             stack.enter_context(serving("benchmarks.without_commit")),
         ]
         turns = [
-            [_turn(each, "POST", "/api/v1/requests", BODY) for each in servers]
+            [turn(each, "POST", "/api/v1/requests", BODY) for each in servers]
             for _ in range(ROUNDS)
         ]
     here, before, floor = (min(one, key=lambda turn: turn.cost) for one in zip(*turns, strict=True))
     return here, before, floor
 
 
-def _turn(service: Service, method: str, path: str, body: object | None = None) -> Result:
+def turn(
+    service: Service, method: str, path: str, body: object | None = None, number: int = CALLS
+) -> Result:
     with closing(service.load(CLIENTS)) as load:
         calls = service.calls(method, path, body)
         load.run(islice(calls, CLIENTS))  # each connection's first call is its dearest
-        return load.run(islice(calls, CALLS))
+        return load.run(islice(calls, number))
 
 
 FIGURES = [bulk, single_rate, single_cost, single]

@@ -95,7 +95,7 @@ def missing() -> str:
 
 class Cluster:
     """Nodes n1 to n4 unless told otherwise, each with so many GPUs; `env` is what Slurm's commands
-    need.
+    need. Lines in `more` come after our own configuration and win; {home} is its folder.
     """
 
     def __init__(
@@ -105,6 +105,8 @@ class Cluster:
         *,
         slurmd_timeout: int = 300,
         min_job_age: int = 300,
+        cpus: int = CPUS,
+        more: str = "",
     ) -> None:
         self.home, self.gpus = home, sum(gpus)
         nodes = len(gpus)
@@ -117,8 +119,8 @@ class Cluster:
         self._ports = [ports.hold() for _ in range(nodes + 1)]
         numbers = [ports.number_of(each) for each in self._ports]
         lines = [
-            f"NodeName={name} NodeHostname=localhost NodeAddr=127.0.0.1 Port={port} CPUs={CPUS} "
-            f"CoresPerSocket={CPUS} ThreadsPerCore=1 Sockets=1 RealMemory={MEMORY_MB} "
+            f"NodeName={name} NodeHostname=localhost NodeAddr=127.0.0.1 Port={port} CPUs={cpus} "
+            f"CoresPerSocket={cpus} ThreadsPerCore=1 Sockets=1 RealMemory={MEMORY_MB} "
             f"Gres=gpu:{count} Feature={'a100' if count == GPUS else 'small'}"
             for name, port, count in zip(self.names, numbers[1:], gpus, strict=True)
         ]
@@ -130,13 +132,14 @@ class Cluster:
             min_job_age=min_job_age,
             nodes="\n".join(lines),
         )
-        (home / "slurm.conf").write_text(conf)
+        (home / "slurm.conf").write_text(conf + more.replace("{home}", str(home)))
         for number in range(GPUS):
             _make_device(home / f"gpu{number}")
         (home / "gres.conf").write_text(
             "".join(
                 f"NodeName={name} Name=gpu File={home}/gpu[0-{count - 1}] Flags=nvidia_gpu_env\n"
                 for name, count in zip(self.names, gpus, strict=True)
+                if count
             )
         )
         half = (nodes + 1) // 2
