@@ -6,7 +6,7 @@ from pathlib import Path
 from time import perf_counter
 
 from benchmarks.peers import apart
-from benchmarks.peers.peer import SLOTS, Peer, run
+from benchmarks.peers.peer import SLOTS, Peer
 
 
 class HyperQueue(Peer):
@@ -26,7 +26,6 @@ class HyperQueue(Peer):
 
     def start(self, home: Path) -> None:
         (home / "server").mkdir()
-        self._home = home
         self._host = apart.Host("hyperqueue_host.py", home, SLOTS)
         self.started.callback(self._host.stop)
         found = self._host.answer()
@@ -39,10 +38,9 @@ class HyperQueue(Peer):
         return number / took
 
     def one_by_one(self, number: int) -> float:
-        program = apart.INSIDE / "hyperqueue_submit.py"
         started = perf_counter()
         ids = [
-            run(apart.PYTHON, program, self._directory, cwd=self._home).split()[-1]
+            self._host.beside("hyperqueue_submit.py", self._directory).split()[-1]
             for _ in range(number)
         ]
         assert self._host.ask(f"wait {' '.join(ids)}") == 0, "not every job ended well"
