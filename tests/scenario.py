@@ -3,7 +3,8 @@
 A line is something that happens and, after `->`, everything that changes by it. A request that
 changes and is not named is a failure, so a story cannot overlook a victim. After every line the
 audit recounts the whole state, every waiter is asked why it waits, one of those who wait alike is
-told what would start it, and a snapshot is taken, read back and compared.
+told what would start it unless one was that waited for the same, and a snapshot is taken, read back
+and compared.
 
     pool gpus 8 min_run 30s
       team red  reserved 4 limit 8 priority 10
@@ -80,6 +81,7 @@ class Story:
     silent: set[str] = field(default_factory=set)
     lines: list[str] = field(default_factory=list)
     note: Callable[[Any], None] = lambda _: None
+    tried: set[tuple[str, str]] = field(default_factory=set)
 
     # One line ---------------------------------------------------------------------------------
 
@@ -331,14 +333,10 @@ class Story:
         again = ranked(dump(load(shown), self.now))
         if again != ranked(shown):
             raise Untrue(f"a snapshot read back differs: {_difference(ranked(shown), again)}")
-        alike: set[tuple[Any, ...]] = set()
+        alike: set[str] = set()
         for request in list(self.state.requests.values()):
             told = why(self.state, request.id, self.now, tried=False)
-            # Trying out changes costs more than all the rest of a story.
-            code = told["reason"] and told["reason"]["code"]
-            kind = (request.subject, str(request.amounts), code)
-            if kind not in alike:
-                alike.add(kind)
+            if told["reason"] and self.is_new(request, told["reason"], alike):
                 told = why(self.state, request.id, self.now)
             for reason in (told["reason"], told.get("last_stopped")):
                 self.note(reason)
@@ -346,6 +344,14 @@ class Story:
                     raise Untrue(f"{request.id} is told: {reason}")
         if dump(self.state, self.now) != shown:
             raise Untrue("asking why changed the state")
+
+    def is_new(self, request: Request, reason: dict[str, Any], alike: set[str]) -> bool:
+        """Whether to try out what would start it, which costs more than all the rest of a story."""
+        kind = f"{request.subject} {request.amounts} {reason['code']}"
+        again = kind in alike or (kind, reason["text"]) in self.tried
+        alike.add(kind)
+        self.tried.add((kind, reason["text"]))
+        return not again
 
     def check_rest(self) -> None:
         plan = decide(self.state, self.now)

@@ -175,6 +175,7 @@ def compared(seeds: range) -> list[tuple[float, float]]:
     return found
 
 
+@pytest.mark.slow
 def test_a_set_is_found_whenever_there_is_one_and_none_costs_less() -> None:
     found = compared(range(CASES))
     for ours, least in found:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cache
 from itertools import combinations
 from math import inf
 from random import Random
@@ -25,7 +26,7 @@ CHECKPOINTS = (0.0, 5.0, 5.0, 10.0, 0.1)
 POLICIES = SimpleNamespace(chains={"a": ("a", "top"), "b": ("b", "top"), "c": ("c",)})
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # each is itself: what brute force found in it is kept
 class Case:
     candidates: list[Candidate]
     goals: Callable[[], list[Goal]]  # as they are at the start
@@ -38,6 +39,7 @@ class Case:
         return cheapest(self.candidates, self.goals(), self.settings, self.bound)
 
 
+@cache
 def case(seed: int) -> Case:
     """Every other one is of counted amounts."""
     dice = Random(seed)
@@ -161,6 +163,7 @@ def worth(case: Case, victims: tuple[Candidate, ...]) -> tuple[object, ...]:
     )
 
 
+@cache
 def by_brute_force(case: Case) -> tuple[Candidate, ...] | None:
     """The best of all sets that would do, whatever the waiter is worth."""
     sets = (

@@ -18,8 +18,8 @@ SEARCHES = [
     pytest.param(100_100, 8_000, id="long", marks=pytest.mark.slow),
 ]
 FAIR_SEARCHES = [
-    pytest.param(100_000, 100, id="short"),
-    pytest.param(100_100, 700, id="long", marks=pytest.mark.slow),
+    pytest.param(100_000, 40, id="short"),
+    pytest.param(100_100, 760, id="long", marks=pytest.mark.slow),
 ]
 
 # Worlds in which something was wrong once. Each stays a regression test.
