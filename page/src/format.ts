@@ -93,6 +93,8 @@ export function sentence(event: Event): string {
 // Why somebody was stopped who did nothing wrong, by the rule that allowed it.
 const TAKINGS: Record<string, (numbers: Record<string, unknown>) => string> = {
   reclaim: ({ policy }) => `it is inside its reserve, and ${policy ?? "this"} had borrowed`,
+  reserve_kept: ({ policy, kept, reserved }) =>
+    `it is inside its reserve, and ${policy} still holds ${kept} and reserves ${reserved}`,
   priority: ({ rank, victim_rank }) => `its priority ${rank} is above ${victim_rank}`,
   higher_class: ({ rank, victim_rank }) => `its class ${rank} is above ${victim_rank}`,
   exchange: ({ rank, victim_rank, policy }) => `it takes the place in the share of ${policy}, because its class ${rank} is above ${victim_rank}`,

@@ -23,6 +23,7 @@ WORKED_OUT = {
     *("heads", "spare", "holders_alike"),
     *(
         "_below",
+        "_beyond",
         "_from",
         "_inside",
         "_yielding",

@@ -20,6 +20,8 @@ from cede.model.pool import Pool
 from cede.model.request import Request
 from cede.model.settings import Precedence, Rank, Share
 
+from . import amount_checks
+
 
 class Broken(AssertionError):
     """A promise that did not hold."""
@@ -273,6 +275,7 @@ def check_taking(state: State, waiter: Request, policy: Policy, victims: list[st
     pool = state.pools[policy.pool_id]
     gone = set(victims)
     mine = standing(state, policy, rights_then(state, waiter, policy, gone))
+    by_amounts = False
     for victim_id in victims:
         victim = state.allocations[victim_id]
         holder = state.policies[victim.policy_id]
@@ -284,11 +287,13 @@ def check_taking(state: State, waiter: Request, policy: Policy, victims: list[st
         less_safe = safety < band_then(state, waiter, policy)
         legal = (not waiter.preemptible or less_safe) if own else mine > theirs
         if not legal:
-            raise Broken(f"S7 {waiter.id} {mine} takes {victim_id} {theirs}")
+            if why := amount_checks.wrong(state, waiter, policy, victims):
+                raise Broken(f"S7 {waiter.id} {mine} takes {victim_id} {theirs}, and {why}")
+            by_amounts = True
     if not own_room_ok(state, waiter, policy, promise=True):
         raise Broken(f"S8 {waiter.id} is over its own bound and still takes")
 
-    def enough(taken: set[str]) -> bool:
+    def enough(taken: set[str], cuts: bool = not by_amounts) -> bool:
         stays = usage(
             state,
             pool.id,
@@ -299,7 +304,7 @@ def check_taking(state: State, waiter: Request, policy: Policy, victims: list[st
             for r in state.waiting()
             if r.earmark is not None
             and r.earmark.pool_id == pool.id
-            and earmark_standing(state, r) >= mine
+            and (not cuts or earmark_standing(state, r) >= mine)
             and not gives_way(state, r, waiter, policy)
         ]
         return limits_ok(state, waiter, policy, taken, "promised", uncut) and room_for(
@@ -311,6 +316,11 @@ def check_taking(state: State, waiter: Request, policy: Policy, victims: list[st
     for victim_id in victims:
         if enough(gone - {victim_id}) and not claims(state, pool.id):
             raise Broken(f"S8 {victim_id} was not needed for {waiter.id}")
+    if by_amounts:
+        below = {a.id for a in state.allocations.values() if _takeable(state, a.id, mine)}
+        own = {each for each in below if state.allocations[each].policy_id == policy.id}
+        if enough(below - own if waiter.preemptible else below, cuts=True):
+            raise Broken(f"S7 {waiter.id} takes {victims} by amounts, and others are below it")
 
 
 def gives_way(state: State, owner: Request, waiter: Request, policy: Policy) -> bool:
@@ -492,7 +502,35 @@ def _check_idle(state: State, request: Request, policy: Policy) -> None:
     if not limits_ok(state, request, policy, takeable, "promised"):
         return
     if room_for(state, request, pool, both(kept, promised(state, pool.id))):
+        if any(_comes_back_above(state, each, takeable, mine) for each in takeable):
+            return  # a taking may defeat itself
         raise Broken(f"L3 {request.id} is in share, could be served in {pool.name}, and waits")
+    _check_amounts(state, request, policy)
+
+
+def _comes_back_above(
+    state: State, allocation_id: str, gone: Iterable[str], mine: tuple[int, int]
+) -> bool:
+    """Whether somebody who is stopped together with others would then stand above the waiter."""
+    victim = state.allocations[allocation_id]
+    policy = state.policies[victim.policy_id]
+    rights = rights_then(state, state.requests[victim.request_id], policy, gone)
+    return standing(state, policy, rights) > mine
+
+
+def _check_amounts(state: State, request: Request, policy: Policy) -> None:
+    """An owner does not wait who could take by amounts (L3)."""
+    pool = state.pools[policy.pool_id]
+
+    def enough(gone: set[str]) -> bool:
+        stay = (a for a in state.allocations.values() if not a.leaving and a.id not in gone)
+        used = both(usage(state, pool.id, stay), promised(state, pool.id))
+        return limits_ok(state, request, policy, gone, "promised") and room_for(
+            state, request, pool, used
+        )
+
+    for found in amount_checks.sets(state, request, policy, enough):
+        raise Broken(f"L3 {request.id} could take {found} by amounts, and waits")
 
 
 def _takeable(state: State, allocation_id: str, mine: tuple[int, int]) -> bool:

@@ -11,7 +11,7 @@ from math import inf
 from cede.engine.audit import audit
 from cede.engine.explain.why import waiting_reason
 from cede.engine.fair.status import Starving
-from cede.engine.rights.standing import BORROWED, IN_SHARE
+from cede.engine.rights.standing import BORROWED, IN_SHARE, LOWEST
 from cede.engine.shares.publish import hunger
 from cede.engine.state.state import State
 from cede.model.allocation import Allocation
@@ -23,6 +23,7 @@ from cede.model.request import Request
 from cede.model.settings import Patience, Precedence, Price, Rank, Share
 from cede.model.stopping import Checkpoint
 
+from . import amount_checks
 from .checks import (
     Broken,
     Promises,
@@ -127,9 +128,21 @@ class Classes(Lending):
         theirs = self.of_holder(victim)
         if not theirs < mine or (own and other > rank):
             return f"S7 {waiter.id} {mine} takes {victim.id} {theirs}"
+        return self.in_one_band(waiter, policy, victim)
+
+    def in_one_band(self, waiter: Request, policy: Policy, victim: Allocation) -> str:
+        """Why the table of classes forbids a taking, where it does."""
+        rank, other = self.rank(policy, waiter), self.rank_of(victim)
         if self.pool.settings.class_bands and rank != other and BANDS[rank] <= BANDS[other]:
             return f"S7 {waiter.id} of class {rank} takes {victim.id} of class {other}: one band"
         return ""
+
+    def not_by_amounts(self, waiter: Request, policy: Policy, victims: Iterable[Allocation]) -> str:
+        """Why a set of victims is not legal by amounts; nothing if it is."""
+        victims = list(victims)
+        found = [self.in_one_band(waiter, policy, each) for each in victims]
+        found.append(amount_checks.wrong(self.state, waiter, policy, [each.id for each in victims]))
+        return "; ".join(filter(None, found))
 
     # What it costs -----------------------------------------------------------------------------
 
@@ -265,6 +278,10 @@ class Judged:
         for each in self.holders:
             if why := now.shielded(each):
                 raise Broken(f"S6 {each.id} {why}")
+        self.not_by_amounts = now.not_by_amounts(waiter, policy, self.holders)
+        self.by_amounts = not self.not_by_amounts and any(
+            self.why[self.rights, each.id] for each in self.holders
+        )
         self._count()
 
     def _standing(self, rights: int) -> Standing:
@@ -287,7 +304,8 @@ class Judged:
 
     def _check_needed(self) -> None:
         """Nobody is stopped who is not in the way: for rights alone neither."""
-        now, gone, mine = self.now, set(self.victims), self._standing(self.rights)
+        now, gone = self.now, set(self.victims)
+        mine = LOWEST if self.by_amounts else self._standing(self.rights)
         if now.by_place or claims(now.state, now.pool.id):
             return
         reaches = now.reaches(self.waiter, self.policy, self.rights)
@@ -307,8 +325,10 @@ class Judged:
         if then.by_place:
             rights = then.place(self.policy, nodes)
         for each in self.holders:
-            if pool.settings.share is Share.RESERVED and (why := self.why[rights, each.id]):
-                raise Broken(why)
+            if self.by_amounts or pool.settings.share is not Share.RESERVED:
+                continue
+            if why := self.why[rights, each.id]:
+                raise Broken(f"{why}, and {self.not_by_amounts}")
         stays = both(staying(state, pool.id), promised(state, pool.id))
         for where, used in stays.items():
             most = state.nodes[where].amounts if where else pool.capacity

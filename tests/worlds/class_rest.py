@@ -7,6 +7,7 @@ from __future__ import annotations
 from itertools import combinations
 from math import inf
 
+from cede.engine.rights.standing import IN_SHARE, LOWEST
 from cede.engine.state.state import State
 from cede.model.allocation import Allocation
 from cede.model.lifecycle import AllocationState
@@ -16,6 +17,7 @@ from cede.model.request import Request
 from cede.model.settings import Patience
 from cede.model.stopping import Checkpoint
 
+from . import amount_checks
 from .checks import Broken, both, claims, held_now, limits_ok, own_room_ok, promised, staying, usage
 from .class_checks import MINUTE, Classes
 from .lending import check_lending
@@ -49,21 +51,23 @@ def _check_rest(now: Classes, request: Request, policy: Policy) -> None:
         return
     if pool.settings.patience is Patience.STARVATION:
         return  # the clocks decide, and who starves is checked where shares are
-    if legal := _legal_set(now, request, policy):
+    if legal := legal_set(now, request, policy):
         raise Broken(f"L3 {request.id} could take {legal}, and waits")
+    if legal := _set_by_amounts(now, request, policy):
+        raise Broken(f"L3 {request.id} could take {legal} by amounts, and waits")
 
 
-def _legal_set(now: Classes, waiter: Request, policy: Policy) -> list[str]:
-    """A set of victims that would do, by trying all of them."""
-    state, settings = now.state, now.pool.settings
-    most = settings.max_victims or len(now.live)
-    soon = _starts_at(now, waiter, policy) if settings.wait_first else inf
+def legal_set(now: Classes, waiter: Request, policy: Policy, *, paid: bool = True) -> list[str]:
+    """A set of victims that would do, by trying all of them; unless it is to be `paid`, also one
+    that costs too much, or leaves no sooner than others do by themselves.
+    """
+    most = now.pool.settings.max_victims or len(now.live)
     holders = [each for each in now.live if not now.shielded(each)]
+    if paid and _starts_soon(now, waiter, policy, holders):
+        return []
     for count in range(1, most + 1):
         for some in combinations(holders, count):
-            if not now.cost(some) < now.value(waiter):
-                continue
-            if soon <= state.now + max(_stop_progress(now, each) for each in holders):
+            if paid and not now.cost(some) < now.value(waiter):
                 continue
             gone = {each.id for each in some}
             for rights, reaches in now.levels(waiter, policy, gone):
@@ -73,6 +77,40 @@ def _legal_set(now: Classes, waiter: Request, policy: Policy) -> list[str]:
                 if now.is_needed(waiter, policy, gone, mine, reaches):
                     return sorted(gone)
     return []
+
+
+def _set_by_amounts(now: Classes, waiter: Request, policy: Policy) -> list[str]:
+    """The same by amounts, where there is none by standing."""
+    state, most = now.state, now.pool.settings.max_victims
+    if not amount_checks.is_owner(state, waiter, policy):
+        return []
+    if legal_set(now, waiter, policy, paid=False):
+        return []
+    holders = [
+        each
+        for each in now.live
+        if not now.shielded(each) and not now.in_one_band(waiter, policy, each)
+    ]
+    if _starts_soon(now, waiter, policy, holders):
+        return []
+    reaches = now.reaches(waiter, policy, IN_SHARE)
+
+    def enough(gone: set[str]) -> bool:
+        return now.is_enough(waiter, policy, gone, LOWEST, reaches)
+
+    sets = amount_checks.sets(state, waiter, policy, enough, holders, most)
+    paid = (
+        each for each in sets if now.cost(state.allocations[e] for e in each) < now.value(waiter)
+    )
+    return next(paid, [])
+
+
+def _starts_soon(now: Classes, waiter: Request, policy: Policy, holders: list[Allocation]) -> bool:
+    """Whether walltimes let a waiter start as soon as stopping others would."""
+    if not now.pool.settings.wait_first or not holders:
+        return False
+    soon = _starts_at(now, waiter, policy)
+    return soon <= now.state.now + max(_stop_progress(now, each) for each in holders)
 
 
 def _stop_progress(now: Classes, each: Allocation) -> int:

@@ -20,6 +20,7 @@ FAIR = 3_000_000_000  # from this one on they share fairly
 FAIR_ON_NODES = 4_000_000_000  # and do that on nodes
 CLASSES = 5_000_000_000  # classes decide, on nodes some of which are a home
 MIXED = 6_000_000_000  # settings of two presets
+FRAGMENTED = 7_000_000_000  # reserves are held in pieces that are in an owner's way
 KINDS = {
     "quota": 0,
     "nodes": NODES,
@@ -28,11 +29,14 @@ KINDS = {
     "fair on nodes": FAIR_ON_NODES,
     "classes": CLASSES,
     "mixed": MIXED,
+    "fragmented": FRAGMENTED,
 }
 
 
 def draw(seed: int) -> World:
     """World number `seed`."""
+    if seed >= FRAGMENTED:
+        return draw_fragmented(seed)
     if seed >= MIXED:
         return draw_mixed(seed)
     if seed >= CLASSES:
@@ -95,6 +99,63 @@ def draw_on_nodes(seed: int) -> World:
     extra = rng.choice(["", "", "completes", "cancels", "tells", "loses", "drains"])
     more = {extra: True} if extra else {}
     return World(seed, pools, policies, asks, settings, nodes=nodes, **more)
+
+
+def draw_fragmented(seed: int) -> World:
+    """A world in which two teams hold small pieces here and there, one of them more than it
+    reserves, and an owner comes back for large ones; now and then in departments.
+    """
+    rng = Random(seed)
+    size = rng.choice([2, 3, 3, 4])
+    nodes = [{"gpu": size}, {"gpu": rng.choice([size, size, 2])}]
+    if rng.random() < 0.25:
+        nodes = [{**each, "mcpu": rng.choice([2, 3, 4])} for each in nodes]
+    capacity = dict(total(nodes))
+    policies, left = [], dict(capacity)
+    for team, most in {"lent": 2, "other": 2, "owner": 9}.items():
+        reserved = {key: rng.randint(min(1, n), min(most, n)) for key, n in left.items()}
+        left = {key: amount - reserved[key] for key, amount in left.items()}
+        priority = rng.choice([0, 0, 1]) if team == "owner" else rng.randint(0, 2)
+        made = {"pool": "pool0", "team": team, "priority": priority, "limit": {}}
+        policies.append({**made, "reserved": {key: n for key, n in reserved.items() if n}})
+    policies = _in_departments(rng, policies)
+    fixed = rng.random() < 0.2  # what the other team holds may not be stopped
+    asks: list[Ask] = []
+    while len(asks) < 9:
+        asked = sum(each.amounts["gpu"] for each in asks)
+        if asked >= capacity["gpu"] + 2 * size and rng.random() < 0.7:
+            break
+        number, owner = len(asks), asked >= capacity["gpu"] - 1
+        team = "owner" if owner else rng.choice(["lent", "lent", "other"])
+        amounts = {"gpu": rng.choice([2, size, size]) if owner else rng.choice([1, 1, 2])}
+        if "mcpu" in capacity and rng.random() < 0.7:
+            amounts["mcpu"] = rng.choice([1, 1, 2])
+        tasks = 1 if owner else rng.choice([1, 1, 1, 2])
+        labels = {} if owner or rng.random() < 0.4 else {"kind": rng.choice("ab")}
+        if number < 2:  # one of each, on two nodes: neither can be cleared by standing alone
+            team, amounts, tasks = ("lent", "other")[number], {"gpu": 1}, 1
+            labels = {"kind": "ab"[number]}
+        whole = {key: amount * tasks for key, amount in amounts.items()}
+        shape = Shape(amounts, tasks, labels=labels, topology=rng.choice(list(Topology)))
+        asks.append(Ask(f"r{number}", team, whole, team != "other" or not fixed, shape=shape))
+    settings: dict[str, Any] = {"precedence": "rights_first"}
+    extra = rng.choice(["", "", "completes", "cancels", "tells", "loses"])
+    more = {extra: True} if extra else {}
+    made_of = {"pool0": nodes}
+    return World(seed, {"pool0": capacity}, policies, asks, settings, nodes=made_of, **more)
+
+
+def _in_departments(rng: Random, policies: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The same teams, or some of them below a department that reserves as much or more."""
+    below = rng.choice([[], [], ["lent"], ["lent", "owner"], ["lent", "other"]])
+    if not below:
+        return policies
+    inside = [each for each in policies if each["team"] in below]
+    dept = {**inside[0], "team": "dept", "reserved": dict(total(e["reserved"] for e in inside))}
+    kept = {key: rng.randint(0, n) for key, n in inside[0]["reserved"].items()}
+    made = [{**each, "parent": "pool0/dept"} for each in inside]
+    made[0]["reserved"] = {key: n for key, n in kept.items() if n}
+    return [dept, *made, *(each for each in policies if each not in inside)]
 
 
 def draw_tree(seed: int) -> World:

@@ -15,6 +15,7 @@ from cede.engine.rights.cover import Holding
 from cede.engine.rights.standing import BORROWED, IN_SHARE, Standing
 from cede.engine.state.state import State
 from cede.engine.steps import preempt, sparing
+from cede.engine.victims import amounts as by_amounts
 from cede.engine.victims import choose as victims
 from cede.engine.victims.protection import Preemptor
 from cede.model.amounts import Amounts, add_to
@@ -175,6 +176,46 @@ def betters_are_stopped() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def leaving_counts() -> Iterator[None]:
+    """What a policy has on its way out counts as if it stayed."""
+
+    def beyond(ledger: PoolLedger, policy_id: str) -> dict[str, int]:
+        used, reserved = ledger.used[policy_id], ledger.policies[policy_id].reserved
+        return {key: max(used.get(key, 0) - reserved.get(key, 0), 0) for key in ledger.counting}
+
+    with patch.object(by_amounts, "beyond_reserve", beyond):
+        yield
+
+
+@contextmanager
+def departments_forgotten() -> Iterator[None]:
+    """Only the victim's own policy keeps its reserve, not its department."""
+    with patch.object(by_amounts.Kept, "_losers", lambda kept, policy_id: (policy_id,)):
+        yield
+
+
+@contextmanager
+def what_does_not_count_is_taken() -> Iterator[None]:
+    """By amounts also work is stopped that holds nothing of what is reserved."""
+
+    def is_beyond(
+        ledger: PoolLedger, preemptor: Preemptor, holding: Holding, kept: by_amounts.Kept
+    ) -> bool:
+        inside = preemptor.policy_id in ledger.chains[holding.policy_id]
+        return not inside and not kept.bars(holding)
+
+    with patch.object(by_amounts, "_is_beyond", is_beyond):
+        yield
+
+
+@contextmanager
+def nobody_takes_by_amounts() -> Iterator[None]:
+    """An owner waits although its reserve is held beyond others' reserves."""
+    with patch.object(preempt, "inside_reserve", lambda *_: False):
+        yield
+
+
 # Each with a world in which it shows. Should it not do so there any more, the next ones are tried.
 ON_NODES = {
     "no earmark": (no_earmark, 28),
@@ -182,6 +223,14 @@ ON_NODES = {
     "too many victims": (too_many_victims, 0),
     "promises without nodes": (promises_without_nodes, 0),
     "promises on nodes out of service": (out_of_service_forgotten, 0),
+}
+
+# The same in worlds whose reserves are in pieces.
+IN_PIECES = {
+    "who is on its way out counts as staying": (leaving_counts, 7_000_000_009),
+    "departments are forgotten": (departments_forgotten, 7_000_000_101),
+    "what does not count is taken": (what_does_not_count_is_taken, 2_000_002_126),
+    "nobody takes by amounts": (nobody_takes_by_amounts, 7_000_000_000),
 }
 
 MUTANTS = {

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from .checks import Broken
-from .draw import FAIR, FAIR_ON_NODES, NODES, TREES, draw
+from .draw import FAIR, FAIR_ON_NODES, FRAGMENTED, NODES, TREES, draw
 from .explore import Search
 from .fair_mutants import FAIRLY, groups_alone
-from .mutants import MUTANTS, ON_NODES, nothing_is_taken_back, two_orders
+from .mutants import IN_PIECES, MUTANTS, ON_NODES, nothing_is_taken_back, two_orders
 from .scenes import SCENES
 
 # How many states are searched, and from which world on. The long search goes on elsewhere, so that
@@ -38,6 +38,8 @@ FOUND = {
     2000003817: "a department's reserve was its teams', and its own work was told that it starts",
     3000000060: "a group of a fair share did not grow when the first behind it left",
     4000000075: "a small waiter stopped a large one of its own policy, in a circle with another",
+    2000001107: "somebody rose above a waiter by its victims' leaving, and the pass failed",
+    2000002126: "work that holds nothing of what is reserved was taken by amounts, and took back",
     1000100111: "a promise whose node drained away was not made again on another node",
     3000010052: "a limit above kept a request from taking of another one of its own policy",
 }
@@ -70,6 +72,7 @@ def test_no_world_loops_or_breaks_a_promise(seed: int, most: int) -> None:
         states += Search(draw(seed), min(most, 2_000)).run()
         states += Search(draw(NODES + seed), min(most, 2_000)).run()
         states += Search(draw(TREES + seed), min(most, 2_000)).run()
+        states += Search(draw(FRAGMENTED + seed), min(most, 300)).run()
         seed += 1
 
 
@@ -132,6 +135,14 @@ def test_the_search_finds_a_planted_bug_on_nodes(name: str) -> None:
     with mutant(), pytest.raises((Broken, AssertionError, KeyError)):
         for seed in range(NODES + first, NODES + first + 400):
             Search(draw(seed), 2_000).run()
+
+
+@pytest.mark.parametrize("name", IN_PIECES)
+def test_the_search_finds_a_planted_bug_where_reserves_are_in_pieces(name: str) -> None:
+    mutant, seed = IN_PIECES[name]
+    assert Search(draw(seed), 800).run() > 1
+    with mutant(), pytest.raises(Broken):
+        Search(draw(seed), 800).run()
 
 
 def test_the_circle_check_fires_on_literal_rules() -> None:

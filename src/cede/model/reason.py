@@ -68,6 +68,7 @@ class Code(StrEnum):
     CLUSTER_BUSY = "cluster_busy"
     # Why somebody was stopped: the rule that made the taking legal.
     RECLAIM = "reclaim"
+    RESERVE_KEPT = "reserve_kept"
     PRIORITY = "priority"
     HIGHER_CLASS = "higher_class"
     EXCHANGE = "exchange"
@@ -94,8 +95,8 @@ class Code(StrEnum):
 # The rules under which somebody is stopped who did nothing wrong.
 TAKINGS = frozenset(
     {
-        *(Code.RECLAIM, Code.PRIORITY, Code.HIGHER_CLASS, Code.EXCHANGE, Code.OWN_POLICY),
-        *(Code.STARVATION, Code.OVER_LIMIT, Code.SENSITIVE_CLAIM),
+        *(Code.RECLAIM, Code.RESERVE_KEPT, Code.PRIORITY, Code.HIGHER_CLASS, Code.EXCHANGE),
+        *(Code.OWN_POLICY, Code.STARVATION, Code.OVER_LIMIT, Code.SENSITIVE_CLAIM),
     }
 )
 
@@ -251,8 +252,8 @@ SENTENCES: dict[Code, tuple[str, str]] = {
         "one of these must end; to run more at once, submit the array with more than %{bound}",
     ),
     Code.NO_NODE: (
-        "pool {pool} has enough free or on its way in all, but only {found} of {tasks} tasks of "
-        "{amounts} each find a node with that much free{wanted}",
+        "{first}, but only {found} of {tasks} tasks of {amounts} each find a node with that much "
+        "free{wanted}{closest}",
         "a node must become free, or ask for less per task",
     ),
     Code.NODES_OUT: (
@@ -346,6 +347,11 @@ SENTENCES: dict[Code, tuple[str, str]] = {
     Code.NEXT: ("it fits and starts with the next pass", "nothing"),
     Code.RECLAIM: (
         "stopped in pool {pool} for {beneficiary}, which is inside its reserve; this was borrowed",
+        "reserve more for {policy}, or run it when the pool is idle",
+    ),
+    Code.RESERVE_KEPT: (
+        "stopped in pool {pool} for {beneficiary}, which is inside its reserve and has room "
+        "nowhere else; without this {policy} still holds {kept}, and it reserves {reserved}",
         "reserve more for {policy}, or run it when the pool is idle",
     ),
     Code.HIGHER_CLASS: (

@@ -17,6 +17,7 @@ from typing import Any
 from cede.engine.admin.quarantine import unknown
 from cede.engine.explain import fair as explain_fair
 from cede.engine.explain import price as explain_price
+from cede.engine.explain.closest import closest_node
 from cede.engine.explain.places import PLACE_MAX, as_granted, in_order, length, order_of
 from cede.engine.explain.turns import turn_reason
 from cede.engine.explain.what_if import changes, claimed_nodes, in_words
@@ -48,8 +49,9 @@ from cede.engine.rights.standing import BORROWED, IN_SHARE, LOWEST, Standing
 from cede.engine.state.state import State
 from cede.engine.state.trial import as_of
 from cede.engine.steps import checkpoint as brokering
+from cede.engine.victims.amounts import inside_reserve
 from cede.engine.victims.pricing import shield
-from cede.engine.victims.protection import protected, spared
+from cede.engine.victims.protection import Preemptor, first_young, spared
 from cede.model.amounts import Amounts, plus, show, total
 from cede.model.durations import seconds
 from cede.model.lifecycle import AllocationState
@@ -384,7 +386,9 @@ def _no_place(waiter: _Waiter) -> Reason:
         return outside
     shape = told(request.shape or Shape(request.amounts))
     detail = {"pool": ledger.pool.name, "found": places_for(view, key.form), **shape}
-    reason = Reason(Code.NO_NODE, detail)
+    first = f"pool {ledger.pool.name} has enough free or on its way in all"
+    reason = Reason(Code.NO_NODE, {**detail, "first": first, "closest": ""})
+    reason = _of_owner(waiter) or reason
     if only is not None and (nodes := _not_lent(waiter, only)):
         reason = Reason(Code.NOT_LENT, {**detail, "nodes": nodes})
     if not explain_price.by_price(ledger):
@@ -392,6 +396,27 @@ def _no_place(waiter: _Waiter) -> Reason:
     name, amount = _missing_places(request, reason)
     names = waiter.names(name) | {"missing": amount}
     return explain_price.would_not_pay(waiter.state, request, waiter.policy, names) or reason
+
+
+def _of_owner(waiter: _Waiter) -> Reason | None:
+    """That nobody can be stopped for an owner inside its reserve, by amounts neither: the node that
+    comes closest, and what is in the way there. None where that is not what keeps it waiting.
+    """
+    state, ledger, request, key = waiter.state, waiter.ledger, waiter.request, waiter.key
+    if key.form is None or not inside_reserve(ledger, waiter.policy.id, waiter.demand):
+        return None
+    only, own = eligible_nodes(ledger, key, IN_SHARE)[-1], (request.id,)
+    view = site(state, ledger, LOWEST, promise=True, own=own, only=only)
+    owner = Preemptor(request, key, IN_SHARE, key.band, LOWEST, by_amounts=True)
+    found = closest_node(state, ledger, owner, view, key.form)
+    if found is None:
+        return None
+    detail: dict[str, Any] = {"pool": ledger.pool.name, "policy": waiter.policy.name}
+    detail |= {"node": found.node.name}
+    detail |= told(request.shape or Shape(request.amounts))
+    detail["first"] = f"{waiter.policy.name} is inside its reserve in pool {ledger.pool.name}"
+    detail |= {"found": places_for(view, key.form), "missing": show(found.missing)}
+    return Reason(Code.NO_NODE, {**detail, "closest": f"; {found.text}"})
 
 
 def _elsewhere(waiter: _Waiter) -> Reason:
@@ -452,7 +477,8 @@ def _taking_reason(waiter: _Waiter) -> Reason:
     key = names["key"]
     if ledger.starves and (reason := explain_fair.not_yet(state, ledger, request, policy, names)):
         return reason
-    young = _young(state, ledger, policy, granted, key)
+    preemptor = explain_fair.preemptor_of(ledger, request, policy.id)
+    young = first_young(state, ledger, preemptor, (key,))
     if young is not None:
         settings = ledger.pool.settings
         whole = max(settings.min_run, settings.reclaim_min_run)
@@ -463,6 +489,8 @@ def _taking_reason(waiter: _Waiter) -> Reason:
         reason = explain_price.cannot_pay(state, request, policy, names)
         if reason is not None:
             return reason
+    if (reason := _of_owner(waiter)) is not None:
+        return reason
     others = [
         level
         for (level, _, policy_id, _), amounts in ledger.tiers.items()
@@ -604,25 +632,6 @@ _HELD_WORDS = {
     "own": "are held by other work of its own policy",
     "promised": "are promised",
 }
-
-
-def _young(
-    state: State, ledger: PoolLedger, policy: Policy, granted: tuple[int, Standing], key: str
-) -> int | None:
-    """When the first holder was granted that only its first seconds protect from this waiter."""
-    settings = ledger.pool.settings
-    if not settings.min_run and not settings.reclaim_min_run:
-        return None
-    rights, bound = granted
-    holders = [h for h in ledger.holdings.values() if h.takeable and key in h.amounts]
-    young = [
-        state.allocations[h.id].allocated_at
-        for h in holders
-        if h.policy_id != policy.id
-        and ledger.standing_of(h.id) < bound
-        and protected(state, h, ledger.rights(h.id), rights)
-    ]
-    return min(young, default=None)
 
 
 def _quarantine(waiter: _Waiter) -> Reason:

@@ -198,6 +198,14 @@ def staying(ledger: PoolLedger, policy_id: str) -> Amounts:
     return _less(ledger.used[policy_id], ledger.used_leaving[policy_id])
 
 
+def beyond_reserve(ledger: PoolLedger, policy_id: str) -> Room:
+    """How much of each key that counts a policy and those below it could lose, and keep what is
+    reserved for it.
+    """
+    held, reserved = staying(ledger, policy_id), ledger.policies[policy_id].reserved
+    return {key: max(held.get(key, 0) - reserved.get(key, 0), 0) for key in ledger.counting}
+
+
 def staying_in(ledger: PoolLedger, task_group: str) -> Amounts:
     """The same for a task group."""
     groups = ledger.task_groups

@@ -28,7 +28,7 @@ from cede.model.amounts import Amounts, add_to, take_from
 from cede.model.policy import Policy
 from cede.model.pool import Pool
 from cede.model.request import Request
-from cede.model.settings import Patience, QueueOrder, Rank, Share
+from cede.model.settings import Patience, Precedence, QueueOrder, Rank, Share
 from cede.model.shape import Form, Shape
 from cede.model.terms import CLASS_MAX
 
@@ -118,6 +118,7 @@ class PoolLedger:
         self.banded: dict[tuple[str, int], dict[str, int]] = {}
         # Answers given, as long as they hold.
         self._below: dict[tuple[Standing, str | None], dict[str, int]] = {}
+        self._beyond: dict[str, int] | None = None
         self._from: dict[Standing, dict[str, int]] = {}
         self._owed_below: dict[tuple[Standing, str], dict[str, int]] = {}
         self._inside: dict[tuple[str, int, Standing], dict[str, int]] = {}
@@ -129,6 +130,12 @@ class PoolLedger:
         self.takeable: dict[str, SortedList[Place]] = {}
         self._rights: dict[str, int] = {}
         self._open_shares()
+
+    @property
+    def by_amounts(self) -> bool:
+        """Whether reserves protect amounts: they give rights, and those come before rank."""
+        rights_first = self.pool.settings.precedence is Precedence.RIGHTS_FIRST
+        return rights_first and not self.fair and not self.homes.decide
 
     def _balance_uses(self) -> None:
         """Where fair shares alone decide between policies: how evenly they are used, and of each
@@ -512,6 +519,7 @@ class PoolLedger:
     def _forget(self) -> None:
         """Answers that were given hold no more."""
         self._below.clear()
+        self._beyond = None
         self._from.clear()
         self._owed_below.clear()
         self._inside.clear()
@@ -580,6 +588,28 @@ class PoolLedger:
                 if amounts and inside and self.standing(rank, rights) < bound:
                     add_to(result, amounts)
         return result
+
+    def takeable_beyond(self) -> dict[str, int]:
+        """No less than what holders could give back by amounts: of keys that count, what policies
+        hold to stay beyond their reserves.
+        """
+        if not self.by_amounts:
+            return {}
+        if self._beyond is None:
+            of_policies: dict[str, dict[str, int]] = {}
+            for (_, _, policy_id, _), amounts in self.tiers.items():
+                add_to(of_policies.setdefault(policy_id, {}), amounts)
+            self._beyond = {}
+            for policy_id, amounts in of_policies.items():
+                used, leaving = self.used[policy_id], self.used_leaving[policy_id]
+                reserved = self.policies[policy_id].reserved
+                for key, amount in amounts.items():
+                    if key in self.counting:
+                        stays = used.get(key, 0) - leaving.get(key, 0)
+                        amount = min(amount, max(stays - reserved.get(key, 0), 0))
+                    if amount:
+                        self._beyond[key] = self._beyond.get(key, 0) + amount
+        return self._beyond
 
     def promised_below(self, bound: Standing, within: str) -> dict[str, int]:
         """What is promised in a subtree to owners of strictly lower standing."""

@@ -1,13 +1,14 @@
 """Taking: what a pass does for waiters that no pool could grant.
 
-A preemption stops holders of strictly lower standing and promises the capacity, whole, to one
-waiter in the same commit (law 4). Later decisions of the pass count earlier beneficiaries as
+A preemption stops holders of strictly lower standing, or where those do not make room, holders
+whose policies keep what is reserved for them (`victims.amounts`). It promises the capacity, whole,
+to one waiter in the same commit (law 4). Later decisions of the pass count earlier beneficiaries as
 holding and their victims as still there. Nobody is stopped unless the beneficiary then surely fits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +24,7 @@ from cede.engine.ledger.account import (
     missing,
     own_bounds,
     rights_if_granted,
+    staying,
 )
 from cede.engine.ledger.exchange import Part, exchanges, yielding
 from cede.engine.ledger.ledger import PoolLedger
@@ -32,23 +34,25 @@ from cede.engine.queue.bounds import without_withheld
 from cede.engine.queue.cursor import Cursor, Stream, streams
 from cede.engine.queue.forecast import earliest_start
 from cede.engine.rights.cover import Holding
-from cede.engine.rights.standing import Standing
+from cede.engine.rights.standing import IN_SHARE, LOWEST, Standing
 from cede.engine.shares.prefix import BY_RIGHTS, GROUPS
 from cede.engine.state.state import State
 from cede.engine.steps.covered import Covered, WithinQuota
 from cede.engine.steps.earmarks import drop, settle
 from cede.engine.steps.taken_back import take_back_grant
+from cede.engine.victims.amounts import inside_reserve
 from cede.engine.victims.choose import Missing, find_victims, rule
 from cede.engine.victims.pricing import is_immediate, stop_progress_time
 from cede.engine.victims.protection import (
     Preemptor,
+    first_young,
     may_take,
     note_stage,
     return_grace_end,
     stage_of,
 )
 from cede.engine.victims.weighing import weighed
-from cede.model.amounts import Amounts, add_to
+from cede.model.amounts import Amounts, add_to, show, take_from
 from cede.model.copying import replace
 from cede.model.plan import Plan, Preemption, Stopped
 from cede.model.policy import Policy
@@ -156,8 +160,9 @@ class Taking:
         """What a waiter of this stream could have if every holder it may stop were gone."""
         below = ledger.takeable_below(stream.standing)
         mine = ledger.takeable_inside(stream.policy_id, stream.band(ledger), stream.standing)
+        beyond = ledger.takeable_beyond() if stream.rights == IN_SHARE else {}  # by amounts
         on_its_way = ledger.leaving or ledger.earmarks
-        if stream.form is not None and not (below or mine or on_its_way):
+        if stream.form is not None and not (below or mine or beyond or on_its_way):
             return None  # nothing but what is free now, which granting has tried
         gone = yielding(ledger, stream.key, stream.rights)
         own = headroom(stream.own_bounds(ledger, alone=True, promise=True, gone=gone))
@@ -165,9 +170,10 @@ class Taking:
             return None
         for above in ledger.chains[stream.policy_id][1:]:  # its own policy's are below it
             left = _promisable_under(ledger, above, stream.key, stream.standing)
-            lower(own, _once_left(left, ledger.takeable_below(stream.standing, above), mine))
+            inside = ledger.takeable_below(stream.standing, above)
+            lower(own, _once_left(left, inside, mine, beyond))
         withheld = [each for each in ledger.withheld if each in stream.queue]
-        lower(own, _once_left(self._promisable(ledger, stream, withheld), below, mine))
+        lower(own, _once_left(self._promisable(ledger, stream, withheld), below, mine, beyond))
         return own
 
     def _promisable(self, ledger: PoolLedger, stream: Stream, own: Container[str]) -> Room:
@@ -183,9 +189,11 @@ class Taking:
                     room[key] -= amount
         return without_withheld(self.state, ledger, stream, room, own)
 
-    def offers(self, waiter: Request, policy: Policy) -> Iterator[Offer]:
+    def offers(
+        self, waiter: Request, policy: Policy, *, by_amounts: bool = False
+    ) -> Iterator[Offer]:
         """What one of its pools could do for a waiter; nothing where its own bounds stop it. Where
-        home is a place, at home first.
+        home is a place, at home first. By amounts, as far as that waiter may take so.
         """
         ledger = self.state.ledgers[policy.pool_id]
         if ledger.pool.quarantine is not None or not may_take(
@@ -200,19 +208,31 @@ class Taking:
         if not check(demand, own_bounds(ledger, key, alone=True, promise=True)).fits:
             return
         band = ledger.band(key, demand)
+        if by_amounts:
+            if inside_reserve(ledger, policy.id, demand):
+                stream = Stream(queue, key, IN_SHARE, LOWEST)  # it cuts no promise
+                yield self._offer(waiter, policy, stream, band, (), by_amounts=True)
+            return
         for rights, share in levels(ledger, key, demand, band):
             stream = Stream(queue, key, rights, ledger.standing(key.rank, rights))
             yield self._offer(waiter, policy, stream, band, share)
 
     def _offer(
-        self, waiter: Request, policy: Policy, stream: Stream, band: int, share: tuple[Part, ...]
+        self,
+        waiter: Request,
+        policy: Policy,
+        stream: Stream,
+        band: int,
+        share: tuple[Part, ...],
+        by_amounts: bool = False,
     ) -> Offer:
         """What a pool could do for a waiter at these rights, for which so much of a share must
         leave.
         """
         ledger, demand = self.state.ledgers[policy.pool_id], stream.queue.demand(waiter.id)
         under = tuple(_missing_above(ledger, stream.key, demand, stream.standing))
-        preemptor = Preemptor(waiter, stream.key, stream.rights, band, stream.standing)
+        rights, standing = stream.rights, stream.standing
+        preemptor = Preemptor(waiter, stream.key, rights, band, standing, by_amounts)
         if stream.form is not None:
             where = None if under or share else preemptor.locate(self.state, ledger)
             return Offer(
@@ -242,7 +262,22 @@ class Taking:
             if not offer.lacks and not offer.contested:
                 self._promise(waiter, offer)
                 return True
-        return any(self._take(waiter, offer, alike) for offer in offers)
+        if any(self._take(waiter, offer, alike) for offer in offers):
+            return True
+        owned = [e for each in places for e in self.offers(waiter, each, by_amounts=True)]
+        return any(each.lacks and self._stop(waiter, each, unless=offers) for each in owned)
+
+    def _has_set(self, offer: Offer) -> bool:
+        """Whether there is, or may be, a set of victims that is legal by standing: now, or once
+        holders have had their first seconds or their time to give back.
+        """
+        state, ledger, preemptor = self.state, offer.ledger, offer.preemptor
+        if return_grace_end(ledger, preemptor) > state.now:
+            return True
+        if first_young(state, ledger, preemptor, offer.missing.keys) is not None:
+            return True
+        choice = find_victims(state, ledger, preemptor, offer.missing)
+        return choice.best is not None or not choice.exhaustive
 
     def _take(self, waiter: Request, offer: Offer, alike: bool) -> bool:
         """Stop whom it must, or win the promise of someone of lower standing; whether it could."""
@@ -251,8 +286,11 @@ class Taking:
             return True
         return offer.counts_free and self._stop(waiter, offer, alike)  # else that was tried first
 
-    def _stop(self, waiter: Request, offer: Offer, alike: bool) -> bool:
-        """Stop others, if that may be and is worth it; whether it is.
+    def _stop(
+        self, waiter: Request, offer: Offer, alike: bool = False, unless: Iterable[Offer] = ()
+    ) -> bool:
+        """Stop others, if that may be and is worth it; whether it is. Nobody is stopped if there is
+        a set for one of the offers in `unless`.
 
         Where waiters are `alike` that nobody can be stopped for one is true of larger ones too.
         """
@@ -267,14 +305,12 @@ class Taking:
         victims = [each.holding for each in choice.victims]
         if starts_by_itself(self.state, offer.ledger, waiter, victims):
             return False
-        if not offer.share:
-            held = self._preempt(waiter, offer, victims, choice.cost)
-            assert held, "the waiter's own promise must hold"
-            return True
+        if any(self._has_set(each) for each in unless):
+            return False
         mark, before = self.state.mark(), self.plan.mark()
         if self._preempt(waiter, offer, victims, choice.cost):
             return True
-        # Of its own policy somebody rose above it, too, whose promise it would have cut.
+        # By their leaving somebody rose above it, whose promise it would have cut.
         self.state.undo(mark)
         self.plan.undo(before)
         return False
@@ -288,7 +324,7 @@ class Taking:
     def _preempt(self, waiter: Request, offer: Offer, victims: list[Holding], cost: float) -> bool:
         """Stop these, and promise the waiter its demand; whether the promise holds."""
         ledger = offer.ledger
-        reasons = [self._stop_reason(offer, each) for each in victims]
+        reasons = [self._stop_reason(offer, each, victims) for each in victims]
         candidates: list[dict[str, Any]] = []
         if self.plan.weigh and ledger.pool.settings.price is Price.CHECKPOINT:
             candidates = weighed(self.state, ledger, offer.preemptor, offer.missing)
@@ -315,8 +351,10 @@ class Taking:
             footprint = offer.preemptor.locate(self.state, ledger)
         return footprint is not None and self._earmark(waiter, offer, footprint)
 
-    def _stop_reason(self, offer: Offer, victim: Holding) -> Reason:
+    def _stop_reason(self, offer: Offer, victim: Holding, victims: list[Holding]) -> Reason:
         code = rule(offer.ledger, victim, offer.preemptor)
+        if code is Code.RESERVE_KEPT:
+            return _reserve_kept(offer, victim, victims)
         if offer.share and victim.policy_id == offer.preemptor.policy_id:
             code = Code.EXCHANGE
         return stop_reason(self.state, offer.ledger, offer.preemptor, victim, code)
@@ -446,12 +484,33 @@ def stop_reason(
     return Reason(code, detail)
 
 
+def _reserve_kept(offer: Offer, victim: Holding, victims: list[Holding]) -> Reason:
+    """Why a holder is stopped by amounts: of what counts, its policy keeps enough without all of
+    its victims.
+    """
+    ledger, policy = offer.ledger, offer.ledger.policies[victim.policy_id]
+    held = dict(staying(ledger, policy.id))
+    for each in victims:
+        if policy.id in ledger.chains[each.policy_id]:
+            take_from(held, each.amounts)
+    keys = [key for key in ledger.counting if key in victim.amounts]
+    reserved = {key: policy.reserved.get(key, 0) for key in keys}
+    detail = {
+        "pool": ledger.pool.name,
+        "policy": policy.name,
+        "beneficiary": offer.preemptor.request.id,
+        "kept": show({key: held.get(key, 0) for key in keys}),
+        "reserved": show(reserved),
+    }
+    return Reason(Code.RESERVE_KEPT, detail)
+
+
 def _strongest(reasons: list[Reason]) -> Reason:
     """The rule of a whole set: reclaim if any victim was reclaimed, then priority, then its own
     policy.
     """
     ranked = (
-        *(Code.STARVATION, Code.RECLAIM, Code.HIGHER_CLASS),
+        *(Code.STARVATION, Code.RECLAIM, Code.RESERVE_KEPT, Code.HIGHER_CLASS),
         *(Code.EXCHANGE, Code.PRIORITY, Code.OWN_POLICY),
     )
     return min(reasons, key=lambda each: ranked.index(each.code))

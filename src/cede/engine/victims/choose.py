@@ -2,7 +2,8 @@
 
 Holders are looked at from the lowest rights up; those of higher rights only if the lower ones are
 not enough. What decides within equal rights is the pool's price: the newest, because it loses the
-least work; the fewest, and of equally few the newest; or what stopping each would cost.
+least work; the fewest, and of equally few the newest; or what stopping each would cost. Where the
+newest go and reserves are kept by amounts, not everybody can go, so there the fewest do.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from cede.engine.queue.view import eligible_nodes, site
 from cede.engine.rights.cover import Holding
 from cede.engine.rights.standing import BORROWED, IN_SHARE, standing
 from cede.engine.state.state import State
+from cede.engine.victims.amounts import Kept, legal_by_amounts
 from cede.engine.victims.candidates import Candidate
 from cede.engine.victims.cheapest import Choice, cheapest
 from cede.engine.victims.goals import Clearing, Fairness, Goal, Shortage, all_needed
@@ -33,6 +35,9 @@ from cede.model.amounts import Amounts
 from cede.model.reason import Code
 from cede.model.settings import Price, Rank, VictimOrder
 from cede.model.shape import Form
+
+# Rights, from the lowest up.
+_LEVELS = range(BORROWED, IN_SHARE + 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +73,7 @@ def find_victims(
         waiter = preemptor.request.id
         legal = [each for each in legal if (waiter, known_by(each[1])) not in besides]
     settings = ledger.pool.settings
-    if settings.price is Price.NEWEST:
+    if settings.price is Price.NEWEST and not preemptor.by_amounts:
         holders: Iterable[Holding] = (holding for _, holding in legal)
         if missing.share:  # those in exchange for whom it has its rights go first
             holders = sorted(holders, key=lambda each: each.policy_id != preemptor.policy_id)
@@ -121,6 +126,8 @@ def goals_of(
     if ledger.balance is not None:  # the last, since it is asked only of those that make room
         demand = ledger.pool.metered(preemptor.request.amounts)
         goals.append(Fairness(ledger.balance, preemptor.policy_id, demand))
+    if preemptor.by_amounts:
+        goals.append(Kept(ledger, preemptor.policy_id))
     return goals
 
 
@@ -152,7 +159,7 @@ def weigh(
 
 
 def _candidate(state: State, ledger: PoolLedger, holding: Holding) -> Candidate:
-    if ledger.pool.settings.price is Price.FEWEST:
+    if ledger.pool.settings.price is not Price.CHECKPOINT:
         return Candidate(holding, 0, holding.rank, 0)
     return candidate(state, ledger, holding)
 
@@ -197,8 +204,13 @@ def legal_for(
     preemptible holders, and any work those that are less safe in their task group, after what
     others borrowed. Equals never take from each other.
     """
+    if preemptor.by_amounts:
+        places = (each for level in _LEVELS for each in _places(ledger, level, keys))
+        holders = (ledger.holdings[each[3]] for each in places)
+        yield from legal_by_amounts(state, ledger, preemptor, holders)
+        return
     precedence = ledger.pool.settings.precedence
-    for level in range(BORROWED, IN_SHARE + 1):
+    for level in _LEVELS:
         mine = []
         for place in _places(ledger, level, keys):
             holding = ledger.holdings[place[3]]
@@ -231,6 +243,8 @@ def _level(places: SortedList[Place], level: int) -> Iterator[Place]:
 
 def rule(ledger: PoolLedger, holding: Holding, preemptor: Preemptor) -> Code:
     """The rule that makes stopping this holder legal for this waiter."""
+    if preemptor.by_amounts:
+        return Code.RESERVE_KEPT
     inside = holding.policy_id == preemptor.policy_id
     if inside and holding.rank == preemptor.rank:
         return Code.OWN_POLICY

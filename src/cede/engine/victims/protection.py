@@ -7,6 +7,7 @@ far as the pool says.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -35,6 +36,7 @@ class Preemptor:
     rights: int
     band: int
     standing: Standing
+    by_amounts: bool = False  # it stops others whatever their standing, if they keep their reserves
 
     @property
     def policy_id(self) -> str:
@@ -217,6 +219,27 @@ def note_stage(state: State, ledger: PoolLedger, holdings: list[Holding]) -> Non
         state.wake_by(
             ledger.pool.id, state.now + ledger.pool.settings.preemptive_scheduling_backoff
         )
+
+
+def first_young(
+    state: State, ledger: PoolLedger, preemptor: Preemptor, keys: Iterable[str]
+) -> int | None:
+    """When the first holder of these keys was granted that only its first seconds protect from a
+    waiter.
+    """
+    settings = ledger.pool.settings
+    if not settings.min_run and not settings.reclaim_min_run:
+        return None
+    young = [
+        state.allocations[each.id].allocated_at
+        for each in ledger.holdings.values()
+        if each.takeable
+        and each.policy_id != preemptor.policy_id
+        and any(key in each.amounts for key in keys)
+        and ledger.standing_of(each.id) < preemptor.standing
+        and protected(state, each, ledger.rights(each.id), preemptor.rights)
+    ]
+    return min(young, default=None)
 
 
 def protected(state: State, holding: Holding, holder_rights: int, waiter_rights: int) -> bool:

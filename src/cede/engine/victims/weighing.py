@@ -12,6 +12,7 @@ from cede.engine.ledger.ledger import PoolLedger
 from cede.engine.rights.cover import Holding
 from cede.engine.rights.standing import standing
 from cede.engine.state.state import State
+from cede.engine.victims.amounts import Kept, may_lose
 from cede.engine.victims.choose import Missing, find_victims, goals_of
 from cede.engine.victims.pricing import candidate, price, shield
 from cede.engine.victims.protection import Preemptor, may_take_own, spared
@@ -22,6 +23,8 @@ from cede.model.reason import Code
 SHOWN_MAX = 200
 # Why not: it is not below the waiter.
 STANDING = "standing"
+# The same by amounts: its policy, or one above, would keep less than is reserved for it.
+RESERVE = "reserve"
 
 
 def weighed(
@@ -82,6 +85,9 @@ def _barred(state: State, ledger: PoolLedger, preemptor: Preemptor, holding: Hol
         return "protected"
     if (protection := shield(state, ledger, holding)) is not None:
         return str(protection)
+    if preemptor.by_amounts:
+        kept = Kept(ledger, preemptor.policy_id)
+        return None if may_lose(state, ledger, preemptor, holding, kept) else RESERVE
     own = holding.policy_id == preemptor.policy_id
     if own and holding.rank == preemptor.rank:
         return None if may_take_own(state, ledger, preemptor, holding) else "own_policy"

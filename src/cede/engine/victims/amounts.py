@@ -1,0 +1,155 @@
+"""A reserve protects amounts, not particular pieces of work.
+
+Where nobody whom a waiter may stop by standing makes room for it, an owner inside its reserve may
+stop others by amounts: whoever they are, if their policies keep what is reserved for them. So each
+victim is beyond a reserve once it is back, and the owner, inside its own, is not.
+
+Nothing that was promised gives way to such a taking: it stands above nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from operator import le
+
+from cede.engine.ledger.account import beyond_reserve, staying
+from cede.engine.ledger.ledger import PoolLedger
+from cede.engine.queue.view import eligible_nodes, site
+from cede.engine.rights.cover import Holding
+from cede.engine.rights.standing import BORROWED
+from cede.engine.state.state import State
+from cede.engine.victims.protection import Preemptor, spared
+from cede.model.amounts import Amounts
+
+
+def inside_reserve(ledger: PoolLedger, policy_id: str, demand: Amounts) -> bool:
+    """Whether reserves are what gives rights here, and with this demand a policy holds more of its
+    own and nothing beyond it.
+    """
+    if not ledger.by_amounts or not any(map(demand.get, ledger.counting)):
+        return False
+    reserved, held = ledger.policies[policy_id].reserved, staying(ledger, policy_id)
+    return all(
+        held.get(key, 0) + demand.get(key, 0) <= reserved.get(key, 0) for key in ledger.counting
+    )
+
+
+class Kept:
+    """The policy of each victim, and those above it that are not above the owner as well, keep what
+    is reserved for them. Who is on its way out counts as gone.
+    """
+
+    rights = True
+    by_policy = True
+    everywhere = False
+    left = 0  # nobody brings it nearer: the others do, and it says whether they may
+
+    def __init__(self, ledger: PoolLedger, policy_id: str) -> None:
+        self._ledger, self._policy_id = ledger, policy_id
+        self._spare: dict[str, dict[str, int]] = {}  # by policy: what it may still lose
+        self._losing: dict[str, tuple[str, ...]] = {}
+
+    @property
+    def keys(self) -> Iterable[str]:
+        return self._ledger.counting
+
+    @property
+    def met(self) -> bool:
+        return all(left >= 0 for spare in self._spare.values() for left in spare.values())
+
+    def wants(self, holding: Holding) -> bool:
+        return False
+
+    def bars(self, holding: Holding) -> bool:
+        return any(
+            holding.amounts.get(key, 0) > left
+            for policy_id in self._losers(holding.policy_id)
+            for key, left in self._spare_of(policy_id).items()
+        )
+
+    def take_away(self, holding: Holding, sign: int) -> None:
+        for policy_id in self._losers(holding.policy_id):
+            spare = self._spare_of(policy_id)
+            for key in spare:
+                spare[key] -= sign * holding.amounts.get(key, 0)
+
+    def _spare_of(self, policy_id: str) -> dict[str, int]:
+        known = self._spare.get(policy_id)
+        if known is None:
+            known = self._spare[policy_id] = beyond_reserve(self._ledger, policy_id)
+        return known
+
+    def _losers(self, policy_id: str) -> tuple[str, ...]:
+        """The policies that a victim of this one is counted out of."""
+        known = self._losing.get(policy_id)
+        if known is None:
+            chains = self._ledger.chains
+            above = [each for each in chains[policy_id][1:] if each not in chains[self._policy_id]]
+            known = self._losing[policy_id] = (policy_id, *above)
+        return known
+
+
+def legal_by_amounts(
+    state: State, ledger: PoolLedger, preemptor: Preemptor, holdings: Iterable[Holding]
+) -> Iterator[tuple[int, Holding]]:
+    """Those of some holders that could be stopped by amounts, with their rights. What holds below
+    the owner's own policy is its own.
+    """
+    kept = Kept(ledger, preemptor.policy_id)
+    could = [each for each in holdings if _is_beyond(ledger, preemptor, each, kept)]
+    if could and ledger.inventory is not None:
+        could = _where_there_is_hope(state, ledger, preemptor, could)
+    for each in could:
+        if spared(state, ledger, preemptor, each, BORROWED) is None:
+            yield ledger.rights(each.id), each
+
+
+def _where_there_is_hope(
+    state: State, ledger: PoolLedger, preemptor: Preemptor, holdings: list[Holding]
+) -> list[Holding]:
+    """Those of some holders on nodes of which a task could have one, if each policy lost there as
+    much as it may: all others are in no set, and a search through them would be long.
+    """
+    inventory, form = ledger.inventory, preemptor.key.form
+    assert inventory is not None and form is not None
+    freed: dict[str, dict[str, list[int]]] = {}  # by node, by policy
+    for each in holdings:
+        room = inventory.room(each.each)
+        for node_id, tasks in each.footprint:
+            of_policies = freed.setdefault(node_id, {})
+            amounts = of_policies.setdefault(each.policy_id, [0] * len(room))
+            for at, amount in enumerate(room):
+                amounts[at] += tasks * amount
+    spare = {pid: beyond_reserve(ledger, pid) for of in freed.values() for pid in of}
+    only = eligible_nodes(ledger, preemptor.key, preemptor.rights)[-1]
+    own = (preemptor.request.id,)
+    view = site(state, ledger, preemptor.standing, promise=True, own=own, only=only)
+    need = inventory.room(dict(form.amounts))
+    hope = set()
+    for node_id, of_policies in freed.items():
+        most = list(view.instead.get(node_id, inventory.spots[node_id].promise[0]))
+        for policy_id, amounts in of_policies.items():
+            for at, key in enumerate(inventory.keys):
+                most[at] += min(amounts[at], spare[policy_id].get(key, amounts[at]))
+        if all(map(le, need, most)):
+            hope.add(node_id)
+    return [each for each in holdings if any(node_id in hope for node_id, _ in each.footprint)]
+
+
+def may_lose(
+    state: State, ledger: PoolLedger, preemptor: Preemptor, holding: Holding, kept: Kept
+) -> bool:
+    """Whether a holder could be stopped by amounts, if nobody else were."""
+    beyond = _is_beyond(ledger, preemptor, holding, kept)
+    return beyond and spared(state, ledger, preemptor, holding, BORROWED) is None
+
+
+def _is_beyond(ledger: PoolLedger, preemptor: Preemptor, holding: Holding, kept: Kept) -> bool:
+    """Whether others' reserves are kept without a holder. Who holds nothing that counts is beyond
+    no reserve, and would stand where it stood once it is back.
+    """
+    return (
+        not kept.bars(holding)
+        and preemptor.policy_id not in ledger.chains[holding.policy_id]
+        and any(map(holding.amounts.get, ledger.counting))
+    )
