@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 from datetime import datetime
@@ -102,6 +103,17 @@ def test_why_says_who_holds_it_and_what_would_help(server: Serving, client: Clie
     assert f"held: gpu: 2 by blue {short_id(holder['id'])} (in share)" in out
     assert f"it starts if {short_id(holder['id'])} ends" in out
     assert json.loads(server.cede("why", waiter["id"], "-o", "json").stdout)["pools"]
+
+
+def test_why_of_a_stopped_one_says_whom_the_engine_weighed(server: Serving, client: Client) -> None:
+    two_teams(client)
+    client.pools.update("gpus", settings={"price": "checkpoint"})
+    red = {"component": "red", "component_type": "team", "resources": {"gpu": 1}, "kind": "work"}
+    first, last = client.requests.create(red), client.requests.create(red)
+    client.requests.create({**BLUE, "resources": {"gpu": 1}})
+    out = server.cede("why", last["id"]).stdout
+    assert re.search(rf"weighed: {short_id(last['id'])} at \S+: stopped\n", out)
+    assert re.search(rf"weighed: {short_id(first['id'])} at \S+: not needed\n", out)
 
 
 def test_why_names_the_step_behind_a_request_also_when_it_has_ended(

@@ -47,8 +47,8 @@ def of_snapshot(snapshot: dict[str, Any]) -> Regret:
     state = load(snapshot)
     in_vain: dict[str, None] = {}
 
-    def judged(state: State, now: int, *, weigh: bool = False) -> Plan:
-        made = decide(state, now, weigh=weigh)
+    def judged(state: State, now: int) -> Plan:
+        made = decide(state, now)
         if state.nodes:
             in_vain.update(dict.fromkeys(wasted(state, made)))
         return made

@@ -222,6 +222,7 @@ function TimeLine({ request }: { request: Request }): JSX.Element {
                     <span>
                       {begins && <b>Attempt {attempt}: </b>}
                       {sentence(event)} <span class="soft"><Sentence text={detail(event)} /></span>
+                      <Weighed of={(event.data as { weighed?: Weighing[] }).weighed ?? []} />
                     </span>
                   </li>
                 );
@@ -232,6 +233,29 @@ function TimeLine({ request }: { request: Request }): JSX.Element {
       </Shown>
       {request.saved && <p>Its last checkpoint is <code>{request.saved.id}</code> of <Time at={timeIn(request, request.saved.at)} />, {request.saved.size} bytes.</p>}
     </section>
+  );
+}
+
+/** Who could have been stopped instead, or was stopped too. */
+interface Weighing {
+  request: string;
+  price: number;
+  why_not: string | null;
+}
+
+function Weighed({ of }: { of: Weighing[] }): JSX.Element | null {
+  if (of.length === 0) return null;
+  return (
+    <details>
+      <summary>Whom the engine weighed ({of.length})</summary>
+      <ul>
+        {of.map(({ request, price, why_not }) => (
+          <li key={request}>
+            <Sentence text={`${request} at ${price}: ${why_not === null ? "stopped" : why_not.replaceAll("_", " ")}`} />
+          </li>
+        ))}
+      </ul>
+    </details>
   );
 }
 

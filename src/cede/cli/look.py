@@ -45,6 +45,8 @@ def _print_why(answer: dict[str, Any]) -> None:
     _print_reason("last stopped: ", answer.get("last_stopped"), fix=False)
     if answer.get("taken_for"):
         say(f"taken for: {answer['taken_for']}")
+    for one in answer.get("weighed", []):
+        say(f"  weighed: {_weighed(one)}")
     if answer.get("nodes"):
         say(f"on: {', '.join(map(cell, answer['nodes']))}")
     if saving := answer.get("saving"):
@@ -76,6 +78,12 @@ def _candidate(one: dict[str, Any]) -> str:
     made = f" ({parts})" if parts else ""
     why = "chosen" if one["chosen"] else one["why_not"].replace("_", " ")
     return f"{one['id']} at {one['price']:.4g}{made}: {why}"
+
+
+def _weighed(one: dict[str, Any]) -> str:
+    """Somebody who could have been stopped instead, or was stopped too."""
+    why = "stopped" if one["why_not"] is None else one["why_not"].replace("_", " ")
+    return f"{one['request']} at {one['price']:.4g}: {why}"
 
 
 def _print_checkpoint(saved: dict[str, Any]) -> None:

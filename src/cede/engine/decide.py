@@ -19,7 +19,7 @@ from cede.engine.steps.checkpoint import ask_to_save
 from cede.engine.steps.earmarks import drop_dead
 from cede.engine.steps.grant import grant_all
 from cede.engine.steps.over_limit import stop_overruns
-from cede.engine.steps.preempt import preempt_all
+from cede.engine.steps.preempt import preempt_all, tell_weighed
 from cede.engine.steps.sparing import let_victims_go, name_owners, spare
 from cede.engine.steps.taken_back import forget_taken_back
 from cede.engine.steps.withhold import keep_heads
@@ -27,11 +27,9 @@ from cede.model import bounds
 from cede.model.plan import Plan
 
 
-def decide(state: State, now: int, *, weigh: bool = False) -> Plan:
-    """One pass over `state`, which it changes; what it decided is also in the plan, and if asked
-    for, whom each taking weighed.
-    """
-    plan = Plan(now, weigh=weigh, granted=Noted(state.journal), stopped=Noted(state.journal))
+def decide(state: State, now: int) -> Plan:
+    """One pass over `state`, which it changes; what it decided is also in the plan."""
+    plan = Plan(now, granted=Noted(state.journal), stopped=Noted(state.journal))
     due = state.begin_pass(now)
     plan.changed = expire(state, due)  # 1. what is over by itself, and whom an edit paused
     if state.displaced:
@@ -56,6 +54,7 @@ def decide(state: State, now: int, *, weigh: bool = False) -> Plan:
             break
     name_owners(state, plan)
     forget_taken_back(state, plan)
+    tell_weighed(state, plan)
     if (
         plan.took_back
         and not plan.decisions

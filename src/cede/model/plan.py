@@ -28,7 +28,7 @@ class Preemption:
     victims: tuple[str, ...]  # allocation ids
     reason: Reason
     cost: float = 0
-    weighed: tuple[dict[str, Any], ...] = ()  # the candidates, if they were asked for
+    weighed: tuple[dict[str, Any], ...] = ()  # the candidates, where price decides
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,6 @@ class Plan:
     """The decisions of one pass and when the next one is due by itself."""
 
     now: int
-    weigh: bool = False  # whether to say whom each taking weighed
     decisions: list[Decision] = field(default_factory=list)
     changed: bool = False
     again: bool = False  # another pass is due at once

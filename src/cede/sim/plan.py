@@ -154,7 +154,7 @@ def _result(
 
 
 def _pass(state: State, names: Names) -> dict[str, Any]:
-    plan = decide(state, state.now, weigh=True)
+    plan = decide(state, state.now)
     shown = [_decision(state, each, names) for each in plan.decisions]
     waiting = sorted(state.waiting(), key=lambda each: each.age)
     shown += [_wait(state, request, names) for request in waiting]

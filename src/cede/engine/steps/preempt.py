@@ -41,6 +41,7 @@ from cede.engine.steps.covered import Covered, WithinQuota
 from cede.engine.steps.earmarks import drop, settle
 from cede.engine.steps.taken_back import take_back_grant
 from cede.engine.victims.amounts import inside_reserve
+from cede.engine.victims.cheapest import Choice
 from cede.engine.victims.choose import Missing, find_victims, rule
 from cede.engine.victims.pricing import is_immediate, stop_progress_time
 from cede.engine.victims.protection import (
@@ -51,7 +52,7 @@ from cede.engine.victims.protection import (
     return_grace_end,
     stage_of,
 )
-from cede.engine.victims.weighing import weighed
+from cede.engine.victims.weighing import in_short, weighed_for
 from cede.model.amounts import Amounts, add_to, show, take_from
 from cede.model.copying import replace
 from cede.model.plan import Plan, Preemption, Stopped
@@ -308,7 +309,7 @@ class Taking:
         if any(self._has_set(each) for each in unless):
             return False
         mark, before = self.state.mark(), self.plan.mark()
-        if self._preempt(waiter, offer, victims, choice.cost):
+        if self._preempt(waiter, offer, victims, choice):
             return True
         # By their leaving somebody rose above it, whose promise it would have cut.
         self.state.undo(mark)
@@ -321,13 +322,15 @@ class Taking:
         if end > self.state.now:
             self.state.wake_by(offer.ledger.pool.id, end)
 
-    def _preempt(self, waiter: Request, offer: Offer, victims: list[Holding], cost: float) -> bool:
+    def _preempt(
+        self, waiter: Request, offer: Offer, victims: list[Holding], choice: Choice
+    ) -> bool:
         """Stop these, and promise the waiter its demand; whether the promise holds."""
         ledger = offer.ledger
         reasons = [self._stop_reason(offer, each, victims) for each in victims]
         candidates: list[dict[str, Any]] = []
-        if self.plan.weigh and ledger.pool.settings.price is Price.CHECKPOINT:
-            candidates = weighed(self.state, ledger, offer.preemptor, offer.missing)
+        if ledger.pool.settings.price is Price.CHECKPOINT:
+            candidates = weighed_for(self.state, ledger, offer.preemptor, offer.missing, choice)
         stopped = [each for each in victims if each.id not in self.plan.granted]
         note_stage(self.state, ledger, stopped)
         for victim, reason in zip(victims, reasons, strict=True):
@@ -342,7 +345,7 @@ class Taking:
                     pool_id=ledger.pool.id,
                     victims=tuple(victim.id for victim in stopped),
                     reason=_strongest(reasons),
-                    cost=cost,
+                    cost=choice.cost,
                     weighed=tuple(candidates),
                 )
             )
@@ -379,6 +382,23 @@ class Taking:
         self.plan.promised.setdefault(ledger.pool.id, {})[waiter.id] = None
         self.plan.again = True  # what was freed may be more than was needed
         return self.state.requests[waiter.id].earmark is not None
+
+
+def tell_weighed(state: State, plan: Plan) -> None:
+    """At the end of a pass: where price decides, the event of a stop has whom the taking weighed,
+    what each would have cost, and why those that cost less were not stopped.
+    """
+    told = {
+        state.allocations[victim].request_id: in_short(state, decision.weighed)
+        for decision in plan.decisions
+        if isinstance(decision, Preemption) and decision.weighed
+        for victim in decision.victims
+        if victim in state.allocations
+    }
+    for at, event in enumerate(state.events if told else ()):
+        if event.kind == "preempting" and event.index > plan.began and event.request_id in told:
+            data = {**event.data, "weighed": told[event.request_id]}
+            state.events[at] = replace(event, data=data)
 
 
 def levels(

@@ -1,11 +1,12 @@
 """Whom a waiter could have stopped, what each would cost, and why each was chosen or not.
 
-Deciding needs none of it: it is made for whoever asks.
+Deciding needs none of it: it is made for whoever asks, and for the event of a stop.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from heapq import nsmallest
 from typing import Any
 
 from cede.engine.ledger.ledger import PoolLedger
@@ -13,6 +14,7 @@ from cede.engine.rights.cover import Holding
 from cede.engine.rights.standing import standing
 from cede.engine.state.state import State
 from cede.engine.victims.amounts import Kept, may_lose
+from cede.engine.victims.cheapest import Choice
 from cede.engine.victims.choose import Missing, find_victims, goals_of
 from cede.engine.victims.pricing import candidate, price, shield
 from cede.engine.victims.protection import Preemptor, may_take_own, spared
@@ -21,6 +23,8 @@ from cede.model.reason import Code
 
 # More than this nobody reads.
 SHOWN_MAX = 200
+# In each stop's event, which is kept for long, and of each taking of a plan.
+TOLD_MAX = 20
 # Why not: it is not below the waiter.
 STANDING = "standing"
 # The same by amounts: its policy, or one above, would keep less than is reserved for it.
@@ -28,17 +32,56 @@ RESERVE = "reserve"
 
 
 def weighed(
-    state: State, ledger: PoolLedger, preemptor: Preemptor, missing: Missing
+    state: State,
+    ledger: PoolLedger,
+    preemptor: Preemptor,
+    missing: Missing,
 ) -> list[dict[str, Any]]:
     """Every holder of what a waiter misses, the cheapest first."""
-    holders = [
+    return _shown(state, ledger, preemptor, missing, _holders(ledger, missing))[:SHOWN_MAX]
+
+
+def weighed_for(
+    state: State,
+    ledger: PoolLedger,
+    preemptor: Preemptor,
+    missing: Missing,
+    chosen: Choice,
+) -> list[dict[str, Any]]:
+    """The same where somebody is stopped, of those who are and of the cheapest others."""
+    victims = [each.holding for each in chosen.victims or ()]
+    ids = {each.id for each in victims}
+    others = (
+        (price(state, ledger, each).total, -each.index, each.id)
+        for each in _holders(ledger, missing)
+        if each.id not in ids
+    )
+    cheap = nsmallest(max(0, TOLD_MAX - len(victims)), others)
+    some = [*victims, *(ledger.holdings[each] for *_, each in cheap)]
+    return _shown(state, ledger, preemptor, missing, some, chosen)
+
+
+def _holders(ledger: PoolLedger, missing: Missing) -> list[Holding]:
+    keys = set(missing.keys)
+    return [
         each
         for each in ledger.holdings.values()
-        if not each.earmark and any(key in each.amounts for key in missing.keys)
+        if not each.earmark and not keys.isdisjoint(each.amounts)
     ]
+
+
+def _shown(
+    state: State,
+    ledger: PoolLedger,
+    preemptor: Preemptor,
+    missing: Missing,
+    holders: list[Holding],
+    choice: Choice | None = None,
+) -> list[dict[str, Any]]:
     barred = {each.id: why for each in holders if (why := _barred(state, ledger, preemptor, each))}
     legal = [each for each in holders if each.id not in barred]
-    why_not = {**barred, **_searched(state, ledger, preemptor, missing, legal)}
+    choice = choice or find_victims(state, ledger, preemptor, missing)
+    why_not = {**barred, **_searched(state, ledger, preemptor, missing, legal, choice)}
     prices = {each.id: price(state, ledger, each) for each in holders}
     holders.sort(key=lambda each: (prices[each.id].total, -each.index, each.id))
     return [
@@ -53,7 +96,7 @@ def weighed(
             "chosen": each.id not in why_not,
             "why_not": why_not.get(each.id),
         }
-        for each in holders[:SHOWN_MAX]
+        for each in holders
     ]
 
 
@@ -64,12 +107,29 @@ def not_stopped(shown: Iterable[dict[str, Any]], why: Code) -> list[dict[str, An
     ]
 
 
+def in_short(state: State, shown: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The same for an event: by requests, without what a price is made of."""
+    return [
+        {
+            "request": state.allocations[each["id"]].request_id,
+            "price": round(each["price"], 3),
+            "why_not": each["why_not"],
+        }
+        for each in shown
+        if each["id"] in state.allocations
+    ]
+
+
 def _searched(
-    state: State, ledger: PoolLedger, preemptor: Preemptor, missing: Missing, legal: list[Holding]
+    state: State,
+    ledger: PoolLedger,
+    preemptor: Preemptor,
+    missing: Missing,
+    legal: list[Holding],
+    choice: Choice,
 ) -> dict[str, str]:
     """Why those that may be stopped were not; nothing for those who were."""
     goals = goals_of(state, ledger, preemptor, missing)
-    choice = find_victims(state, ledger, preemptor, missing)
     candidates = [candidate(state, ledger, each) for each in legal]
     found = zip(legal, reasons(candidates, goals, choice), strict=True)
     return {each.id: str(why) for each, why in found if why is not None}

@@ -430,12 +430,39 @@ async def why(id: RequestRef, call: ThisCall, changes: Tried = True) -> Response
         return text
 
     text = await call.costly("why", (request_id, changes, caller.bound), read)
-    if not text:
+    if text:
+        story: Json = orjson.loads(text)
+    else:
         shown = (await show(call, [await find_request(call, request_id)], explain=False))[0]
         names = ("status", "attempt", "preempted_count", "labels", "reason")
-        found = {name: shown[name] for name in names}
-        return answer({"request": request_id} | found)
-    return Response(text, media_type="application/json")
+        story = {"request": request_id} | {name: shown[name] for name in names}
+    if story["status"] in ("preempting", "preempted") or story.get("last_stopped"):
+        story |= await _weighed(call, request_id)
+    return answer(story)
+
+
+# A stop and what follows it until its request is asked about; what is further back is not told.
+_EVENTS_LOOKED_AT = 50
+
+
+async def _weighed(call: Call, request_id: str) -> Json:
+    """Whom the taking weighed by which a request was last stopped, if its event tells."""
+    context = call.context
+    events = await context.read(
+        context.store.events_before,
+        bounds.AMOUNT_MAX,
+        limit=_EVENTS_LOOKED_AT,
+        request_id=request_id,
+    )
+    stops = [each for each in events if each.kind == "preempting"]
+    weighed = stops[-1].data.get("weighed") if stops else None
+    if not weighed:
+        return {}
+
+    def seen(state: State, now: int) -> Any:
+        return redact.seen_by(call.caller, state, weighed)
+
+    return {"weighed": await context.query(seen)}
 
 
 async def _act(
