@@ -7,7 +7,7 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from cede.engine import decide as deciding
@@ -39,8 +39,14 @@ def unchanged(state: State, old: Any) -> None:
     assert untimed(state) == []
 
 
+# Who is stopped for another is cancelled: it does not come back, and without that it does.
+CANCELLED = [(0, 0, 2, 0), (0, 1, 3, 0), (10, 0, 0, 0)], [(5, 0, 0, 0)]
+
+
 @settings(max_examples=150)
 @given(SHAPES, HISTORY, HISTORY, st.booleans())
+@example(0, *CANCELLED, True)
+@example(0, *CANCELLED, False)
 def test_whatever_happened_after_a_mark_is_undone(
     shape: int, before: list[Command], after: list[Command], passes: bool
 ) -> None:

@@ -24,6 +24,7 @@ WORKED_OUT = {
     *(
         "_below",
         "_beyond",
+        "_owed_below",
         "_from",
         "_inside",
         "_yielding",

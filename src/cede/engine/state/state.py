@@ -330,7 +330,7 @@ class State:
         moved = self.gates.replace(old, new)
         if new is not None:
             self._index_request(new)
-            if old is not None and new.terms is not old.terms:
+            if old is not None and (new.terms is not old.terms or new.cancelled != old.cancelled):
                 self._rehold(new.id)
         self.dirty |= self.tenancy.count(old, new)
         self._let_through(moved)
@@ -561,7 +561,7 @@ class State:
         self.timers.schedule(("allocation", allocation.id), self._allocation_due(allocation))
 
     def _rehold(self, request_id: str) -> None:
-        """A request's terms have changed: so may what follows for what it holds."""
+        """Its terms have changed, or it is cancelled: so may what follows for what it holds."""
         allocation = self.allocation_of(request_id)
         if allocation is not None:
             self.unchecked[allocation.pool_id] = True
