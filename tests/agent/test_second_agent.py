@@ -58,7 +58,7 @@ def test_another_folder_waits_until_the_first_is_gone(shared: Cluster, tmp_path:
 def test_a_copy_of_the_folder_does_not_start_on_the_same_machine(shared: Cluster) -> None:
     first = shared.agent("original", 1)
     second = twin(shared, first, "copy")
-    shutil.copytree(first.data, second.data, ignore=shutil.ignore_patterns("attempts"))
+    shutil.copytree(first.data, second.data, ignore=shutil.ignore_patterns("attempts", "*.new"))
     assert second.start().wait() != 0
     assert "another agent of this node runs on this machine" in second.log.read_text()
     # The same agent, killed and started again on its own folder, goes on at once.

@@ -179,6 +179,7 @@ def measure(given: argparse.Namespace, pid: int, url: str, tokens: list[str]) ->
                 context.set_default_timeout(300_000)
                 page = context.new_page()
                 page.goto(link(url, token))
+                page.wait_for_selector("#main h1")
                 page.goto(f"{url}/{view}")
                 page.wait_for_selector("tbody tr[data-id]")
                 pages.append(page)

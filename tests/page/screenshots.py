@@ -42,6 +42,7 @@ def take(browser: Any, url: str, token: str, where: dict[str, str], folder: Path
     for size, scheme in ((DESK, "light"), (PHONE, "dark")):
         with opened(browser, size, scheme) as page:
             page.goto(link(url, token))
+            page.wait_for_selector("#main h1")
             for name, address in where.items():
                 page.goto(f"{url}/{address}")
                 settle(page)
@@ -67,6 +68,7 @@ def main() -> None:
             return
         with opened(browser) as page:
             page.goto(link(server.url, token))
+            page.wait_for_selector("#main h1")
             for name, view in SHOWN.items():
                 page.goto(f"{server.url}/{where[view]}")
                 settle(page)

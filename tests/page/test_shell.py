@@ -88,6 +88,7 @@ def test_a_revoked_token_signs_the_page_out(server: Server, page: Any) -> None:
 def test_what_happens_appears_by_itself_and_selected_text_stays(server: Server, page: Any) -> None:
     waiting = contested(server)
     page.goto(link(server.url, server.secrets["red"]))
+    page.wait_for_selector("#main h1")
     page.goto(f"{server.url}/#/pool/training-gpus?tab=queue")
     page.wait_for_selector(f"tr[data-id='{waiting['id']}']")
     page.evaluate("() => getSelection().selectAllChildren(document.querySelector('h1'))")

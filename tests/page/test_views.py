@@ -44,6 +44,7 @@ def test_every_view_is_whole_and_accessible(
     url, wrong = shown.server.url, []
     with opened(browser, size, scheme) as page:
         page.goto(link(url, shown.server.secrets[role]))
+        page.wait_for_selector("#main h1")
         for name, address in views(shown).items():
             page.goto(f"{url}/{address}")
             # A bound token does not see others' requests: that, too, is a view.
