@@ -40,6 +40,8 @@ FOUND = {
     4000000075: "a small waiter stopped a large one of its own policy, in a circle with another",
     2000001107: "somebody rose above a waiter by its victims' leaving, and the pass failed",
     2000002126: "work that holds nothing of what is reserved was taken by amounts, and took back",
+    1000001296: "work that may not be stopped took the grant that kept its own policy's promise",
+    1000002038: "the same with a node that drains",
     1000100111: "a promise whose node drained away was not made again on another node",
     3000010052: "a limit above kept a request from taking of another one of its own policy",
 }

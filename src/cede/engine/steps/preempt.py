@@ -86,6 +86,7 @@ class Offer:
     footprint: Footprint | None = None  # in a pool of nodes: where what could be promised is
     under: tuple[Part, ...] = ()  # what it misses of the limits above it, by policy
     share: tuple[Part, ...] = ()  # what must leave of its own policy's share
+    instead_of: tuple[str, ...] = ()  # whose promises give way to that footprint
 
     @property
     def counts_free(self) -> bool:
@@ -235,14 +236,37 @@ class Taking:
         rights, standing = stream.rights, stream.standing
         preemptor = Preemptor(waiter, stream.key, rights, band, standing, by_amounts)
         if stream.form is not None:
-            where = None if under or share else preemptor.locate(self.state, ledger)
+            nowhere: tuple[Footprint | None, tuple[str, ...]] = (None, ())
+            where, instead_of = nowhere if under or share else self._place(ledger, preemptor)
             return Offer(
-                ledger, policy, demand, preemptor, demand, demand, stream.form, where, under, share
+                *(ledger, policy, demand, preemptor, demand, demand),
+                *(stream.form, where, under, share, instead_of),
             )
         room = self._promisable(ledger, stream, (waiter.id,))
         short = missing(demand, room)
         whole = {key: amount - min(room[key], 0) for key, amount in demand.items()}
         return Offer(ledger, policy, demand, preemptor, short, whole, under=under, share=share)
+
+    def _place(
+        self, ledger: PoolLedger, preemptor: Preemptor
+    ) -> tuple[Footprint | None, tuple[str, ...]]:
+        """Where a waiter could be promised a place without stopping anybody, and whose promises of
+        its own policy give way to it: as few as must.
+        """
+        where = preemptor.locate(self.state, ledger)
+        instead_of: list[str] = []
+        if where is None:
+            for mark in _own_promises(ledger, preemptor.key, preemptor.standing):
+                instead_of.append(mark.id)
+                where = preemptor.locate(self.state, ledger, instead_of)
+                if where is not None:
+                    break
+        for each in instead_of[:-1] if where is not None else ():
+            fewer = [other for other in instead_of if other != each]
+            found = preemptor.locate(self.state, ledger, fewer)
+            if found is not None:
+                where, instead_of = found, fewer
+        return where, () if where is None else tuple(instead_of)
 
     def _serve(self, waiter: Request) -> bool:
         """Promise a waiter its demand in one of its pools; whether anything was decided.
@@ -370,6 +394,8 @@ class Taking:
     def _earmark(self, waiter: Request, offer: Offer, footprint: Footprint = ()) -> bool:
         """Promise a waiter its demand; whether that holds."""
         ledger, standing = offer.ledger, offer.preemptor.standing
+        for each in offer.instead_of:
+            drop(self.state, each)
         for own in _own_promises(ledger, offer.preemptor.key, standing):
             if offer.fits_beside:
                 break
@@ -422,7 +448,7 @@ def _own_promises(ledger: PoolLedger, key: QueueKey, standing: Standing) -> list
     once it holds: the first to be given up first. What stands below it is not in its way anyway.
     Where fair shares alone decide, nobody stands above another of its policy.
     """
-    if key.preemptible or not ledger.earmarks or ledger.inventory is not None:
+    if key.preemptible or not ledger.earmarks:
         return []
     if ledger.balance is not None:
         return []

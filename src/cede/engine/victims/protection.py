@@ -46,9 +46,11 @@ class Preemptor:
     def rank(self) -> int:
         return self.key.rank
 
-    def locate(self, state: State, ledger: PoolLedger) -> Footprint | None:
-        """Where it could be promised a place."""
-        own = (self.request.id,)
+    def locate(
+        self, state: State, ledger: PoolLedger, instead_of: Iterable[str] = ()
+    ) -> Footprint | None:
+        """Where it could be promised a place, also instead of these who were promised one."""
+        own = (self.request.id, *instead_of)
         return locate(state, ledger, self.key, self.rights, self.standing, promise=True, own=own)
 
 
