@@ -294,6 +294,8 @@ def check_taking(state: State, waiter: Request, policy: Policy, victims: list[st
         raise Broken(f"S8 {waiter.id} is over its own bound and still takes")
 
     def enough(taken: set[str], cuts: bool = not by_amounts) -> bool:
+        # Who stays may keep it from the rights by which it would cut a promise.
+        then = standing(state, policy, rights_then(state, waiter, policy, taken))
         stays = usage(
             state,
             pool.id,
@@ -304,7 +306,7 @@ def check_taking(state: State, waiter: Request, policy: Policy, victims: list[st
             for r in state.waiting()
             if r.earmark is not None
             and r.earmark.pool_id == pool.id
-            and (not cuts or earmark_standing(state, r) >= mine)
+            and (not cuts or earmark_standing(state, r) >= then)
             and not gives_way(state, r, waiter, policy)
         ]
         return limits_ok(state, waiter, policy, taken, "promised", uncut) and room_for(
