@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import event
 
 from cede.store import connect
 from tests.api.conftest import Server, made
@@ -100,3 +101,18 @@ def test_what_connections_keep_for_themselves_is_bounded(tmp_path: Path) -> None
         engine.dispose()
     assert sizes == [connect.WRITER_CACHE, connect.READER_CACHE]
     assert connect.WRITER_CACHE + connect.READERS * connect.READER_CACHE <= 64 * 1024
+
+
+def test_connections_that_rest_let_go_of_what_they_keep(server: Server) -> None:
+    shrunk: list[str] = []
+
+    def note(connection: Any, cursor: Any, statement: str, *_: Any) -> None:
+        if statement == "PRAGMA shrink_memory":
+            shrunk.append(statement)
+
+    readers = server.store._readers
+    resting = readers.pool.checkedin()  # type: ignore[attr-defined]
+    event.listen(readers, "before_cursor_execute", note)
+    server.store.give_back_memory()
+    assert len(shrunk) == resting > 0
+    assert server["admin"].get("/api/v1/pools").status_code == 200

@@ -1,7 +1,8 @@
 """Giving memory back to the system after large bodies and answers.
 
-glibc keeps what was freed, in an arena for each thread that ever allocated much; a server that was
-sent large bodies once would look large for ever. Elsewhere than on glibc this does nothing.
+The database keeps pages that it has read. glibc keeps what was freed, in an arena for each thread
+that ever allocated much; a server that was sent large bodies once would look large for ever.
+Elsewhere than on glibc this does nothing.
 """
 
 from __future__ import annotations
@@ -34,9 +35,12 @@ def share_arenas() -> None:
 
 
 class Trimmer:
-    """`soon` asks for a trim once the present rush is over; `call_later` is the event loop's."""
+    """`soon` asks for a trim once the present rush is over; `call_later` is the event loop's.
+    `first` lets go of what can be had again.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, first: Callable[[], None]) -> None:
+        self._first = first
         self._libc = _libc()
         self._due = False
 
@@ -52,6 +56,7 @@ class Trimmer:
 
     def _trim(self) -> None:
         assert self._libc is not None
+        self._first()
         # What calls left in cycles; not what is older, which would take long and is in use.
         gc.collect(1)
         self._libc.malloc_trim(0)

@@ -8,10 +8,12 @@ added meanwhile neither repeats nor hides anything.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, Engine, Select, and_, false, func, or_, select
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.pool import QueuePool
 
 from cede.engine.state.changes import Event
 from cede.model import bounds
@@ -26,6 +28,7 @@ from cede.model.subject import Subject
 from cede.model.token import Role, Token
 from cede.store import chain, filters, node_rows, rows, schema, views
 from cede.store.cursor import Cursors
+from cede.store.errors import StoreError
 from cede.store.filters import RequestFilter, of_subjects
 from cede.store.statements import REQUESTS
 from cede.store.values import AuditEntry, Page, PolicyView, RequestView
@@ -47,6 +50,18 @@ class Reads:
     def __init__(self, engine: Engine) -> None:
         self._readers = engine
         self._known_cursors: Cursors | None = None
+
+    def give_back_memory(self) -> None:
+        """SQLite keeps pages that it has read, with every connection; those that rest let go of
+        theirs.
+        """
+        pool = self._readers.pool
+        if self._readers.dialect.name != "sqlite" or not isinstance(pool, QueuePool):
+            return
+        with suppress(SQLAlchemyError, StoreError), ExitStack() as resting:
+            for _ in range(pool.checkedin()):
+                connection = resting.enter_context(self._readers.connect())
+                connection.exec_driver_sql("PRAGMA shrink_memory")
 
     # Pools and policies -------------------------------------------------------------------------
 

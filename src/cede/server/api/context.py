@@ -74,9 +74,12 @@ class Context:
     gate: Gate = field(default_factory=Gate)
     # Bulk calls: each keeps the loop busy for as long as hundreds of others.
     bulk_gate: Gate = field(default_factory=lambda: Gate(most=1))
-    trimmer: Trimmer = field(default_factory=Trimmer)
+    trimmer: Trimmer = field(init=False)
     listing: asyncio.Lock = field(default_factory=asyncio.Lock)  # of who makes a long list
     _names: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.trimmer = Trimmer(self.store.give_back_memory)
 
     async def read(self, function: Callable[..., T], *args: Any, **filters: Any) -> T:
         """A read of the database, off the event loop."""
