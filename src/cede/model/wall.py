@@ -28,7 +28,7 @@ class Wall:
     def __init__(self, notes: Iterable[Note] = ()) -> None:
         self.notes = sorted(notes) or [Note(0, 0)]
         self._begins = [note.at for note in self.notes]
-        self._last = (0, 0, 0)  # the day that was asked for last: its first instant, its end, it
+        self._last = (0, 0, 0)  # first instant, end and number of the last day asked for
 
     def time(self, instant: int) -> int:
         place = max(0, bisect_right(self._begins, instant) - 1)

@@ -98,17 +98,17 @@ def legal_by_amounts(
     kept = Kept(ledger, preemptor.policy_id)
     could = [each for each in holdings if _is_beyond(ledger, preemptor, each, kept)]
     if could and ledger.inventory is not None:
-        could = _where_there_is_hope(state, ledger, preemptor, could)
+        could = _on_nodes_that_help(state, ledger, preemptor, could)
     for each in could:
         if spared(state, ledger, preemptor, each, BORROWED) is None:
             yield ledger.rights(each.id), each
 
 
-def _where_there_is_hope(
+def _on_nodes_that_help(
     state: State, ledger: PoolLedger, preemptor: Preemptor, holdings: list[Holding]
 ) -> list[Holding]:
-    """Those of some holders on nodes of which a task could have one, if each policy lost there as
-    much as it may: all others are in no set, and a search through them would be long.
+    """Those of some holders that sit where a task would fit if every policy lost as much there as
+    it may. The others are in no set, and searching them would take long.
     """
     inventory, form = ledger.inventory, preemptor.key.form
     assert inventory is not None and form is not None
@@ -125,15 +125,15 @@ def _where_there_is_hope(
     own = (preemptor.request.id,)
     view = site(state, ledger, preemptor.standing, promise=True, own=own, only=only)
     need = inventory.room(dict(form.amounts))
-    hope = set()
+    helping = set()
     for node_id, of_policies in freed.items():
         most = list(view.instead.get(node_id, inventory.spots[node_id].promise[0]))
         for policy_id, amounts in of_policies.items():
             for at, key in enumerate(inventory.keys):
                 most[at] += min(amounts[at], spare[policy_id].get(key, amounts[at]))
         if all(map(le, need, most)):
-            hope.add(node_id)
-    return [each for each in holdings if any(node_id in hope for node_id, _ in each.footprint)]
+            helping.add(node_id)
+    return [each for each in holdings if any(node in helping for node, _ in each.footprint)]
 
 
 def may_lose(

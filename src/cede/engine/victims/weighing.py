@@ -32,10 +32,7 @@ RESERVE = "reserve"
 
 
 def weighed(
-    state: State,
-    ledger: PoolLedger,
-    preemptor: Preemptor,
-    missing: Missing,
+    state: State, ledger: PoolLedger, preemptor: Preemptor, missing: Missing
 ) -> list[dict[str, Any]]:
     """Every holder of what a waiter misses, the cheapest first."""
     return _shown(state, ledger, preemptor, missing, _holders(ledger, missing))[:SHOWN_MAX]
@@ -48,7 +45,7 @@ def weighed_for(
     missing: Missing,
     chosen: Choice,
 ) -> list[dict[str, Any]]:
-    """The same where somebody is stopped, of those who are and of the cheapest others."""
+    """The same for a taking: its victims, and the cheapest of the other holders."""
     victims = [each.holding for each in chosen.victims or ()]
     ids = {each.id for each in victims}
     others = (
