@@ -85,6 +85,32 @@ def wrong(state: State, waiter: Request, policy: Policy, victims: Collection[str
     return "" if _rises(state, waiter, policy, victims) else "no more of the reserves is covered"
 
 
+def gave_way(state: State, loser: Request, came: Iterable[tuple[str, Amounts]]) -> bool:
+    """Whether what was promised to somebody was taken by amounts the moment it held: an owner of
+    another policy came inside its reserve, and the loser's policies keep theirs without it.
+    """
+    for policy_id, amounts in came:
+        mine = state.policies[policy_id]
+        if not decide_by_amounts(state, mine.pool_id):
+            continue
+        keys = audit.counted_keys(state, state.pools[mine.pool_id])
+        now = holds(state, mine.id)
+        inside = all(now.get(key, 0) <= mine.reserved.get(key, 0) for key in keys)
+        for policy in state.places(loser.id):
+            theirs = [each for each in chain(state, policy) if each not in chain(state, mine)]
+            kept = all(
+                holds(state, each).get(key, 0) >= most
+                for each in theirs
+                for key, most in covered(
+                    state, each, total([holds(state, each), loser.amounts])
+                ).items()
+            )
+            here = bool(theirs) and policy.pool_id == mine.pool_id
+            if here and inside and kept and any(amounts.get(key) for key in keys):
+                return True
+    return False
+
+
 def _rises(state: State, waiter: Request, policy: Policy, victims: Collection[str]) -> bool:
     """Whether more of all reserves is covered: but for the owner's department, and those above it,
     whose teams may have less in all when a gang frees more than is needed.

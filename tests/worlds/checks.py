@@ -408,6 +408,11 @@ def check_promises(state: State, before: Promises, *, aged: bool) -> None:
     came = standings(state, {each.id: each.policy_id for each in live})
     there = promises(state).owners
     came |= {owner: each for owner, each in there.items() if owner not in before.owners}
+    holds = [(each.policy_id, each.amounts) for each in live]
+    owners = [state.requests[each] for each in there.keys() - before.owners.keys()]
+    holds += [(each.earmark.policy_id, each.amounts) for each in owners if each.earmark]
+    if all(amount_checks.gave_way(state, state.requests[each], holds) for each in lost):
+        return
     fair = any(each.settings.share is Share.FAIR_SHARE for each in state.pools.values())
     if fair and all(any(_of_others(state, each, came)) for each in lost):
         return  # which other policy or task group may have it is no matter of standing there
