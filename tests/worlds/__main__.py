@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import multiprocessing
+import signal
 import sys
 import time
 from collections import Counter
+from contextlib import suppress
 from functools import partial
 
 from .checks import Broken
@@ -52,7 +54,7 @@ def report(first: int, wanted: int, kinds: list[str]) -> int:
     worlds: Counter[str] = Counter()
     broken = 0
     one = partial(search, most=min(STATES_A_WORLD, max(wanted // WORLDS_LEAST, 1)))
-    with multiprocessing.Pool() as pool:
+    with suppress(KeyboardInterrupt), multiprocessing.Pool(initializer=_leave_to_parent) as pool:
         while states.total() < wanted and broken < 20:
             # As many worlds of each kind, whatever their size.
             numbers = range(first, first + WORLDS_AT_ONCE)
@@ -74,7 +76,13 @@ def report(first: int, wanted: int, kinds: list[str]) -> int:
     for kind in kinds:
         print(f"{kind}: {states[kind]:,} states in {worlds[kind]:,} worlds")
     print(f"{states.total():,} states in {worlds.total():,} worlds, {broken} broken, {took:.0f} s")
+    if states.total() < wanted and not broken:
+        return 130  # interrupted
     return 1 if broken else 0
+
+
+def _leave_to_parent() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 if __name__ == "__main__":
