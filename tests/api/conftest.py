@@ -21,6 +21,7 @@ from cede.server.config import Config
 from cede.server.connections import Connections
 from cede.server.history import History
 from cede.server.ids import new_id
+from cede.server.tx import Tx
 from cede.server.writer import Writer
 from cede.store import Store
 from tests.api import listening
@@ -102,7 +103,7 @@ def running(url: str) -> Iterator[Server]:
     writer = Writer(store, store.load(), on_fatal=lambda error: None)
     writer.start()
     History(store, writer, {}).turn()  # as `run` does: it notes the time of day
-    secrets = {name: _make_token(writer, name, *kind) for name, kind in TOKENS.items()}
+    secrets = _make_tokens(writer)
     app = create_app(store, writer, Config(data=Path(), database=url))
     app.openapi_schema = _described[0] if _described else None
     with listening.at_a_port(app) as port:
@@ -120,11 +121,17 @@ def running(url: str) -> Iterator[Server]:
     store.close()
 
 
-def _make_token(writer: Writer, name: str, role: Role, subjects: tuple[Subject, ...]) -> str:
-    secret, digest = tokens.new_token()
-    token = Token(new_id(), name, role, subjects, digest, clock.wall())
-    writer.execute(lambda tx: tx.put_token(token)).result(PATIENCE)
-    return secret
+def _make_tokens(writer: Writer) -> dict[str, str]:
+    """One of each kind, in one commit: by name, its secret."""
+    secrets: dict[str, str] = {}
+
+    def put_all(tx: Tx) -> None:
+        for name, (role, subjects) in TOKENS.items():
+            secrets[name], digest = tokens.new_token()
+            tx.put_token(Token(new_id(), name, role, subjects, digest, clock.wall()))
+
+    writer.execute(put_all).result(PATIENCE)
+    return secrets
 
 
 @pytest.fixture(scope="session", autouse=True)
