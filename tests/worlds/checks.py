@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Collection, Container, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
+from itertools import chain, combinations
 from math import inf
 
 from cede.engine.audit import audit
@@ -509,10 +511,17 @@ def _check_idle(state: State, request: Request, policy: Policy) -> None:
     if not limits_ok(state, request, policy, takeable, "promised"):
         return
     if room_for(state, request, pool, both(kept, promised(state, pool.id))):
-        if any(_comes_back_above(state, each, takeable, mine) for each in takeable):
-            return  # a taking may defeat itself
-        raise Broken(f"L3 {request.id} is in share, could be served in {pool.name}, and waits")
-    _check_amounts(state, request, policy)
+        for some in chain.from_iterable(
+            combinations(takeable, count) for count in range(1, len(takeable) + 1)
+        ):
+            above = any(_comes_back_above(state, each, some, mine) for each in some)
+            if not above and _enough(state, request, policy, some):
+                raise Broken(f"L3 {request.id} is in share, could take {some}, and waits")
+        return  # every taking may defeat itself
+    for found in amount_checks.sets(
+        state, request, policy, partial(_enough, state, request, policy)
+    ):
+        raise Broken(f"L3 {request.id} could take {found} by amounts, and waits")
 
 
 def _comes_back_above(
@@ -525,19 +534,14 @@ def _comes_back_above(
     return standing(state, policy, rights) > mine
 
 
-def _check_amounts(state: State, request: Request, policy: Policy) -> None:
-    """An owner does not wait who could take by amounts (L3)."""
+def _enough(state: State, request: Request, policy: Policy, gone: Collection[str]) -> bool:
+    """Whether a waiter fits, beside everything promised, once these are gone."""
     pool = state.pools[policy.pool_id]
-
-    def enough(gone: set[str]) -> bool:
-        stay = (a for a in state.allocations.values() if not a.leaving and a.id not in gone)
-        used = both(usage(state, pool.id, stay), promised(state, pool.id))
-        return limits_ok(state, request, policy, gone, "promised") and room_for(
-            state, request, pool, used
-        )
-
-    for found in amount_checks.sets(state, request, policy, enough):
-        raise Broken(f"L3 {request.id} could take {found} by amounts, and waits")
+    stay = (a for a in state.allocations.values() if not a.leaving and a.id not in gone)
+    used = both(usage(state, pool.id, stay), promised(state, pool.id))
+    return limits_ok(state, request, policy, gone, "promised") and room_for(
+        state, request, pool, used
+    )
 
 
 def _takeable(state: State, allocation_id: str, mine: tuple[int, int]) -> bool:
