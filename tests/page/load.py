@@ -4,7 +4,8 @@ A server in a process of its own has 200 nodes, 40 teams, 5,000 holders and 20,0
 pages look at it while requests come and go. What the server spends on a page is processor time of
 its process and of the children that it forks for reads, with pages less without, so it means the
 same on a busy machine; the other figures are wall-clock times, and the bare API's beside them say
-how busy the machine was.
+how busy the machine was. One page is measured. The others stand for other people's machines: they
+are as real, in a browser of the lowest priority, so that they load the server and not this page.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from tests.page.browser import launched, link, opened
 from tests.page.busy import QUIET
 
 POOL = "farm"
+VIEW = f"#/pool/{POOL}?tab=queue"
 _TICKS = os.sysconf("SC_CLK_TCK")
 # The longest gap between two frames while it scrolls, by the browser's own account.
 _SCROLL = """async () => {
@@ -103,6 +105,45 @@ def world(arguments: list[str]) -> Iterator[tuple[int, str, list[str]]]:
             process.wait()
 
 
+@contextmanager
+def others(url: str, tokens: list[str]) -> Iterator[None]:
+    """Pages of other people, one for each token, in a browser that yields to everything else."""
+    command = ["nice", "-n", "19", sys.executable, "-m", "tests.page.load", "--look", url]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdin is not None and process.stdout is not None
+    try:
+        process.stdin.write(json.dumps(tokens) + "\n")
+        process.stdin.flush()
+        assert process.stdout.readline(), "the other pages could not be opened"
+        yield
+    finally:
+        process.stdin.close()
+        process.wait()
+
+
+def sign_in(page: Any, url: str, token: str) -> None:
+    page.goto(link(url, token))
+    page.wait_for_selector("#main h1")
+
+
+def show_queue(page: Any, url: str) -> None:
+    page.goto(f"{url}/{VIEW}")
+    page.wait_for_selector("tbody tr[data-id]")
+
+
+def look(url: str) -> None:
+    """Open a page for each token that standard input names, and stay until it ends."""
+    with launched() as browser:
+        for token in json.loads(sys.stdin.readline()):
+            context = browser.new_context(viewport={"width": 1440, "height": 900})
+            context.set_default_timeout(300_000)
+            page = context.new_page()
+            sign_in(page, url, token)
+            show_queue(page, url)
+        print("open", flush=True)
+        sys.stdin.read()
+
+
 def processor_seconds(pid: int) -> float:
     """Of a process and of its children that have ended."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -153,7 +194,6 @@ def timed(call: Any) -> float:
 
 def measure(given: argparse.Namespace, pid: int, url: str, tokens: list[str]) -> dict[str, Any]:
     changes = Changes(url, tokens[0], given.rate)
-    view = f"#/pool/{POOL}?tab=queue"
     bare = [f"{API}/pools/{POOL}", f"{API}/policies?pool={POOL}&limit=500"]
     bare.append(f"{API}/pools/{POOL}/queue?limit=50&offset=0")
     found: dict[str, Any] = {}
@@ -163,38 +203,24 @@ def measure(given: argparse.Namespace, pid: int, url: str, tokens: list[str]) ->
             found["bare_api_seconds"] = timed(
                 lambda: [made(changes.http.get(each)) for each in bare]
             )
-            first.goto(link(url, tokens[1]))
-            first.wait_for_selector("#main h1")
-
-            def look() -> None:
-                first.goto(f"{url}/{view}")
-                first.wait_for_selector("tbody tr[data-id]")
-
-            found["first_view_seconds"] = timed(look)
+            sign_in(first, url, tokens[1])
+            found["first_view_seconds"] = timed(lambda: show_queue(first, url))
             first.goto("about:blank")
             found["core_without_pages"] = spent(pid, given.seconds)
-            pages = []
-            for token in tokens[1 : given.pages + 1]:
-                context = browser.new_context(viewport={"width": 1440, "height": 900})
-                context.set_default_timeout(300_000)
-                page = context.new_page()
-                page.goto(link(url, token))
-                page.wait_for_selector("#main h1")
-                page.goto(f"{url}/{view}")
-                page.wait_for_selector("tbody tr[data-id]")
-                pages.append(page)
-            changed = changes.done
-            found["core_with_pages"] = spent(pid, given.seconds)
-            found["changes_a_second"] = (changes.done - changed) / given.seconds
-            page = pages[0]
-            found["scrolling"] = page.evaluate(_SCROLL)
-            id_ = page.query_selector("tbody tr[data-id]").get_attribute("data-id")
-            began = time.monotonic()
-            made(changes.http.post(f"{API}/requests/{id_}/cancel"))
-            answered = time.monotonic()
-            page.wait_for_selector(f"tr[data-id='{id_}']", state="detached")
-            found["change_answered_seconds"] = answered - began
-            found["change_on_the_page_seconds"] = time.monotonic() - answered
+            sign_in(first, url, tokens[1])
+            show_queue(first, url)
+            with others(url, tokens[2 : given.pages + 1]):
+                changed = changes.done
+                found["core_with_pages"] = spent(pid, given.seconds)
+                found["changes_a_second"] = (changes.done - changed) / given.seconds
+                found["scrolling"] = first.evaluate(_SCROLL)
+                id_ = first.query_selector("tbody tr[data-id]").get_attribute("data-id")
+                began = time.monotonic()
+                made(changes.http.post(f"{API}/requests/{id_}/cancel"))
+                answered = time.monotonic()
+                first.wait_for_selector(f"tr[data-id='{id_}']", state="detached")
+                found["change_answered_seconds"] = answered - began
+                found["change_on_the_page_seconds"] = time.monotonic() - answered
     finally:
         changes.stop()
     extra = found["core_with_pages"] - found["core_without_pages"]
@@ -210,7 +236,11 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=20.0, help="changes a second")
     parser.add_argument("--seconds", type=float, default=20.0, help="how long to measure")
     parser.add_argument("--serve", help=argparse.SUPPRESS)
+    parser.add_argument("--look", help=argparse.SUPPRESS)
     given = parser.parse_args()
+    if given.look:
+        look(given.look)
+        return
     sizes = (given.nodes, given.teams, given.holders, given.waiters, given.pages)
     if given.serve:
         try:
