@@ -254,7 +254,9 @@ class Story:
             self.settle()
             due = self.state.timers.next()
             leases = [
-                2 * each.lease // 3 for each in self.state.requests.values() if each.lease is not None
+                2 * each.lease // 3
+                for each in self.state.requests.values()
+                if each.lease is not None
             ]
             leases += [node.heartbeat for node in self.state.nodes.values()]
             step = min([end, *(self.now + each for each in leases), *([due] if due else [])])

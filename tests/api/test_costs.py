@@ -123,6 +123,7 @@ def test_a_read_in_a_child_says_what_it_would_have_said_here(
     assert [status for status, _ in found[0]] == [200, 200, 200, 200, 404]
 
 
+@pytest.mark.slow
 def test_a_light_read_is_forked_only_where_it_is_not_known_to_be_quick(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:

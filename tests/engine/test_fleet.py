@@ -85,7 +85,14 @@ def step(state: State, what: str, now: int) -> int:
     return now
 
 
-@pytest.mark.parametrize("works", [False, True, None], ids=["idle", "stop", "keep"])
+@pytest.mark.parametrize(
+    "works",
+    [
+        pytest.param(False, id="idle", marks=pytest.mark.slow),
+        pytest.param(True, id="stop"),
+        pytest.param(None, id="keep", marks=pytest.mark.slow),
+    ],
+)
 @pytest.mark.parametrize("first", STEPS)
 def test_whatever_happens_to_a_node(first: str, works: bool | None) -> None:
     seen = set()

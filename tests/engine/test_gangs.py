@@ -23,6 +23,7 @@ from cede.model.terms import Terms
 
 NODES, GANG = 20, 10
 SEEDS = {"quota": 6, "classes": 6, "fair_share": 2}  # shares are computed for every pass
+PRESETS = [pytest.param(each, marks=() if each == "quota" else pytest.mark.slow) for each in SEEDS]
 TEAMS = ("red", "blue")
 
 
@@ -112,12 +113,12 @@ def started_by_its_word(preset: str, seed: int) -> bool:
     return at is not None and at <= latest
 
 
-@pytest.mark.parametrize("preset", SEEDS)
+@pytest.mark.parametrize("preset", PRESETS)
 def test_a_gang_starts_when_why_said_at_its_submission(preset: str) -> None:
     assert [seed for seed in range(SEEDS[preset]) if not started_by_its_word(preset, seed)] == []
 
 
-@pytest.mark.parametrize("preset", SEEDS)
+@pytest.mark.parametrize("preset", PRESETS)
 def test_without_walltimes_a_gang_is_passed_and_waits_for_a_bounded_time(preset: str) -> None:
     for seed in range(SEEDS[preset] // 2):
         cluster = Cluster(preset, seed, walltimes=False)

@@ -59,7 +59,10 @@ def check(state: State) -> None:
     assert len(live) <= 1  # S9
 
 
-@pytest.mark.parametrize("story", [GANG, HINTED], ids=["granted", "hinted"])
+@pytest.mark.parametrize(
+    "story",
+    [pytest.param(GANG, id="granted", marks=pytest.mark.slow), pytest.param(HINTED, id="hinted")],
+)
 @pytest.mark.parametrize("first", WORDS)
 def test_every_order_of_reports_of_one_attempt(story: str, first: str) -> None:
     """S9, S13, S16: the attempt ends when both members have, once, and stays ended."""

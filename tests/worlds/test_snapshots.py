@@ -14,8 +14,8 @@ from .explore import checked_takings
 from .snapshots import draw_snapshot
 
 SNAPSHOTS = [
-    pytest.param(range(100), id="short"),
-    pytest.param(range(100, 1_000), id="long", marks=pytest.mark.slow),
+    pytest.param(range(30), id="short"),
+    pytest.param(range(30, 1_000), id="long", marks=pytest.mark.slow),
 ]
 
 # Snapshots in which something was wrong once.

@@ -34,7 +34,13 @@ def walked(kind: str, walks: int = WALKS, steps: int = STEPS) -> Said:
     return said
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(kind, marks=pytest.mark.slow if kind == "fair on nodes" else ())
+        for kind in KINDS
+    ],
+)
 def test_what_why_says_comes_true(kind: str) -> None:
     said = walked(kind)
     assert said.waiters > 20 and said.tried > 20, said
