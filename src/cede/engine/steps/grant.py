@@ -32,7 +32,7 @@ from cede.engine.queue.proposals import Proposals
 from cede.engine.queue.view import locate, members
 from cede.engine.rights.standing import Standing
 from cede.engine.state.state import State
-from cede.engine.steps.covered import Covered, WithinQuota
+from cede.engine.steps.covered import Covered, PromisedElsewhere, WithinQuota
 from cede.engine.steps.earmarks import settle
 from cede.engine.steps.withhold import look_again, withhold
 from cede.model.allocation import Allocation, Member, allocation_id
@@ -75,6 +75,8 @@ class _Pool:
         self.state = state
         self.plan = plan
         self.ledger = state.ledgers[pool_id]
+        if state.several and self.ledger.inventory is None:
+            besides = PromisedElsewhere(state, self.ledger, besides)
         self.besides = WithinQuota(state, besides) if state.tenants else besides
         self.streams = streams(self.ledger)
         # Answers given, each with what must not have moved since.

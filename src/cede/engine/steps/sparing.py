@@ -9,19 +9,22 @@ nothing that it could take.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from heapq import heappop, heappush
 from itertools import count
 from typing import Any, NamedTuple
 
 from cede.engine.ledger.account import (
+    check,
     fits,
     free_to_promise,
     limit_room,
     limits_room,
     missing,
+    own_bounds,
     rights_if_granted,
 )
+from cede.engine.ledger.admit import eligible_policies
 from cede.engine.ledger.exchange import Part
 from cede.engine.ledger.ledger import Departing, PoolLedger, alike, known_by
 from cede.engine.rights.cover import Holding
@@ -82,7 +85,8 @@ def spare(state: State, plan: Plan) -> bool:
         if alone and victim.pool_id in pools:
             victims[victim_id] = None
     sparing.look_at(victims)
-    return sparing.spare()
+    went_on = sparing.spare()
+    return sparing.keep_elsewhere(pools) or went_on
 
 
 class _Turn(NamedTuple):
@@ -157,6 +161,8 @@ class _Sparing:
                 for each in (turn.others, *refused):
                     self._next(each)
                 refused.clear()
+            elif victim.id in self.plan.wanted.get(victim.pool_id, ()):
+                self._next(turn.others)
             else:
                 refused.append(turn.others)
         return went_on
@@ -201,6 +207,8 @@ class _Sparing:
         room = self._has_room_again(ledger, holding)
         # What this pass stopped knows nothing of it yet.
         if victim.id not in self.plan.stopped and not victim.may_go_on:
+            if below and room and ledger.inventory is None:
+                self._want(ledger, holding)  # others who come back as well may need more than that
             return bool(below) and not room and self._is_wanted(ledger, holding, below)
         if not room and not below and not self._may_exchange(ledger, holding, below):
             return False
@@ -222,17 +230,66 @@ class _Sparing:
         if ledger.inventory is not None:
             return False
         mark = self.state.mark()
-        wanted = self.plan.wanted.setdefault(ledger.pool.id, {})
-        standing = self._standing(ledger, holding)
         for each in below:
             drop(self.state, each.id)
             if self._has_room_again(ledger, holding):
-                wanted[holding.id] = (standing, holding.amounts)
+                self._want(ledger, holding)
                 return True
         if self._may_exchange(ledger, holding):  # it will stop others for the rest
-            wanted[holding.id] = (standing, holding.amounts)
+            self._want(ledger, holding)
             return True
         self.state.undo(mark)
+        return False
+
+    def _want(self, ledger: PoolLedger, holding: Holding) -> None:
+        """Keep what somebody will want who comes back, from those below it."""
+        wanted = self.plan.wanted.setdefault(ledger.pool.id, {})
+        wanted[holding.id] = (self._standing(ledger, holding), holding.amounts)
+
+    def keep_elsewhere(self, pools: Collection[str]) -> bool:
+        """Keep room in these pools, and in all for victims of this pass, for who stops in another
+        one and comes back above those who were promised it; whether such promises were dropped.
+        """
+        state = self.state
+        dropped = False
+        for ledger in state.ledgers.values() if pools or self.plan.stopped else ():
+            for line in list(ledger.departing.values()):
+                subject = state.requests[state.allocations[line[0][1]].request_id].subject
+                places = [state.ledgers[each.pool_id] for each in state.policies_of(subject)]
+                if not any(each.earmarks for each in places if each is not ledger):
+                    continue
+                for _, victim_id in list(line):
+                    if self._comes_back(victim_id):
+                        dropped |= self._is_wanted_elsewhere(ledger, victim_id, pools)
+        return dropped
+
+    def _is_wanted_elsewhere(
+        self, ledger: PoolLedger, victim_id: str, pools: Collection[str]
+    ) -> bool:
+        state, holding = self.state, ledger.holdings[victim_id]
+        if self._has_room_again(ledger, holding):
+            return False  # it goes back where it was
+        request = state.requests[state.allocations[victim_id].request_id]
+        for policy in eligible_policies(state, request):
+            other = state.ledgers[policy.pool_id]
+            looks = policy.pool_id in pools or victim_id in self.plan.stopped
+            if other is ledger or other.inventory is not None or not looks:
+                continue
+            key = other.queue_of(policy.id, request)
+            amounts = other.pool.metered(request.amounts)
+            there = replace(holding, policy_id=policy.id, amounts=amounts, rank=key.rank)
+            if not check(amounts, own_bounds(other, key, alone=True, promise=True)).fits:
+                continue
+            mark = state.mark()
+            standing = self._standing(other, there)
+            below = _in_line(other, _outranked(other, there, standing))
+            for given_up in (None, *below):
+                if given_up is not None:
+                    drop(state, given_up.id)
+                if self._has_room_again(other, there):
+                    self._want(other, there)
+                    return given_up is not None
+            state.undo(mark)
         return False
 
     def _has_room_again(self, ledger: PoolLedger, holding: Holding) -> bool:
@@ -256,12 +313,7 @@ class _Sparing:
         if not ledger.earmarks:
             return []
         back = self._standing(ledger, holding)
-        found: dict[str, None] = {}
-        for (policy_id, rank, rights), owners in ledger.owed.items():
-            # Of its own policy a lower class has its rights only as long as it is away.
-            own = policy_id == holding.policy_id and rank < holding.rank
-            if own or ledger.standing(rank, rights) < back:
-                found |= dict.fromkeys(owners)
+        found = _outranked(ledger, holding, back)
         stopped = self.plan.stopped.get(victim.id)
         if stopped is not None and not _has_use(self.state, victim.taken_for):
             bound = max(back, stopped.standing)
@@ -271,10 +323,7 @@ class _Sparing:
                     continue
                 if ledger.standing_of(owner_id) <= bound:
                     found[owner_id] = None
-        return sorted(
-            (ledger.earmarks[each] for each in found),
-            key=lambda each: (*ledger.last_served(each), -each.index, each.id),
-        )
+        return _in_line(ledger, found)
 
     def _is_new(self, promise: Holding) -> bool:
         """Whether this pass made a promise."""
@@ -399,6 +448,25 @@ def _oldest_first(ledger: PoolLedger, kind: Departing) -> Iterator[str]:
             return
         last = line[at]
         yield last[1]
+
+
+def _outranked(ledger: PoolLedger, holding: Holding, back: Standing) -> dict[str, None]:
+    """Owners of promises below somebody who comes back in a standing."""
+    found: dict[str, None] = {}
+    for (policy_id, rank, rights), owners in ledger.owed.items():
+        # Of its own policy a lower class has its rights only as long as it is away.
+        own = policy_id == holding.policy_id and rank < holding.rank
+        if own or ledger.standing(rank, rights) < back:
+            found |= dict.fromkeys(owners)
+    return found
+
+
+def _in_line(ledger: PoolLedger, owners: Iterable[str]) -> list[Holding]:
+    """Promises in the order in which they are given up: the lowest and newest first."""
+    return sorted(
+        (ledger.earmarks[each] for each in owners),
+        key=lambda each: (*ledger.last_served(each), -each.index, each.id),
+    )
 
 
 def _promises_by_rights(ledger: PoolLedger) -> dict[tuple[str, int, int], int]:
