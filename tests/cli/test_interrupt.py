@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import time
 
@@ -92,7 +93,8 @@ def test_twice_cancels_what_ignores_it(server: Serving, client: Client) -> None:
     with Typing(*RUN, "sh", "-c", script, env=server.environment()) as typing:
         typing.until("here")
         press_until_ended(typing)
-        assert typing.ended().code == 130
+        # One more Ctrl-C may end the interpreter as it leaves; to a shell both are 130.
+        assert typing.ended().code in (130, -signal.SIGINT)
     assert not alive(sleep)
     assert only_request(client)["status"] == "cancelled"
 
