@@ -43,7 +43,6 @@ class Faults:
         else:
             kinds += [self.torn_write, self.disk_full]
         self._copied: set[str] = set()
-        self._copies = 0
         # Each run has some of them only: a fault that ends what another one began hides it.
         self._kinds = [each for each in kinds if self.dice.random() < PART] or kinds
 
@@ -191,10 +190,8 @@ class Faults:
         if node.name in self._copied:  # that machine's lock refuses a second agent
             return
         self._copied.add(node.name)
-        self._copies += 1
         copy = Node(self.cluster, node.name, len(node.devices), node.join)
-        # Each copy is another machine to its server, as another folder makes it one.
-        copy.host = self.world.host(f"{node.name}-copy{self._copies}")
+        copy.host = self.world.host(f"{node.name}-copy")
         copy.known, copy.entries = node.known, list(node.entries)
         copy.start_agent()
         await self._some_time(40)
