@@ -247,12 +247,15 @@ class _Sparing:
         wanted[holding.id] = (self._standing(ledger, holding), holding.amounts)
 
     def keep_elsewhere(self, pools: Collection[str]) -> bool:
-        """Keep room in these pools, and in all for victims of this pass, for who stops in another
-        one and comes back above those who were promised it; whether such promises were dropped.
+        """A victim of a counted pool may come back in another one, above those who were promised
+        room there: keep that room. In these pools for all victims, elsewhere for those of this
+        pass. Whether promises were dropped.
         """
         state = self.state
         dropped = False
         for ledger in state.ledgers.values() if pools or self.plan.stopped else ():
+            if ledger.inventory is not None:
+                continue
             for line in list(ledger.departing.values()):
                 subject = state.requests[state.allocations[line[0][1]].request_id].subject
                 places = [state.ledgers[each.pool_id] for each in state.policies_of(subject)]
