@@ -111,12 +111,12 @@ BUGS: list[Bug] = [
 ]
 # A seed that finds each: `python -m tests.simulation --bugs` looks for the first one.
 FOUND_BY = {
-    "a_lost_term_is_not_noticed": 21,
+    "a_lost_term_is_not_noticed": 47,
     "a_second_agent_is_taken": 4,
     "an_older_database_is_taken": 3,
     "a_standby_anchors_nothing": 3,
     "a_key_is_not_remembered": 1,
-    "a_successor_does_not_wait": 193,
+    "a_successor_does_not_wait": 73,
     "an_order_is_not_written_down": 1,
     "a_resume_point_is_forgotten": 2,
     "a_node_is_given_up_before_its_lease_is_over": 2,

@@ -43,6 +43,7 @@ class Faults:
         else:
             kinds += [self.torn_write, self.disk_full]
         self._copied: set[str] = set()
+        self._copies = 0
         # Each run has some of them only: a fault that ends what another one began hides it.
         self._kinds = [each for each in kinds if self.dice.random() < PART] or kinds
 
@@ -191,7 +192,8 @@ class Faults:
             return
         self._copied.add(node.name)
         copy = Node(self.cluster, node.name, len(node.devices), node.join)
-        copy.host = self.world.host(f"{node.name}-copy")
+        self._copies += 1
+        copy.host = self.world.host(f"{node.name}-copy{self._copies}")
         copy.known, copy.entries = node.known, list(node.entries)
         copy.start_agent()
         await self._some_time(40)
