@@ -51,6 +51,22 @@ class Stopped:
     standing: Standing
 
 
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What somebody wants who is told to stop and comes back, and where it will wait then: before
+    everybody below its standing and, with an age, before younger ones of the same.
+    """
+
+    amounts: Amounts
+    standing: Standing
+    age: tuple[int, int] | None
+
+    def before(self, standing: Standing, age: tuple[int, ...]) -> bool:
+        if self.standing == standing and self.age is not None:
+            return self.age < age
+        return self.standing > standing
+
+
 @dataclass(slots=True)
 class Plan:
     """The decisions of one pass and when the next one is due by itself."""
@@ -70,10 +86,8 @@ class Plan:
     in_vain: set[tuple[str, Any]] = field(default_factory=set, repr=False, compare=False)
     # What stood when they were tried once more.
     outcomes: set[frozenset[str]] = field(default_factory=set, repr=False, compare=False)
-    # By pool: what somebody wants who is told to stop and comes back, and where it will stand then.
-    wanted: dict[str, dict[str, tuple[Standing, Amounts]]] = field(
-        default_factory=dict, repr=False, compare=False
-    )
+    # By pool and allocation: what is kept for those who are told to stop and come back.
+    wanted: dict[str, dict[str, Wanted]] = field(default_factory=dict, repr=False, compare=False)
     # By pool: to whom it promised something.
     promised: dict[str, dict[str, None]] = field(default_factory=dict, repr=False, compare=False)
     began: int = field(default=0, repr=False, compare=False)  # the index of the state before it

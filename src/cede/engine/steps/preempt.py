@@ -175,19 +175,22 @@ class Taking:
             inside = ledger.takeable_below(stream.standing, above)
             lower(own, _once_left(left, inside, mine, beyond))
         withheld = [each for each in ledger.withheld if each in stream.queue]
-        lower(own, _once_left(self._promisable(ledger, stream, withheld), below, mine, beyond))
+        promisable = self._promisable(ledger, stream, stream.queue.oldest or (), withheld)
+        lower(own, _once_left(promisable, below, mine, beyond))
         return own
 
-    def _promisable(self, ledger: PoolLedger, stream: Stream, own: Container[str]) -> Room:
-        """What may be promised to a waiter of this stream; what is withheld for `own` is not in its
-        way.
+    def _promisable(
+        self, ledger: PoolLedger, stream: Stream, age: tuple[Any, ...], own: Container[str]
+    ) -> Room:
+        """What may be promised to a waiter of this stream and age; what is withheld for `own` is
+        not in its way.
         """
         room = free_to_promise(ledger, stream.standing)
         for mark in _own_promises(ledger, stream.key, stream.standing):
             add_to(room, mark.amounts)
-        for standing, amounts in self.plan.wanted.get(ledger.pool.id, {}).values():
-            if standing > stream.standing:
-                for key, amount in amounts.items():
+        for wanted in self.plan.wanted.get(ledger.pool.id, {}).values():
+            if wanted.before(stream.standing, age):
+                for key, amount in wanted.amounts.items():
                     room[key] -= amount
         return without_withheld(self.state, ledger, stream, room, own)
 
@@ -242,7 +245,7 @@ class Taking:
                 *(ledger, policy, demand, preemptor, demand, demand),
                 *(stream.form, where, under, share, instead_of),
             )
-        room = self._promisable(ledger, stream, (waiter.id,))
+        room = self._promisable(ledger, stream, waiter.age, (waiter.id,))
         short = missing(demand, room)
         whole = {key: amount - min(room[key], 0) for key, amount in demand.items()}
         return Offer(ledger, policy, demand, preemptor, short, whole, under=under, share=share)

@@ -15,6 +15,7 @@ from itertools import count
 from typing import Any, NamedTuple
 
 from cede.engine.ledger.account import (
+    Room,
     check,
     fits,
     free_to_promise,
@@ -39,7 +40,7 @@ from cede.engine.victims.protection import Preemptor, may_take, may_take_own
 from cede.model.allocation import Allocation
 from cede.model.amounts import add_to
 from cede.model.copying import replace
-from cede.model.plan import Plan, Preemption
+from cede.model.plan import Plan, Preemption, Wanted
 from cede.model.reason import Code
 from cede.model.settings import Price, Rank
 
@@ -61,12 +62,14 @@ def let_victims_go(state: State, plan: Plan) -> bool:
 
 
 def spare(state: State, plan: Plan) -> bool:
-    """Let victims go on for whom there is room, where this pass has promised something or room has
-    come from outside; whether there were any. Where only what victims free counts, they are needed
-    all the same.
+    """Let victims go on for whom there is room, where this pass has promised something, a grant
+    may have pushed a promise out of its share, or room has come from outside; whether there were
+    any. Where only what victims free counts, they are needed all the same.
     """
     sparing = _Sparing(state, plan)
-    roomier = sorted(plan.promised.keys() | set(state.roomier.values()))
+    granted = {state.allocations[each].pool_id for each in plan.granted}
+    pushed = {each for each in granted if state.ledgers[each].earmarks}
+    roomier = sorted(plan.promised.keys() | set(state.roomier.values()) | pushed)
     pools = [each for each in roomier if state.pools[each].settings.count_free]
     victims: dict[str, None] = {}
     for pool_id in pools:
@@ -230,21 +233,34 @@ class _Sparing:
         if ledger.inventory is not None:
             return False
         mark = self.state.mark()
-        for each in below:
-            drop(self.state, each.id)
-            if self._has_room_again(ledger, holding):
-                self._want(ledger, holding)
-                return True
-        if self._may_exchange(ledger, holding):  # it will stop others for the rest
+        # If that is not enough, it may stop others for the rest.
+        if self._give_up(ledger, holding, below) or self._may_exchange(ledger, holding):
             self._want(ledger, holding)
             return True
         self.state.undo(mark)
         return False
 
+    def _give_up(self, ledger: PoolLedger, holding: Holding, below: list[Holding]) -> bool:
+        """Drop promises until there is room for a victim; whether there is."""
+        for each in below:
+            if self._has_room_again(ledger, holding):
+                return True
+            if ledger.inventory is not None or each.amounts.keys() & self._short(ledger, holding):
+                drop(self.state, each.id)
+        return self._has_room_again(ledger, holding)
+
+    def _short(self, ledger: PoolLedger, holding: Holding) -> Collection[str]:
+        """The keys of which a victim of a counted pool has too little."""
+        limits = limits_room(ledger, ledger.chains[holding.policy_id], ledger.used_leaving)
+        room = self._unwanted(ledger, holding)
+        return missing(holding.amounts, limits).keys() | missing(holding.amounts, room).keys()
+
     def _want(self, ledger: PoolLedger, holding: Holding) -> None:
         """Keep what somebody will want who comes back, from those below it."""
+        request = self.state.requests[self.state.allocations[holding.id].request_id]
+        age = request.age if _by_age(ledger) else None
         wanted = self.plan.wanted.setdefault(ledger.pool.id, {})
-        wanted[holding.id] = (self._standing(ledger, holding), holding.amounts)
+        wanted[holding.id] = Wanted(holding.amounts, self._standing(ledger, holding), age)
 
     def keep_elsewhere(self, pools: Collection[str]) -> bool:
         """A victim of a counted pool may come back in another one, above those who were promised
@@ -284,14 +300,10 @@ class _Sparing:
             if not check(amounts, own_bounds(other, key, alone=True, promise=True)).fits:
                 continue
             mark = state.mark()
-            standing = self._standing(other, there)
-            below = _in_line(other, _outranked(other, there, standing))
-            for given_up in (None, *below):
-                if given_up is not None:
-                    drop(state, given_up.id)
-                if self._has_room_again(other, there):
-                    self._want(other, there)
-                    return given_up is not None
+            below = _in_line(other, _outranked(other, there, self._standing(other, there)))
+            if self._give_up(other, there, below):
+                self._want(other, there)
+                return state.mark() != mark
             state.undo(mark)
         return False
 
@@ -299,24 +311,30 @@ class _Sparing:
         """Whether nobody was promised what a victim holds, and nobody who comes back wants it."""
         if not _has_room_again(ledger, holding):
             return False
-        wanted = self.plan.wanted.get(ledger.pool.id)
-        if not wanted:
+        if not self.plan.wanted.get(ledger.pool.id):
             return True
+        return fits(holding.amounts, self._unwanted(ledger, holding))
+
+    def _unwanted(self, ledger: PoolLedger, holding: Holding) -> Room:
+        """What was promised to nobody, and nobody else who comes back wants."""
         room = free_to_promise(ledger)
-        for other, (_, amounts) in wanted.items():
+        for other, wanted in self.plan.wanted.get(ledger.pool.id, {}).items():
             if other != holding.id:
-                for key, amount in amounts.items():
+                for key, amount in wanted.amounts.items():
                     room[key] -= amount
-        return fits(holding.amounts, room)
+        return room
 
     def _below(self, ledger: PoolLedger, victim: Allocation, holding: Holding) -> list[Holding]:
         """Promises that are not in a victim's way, the lowest and newest first: to whom it
-        outranks; and of this pass, if its beneficiary's is gone, to who may not stop it.
+        outranks; and of this pass, to younger ones of its standing, and if its beneficiary's is
+        gone, to who may not stop it.
         """
         if not ledger.earmarks:
             return []
         back = self._standing(ledger, holding)
         found = _outranked(ledger, holding, back)
+        if _by_age(ledger):
+            found |= dict.fromkeys(self._younger(ledger, victim, back))
         stopped = self.plan.stopped.get(victim.id)
         if stopped is not None and not _has_use(self.state, victim.taken_for):
             bound = max(back, stopped.standing)
@@ -328,6 +346,16 @@ class _Sparing:
                     found[owner_id] = None
         return _in_line(ledger, found)
 
+    def _younger(self, ledger: PoolLedger, victim: Allocation, back: Standing) -> Iterator[str]:
+        """To whom this pass promised something that a victim comes back before."""
+        age = self.state.requests[victim.request_id].age
+        for owner_id in self.plan.promised.get(ledger.pool.id, ()):
+            promise = ledger.earmarks.get(owner_id)
+            if promise is None or not self._is_new(promise):
+                continue
+            if ledger.standing_of(owner_id) == back and age < self.state.requests[owner_id].age:
+                yield owner_id
+
     def _is_new(self, promise: Holding) -> bool:
         """Whether this pass made a promise."""
         earmark = self.state.requests[promise.id].earmark
@@ -337,11 +365,7 @@ class _Sparing:
         self, ledger: PoolLedger, victim: Allocation, holding: Holding, below: list[Holding]
     ) -> bool:
         """Promises below it were never made; then others are stopped in its stead, if they may."""
-        for each in below:
-            if self._has_room_again(ledger, holding):
-                return True
-            drop(self.state, each.id)
-        if self._has_room_again(ledger, holding):
+        if self._give_up(ledger, holding, below):
             return True
         return self._exchange(ledger, victim, holding)
 
@@ -451,6 +475,12 @@ def _oldest_first(ledger: PoolLedger, kind: Departing) -> Iterator[str]:
             return
         last = line[at]
         yield last[1]
+
+
+def _by_age(ledger: PoolLedger) -> bool:
+    """Whether those of equal standing are served by age alone, wherever they sit."""
+    by_score = ledger.pool.settings.rank is Rank.CLASS
+    return ledger.inventory is None and ledger.balance is None and not by_score
 
 
 def _outranked(ledger: PoolLedger, holding: Holding, back: Standing) -> dict[str, None]:
