@@ -1,25 +1,31 @@
 """The page under load: `python -m tests.page.load`, or `make page-load`.
 
-A server in a process of its own has 200 nodes, 40 teams, 5,000 holders and 20,000 waiters. Real
-pages look at it while requests come and go. What the server spends on a page is processor time of
-its process and of the children that it forks for reads, with pages less without, so it means the
-same on a busy machine; the other figures are wall-clock times, and the bare API's beside them say
-how busy the machine was. One page is measured. The others stand for other people's machines: they
-are as real, in a browser of the lowest priority, so that they load the server and not this page.
+A server in a process of its own has 200 nodes, 40 teams, 5,000 holders and 20,000 waiters. Pages
+look at it while requests come and go. What the server spends on a page is processor time of its
+process and of the children that it forks for reads, with pages less without, so it means the same
+on a busy machine; the other figures are wall-clock times, and the bare API's beside them say how
+busy the machine was.
+
+One page is real, and measured. The others stand for other people's machines, so what they draw must
+not slow this one: each follows the same stream and makes the same calls as the real page, as often
+as that one did when it was alone.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import os
+import random
 import subprocess
 import sys
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -106,13 +112,13 @@ def world(arguments: list[str]) -> Iterator[tuple[int, str, list[str]]]:
 
 
 @contextmanager
-def others(url: str, tokens: list[str]) -> Iterator[None]:
-    """Pages of other people, one for each token, in a browser that yields to everything else."""
-    command = ["nice", "-n", "19", sys.executable, "-m", "tests.page.load", "--look", url]
+def others(url: str, tokens: list[str], calls: dict[str, float]) -> Iterator[None]:
+    """Pages of other people, one for each token, which make these calls."""
+    command = [sys.executable, "-m", "tests.page.load", "--look", url]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdin is not None and process.stdout is not None
     try:
-        process.stdin.write(json.dumps(tokens) + "\n")
+        process.stdin.write(json.dumps([tokens, calls]) + "\n")
         process.stdin.flush()
         assert process.stdout.readline(), "the other pages could not be opened"
         yield
@@ -131,17 +137,54 @@ def show_queue(page: Any, url: str) -> None:
     page.wait_for_selector("tbody tr[data-id]")
 
 
-def look(url: str) -> None:
-    """Open a page for each token that standard input names, and stay until it ends."""
-    with launched() as browser:
-        for token in json.loads(sys.stdin.readline()):
-            context = browser.new_context(viewport={"width": 1440, "height": 900})
-            context.set_default_timeout(300_000)
-            page = context.new_page()
-            sign_in(page, url, token)
-            show_queue(page, url)
+@contextmanager
+def counted(page: Any) -> Iterator[Counter[str]]:
+    """How often a page reads each path of the API; its stream of events is one call."""
+    found: Counter[str] = Counter()
+
+    def count(request: Any) -> None:
+        path = request.url.partition(API)[2]
+        if path and "follow=" not in path:
+            found[API + path] += 1
+
+    page.on("request", count)
+    yield found
+    page.remove_listener("request", count)
+
+
+async def look(url: str) -> None:
+    """For each token that standard input names, do what its page would, until the input ends."""
+    tokens, calls = json.loads(sys.stdin.readline())
+    async with AsyncExitStack() as stack:
+        going = []
+        for token in tokens:
+            bearer = {"Authorization": f"Bearer {token}"}
+            http = httpx2.AsyncClient(base_url=url, headers=bearer, timeout=300)
+            await stack.enter_async_context(http)
+            events = http.stream("GET", f"{API}/events?follow=true")
+            stream = await stack.enter_async_context(events)
+            going.append(asyncio.ensure_future(_follow(stream)))
+            going += [asyncio.ensure_future(_read(http, *each)) for each in calls.items()]
         print("open", flush=True)
-        sys.stdin.read()
+        await asyncio.wait(
+            [asyncio.ensure_future(asyncio.to_thread(sys.stdin.read)), *going],
+            return_when=asyncio.FIRST_COMPLETED,
+        )
+        for each in going:
+            each.cancel()
+
+
+async def _follow(stream: httpx2.Response) -> None:
+    async for _ in stream.aiter_raw():
+        pass
+
+
+async def _read(http: httpx2.AsyncClient, path: str, every: float) -> None:
+    await asyncio.sleep(random.uniform(0, every))
+    while True:
+        began = time.monotonic()
+        made(await http.get(path))
+        await asyncio.sleep(max(0.0, began + every - time.monotonic()))
 
 
 def processor_seconds(pid: int) -> float:
@@ -209,7 +252,11 @@ def measure(given: argparse.Namespace, pid: int, url: str, tokens: list[str]) ->
             found["core_without_pages"] = spent(pid, given.seconds)
             sign_in(first, url, tokens[1])
             show_queue(first, url)
-            with others(url, tokens[2 : given.pages + 1]):
+            with counted(first) as times:
+                first.wait_for_timeout(given.seconds * 1000)
+            calls = {path: given.seconds / n for path, n in times.items() if n > 1}
+            found["calls_a_second"] = sum(times.values()) / given.seconds
+            with others(url, tokens[2 : given.pages + 1], calls):
                 changed = changes.done
                 found["core_with_pages"] = spent(pid, given.seconds)
                 found["changes_a_second"] = (changes.done - changed) / given.seconds
@@ -239,7 +286,7 @@ def main() -> None:
     parser.add_argument("--look", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.look:
-        look(given.look)
+        asyncio.run(look(given.look))
         return
     sizes = (given.nodes, given.teams, given.holders, given.waiters, given.pages)
     if given.serve:
