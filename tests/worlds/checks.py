@@ -415,10 +415,21 @@ def check_promises(state: State, before: Promises, *, aged: bool) -> None:
     holds += [(each.earmark.policy_id, each.amounts) for each in owners if each.earmark]
     if all(amount_checks.gave_way(state, state.requests[each], holds) for each in lost):
         return
+    if all(_was_pushed(state, state.requests[each], live) for each in lost):
+        return
     fair = any(each.settings.share is Share.FAIR_SHARE for each in state.pools.values())
     if fair and all(any(_of_others(state, each, came)) for each in lost):
         return  # which other policy or task group may have it is no matter of standing there
     check_lost(state, before, list(came.values()), aged)
+
+
+def _was_pushed(state: State, owner: Request, live: Iterable[Allocation]) -> bool:
+    """Whether work came that may not be stopped and has a share in common with an owner: it fills
+    that share first, so the promise may be out of it now.
+    """
+    mine = {each.id for policy in state.policies_of(owner.subject) for each in above(state, policy)}
+    policies = (state.policies[each.policy_id] for each in live if not each.preemptible)
+    return any(each.id in mine for policy in policies for each in above(state, policy))
 
 
 def _of_others(state: State, owner_id: str, came: Iterable[str]) -> Iterator[bool]:
@@ -515,7 +526,8 @@ def _check_idle(state: State, request: Request, policy: Policy) -> None:
             combinations(takeable, count) for count in range(1, len(takeable) + 1)
         ):
             above = any(_comes_back_above(state, each, some, mine) for each in some)
-            if not above and _enough(state, request, policy, some):
+            others = _returning(state, pool, some, mine)
+            if not above and _enough(state, request, policy, some, others):
                 raise Broken(f"L3 {request.id} is in share, could take {some}, and waits")
         return  # every taking may defeat itself
     for found in amount_checks.sets(
@@ -534,13 +546,37 @@ def _comes_back_above(
     return standing(state, policy, rights) > mine
 
 
-def _enough(state: State, request: Request, policy: Policy, gone: Collection[str]) -> bool:
-    """Whether a waiter fits, beside everything promised, once these are gone."""
+def _returning(state: State, pool: Pool, gone: Iterable[str], mine: tuple[int, int]) -> Usage:
+    """What others on their way out would have in a counted pool, above a waiter, once they are
+    back: they may come from another pool.
+    """
+    used: Usage = {}
+    for each in state.allocations.values():
+        victim = state.requests[each.request_id]
+        if pool.nodes is not None or not each.leaving or victim.cancelled:
+            continue
+        for policy in state.policies_of(victim.subject):
+            back = standing(state, policy, rights_then(state, victim, policy, gone))
+            if policy.pool_id == pool.id and back > mine:
+                add(used, "", victim.amounts)
+    return used
+
+
+def _enough(
+    state: State,
+    request: Request,
+    policy: Policy,
+    gone: Collection[str],
+    others: Usage | None = None,
+) -> bool:
+    """Whether a waiter fits, beside everything promised and what others have, once these are
+    gone.
+    """
     pool = state.pools[policy.pool_id]
     stay = (a for a in state.allocations.values() if not a.leaving and a.id not in gone)
     used = both(usage(state, pool.id, stay), promised(state, pool.id))
     return limits_ok(state, request, policy, gone, "promised") and room_for(
-        state, request, pool, used
+        state, request, pool, both(used, others or {})
     )
 
 

@@ -42,6 +42,7 @@ from cede.model.amounts import add_to
 from cede.model.copying import replace
 from cede.model.plan import Plan, Preemption, Wanted
 from cede.model.reason import Code
+from cede.model.request import Request
 from cede.model.settings import Price, Rank
 
 
@@ -62,14 +63,12 @@ def let_victims_go(state: State, plan: Plan) -> bool:
 
 
 def spare(state: State, plan: Plan) -> bool:
-    """Let victims go on for whom there is room, where this pass has promised something, a grant
-    may have pushed a promise out of its share, or room has come from outside; whether there were
-    any. Where only what victims free counts, they are needed all the same.
+    """Let victims go on for whom there is room, where this pass has promised something, room has
+    come from outside, or a promise fell below them; whether there were any. Where only what victims
+    free counts, they are needed all the same.
     """
     sparing = _Sparing(state, plan)
-    granted = {state.allocations[each].pool_id for each in plan.granted}
-    pushed = {each for each in granted if state.ledgers[each].earmarks}
-    roomier = sorted(plan.promised.keys() | set(state.roomier.values()) | pushed)
+    roomier = sorted(plan.promised.keys() | set(state.roomier.values()))
     pools = [each for each in roomier if state.pools[each].settings.count_free]
     victims: dict[str, None] = {}
     for pool_id in pools:
@@ -80,6 +79,7 @@ def spare(state: State, plan: Plan) -> bool:
         for where, pool in state.roomier.items():  # a node's
             if pool == pool_id and (spot := ledger.inventory.spots.get(where)) is not None:
                 victims |= {e: None for e, (held, _) in spot.holdings.items() if held.comes_back}
+    victims |= sparing.risen(pools)
     state.roomier.clear()
     for victim_id in plan.stopped:
         victim = state.allocations[victim_id]
@@ -90,6 +90,18 @@ def spare(state: State, plan: Plan) -> bool:
     sparing.look_at(victims)
     went_on = sparing.spare()
     return sparing.keep_elsewhere(pools) or went_on
+
+
+def _pushed(state: State, plan: Plan) -> dict[str, set[str]]:
+    """By pool: policies, and those above them, of which work was granted that may not be stopped.
+    It fills their shares first, so promises of theirs may be out of their share now.
+    """
+    found: dict[str, set[str]] = {}
+    for each in map(state.allocations.__getitem__, plan.granted):
+        if not each.preemptible:
+            above = state.ledgers[each.pool_id].chains[each.policy_id]
+            found.setdefault(each.pool_id, set()).update(above)
+    return found
 
 
 class _Turn(NamedTuple):
@@ -110,6 +122,8 @@ class _Sparing:
         self._standings: dict[tuple[Any, ...], Standing] = {}
         self._turns: list[_Turn] = []
         self._number = count()
+        # By pool in which only they may have fallen: the policies of promises.
+        self._pushed: dict[str, set[str]] = {}
 
     def has_hope(self, ledger: PoolLedger, victim_id: str) -> bool:
         """Whether there could be room for victims like this one: cheap, and never wrongly no."""
@@ -117,12 +131,15 @@ class _Sparing:
         # Promises of this pass, and to lower classes of its policy, may be given up besides.
         if self.plan.stopped or ledger.homes.decide or ledger.pool.settings.rank is Rank.CLASS:
             return True
-        room = free_to_promise(ledger, self._standing(ledger, holding))
+        back = self._standing(ledger, holding)
+        # Promises to younger ones of its standing may be given up as well.
+        bound = (back[0], back[1] + 1) if _by_age(ledger) else back
+        room = free_to_promise(ledger, bound)
         if fits(holding.amounts, room):
             return True
         if ledger.inventory is not None:
             return False
-        add_to(room, ledger.takeable_below(self._standing(ledger, holding)))
+        add_to(room, ledger.takeable_below(back))
         return fits(holding.amounts, room)
 
     def look_at(self, victims: Iterable[str]) -> None:
@@ -133,6 +150,21 @@ class _Sparing:
             lines.setdefault(known_by(ledger.holdings[each]), []).append(each)
         for line in lines.values():
             self._next(iter(sorted(line, key=self._key)))
+
+    def risen(self, besides: Collection[str]) -> dict[str, None]:
+        """Victims in other counted pools, where a grant may have left a promise below them."""
+        found: dict[str, None] = {}
+        self._pushed = _pushed(self.state, self.plan)
+        for pool_id in besides:
+            self._pushed.pop(pool_id, None)
+        for pool_id in self._pushed:
+            ledger = self.state.ledgers[pool_id]
+            if ledger.inventory is not None or not ledger.earmarks:
+                continue
+            for line in ledger.departing.values():
+                if self.has_hope(ledger, line[0][1]):
+                    found |= {each: None for _, each in line}
+        return found
 
     def look_at_kinds(self, ledger: PoolLedger) -> None:
         """Line up everybody who is on its way out of a pool."""
@@ -257,8 +289,7 @@ class _Sparing:
 
     def _want(self, ledger: PoolLedger, holding: Holding) -> None:
         """Keep what somebody will want who comes back, from those below it."""
-        request = self.state.requests[self.state.allocations[holding.id].request_id]
-        age = request.age if _by_age(ledger) else None
+        age = self._request(holding).age if _by_age(ledger) else None
         wanted = self.plan.wanted.setdefault(ledger.pool.id, {})
         wanted[holding.id] = Wanted(holding.amounts, self._standing(ledger, holding), age)
 
@@ -316,25 +347,32 @@ class _Sparing:
         return fits(holding.amounts, self._unwanted(ledger, holding))
 
     def _unwanted(self, ledger: PoolLedger, holding: Holding) -> Room:
-        """What was promised to nobody, and nobody else who comes back wants."""
+        """What was promised to nobody, and nobody else wants who comes back before a promise."""
         room = free_to_promise(ledger)
+        owed = [
+            ledger.standing(rank, rights) for (_, rank, rights), who in ledger.owed.items() if who
+        ]
         for other, wanted in self.plan.wanted.get(ledger.pool.id, {}).items():
-            if other != holding.id:
+            if other != holding.id and any(each <= wanted.standing for each in owed):
                 for key, amount in wanted.amounts.items():
                     room[key] -= amount
         return room
 
     def _below(self, ledger: PoolLedger, victim: Allocation, holding: Holding) -> list[Holding]:
         """Promises that are not in a victim's way, the lowest and newest first: to whom it
-        outranks; and of this pass, to younger ones of its standing, and if its beneficiary's is
-        gone, to who may not stop it.
+        outranks; and of this pass, to younger ones of the standing of a victim of an earlier one,
+        or if its beneficiary's is gone, to who may not stop it.
         """
         if not ledger.earmarks:
             return []
         back = self._standing(ledger, holding)
         found = _outranked(ledger, holding, back)
-        if _by_age(ledger):
-            found |= dict.fromkeys(self._younger(ledger, victim, back))
+        fallen = self._pushed.get(ledger.pool.id)
+        if fallen is not None:
+            chains = {each: ledger.chains[ledger.earmarks[each].policy_id] for each in found}
+            found = {each: None for each in found if not fallen.isdisjoint(chains[each])}
+        if victim.id not in self.plan.stopped and _by_age(ledger):
+            found |= dict.fromkeys(self._younger(ledger, holding, back))
         stopped = self.plan.stopped.get(victim.id)
         if stopped is not None and not _has_use(self.state, victim.taken_for):
             bound = max(back, stopped.standing)
@@ -346,15 +384,26 @@ class _Sparing:
                     found[owner_id] = None
         return _in_line(ledger, found)
 
-    def _younger(self, ledger: PoolLedger, victim: Allocation, back: Standing) -> Iterator[str]:
-        """To whom this pass promised something that a victim comes back before."""
-        age = self.state.requests[victim.request_id].age
+    def _younger(self, ledger: PoolLedger, holding: Holding, back: Standing) -> Iterator[str]:
+        """To whom this pass promised something that a victim comes back before; unless a limit
+        keeps it waiting.
+        """
+        limits = limits_room(ledger, ledger.chains[holding.policy_id], ledger.used_leaving)
+        if not fits(holding.amounts, limits):
+            return
+        age = self._request(holding).age
         for owner_id in self.plan.promised.get(ledger.pool.id, ()):
             promise = ledger.earmarks.get(owner_id)
             if promise is None or not self._is_new(promise):
                 continue
-            if ledger.standing_of(owner_id) == back and age < self.state.requests[owner_id].age:
+            # Work of its own policy that may not be stopped goes before it, whatever their ages.
+            own = promise.policy_id == holding.policy_id and not promise.preemptible
+            younger = age < self.state.requests[owner_id].age
+            if younger and not own and ledger.standing_of(owner_id) == back:
                 yield owner_id
+
+    def _request(self, holding: Holding) -> Request:
+        return self.state.requests[self.state.allocations[holding.id].request_id]
 
     def _is_new(self, promise: Holding) -> bool:
         """Whether this pass made a promise."""
@@ -392,10 +441,9 @@ class _Sparing:
         if ledger.inventory is not None:
             return False
         short = missing(holding.amounts, free_to_promise(ledger))
-        request = self.state.requests[self.state.allocations[holding.id].request_id]
         could = dict(ledger.takeable_below(self._standing(ledger, holding)))
         if ledger.pool.settings.rank is Rank.CLASS:  # in exchange it stands higher
-            key = ledger.queue_of(holding.policy_id, request)
+            key = ledger.queue_of(holding.policy_id, self._request(holding))
             could = dict(ledger.takeable_below(ledger.standing(key.rank, IN_SHARE)))
         for each in below:
             add_to(could, each.amounts)

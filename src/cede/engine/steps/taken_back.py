@@ -113,7 +113,11 @@ def _told(state: State, plan: Plan) -> list[Event]:
     kept: list[Event] = []
     seen: set[tuple[str | None, str]] = set()
     mine = [each for each in state.events if each.index > plan.began]
-    new = {each.request_id for each in mine if each.kind == "earmarked"}
+    first: dict[str | None, str] = {}
+    for event in mine:
+        if event.kind in _PROMISED:
+            first.setdefault(event.request_id, event.kind)
+    new = {owner_id for owner_id, kind in first.items() if kind == "earmarked"}
     for event in reversed(mine):
         if event.kind in _HOLDING or event.kind in _PROMISED:
             about = "promise" if event.kind in _PROMISED else event.kind
@@ -136,6 +140,7 @@ def _for_whom(state: State, event: Event) -> Event:
 
 
 def _came_true(state: State, event: Event, new: set[str | None]) -> bool:
+    """Whether it holds at the end of the pass; `new` are those who had no promise before it."""
     assert event.request_id is not None
     held = state.allocation_of(event.request_id)
     if event.kind == "granted":
