@@ -57,6 +57,7 @@ class Wanted:
     everybody below its standing and, with an age, before younger ones of the same.
     """
 
+    policy_id: str
     amounts: Amounts
     standing: Standing
     age: tuple[int, int] | None

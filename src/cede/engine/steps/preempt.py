@@ -220,7 +220,28 @@ class Taking:
             return
         for rights, share in levels(ledger, key, demand, band):
             stream = Stream(queue, key, rights, ledger.standing(key.rank, rights))
-            yield self._offer(waiter, policy, stream, band, share)
+            if not self._limit_is_wanted(ledger, stream, waiter):
+                yield self._offer(waiter, policy, stream, band, share)
+
+    def _limit_is_wanted(self, ledger: PoolLedger, stream: Stream, waiter: Request) -> bool:
+        """Whether a limit has room for a waiter only until those who come back before it are there,
+        below the same limit.
+        """
+        demand = stream.queue.demand(waiter.id)
+        before = [
+            each
+            for each in self.plan.wanted.get(ledger.pool.id, {}).values()
+            if each.before(stream.standing, waiter.age)
+        ]
+        for above in ledger.chains[stream.policy_id] if before else ():
+            left = _promisable_under(ledger, above, stream.key, stream.standing)
+            if fits(demand, left):
+                for each in before:
+                    if above in ledger.chains[each.policy_id]:
+                        left = {key: n - each.amounts.get(key, 0) for key, n in left.items()}
+                if not fits(demand, left):
+                    return True
+        return False
 
     def _offer(
         self,

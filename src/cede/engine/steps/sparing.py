@@ -93,14 +93,15 @@ def spare(state: State, plan: Plan) -> bool:
 
 
 def _pushed(state: State, plan: Plan) -> dict[str, set[str]]:
-    """By pool: policies, and those above them, of which work was granted that may not be stopped.
-    It fills their shares first, so promises of theirs may be out of their share now.
+    """By pool: policies whose shares others fill first since something was granted, so that
+    promises of theirs may be out of their share now. Work that may not be stopped fills that of its
+    policy first, and any work those above it.
     """
     found: dict[str, set[str]] = {}
     for each in map(state.allocations.__getitem__, plan.granted):
-        if not each.preemptible:
-            above = state.ledgers[each.pool_id].chains[each.policy_id]
-            found.setdefault(each.pool_id, set()).update(above)
+        chain = state.ledgers[each.pool_id].chains[each.policy_id]
+        if fallen := chain[1:] if each.preemptible else chain:
+            found.setdefault(each.pool_id, set()).update(fallen)
     return found
 
 
@@ -277,21 +278,30 @@ class _Sparing:
         for each in below:
             if self._has_room_again(ledger, holding):
                 return True
-            if ledger.inventory is not None or each.amounts.keys() & self._short(ledger, holding):
+            if ledger.inventory is not None or self._is_in_the_way(ledger, each, holding):
                 drop(self.state, each.id)
         return self._has_room_again(ledger, holding)
 
-    def _short(self, ledger: PoolLedger, holding: Holding) -> Collection[str]:
-        """The keys of which a victim of a counted pool has too little."""
-        limits = limits_room(ledger, ledger.chains[holding.policy_id], ledger.used_leaving)
-        room = self._unwanted(ledger, holding)
-        return missing(holding.amounts, limits).keys() | missing(holding.amounts, room).keys()
+    def _is_in_the_way(self, ledger: PoolLedger, promise: Holding, holding: Holding) -> bool:
+        """Whether a promise has what a victim of a counted pool lacks: in the pool, or below a
+        limit of both.
+        """
+        short = missing(holding.amounts, self._unwanted(ledger, holding)).keys()
+        if promise.amounts.keys() & short:
+            return True
+        for above in ledger.chains[holding.policy_id]:
+            left = limit_room(ledger, above, ledger.used_leaving)
+            short = missing(holding.amounts, left).keys()
+            if above in ledger.chains[promise.policy_id] and promise.amounts.keys() & short:
+                return True
+        return False
 
     def _want(self, ledger: PoolLedger, holding: Holding) -> None:
         """Keep what somebody will want who comes back, from those below it."""
         age = self._request(holding).age if _by_age(ledger) else None
         wanted = self.plan.wanted.setdefault(ledger.pool.id, {})
-        wanted[holding.id] = Wanted(holding.amounts, self._standing(ledger, holding), age)
+        back = self._standing(ledger, holding)
+        wanted[holding.id] = Wanted(holding.policy_id, holding.amounts, back, age)
 
     def keep_elsewhere(self, pools: Collection[str]) -> bool:
         """A victim of a counted pool may come back in another one, above those who were promised
@@ -342,9 +352,17 @@ class _Sparing:
         """Whether nobody was promised what a victim holds, and nobody who comes back wants it."""
         if not _has_room_again(ledger, holding):
             return False
-        if not self.plan.wanted.get(ledger.pool.id):
+        if not self.plan.wanted.get(ledger.pool.id) or self._stopped_for_nothing(ledger, holding):
             return True
         return fits(holding.amounts, self._unwanted(ledger, holding))
+
+    def _stopped_for_nothing(self, ledger: PoolLedger, holding: Holding) -> bool:
+        """Whether a victim of this pass stops for somebody who did not get it: all was well before,
+        and others who come back have rights that they had not beside it.
+        """
+        victim = self.state.allocations[holding.id]
+        new = victim.id in self.plan.stopped and victim.pool_id == ledger.pool.id
+        return new and not _has_use(self.state, victim.taken_for)
 
     def _unwanted(self, ledger: PoolLedger, holding: Holding) -> Room:
         """What was promised to nobody, and nobody else wants who comes back before a promise."""
