@@ -128,8 +128,14 @@ def submit_at_once(
     """One request of tenant bio from each of so many threads: the writer finds all of them at once,
     and would take them in one transaction.
     """
-    gate = threading.Event()
-    held = server.writer.query(lambda state, _: gate.wait(PATIENCE))
+    reached, gate = threading.Event(), threading.Event()
+
+    def hold() -> bool:
+        reached.set()
+        return gate.wait(PATIENCE)
+
+    held = server.writer.query(lambda state, _: hold())
+    assert reached.wait(PATIENCE)  # or it would be taken together with the first of them
     answers: list[httpx2.Response] = []
 
     def submit(team: str) -> None:
