@@ -78,6 +78,7 @@ def test_the_cases_are_worth_it() -> None:
     assert min(missed, dearer, refused) >= 20, (missed, dearer, refused)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mutant", OF_THE_EXACT_SEARCH, ids=lambda each: each.__name__)
 def test_the_comparison_finds_a_wrong_search(mutant: Mutant) -> None:
     for seed in range(CASES):

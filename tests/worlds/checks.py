@@ -526,7 +526,7 @@ def _check_idle(state: State, request: Request, policy: Policy) -> None:
             combinations(takeable, count) for count in range(1, len(takeable) + 1)
         ):
             above = any(_comes_back_above(state, each, some, mine) for each in some)
-            others = _returning(state, pool, some, mine)
+            others = _returning(state, pool, some, mine, request)
             if not above and _enough(state, request, policy, some, others):
                 raise Broken(f"L3 {request.id} is in share, could take {some}, and waits")
         return  # every taking may defeat itself
@@ -546,8 +546,10 @@ def _comes_back_above(
     return standing(state, policy, rights) > mine
 
 
-def _returning(state: State, pool: Pool, gone: Iterable[str], mine: tuple[int, int]) -> Usage:
-    """What others on their way out would have in a counted pool, above a waiter, once they are
+def _returning(
+    state: State, pool: Pool, gone: Iterable[str], mine: tuple[int, int], waiter: Request
+) -> Usage:
+    """What others on their way out would have in a counted pool, before a waiter, once they are
     back: they may come from another pool.
     """
     used: Usage = {}
@@ -557,7 +559,8 @@ def _returning(state: State, pool: Pool, gone: Iterable[str], mine: tuple[int, i
             continue
         for policy in state.policies_of(victim.subject):
             back = standing(state, policy, rights_then(state, victim, policy, gone))
-            if policy.pool_id == pool.id and back > mine:
+            before = back > mine or (back == mine and victim.age < waiter.age)
+            if policy.pool_id == pool.id and before:
                 add(used, "", victim.amounts)
     return used
 

@@ -40,11 +40,13 @@ def test_no_world_loops_or_breaks_a_promise(first: int, seed: int, most: int) ->
         seed += 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", BROKEN_ONCE)
 def test_worlds_that_were_broken_once(seed: int) -> None:
     assert Search(draw(seed), 500).run() > 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BY_CLASS)
 def test_the_search_finds_a_planted_bug(name: str) -> None:
     mutant, where, said = BY_CLASS[name]

@@ -220,14 +220,19 @@ class Taking:
             return
         for rights, share in levels(ledger, key, demand, band):
             stream = Stream(queue, key, rights, ledger.standing(key.rank, rights))
-            if not self._limit_is_wanted(ledger, stream, waiter):
+            if not self._is_wanted(ledger, stream, waiter):
                 yield self._offer(waiter, policy, stream, band, share)
 
-    def _limit_is_wanted(self, ledger: PoolLedger, stream: Stream, waiter: Request) -> bool:
-        """Whether a limit has room for a waiter only until those who come back before it are there,
-        below the same limit.
+    def _is_wanted(self, ledger: PoolLedger, stream: Stream, waiter: Request) -> bool:
+        """Whether there is room for a waiter only until those who come back before it are there:
+        older ones of its standing in the pool, or anybody below the same limit.
         """
         demand = stream.queue.demand(waiter.id)
+        if ledger.inventory is None and ledger.pool.id in self.plan.wanted:
+            beside_higher = self._promisable(ledger, stream, (), (waiter.id,))
+            beside_all = self._promisable(ledger, stream, waiter.age, (waiter.id,))
+            if fits(demand, beside_higher) and not fits(demand, beside_all):
+                return True
         before = [
             each
             for each in self.plan.wanted.get(ledger.pool.id, {}).values()

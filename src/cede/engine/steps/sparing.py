@@ -9,6 +9,7 @@ nothing that it could take.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from heapq import heappop, heappush
 from itertools import count
@@ -262,14 +263,17 @@ class _Sparing:
         return False
 
     def _is_wanted(self, ledger: PoolLedger, holding: Holding, below: list[Holding]) -> bool:
-        """Keep room for one who must stop and comes back above those who were promised it."""
+        """Keep room for one who must stop and comes back above those who were promised it; whether
+        that is new.
+        """
         if ledger.inventory is not None:
             return False
         mark = self.state.mark()
         # If that is not enough, it may stop others for the rest.
         if self._give_up(ledger, holding, below) or self._may_exchange(ledger, holding):
+            known = holding.id in self.plan.wanted.get(ledger.pool.id, ())
             self._want(ledger, holding)
-            return True
+            return not known or self.state.mark() != mark
         self.state.undo(mark)
         return False
 
@@ -440,15 +444,24 @@ class _Sparing:
         """Let it go on where it was in its share; or behind everybody, if a promise would lose by
         that.
         """
-        kept = _promises_by_rights(ledger)
+        kept = self._rights_of_owners(ledger)
         for last in (False, True):
             mark, before = self.state.mark(), self.plan.mark()
             take_back_stop(self.state, self.plan, victim.id, last=last)
-            if _promises_by_rights(ledger) == kept:  # with one more in a share none rises
+            if self._rights_of_owners(ledger) == kept:  # with one more in a share none rises
                 return True
             self.state.undo(mark)
             self.plan.undo(before)
         return False
+
+    def _rights_of_owners(self, ledger: PoolLedger) -> Counter[tuple[str, int, int]]:
+        """How many promises of each kind there are, kept by this pass or still to be kept."""
+        found = Counter({kind: len(owners) for kind, owners in ledger.owed.items() if len(owners)})
+        for allocation_id, before in self.plan.granted.items():
+            held = ledger.holdings.get(allocation_id)
+            if held is not None and before.earmark is not None:
+                found[held.policy_id, held.rank, ledger.rights(held.id)] += 1
+        return found
 
     # Others in its stead ----------------------------------------------------------------------
 
@@ -566,11 +579,6 @@ def _in_line(ledger: PoolLedger, owners: Iterable[str]) -> list[Holding]:
         (ledger.earmarks[each] for each in owners),
         key=lambda each: (*ledger.last_served(each), -each.index, each.id),
     )
-
-
-def _promises_by_rights(ledger: PoolLedger) -> dict[tuple[str, int, int], int]:
-    """To how many owners of each kind something is promised."""
-    return {kind: len(owners) for kind, owners in ledger.owed.items() if len(owners)}
 
 
 def _limits_over(ledger: PoolLedger, holding: Holding) -> Iterator[Part]:

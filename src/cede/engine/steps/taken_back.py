@@ -34,7 +34,7 @@ def take_back_stop(state: State, plan: Plan, allocation_id: str, *, last: bool =
     plan.took_back = True
     before = plan.stopped.pop(allocation_id, None)
     if before is None:
-        _go_on(state, state.allocations[allocation_id])
+        _go_on(state, state.allocations[allocation_id], last=last)
         return
     holder = before.holder
     state.put(replace(holder, index=state.next_index()) if last else holder)
@@ -42,13 +42,14 @@ def take_back_stop(state: State, plan: Plan, allocation_id: str, *, last: bool =
     state.put(replace(request, status=RequestStatus.ALLOCATED, reason=None))
 
 
-def _go_on(state: State, victim: Allocation) -> None:
+def _go_on(state: State, victim: Allocation, *, last: bool) -> None:
     # What is asked to save runs, whatever is known of its start: its node may have been away then.
     waits = victim.state is AllocationState.STOPPING and victim.started_at is None
     running = AllocationState.GRANTED if waits else AllocationState.RUNNING
     free = {"deadline": None, "taken_for": None, "reason": None, "told": False}
     free |= {"stop_progress": None}
-    state.put(replace(victim, state=running, **free))  # type: ignore[arg-type]
+    index = state.next_index() if last else victim.index
+    state.put(replace(victim, index=index, state=running, **free))  # type: ignore[arg-type]
     request = state.requests[victim.request_id]
     state.put(replace(request, status=RequestStatus.ALLOCATED, reason=None))
     state.emit("goes_on", request_id=request.id, pool_id=victim.pool_id)
