@@ -17,7 +17,7 @@ demo: setup ## Show three agents, a gang and a preemption on this machine
 test: dev zenml system-packages lint ## Run everything: the checks, then all tests
 	@scripts/test
 
-test-fast: dev ## Run the tests that need no other program and no patience: 3 minutes on 2 cores
+test-fast: dev ## Run the tests that need no other program and no patience: 2 minutes on 2 cores
 	@scripts/test --fast
 
 test-zenml: dev ## Run pipelines on real ZenML servers, and say how long they wait

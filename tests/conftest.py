@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import structlog
 from sqlalchemy.engine import make_url
 
 from tests.slurm import cluster
@@ -19,6 +20,11 @@ from tests.support.properties import Properties, in_ci
 
 PROPERTIES = Properties.of()
 PROPERTIES.load()
+
+# A server's logs have plain tracebacks; those that structlog draws by itself take seconds.
+structlog.configure(
+    processors=[structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)]
+)
 
 # What a background shell starts ignores these, and so would every process that a test interrupts.
 for _number, _usual in (

@@ -129,7 +129,9 @@ def few_groups(seed: int, groups_max: int) -> Case:
     return replace(made, settings=replace(made.settings, groups_max=groups_max))
 
 
-@pytest.mark.parametrize("groups_max", [0, 1, 2, 3])
+@pytest.mark.parametrize(
+    "groups_max", [0, *(pytest.param(each, marks=pytest.mark.slow) for each in (1, 2, 3))]
+)
 def test_beyond_the_groups_a_set_is_right_and_never_dearer_than_greed(groups_max: int) -> None:
     beyond = found = exist = 0
     for seed in range(CASES // 4):

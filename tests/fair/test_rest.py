@@ -8,7 +8,10 @@ from tests.fair import rest
 from tests.worlds.fair_mutants import takes_no_more
 
 
-@pytest.mark.parametrize("first", [0, 30], ids=["some", "others"])
+@pytest.mark.parametrize(
+    "first",
+    [pytest.param(0, id="some"), pytest.param(30, id="others", marks=pytest.mark.slow)],
+)
 def test_nobody_rests_who_could_take_fairly(first: int) -> None:
     found = {seed: rest.run(seed) for seed in range(first, first + 30)}
     assert not [seed for seed, each in found.items() if each.loops]
