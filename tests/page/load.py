@@ -124,7 +124,8 @@ def others(url: str, tokens: list[str], calls: dict[str, float]) -> Iterator[Non
         yield
     finally:
         process.stdin.close()
-        process.wait()
+        code = process.wait()
+    assert code == 0, "the other pages did not stay open"
 
 
 def sign_in(page: Any, url: str, token: str) -> None:
@@ -166,12 +167,11 @@ async def look(url: str) -> None:
             going.append(asyncio.ensure_future(_follow(stream)))
             going += [asyncio.ensure_future(_read(http, *each)) for each in calls.items()]
         print("open", flush=True)
-        await asyncio.wait(
-            [asyncio.ensure_future(asyncio.to_thread(sys.stdin.read)), *going],
-            return_when=asyncio.FIRST_COMPLETED,
-        )
+        over = asyncio.ensure_future(asyncio.to_thread(sys.stdin.read))
+        done, _ = await asyncio.wait([over, *going], return_when=asyncio.FIRST_COMPLETED)
         for each in going:
             each.cancel()
+        assert done == {over}, [each.exception() for each in done]
 
 
 async def _follow(stream: httpx2.Response) -> None:

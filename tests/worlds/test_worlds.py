@@ -61,12 +61,7 @@ FOUND = {
     3000010052: "a limit above kept a request from taking of another one of its own policy",
 }
 
-# Those with so many states that the quick loop leaves them to the whole suite.
-MANY_STATES = {11, 350, 1010975, 1000002038, 1000003011, "two orders"}
-BROKEN_ONCE = [
-    pytest.param(seed, id=said, marks=pytest.mark.slow if seed in MANY_STATES else ())
-    for seed, said in FOUND.items()
-]
+BROKEN_ONCE = [pytest.param(seed, id=said) for seed, said in FOUND.items()]
 
 # Ways through large worlds on which something was wrong once.
 STORIES = {
@@ -110,10 +105,7 @@ def test_no_scene_of_fair_shares_loops_or_breaks_a_promise(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=pytest.mark.slow if name in MANY_STATES else ()) for name in FAIRLY],
-)
+@pytest.mark.parametrize("name", FAIRLY)
 def test_the_search_finds_a_planted_bug_of_fair_shares(name: str) -> None:
     mutant, where = FAIRLY[name]
     world = draw(where) if isinstance(where, int) else SCENES[where]

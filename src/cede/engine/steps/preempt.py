@@ -227,18 +227,16 @@ class Taking:
         """Whether there is room for a waiter only until those who come back before it are there:
         older ones of its standing in the pool, or anybody below the same limit.
         """
+        wanted = self.plan.wanted.get(ledger.pool.id, {}).values()
+        before = [each for each in wanted if each.before(stream.standing, waiter.age)]
+        if not before:
+            return False
         demand = stream.queue.demand(waiter.id)
-        if ledger.inventory is None and ledger.pool.id in self.plan.wanted:
-            beside_higher = self._promisable(ledger, stream, (), (waiter.id,))
-            beside_all = self._promisable(ledger, stream, waiter.age, (waiter.id,))
-            if fits(demand, beside_higher) and not fits(demand, beside_all):
-                return True
-        before = [
-            each
-            for each in self.plan.wanted.get(ledger.pool.id, {}).values()
-            if each.before(stream.standing, waiter.age)
-        ]
-        for above in ledger.chains[stream.policy_id] if before else ():
+        beside_higher = self._promisable(ledger, stream, (), (waiter.id,))
+        beside_all = self._promisable(ledger, stream, waiter.age, (waiter.id,))
+        if fits(demand, beside_higher) and not fits(demand, beside_all):
+            return True
+        for above in ledger.chains[stream.policy_id]:
             left = _promisable_under(ledger, above, stream.key, stream.standing)
             if fits(demand, left):
                 for each in before:
