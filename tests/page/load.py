@@ -183,7 +183,10 @@ async def _read(http: httpx2.AsyncClient, path: str, every: float) -> None:
     await asyncio.sleep(random.uniform(0, every))
     while True:
         began = time.monotonic()
-        made(await http.get(path))
+        try:
+            made(await http.get(path))
+        except httpx2.RemoteProtocolError:  # the server closed an idle connection just then
+            made(await http.get(path))
         await asyncio.sleep(max(0.0, began + every - time.monotonic()))
 
 
