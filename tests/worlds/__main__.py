@@ -19,6 +19,7 @@ STATES_A_WORLD = 4_000
 # A short search sees several worlds too: of what is wanted, one has at most this part.
 WORLDS_LEAST = 20
 WORLDS_AT_ONCE = 20  # of every kind
+BROKEN_MOST = 20  # after so many broken worlds a search ends
 
 
 def search(seed: int, most: int = STATES_A_WORLD) -> tuple[int, int, str]:
@@ -49,16 +50,17 @@ def main() -> int:
 
 
 def report(first: int, wanted: int, kinds: list[str]) -> int:
+    """Search worlds of each kind until it has its part of the states that are wanted."""
     started = time.monotonic()
     states: Counter[str] = Counter()
     worlds: Counter[str] = Counter()
     broken = 0
     one = partial(search, most=min(STATES_A_WORLD, max(wanted // WORLDS_LEAST, 1)))
+    open_kinds, part = list(kinds), -(-wanted // len(kinds))
     with suppress(KeyboardInterrupt), multiprocessing.Pool(initializer=_leave_to_parent) as pool:
-        while states.total() < wanted and broken < 20:
-            # As many worlds of each kind, whatever their size.
+        while open_kinds and broken < BROKEN_MOST:
             numbers = range(first, first + WORLDS_AT_ONCE)
-            seeds = [each + KINDS[kind] for each in numbers for kind in kinds]
+            seeds = [each + KINDS[kind] for each in numbers for kind in open_kinds]
             for seed, visited, problem in pool.imap_unordered(one, seeds, 4):
                 states[kind_of(seed)] += visited
                 worlds[kind_of(seed)] += 1
@@ -66,6 +68,7 @@ def report(first: int, wanted: int, kinds: list[str]) -> int:
                     broken += 1
                     print(problem, flush=True)
             first += WORLDS_AT_ONCE
+            open_kinds = [each for each in open_kinds if states[each] < part]
             if sys.stderr.isatty():
                 print(
                     f"\r{states.total():,} states in {worlds.total():,} worlds",
@@ -76,7 +79,7 @@ def report(first: int, wanted: int, kinds: list[str]) -> int:
     for kind in kinds:
         print(f"{kind}: {states[kind]:,} states in {worlds[kind]:,} worlds")
     print(f"{states.total():,} states in {worlds.total():,} worlds, {broken} broken, {took:.0f} s")
-    if states.total() < wanted and not broken:
+    if open_kinds and not broken:
         return 130  # interrupted
     return 1 if broken else 0
 

@@ -499,6 +499,9 @@ def _check_idle(state: State, request: Request, policy: Policy) -> None:
     # On nodes what is promised counts as held here: it may be on its way where this would sit.
     fits = room_for(state, request, pool, used) and room_for(state, request, pool, now)
     fits = fits and limits_ok(state, request, policy, (), "held")
+    mine = standing(state, policy, rights_then(state, request, policy))
+    if fits and not room_for(state, request, pool, both(used, _kept(state, pool, mine))):
+        return
     if fits and not withheld:
         raise Broken(f"L2 {request.id} fits pool {pool.name} and waits")
     if request.earmark is not None or withheld:
@@ -562,6 +565,24 @@ def _returning(
             before = back > mine or (back == mine and victim.age < waiter.age)
             if policy.pool_id == pool.id and before:
                 add(used, "", victim.amounts)
+    return used
+
+
+def _kept(state: State, pool: Pool, mine: tuple[int, int]) -> Usage:
+    """What is kept in a counted pool for those on their way out who come back above a promise, and
+    above this standing.
+    """
+    used: Usage = {}
+    owners = [r for r in state.waiting() if r.earmark is not None and r.earmark.pool_id == pool.id]
+    promised_to = [earmark_standing(state, each) for each in owners]
+    for each in state.allocations.values():
+        victim = state.requests[each.request_id]
+        if pool.nodes is not None or each.pool_id != pool.id or not each.leaving:
+            continue
+        policy = state.policies[each.policy_id]
+        back = standing(state, policy, rights_then(state, victim, policy))
+        if back > mine and any(back > other for other in promised_to):
+            add(used, "", victim.amounts)
     return used
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from unittest.mock import patch
 
 from cede.engine import decide
+from cede.engine.ledger import account
 from cede.engine.ledger.ledger import PoolLedger
 from cede.engine.nodes.inventory import NodeInventory
 from cede.engine.rights.cover import Holding
@@ -216,6 +217,13 @@ def nobody_takes_by_amounts() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def room_of_victims_is_granted() -> Iterator[None]:
+    """Others are granted what victims will want that come back above a promise."""
+    with patch.object(account, "returning_above", lambda *_: []):
+        yield
+
+
 # Each with a world in which it shows. Should it not do so there any more, the next ones are tried.
 ON_NODES = {
     "no earmark": (no_earmark, 28),
@@ -240,6 +248,7 @@ MUTANTS = {
     "victims do not wait": (victims_do_not_wait, 0),
     "room from outside is not seen": (room_from_outside_unseen, 11),
     "betters are stopped in a victim's stead": (betters_are_stopped, 0),
+    "the room of victims is granted": (room_of_victims_is_granted, 83_187),
     "two orders": (two_orders, 11),
     "too many victims": (too_many_victims, 33),
     "capacity granted before its release": (capacity_forgets_leaving, 2),

@@ -42,6 +42,10 @@ FOUND = {
     41783: "a victim of a taking that came to nothing stopped for what others want",
     64852: "somebody was stopped for a waiter that had room until older ones come back",
     21020: "an older victim was not looked at, because only younger ones were promised its room",
+    83187: "the room of a victim that comes back above a promise was granted to another one",
+    83982: "a victim took in its other pool, whose holder came back above its promise",
+    2000081395: "a victim that may not go on came back above a promise",
+    2000082285: "the same, and the promise that it pushed out of its share was lost",
     2000041195: "a promise below another limit died and was made again without end",
     2000042238: "a victim that went on pushed a kept promise out of its share",
     2000064134: "a victim could not go on as the last of its share, and cut a promise later",
@@ -69,6 +73,12 @@ STORIES = {
         4000000005,
         "drains pool0-1, arrives r0, arrives r1, time passes for everybody, time passes for "
         "everybody, time passes for everybody, comes back pool0-1, arrives r2, stops r0.1",
+    ),
+    "nodes that an owner was promised and did not sit on were left idle": (
+        6000080051,
+        "arrives r0, arrives r1, arrives r2, arrives r3, arrives r4, begins r1, time passes for "
+        "everybody, is told r1, saves r1, time passes for everybody, time passes for everybody, "
+        "gives up r3, stops r1",
     ),
     "who lost its promise to its own policy could not take with a like victim any more": (
         3000050014,

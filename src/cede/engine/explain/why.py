@@ -27,12 +27,14 @@ from cede.engine.ledger.account import (
     Room,
     Verdict,
     fits,
+    free_beside_returning,
     free_now,
     free_to_promise,
     headroom,
     missing,
     own_bounds,
     reserve_left,
+    returning_above,
 )
 from cede.engine.ledger.admit import pause_reason, paused, told
 from cede.engine.ledger.ledger import PoolLedger
@@ -282,6 +284,8 @@ def _listed(names: Sequence[str], many: int | None = None) -> str:
 def _promised(waiter: _Waiter) -> Reason:
     ledger, bound = waiter.ledger, waiter.granted[1]
     owners = [each for each in ledger.earmarks if ledger.standing_of(each) >= bound]
+    for kind in returning_above(ledger, bound):
+        owners += [waiter.state.allocations[each].request_id for each in kind.allocation_ids]
     detail = {"owner": _listed(owners)}
     return Reason(Code.EARMARKED, {**_shortage(waiter), **detail})
 
@@ -302,7 +306,7 @@ def _withheld(waiter: _Waiter) -> Reason:
 def _shortage(waiter: _Waiter) -> dict[str, Any]:
     """The key of which the most is missing beside what stays and is promised, with numbers."""
     ledger = waiter.ledger
-    left = free_to_promise(ledger, waiter.granted[1])
+    left = free_beside_returning(ledger, waiter.granted[1])
     lacks = missing(waiter.demand, left) or {waiter.verdict.key: 0}
     key = min(lacks, key=lambda each: (-lacks[each], each))
     numbers = {"free": max(free_now(ledger)[key], 0), "bound": ledger.pool.capacity.get(key, 0)}

@@ -314,7 +314,7 @@ def pool_bounds(ledger: PoolLedger, standing: Standing) -> list[Allowance]:
     if version != ledger.version:
         found = [Allowance(Bound.FREE, "", free_now(ledger))]
         if ledger.earmarks:  # without any, more may be promised than is free now
-            found.append(Allowance(Bound.PROMISED, "", free_to_promise(ledger, standing)))
+            found.append(Allowance(Bound.PROMISED, "", free_beside_returning(ledger, standing)))
         ledger.pool_bounds[standing] = ledger.version, found
     return found
 
@@ -338,6 +338,40 @@ def free_to_promise(ledger: PoolLedger, bound: Standing = LOWEST) -> Room:
         key: total - ledger.live.get(key, 0) + ledger.leaving.get(key, 0) - promised.get(key, 0)
         for key, total in ledger.pool.capacity.items()
     }
+
+
+class Returning(NamedTuple):
+    """Victims of one kind that come back to the queue above a promise."""
+
+    wanted: Amounts  # by all of them
+    allocation_ids: tuple[str, ...]
+
+
+def returning_above(ledger: PoolLedger, standing: Standing) -> list[Returning]:
+    """Victims that come back above this standing and above a promise. A grant that takes the room
+    which they will want makes them cut that promise, so their room is kept (S28).
+    """
+    if not ledger.departing or not ledger.earmarks or not ledger.keeps_order:
+        return []
+    lowest = min(ledger.standing(r, rights) for (_, r, rights), who in ledger.owed.items() if who)
+    found = []
+    for (kind, _), line in ledger.departing.items():
+        policy_id, rank, preemptible, pairs = kind
+        rights = rights_if_granted(ledger, policy_id, dict(pairs), preemptible)
+        back = ledger.standing(rank, rights)
+        if back > lowest and back > standing:
+            wanted = {key: amount * len(line) for key, amount in pairs}
+            found.append(Returning(wanted, tuple(each for _, each in line)))
+    return found
+
+
+def free_beside_returning(ledger: PoolLedger, standing: Standing) -> Room:
+    """What is free to promise in this standing, less what victims who come back will want."""
+    room = free_to_promise(ledger, standing)
+    for kind in returning_above(ledger, standing):
+        for key, amount in kind.wanted.items():
+            room[key] -= amount
+    return room
 
 
 def free_beside_promises(ledger: PoolLedger, request_id: str) -> Room:

@@ -6,6 +6,7 @@ from cede.engine.ledger.ledger import PoolLedger
 from cede.engine.rights.cover import Holding
 from cede.model.allocation import Allocation
 from cede.model.lifecycle import AllocationState
+from cede.model.reason import Code
 from cede.model.request import Earmark, Preemptions, Request
 
 _NEVER = 1 << 62  # later than every instant
@@ -57,12 +58,18 @@ def held(ledger: PoolLedger, request: Request, allocation: Allocation) -> Holdin
         yields=allocation.yields,
         may_go_on=allocation.may_go_on,
         comes_back=_comes_back(request, allocation),
+        claimed_out=_is_claimed_out(allocation),
         takeable=allocation.preemptible
         and not allocation.leaving
         and allocation.state is not AllocationState.LOST,
         footprint=allocation.footprint,
         each=ledger.pool.metered(allocation.each) if allocation.members else {},
     )
+
+
+def _is_claimed_out(allocation: Allocation) -> bool:
+    reason = allocation.reason
+    return allocation.leaving and reason is not None and reason.code is Code.SENSITIVE_CLAIM
 
 
 def _comes_back(request: Request, allocation: Allocation) -> bool:

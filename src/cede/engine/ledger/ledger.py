@@ -137,6 +137,12 @@ class PoolLedger:
         rights_first = self.pool.settings.precedence is Precedence.RIGHTS_FIRST
         return rights_first and not self.fair and not self.homes.decide
 
+    @property
+    def keeps_order(self) -> bool:
+        """Whether standing and age alone say who comes first, wherever waiters will sit."""
+        by_score = self.pool.settings.rank is Rank.CLASS
+        return self.inventory is None and self.balance is None and not by_score
+
     def _balance_uses(self) -> None:
         """Where fair shares alone decide between policies: how evenly they are used, and of each
         policy where its two groups end.

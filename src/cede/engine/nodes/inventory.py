@@ -84,7 +84,8 @@ class NodeInventory:
     def _part(self, spot: Spot) -> Part:
         owner = self.owner.get(spot.node.id, "")
         lent = owner != "" and any(
-            holding.policy_id != owner for holding, _ in spot.holdings.values()
+            holding.policy_id != owner and not holding.claimed_out
+            for holding, _ in spot.holdings.values()
         )
         return (owner, spot.node.claimed_by, lent)
 

@@ -41,6 +41,7 @@ class Holding:
     yields: bool = False  # on its way out, and its place in the share is somebody else's
     may_go_on: bool = False  # on its way out, and could still be let go on
     comes_back: bool = False  # that, or waits again as soon as it has stopped
+    claimed_out: bool = False  # on its way out because its node was claimed: it is lent no more
     takeable: bool = False  # could be a victim
     age: Age | None = None  # of an earmark's owner
     footprint: Footprint = ()  # in a pool of nodes: where it sits

@@ -352,7 +352,7 @@ def grant(
     policy_id = candidate.stream.policy_id
     demand = ledger.pool.metered(request.amounts)
     assert fits(demand, free_now(ledger)), (request, free_now(ledger))
-    earmarked = request.earmark is not None and request.earmark.pool_id == ledger.pool.id
+    promise = request.earmark if request.id in ledger.earmarks else None
     sits = _members(state, ledger, request, candidate, beside)
     allocation = Allocation(
         id=allocation_id(request.id, request.attempt),
@@ -363,7 +363,7 @@ def grant(
         preemptible=request.preemptible,
         attempt=request.attempt,
         # Law 4: a promise kept stays at its place; behind later grants it could lose its rights.
-        index=request.earmark.index if earmarked and request.earmark else state.next_index(),
+        index=state.next_index() if promise is None else promise.index,
         allocated_at=state.now,
         walltime=request.walltime,
         lease_until=None if request.lease is None else state.now + request.lease,
@@ -374,10 +374,12 @@ def grant(
     state.put(_holding(request))
     state.put(allocation)
     state.emit("granted", request_id=request.id, pool_id=ledger.pool.id, attempt=request.attempt)
-    plan.decisions.append(Grant(request.id, ledger.pool.id, allocation.id, earmarked))
+    plan.decisions.append(Grant(request.id, ledger.pool.id, allocation.id, promise is not None))
     elsewhere = [each for each in (request.earmark, request.withhold) if each is not None]
     if any(each.pool_id != ledger.pool.id for each in elsewhere):
         plan.again = True  # what was kept for it in another pool is free for others now
+    if promise is not None and dict(promise.footprint) != dict(allocation.footprint):
+        plan.again = True  # so are the nodes that it was promised and does not sit on
     if settle(state, ledger):  # a grant of higher standing may cut into earmarks below it
         plan.again = True
 

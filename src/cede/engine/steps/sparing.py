@@ -135,7 +135,7 @@ class _Sparing:
             return True
         back = self._standing(ledger, holding)
         # Promises to younger ones of its standing may be given up as well.
-        bound = (back[0], back[1] + 1) if _by_age(ledger) else back
+        bound = (back[0], back[1] + 1) if ledger.keeps_order else back
         room = free_to_promise(ledger, bound)
         if fits(holding.amounts, room):
             return True
@@ -260,7 +260,8 @@ class _Sparing:
             return True
         state.undo(mark)
         plan.undo(before)
-        return False
+        # It comes back all the same, above those who were promised its room.
+        return bool(below) and not is_new and self._is_wanted(ledger, holding, below)
 
     def _is_wanted(self, ledger: PoolLedger, holding: Holding, below: list[Holding]) -> bool:
         """Keep room for one who must stop and comes back above those who were promised it; whether
@@ -302,7 +303,7 @@ class _Sparing:
 
     def _want(self, ledger: PoolLedger, holding: Holding) -> None:
         """Keep what somebody will want who comes back, from those below it."""
-        age = self._request(holding).age if _by_age(ledger) else None
+        age = self._request(holding).age if ledger.keeps_order else None
         wanted = self.plan.wanted.setdefault(ledger.pool.id, {})
         back = self._standing(ledger, holding)
         wanted[holding.id] = Wanted(holding.policy_id, holding.amounts, back, age)
@@ -319,25 +320,28 @@ class _Sparing:
                 continue
             for line in list(ledger.departing.values()):
                 subject = state.requests[state.allocations[line[0][1]].request_id].subject
-                places = [state.ledgers[each.pool_id] for each in state.policies_of(subject)]
-                if not any(each.earmarks for each in places if each is not ledger):
+                if len(state.policies_of(subject)) < 2:
                     continue
                 for _, victim_id in list(line):
                     if self._comes_back(victim_id):
-                        dropped |= self._is_wanted_elsewhere(ledger, victim_id, pools)
+                        new = victim_id in self.plan.stopped
+                        among = state.ledgers if new else pools
+                        dropped |= self._is_wanted_elsewhere(ledger, victim_id, among)
         return dropped
 
     def _is_wanted_elsewhere(
-        self, ledger: PoolLedger, victim_id: str, pools: Collection[str]
+        self, ledger: PoolLedger, victim_id: str, among: Collection[str], stops: bool = True
     ) -> bool:
+        """Keep room in one of these pools for somebody who will have none where it was. If it may
+        stop others there, which come back in their turn, then room for those.
+        """
         state, holding = self.state, ledger.holdings[victim_id]
-        if self._has_room_again(ledger, holding):
+        if stops and self._has_room_again(ledger, holding):
             return False  # it goes back where it was
-        request = state.requests[state.allocations[victim_id].request_id]
+        request = self._request(holding)
         for policy in eligible_policies(state, request):
             other = state.ledgers[policy.pool_id]
-            looks = policy.pool_id in pools or victim_id in self.plan.stopped
-            if other is ledger or other.inventory is not None or not looks:
+            if other is ledger or other.inventory is not None or other.pool.id not in among:
                 continue
             key = other.queue_of(policy.id, request)
             amounts = other.pool.metered(request.amounts)
@@ -350,6 +354,12 @@ class _Sparing:
                 self._want(other, there)
                 return state.mark() != mark
             state.undo(mark)
+            found = self._others_to_stop(other, there) if stops else None
+            if found is not None:
+                dropped = False
+                for each in found[1]:
+                    dropped |= self._is_wanted_elsewhere(other, each.id, among, stops=False)
+                return dropped
         return False
 
     def _has_room_again(self, ledger: PoolLedger, holding: Holding) -> bool:
@@ -393,7 +403,7 @@ class _Sparing:
         if fallen is not None:
             chains = {each: ledger.chains[ledger.earmarks[each].policy_id] for each in found}
             found = {each: None for each in found if not fallen.isdisjoint(chains[each])}
-        if victim.id not in self.plan.stopped and _by_age(ledger):
+        if victim.id not in self.plan.stopped and ledger.keeps_order:
             found |= dict.fromkeys(self._younger(ledger, holding, back))
         stopped = self.plan.stopped.get(victim.id)
         if stopped is not None and not _has_use(self.state, victim.taken_for):
@@ -484,24 +494,31 @@ class _Sparing:
         """Stop others instead, whom the victim would stop itself once it is back: for its
         beneficiary, or if that may not stop them, for the victim.
         """
-        state = self.state
-        request = state.requests[victim.request_id]
-        if not self._may_exchange(ledger, holding) or not may_take(
-            state, ledger, request, holding.policy_id
-        ):
+        found = self._others_to_stop(ledger, holding)
+        if found is None:
             return False
+        back, others, share = found
+        self._stop(ledger, self._who_stops(ledger, victim, back, others), others, share)
+        return True
+
+    def _others_to_stop(
+        self, ledger: PoolLedger, holding: Holding
+    ) -> tuple[Preemptor, list[Holding], tuple[Part, ...]] | None:
+        """Whom a victim would stop once it is back, as whom, and for what part of its share."""
+        request = self._request(holding)
+        may = may_take(self.state, ledger, request, holding.policy_id)
+        if not may or not self._may_exchange(ledger, holding):
+            return None
         key = ledger.queue_of(holding.policy_id, request)
         band = ledger.band(key, holding.amounts)
         short = missing(holding.amounts, free_to_promise(ledger))
         for rights, share in levels(ledger, key, holding.amounts, band):
             back = Preemptor(request, key, rights, band, ledger.standing(key.rank, rights))
             over = tuple(_limits_over(ledger, holding))
-            choice = find_victims(state, ledger, back, Missing(short, over, share))
+            choice = find_victims(self.state, ledger, back, Missing(short, over, share))
             if choice.victims:
-                others = [each.holding for each in choice.victims]
-                self._stop(ledger, self._who_stops(ledger, victim, back, others), others, share)
-                return True
-        return False
+                return back, [each.holding for each in choice.victims], share
+        return None
 
     def _who_stops(
         self, ledger: PoolLedger, victim: Allocation, back: Preemptor, others: list[Holding]
@@ -554,12 +571,6 @@ def _oldest_first(ledger: PoolLedger, kind: Departing) -> Iterator[str]:
             return
         last = line[at]
         yield last[1]
-
-
-def _by_age(ledger: PoolLedger) -> bool:
-    """Whether those of equal standing are served by age alone, wherever they sit."""
-    by_score = ledger.pool.settings.rank is Rank.CLASS
-    return ledger.inventory is None and ledger.balance is None and not by_score
 
 
 def _outranked(ledger: PoolLedger, holding: Holding, back: Standing) -> dict[str, None]:
