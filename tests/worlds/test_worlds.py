@@ -55,6 +55,7 @@ FOUND = {
     2000003046: "a victim of a department went on in the room that a team below was promised",
     2000003817: "a department's reserve was its teams', and its own work was told that it starts",
     3000000060: "a group of a fair share did not grow when the first behind it left",
+    3000000095: "victims that differ in a key which the waiter does not miss counted as alike",
     4000000075: "a small waiter stopped a large one of its own policy, in a circle with another",
     2000001107: "somebody rose above a waiter by its victims' leaving, and the pass failed",
     2000002126: "work that holds nothing of what is reserved was taken by amounts, and took back",

@@ -125,7 +125,7 @@ def goals_of(
         goals.append(Shortage(dict(missing.short)))
     if ledger.balance is not None:  # the last, since it is asked only of those that make room
         demand = ledger.pool.metered(preemptor.request.amounts)
-        goals.append(Fairness(ledger.balance, preemptor.policy_id, demand))
+        goals.append(Fairness(ledger.balance, preemptor.policy_id, demand, ledger.counting))
     if preemptor.by_amounts:
         goals.append(Kept(ledger, preemptor.policy_id))
     return goals

@@ -183,11 +183,13 @@ class Fairness:
     rights = True
     by_policy = True
     everywhere = False
-    keys: Iterable[str] = ()
     left = 0  # nobody brings it nearer: the others do, and it says whether they may
 
-    def __init__(self, balance: Balance, policy_id: str, demand: Amounts) -> None:
-        self._balance, self._policy_id, self._demand = balance, policy_id, demand
+    def __init__(
+        self, balance: Balance, policy_id: str, demand: Amounts, keys: Iterable[str]
+    ) -> None:
+        """`keys`: all that shares are made of, whether or not the waiter asks for it."""
+        self._balance, self._policy_id, self._demand, self.keys = balance, policy_id, demand, keys
         self._away: dict[str, dict[str, int]] = {}
 
     @property
