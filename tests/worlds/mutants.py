@@ -220,7 +220,7 @@ def nobody_takes_by_amounts() -> Iterator[None]:
 @contextmanager
 def room_of_victims_is_granted() -> Iterator[None]:
     """Others are granted what victims will want that come back above a promise."""
-    with patch.object(account, "returning_above", lambda *_: []):
+    with patch.object(account, "kept_for_returning", lambda *_: []):
         yield
 
 

@@ -21,7 +21,7 @@ FOUND = {
     5_000_000_149: "what was promised for a claim was kept when the node was given back",
     6_000_000_739: "where shares are fair non-preemptible work believed in rights it did not get",
     6_000_000_894: "what was withheld was taken from what a limit left, and not from what is free",
-    5_000_080_039: "a node that its claim had emptied counted as lent, and was lent beyond the most",
+    5_000_080_039: "a node that its claim had emptied counted as lent, beyond what may be",
     5_000_000_036: "the first idle node by name was lent, although another one had room",
 }
 # Those with so many states that the quick loop leaves them to the whole suite.

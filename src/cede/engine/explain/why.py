@@ -31,10 +31,11 @@ from cede.engine.ledger.account import (
     free_now,
     free_to_promise,
     headroom,
+    kept_for_returning,
     missing,
     own_bounds,
     reserve_left,
-    returning_above,
+    returning,
 )
 from cede.engine.ledger.admit import pause_reason, paused, told
 from cede.engine.ledger.ledger import PoolLedger
@@ -235,11 +236,16 @@ def _not_free(waiter: _Waiter) -> Reason:
 
 def _being_freed(waiter: _Waiter) -> Reason:
     """Enough is on its way and promised to nobody: it goes to the first in the queue that it
-    suffices for, which may be others.
+    suffices for, which may be others, also victims that come back.
     """
     state, ledger, key = waiter.state, waiter.ledger, waiter.verdict.key
     left, first = free_to_promise(ledger, waiter.granted[1]), []
-    for request_id, demand in _before(waiter):
+    back = [
+        (state.allocations[each].request_id, kind.amounts)
+        for kind in returning(ledger, waiter.granted[1])
+        for each in kind.allocation_ids
+    ]
+    for request_id, demand in (*back, *_before(waiter)):
         if fits(demand, left):
             first.append(request_id)
             left = {each: amount - demand.get(each, 0) for each, amount in left.items()}
@@ -284,7 +290,7 @@ def _listed(names: Sequence[str], many: int | None = None) -> str:
 def _promised(waiter: _Waiter) -> Reason:
     ledger, bound = waiter.ledger, waiter.granted[1]
     owners = [each for each in ledger.earmarks if ledger.standing_of(each) >= bound]
-    for kind in returning_above(ledger, bound):
+    for kind in kept_for_returning(ledger, bound):
         owners += [waiter.state.allocations[each].request_id for each in kind.allocation_ids]
     detail = {"owner": _listed(owners)}
     return Reason(Code.EARMARKED, {**_shortage(waiter), **detail})

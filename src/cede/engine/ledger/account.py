@@ -341,36 +341,43 @@ def free_to_promise(ledger: PoolLedger, bound: Standing = LOWEST) -> Room:
 
 
 class Returning(NamedTuple):
-    """Victims of one kind that come back to the queue above a promise."""
+    """Victims that are alike and come back to the queue in a standing."""
 
-    wanted: Amounts  # by all of them
+    standing: Standing
+    amounts: Amounts  # of each
     allocation_ids: tuple[str, ...]
 
 
-def returning_above(ledger: PoolLedger, standing: Standing) -> list[Returning]:
-    """Victims that come back above this standing and above a promise. A grant that takes the room
-    which they will want makes them cut that promise, so their room is kept (S28).
-    """
-    if not ledger.departing or not ledger.earmarks or not ledger.keeps_order:
-        return []
-    lowest = min(ledger.standing(r, rights) for (_, r, rights), who in ledger.owed.items() if who)
+def returning(ledger: PoolLedger, standing: Standing) -> list[Returning]:
+    """Victims that come back above this standing, where that says who comes first."""
     found = []
-    for (kind, _), line in ledger.departing.items():
+    for (kind, _), line in ledger.departing.items() if ledger.keeps_order else ():
         policy_id, rank, preemptible, pairs = kind
-        rights = rights_if_granted(ledger, policy_id, dict(pairs), preemptible)
+        amounts = dict(pairs)
+        rights = rights_if_granted(ledger, policy_id, amounts, preemptible)
         back = ledger.standing(rank, rights)
-        if back > lowest and back > standing:
-            wanted = {key: amount * len(line) for key, amount in pairs}
-            found.append(Returning(wanted, tuple(each for _, each in line)))
+        if back > standing:
+            found.append(Returning(back, amounts, tuple(each for _, each in line)))
     return found
 
 
+def kept_for_returning(ledger: PoolLedger, standing: Standing) -> list[Returning]:
+    """Of those, the ones that come back above a promise. Whoever takes the room that they will want
+    makes them cut that promise, so it is kept (S28).
+    """
+    if not ledger.departing or not ledger.earmarks:
+        return []
+    owed = (key for key, owners in ledger.owed.items() if len(owners))
+    lowest = min(ledger.standing(rank, rights) for _, rank, rights in owed)
+    return returning(ledger, max(standing, lowest))
+
+
 def free_beside_returning(ledger: PoolLedger, standing: Standing) -> Room:
-    """What is free to promise in this standing, less what victims who come back will want."""
+    """What is free to promise in this standing, less what is kept for victims who come back."""
     room = free_to_promise(ledger, standing)
-    for kind in returning_above(ledger, standing):
-        for key, amount in kind.wanted.items():
-            room[key] -= amount
+    for kind in kept_for_returning(ledger, standing):
+        for key, amount in kind.amounts.items():
+            room[key] -= amount * len(kind.allocation_ids)
     return room
 
 
