@@ -18,7 +18,18 @@ from cede.model.settings import Patience
 from cede.model.stopping import Checkpoint
 
 from . import amount_checks
-from .checks import Broken, both, claims, held_now, limits_ok, own_room_ok, promised, staying, usage
+from .checks import (
+    Broken,
+    both,
+    claims,
+    held_now,
+    limits_ok,
+    own_room_ok,
+    promised,
+    rights_then,
+    staying,
+    usage,
+)
 from .class_checks import MINUTE, Classes
 from .lending import check_lending
 
@@ -51,15 +62,18 @@ def _check_rest(now: Classes, request: Request, policy: Policy) -> None:
         return
     if pool.settings.patience is Patience.STARVATION:
         return  # the clocks decide, and who starves is checked where shares are
-    if legal := legal_set(now, request, policy):
+    if legal := legal_set(now, request, policy, lasting=True):
         raise Broken(f"L3 {request.id} could take {legal}, and waits")
     if legal := _set_by_amounts(now, request, policy):
         raise Broken(f"L3 {request.id} could take {legal} by amounts, and waits")
 
 
-def legal_set(now: Classes, waiter: Request, policy: Policy, *, paid: bool = True) -> list[str]:
+def legal_set(
+    now: Classes, waiter: Request, policy: Policy, *, paid: bool = True, lasting: bool = False
+) -> list[str]:
     """A set of victims that would do, by trying all of them; unless it is to be `paid`, also one
-    that costs too much, or leaves no sooner than others do by themselves.
+    that costs too much, or leaves no sooner than others do by themselves. If it is to be
+    `lasting`, none of them would come back above the waiter.
     """
     most = now.pool.settings.max_victims or len(now.live)
     holders = [each for each in now.live if not now.shielded(each)]
@@ -74,9 +88,24 @@ def legal_set(now: Classes, waiter: Request, policy: Policy, *, paid: bool = Tru
                 mine = now.standing(now.rank(policy, waiter), rights)
                 if any(now.forbidden(waiter, policy, mine, each) for each in some):
                     continue
+                if lasting and any(_comes_back_above(now, each, gone, mine) for each in some):
+                    continue
                 if now.is_needed(waiter, policy, gone, mine, reaches):
                     return sorted(gone)
     return []
+
+
+def _comes_back_above(
+    now: Classes, victim: Allocation, gone: set[str], mine: tuple[int, int]
+) -> bool:
+    """Whether somebody who is stopped together with others would then stand above the waiter: by
+    what the others leave of its share. Where home is a place nothing is known before it sits.
+    """
+    if now.by_place:
+        return False
+    request, policy = now.state.requests[victim.request_id], now.state.policies[victim.policy_id]
+    rights = rights_then(now.state, request, policy, gone)
+    return now.standing(now.rank(policy, request), rights) > mine
 
 
 def _set_by_amounts(now: Classes, waiter: Request, policy: Policy) -> list[str]:

@@ -14,6 +14,7 @@ from cede.engine.state.state import State
 from cede.engine.state.trial import what_if
 from cede.engine.steps import preempt, sparing
 from cede.engine.victims.protection import Preemptor
+from cede.model.allocation import Allocation
 from cede.model.pool import Pool
 from cede.model.request import Request
 from cede.model.settings import Patience, Rank
@@ -106,6 +107,7 @@ class Search:
     def _settle(self, state: State) -> None:
         """One pass, which must end at rest, and waste nothing."""
         plan = settle(state)
+        self.takings.end_pass(state)
         if plan.again:
             raise Broken("L1 a pass does not come to an end")
         if self.judge:
@@ -186,6 +188,20 @@ class checked_takings:
 
     def __init__(self) -> None:
         self.took: Took = {}
+        self._of_this_pass: list[list[Allocation]] = []  # the victims of each taking
+
+    def _took_by_now(self, state: State) -> Took:
+        """The same with the takings of this pass, but for those that were taken back."""
+        took = dict(self.took)
+        for victims in self._of_this_pass:
+            held = [state.allocations.get(each.id) for each in victims]
+            if any(each is not None and each.leaving for each in held):
+                took |= {m.node_id: state.now for each in victims for m in each.members}
+        return took
+
+    def end_pass(self, state: State) -> None:
+        self.took = self._took_by_now(state)
+        self._of_this_pass.clear()
 
     def __enter__(self) -> checked_takings:
         self._real = preempt.Taking._preempt
@@ -206,7 +222,9 @@ class checked_takings:
                 one.after()
                 return True
             check_taking(taking.state, waiter, offer.policy, ids)
-            check_fair_taking(taking.state, waiter, offer.policy, ids, self.took)
+            state = taking.state
+            check_fair_taking(state, waiter, offer.policy, ids, self._took_by_now(state))
+            self._of_this_pass.append([state.allocations[each] for each in ids])
             return real(taking, waiter, offer, victims, cost)
 
         preempt.Taking._preempt = judged  # type: ignore[method-assign]

@@ -302,8 +302,6 @@ def check_fair_taking(
             raise Broken(why)
         if not now.is_open(victim):
             raise Broken(f"S6 {waiter.id} takes {victim_id} on a node that has just taken")
-    nodes = {each.node_id for victim in victims for each in state.allocations[victim].members}
-    took.update(dict.fromkeys(nodes, state.now))
 
 
 def check_fair_state(state: State, took: Took) -> None:
