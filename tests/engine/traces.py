@@ -21,19 +21,7 @@ MOVES_ON = {"version", "moves"}
 WORKED_OUT = {
     *("solvers", "streams", "appraised", "fair_settings", "ever", "pool_bounds", "passed_over"),
     *("heads", "spare", "holders_alike"),
-    *(
-        "_below",
-        "_beyond",
-        "_owed_below",
-        "_from",
-        "_inside",
-        "_yielding",
-        "_shares",
-        "_policies_of",
-        "grouped",
-        "parted",
-        "_uses",
-    ),
+    *("_answers", "_shares", "_policies_of", "grouped", "parted", "_uses"),
 }
 # Facts about the world: that nodes were heard of is not undone.
 HEARD = {"beats"}
