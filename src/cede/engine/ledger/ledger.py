@@ -107,6 +107,8 @@ class PoolLedger:
         self.withheld: dict[str, str] = {}  # waiters for whom free capacity is withheld: policy
         self.heads: dict[str, tuple[int, Standing]] = {}  # what `view` found of each of them
         self.timed: dict[str, None] = {}  # holders with a walltime
+        # Of a version: holders and their ends, as `forecast` put them in order.
+        self.ends: tuple[int, dict[str, int]] = (-1, {})
         self.spare: dict[str, tuple[Any, dict[str, int]]] = {}  # what `bounds` found beside each
         self.queues: dict[QueueKey, Queue] = {}
         self.streams: dict[QueueKey, tuple[Any, ...]] = {}  # what `cursor` made of each queue
