@@ -157,7 +157,7 @@ def reclaim() -> Figure:
     return Figure(
         "deciding 4,000 reclaims over granting 4,000 on an empty pool",
         taking / granting,
-        most=5,
+        most=4,
         detail=f"{taking * 1e3:.0f} ms over {granting * 1e3:.0f} ms",
     )
 
