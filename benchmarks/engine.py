@@ -153,11 +153,13 @@ def _crowd(borrowers: bool) -> tuple[State, int, float]:
 
 
 def reclaim() -> Figure:
-    taking, granting = _crowd(True)[2], _crowd(False)[2]
+    """The fastest of three each, in turn, so that both are disturbed alike."""
+    taken, granted = zip(*((_crowd(True)[2], _crowd(False)[2]) for _ in range(3)), strict=True)
+    taking, granting = min(taken), min(granted)
     return Figure(
         "deciding 4,000 reclaims over granting 4,000 on an empty pool",
         taking / granting,
-        most=5,
+        most=4.5,
         detail=f"{taking * 1e3:.0f} ms over {granting * 1e3:.0f} ms",
     )
 

@@ -8,15 +8,21 @@ from typing import Any
 
 import pytest
 
+from cede.engine.admin import edits
+from cede.engine.decide import decide
 from cede.engine.ledger.ledger import PoolLedger
+from cede.engine.lifecycle import commands
 from cede.engine.nodes.homes import Homes, Use
+from cede.engine.queue import forecast
 from cede.engine.queue.ends import end_bound
 from cede.engine.queue.forecast import HeadStart, Start, earliest_start, head_start
 from cede.engine.queue.view import locate
 from cede.engine.rights.standing import BORROWED, LOWEST
 from cede.engine.state.state import State
 from cede.engine.steps import grant as grants
+from cede.model.allocation import Allocation
 from cede.model.request import Request
+from cede.model.subject import Subject
 from tests.worlds.draw import KINDS, draw
 from tests.worlds.steps import events, happen, settle
 
@@ -67,6 +73,35 @@ def test_the_earliest_start_is_after_the_fewest_ends_that_make_a_place(kind: str
                     assert start == start_by_trying(state, ledger, request)
                     later += start is not None and start.at > state.now
     assert later > 20  # it was no idle question
+
+
+def test_ends_are_put_in_order_once_for_all_who_ask(monkeypatch: pytest.MonkeyPatch) -> None:
+    state = State()
+    team = Subject("team", "red")
+    edits.create_pool(state, id="pool", name="pool", capacity={"gpu": 3})
+    edits.attach_policy(state, id="red", pool_id="pool", subject=team)
+    for number, walltime in enumerate((30_000, 10_000, 20_000, 1_000, 1_000)):
+        commands.submit(
+            state,
+            commands.Submission(f"r{number}", team, {"gpu": 1}, walltime=walltime, lease=None),
+            1_000 + number,
+        )
+    decide(state, 2_000)
+    looked: list[str] = []
+
+    def noted(state: State, allocation: Allocation) -> int | None:
+        looked.append(allocation.request_id)
+        return end_bound(state, allocation)
+
+    monkeypatch.setattr(forecast, "end_bound", noted)
+    ledger, waiters = state.ledgers["pool"], [state.requests[each] for each in ("r3", "r4")]
+    assert [earliest_start(state, ledger, each) for each in waiters] == [Start(12_000)] * 2
+    assert sorted(looked) == ["r0", "r1", "r2"]
+    commands.release(state, "r1", 3_000)
+    decide(state, 3_000)  # r3 has what was free
+    state.drain()
+    commands.submit(state, commands.Submission("r5", team, {"gpu": 1}, lease=None), 3_001)
+    assert earliest_start(state, ledger, state.requests["r5"]) == Start(4_000)
 
 
 def test_what_is_kept_while_a_pool_is_filled_is_what_would_be_answered_anew(

@@ -20,20 +20,8 @@ MOVES_ON = {"version", "moves"}
 # What was worked out once, and is worked out again where what it was made of has changed.
 WORKED_OUT = {
     *("solvers", "streams", "appraised", "fair_settings", "ever", "pool_bounds", "passed_over"),
-    *("heads", "spare", "holders_alike"),
-    *(
-        "_below",
-        "_beyond",
-        "_owed_below",
-        "_from",
-        "_inside",
-        "_yielding",
-        "_shares",
-        "_policies_of",
-        "grouped",
-        "parted",
-        "_uses",
-    ),
+    *("heads", "spare", "ends", "holders_alike"),
+    *("_answers", "_shares", "_policies_of", "grouped", "parted", "_uses"),
 }
 # Facts about the world: that nodes were heard of is not undone.
 HEARD = {"beats"}

@@ -31,6 +31,15 @@ def test_a_copy_is_that_of_the_standard_library(kind: type[Request]) -> None:
     assert (request.attempt, request.owner) == (1, "")
 
 
+@pytest.mark.parametrize("kind", [Request, Submission])
+def test_a_copy_is_frozen_and_has_no_more_than_its_fields(kind: type[Request]) -> None:
+    copy = replace(kind("a", Subject("team", "red"), {"gpu": 1}), attempt=2)
+    for name in ("attempt", "more"):
+        with pytest.raises((dataclasses.FrozenInstanceError, TypeError)):
+            setattr(copy, name, 3)
+    assert not hasattr(copy, "__dict__")
+
+
 def test_a_name_that_is_no_field_is_refused() -> None:
     request = Request("a", Subject("team", "red"), {"gpu": 1})
     with pytest.raises(TypeError, match="no field 'atempt'"):

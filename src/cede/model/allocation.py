@@ -114,7 +114,7 @@ class Allocation:
 
     @property
     def footprint(self) -> Footprint:
-        return footprint(each.node_id for each in self.members)
+        return footprint(each.node_id for each in self.members) if self.members else ()
 
     @property
     def ends_at(self) -> int | None:

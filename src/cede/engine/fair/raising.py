@@ -117,11 +117,14 @@ def _together(children: Sequence[Node], path: Path, improved: bool) -> None:
     ]
     places.sort()
     places.append((1.0, -1, 0))  # the end, for children too light to get further
-    slopes = [_steepness(child, 0) for child in children]
+    steepness = [_steepness(child) for child in children]
+    slopes = [each[0] for each in steepness]
     slope = [sum(column) for column in zip(*slopes, strict=True)]
-    fit, at = 0.0, 0
-    while at < len(places) and fit < 1:
-        target = min(places[at][0], 1.0)
+    fit, at, end = 0.0, 0, len(places)
+    while at < end and fit < 1:
+        target, index, point = places[at]
+        if target > 1:
+            target = 1.0
         wide = target - fit
         if wide > 0:
             value = tuple([a + b * wide for a, b in zip(path.values[-1], slope, strict=True)])
@@ -129,14 +132,17 @@ def _together(children: Sequence[Node], path: Path, improved: bool) -> None:
             fit = target
             if path.done:
                 return
-        stop = at
+        stop = at + 1
         most = target * ABOVE
-        while stop < len(places) and places[stop][0] <= most:
+        while stop < end and places[stop][0] <= most:
             stop += 1
-        group = places[at:stop] if stop - at == 1 else sorted(places[at:stop], key=_by_child)
-        _bend(children, path, group, slopes, slope, improved)
-        if path.done:
-            return
+        if stop - at > 1 or _jumps(children, index, point):
+            group = sorted(places[at:stop], key=_by_child)
+            _bend(children, path, group, steepness, slopes, slope, improved)
+            if path.done:
+                return
+        elif index >= 0 and _turn(index, steepness[index][point], slopes, slope):
+            slope = [sum(column) for column in zip(*slopes, strict=True)]
         at = stop
 
 
@@ -144,16 +150,31 @@ def _by_child(place: tuple[float, int, int]) -> tuple[int, int]:
     return place[1], place[2]
 
 
-def _steepness(child: Node, at: int) -> Vector:
-    ratio = child.ratio
-    slope = child.curve.slopes[at]
-    return slope if ratio == 1 else tuple([each * ratio for each in slope])
+def _jumps(children: Sequence[Node], index: int, at: int) -> bool:
+    """Whether a child jumps at this point of its curve."""
+    xs = children[index].curve.xs
+    return index >= 0 and xs[at] == xs[at - 1]
+
+
+def _steepness(child: Node) -> list[Vector]:
+    """How steep it is after each point, raised as fast as its weight."""
+    ratio, slopes = child.ratio, child.curve.slopes
+    return slopes if ratio == 1 else [tuple([each * ratio for each in one]) for one in slopes]
+
+
+def _turn(index: int, new: Vector, slopes: list[Vector], slope: list[float]) -> bool:
+    """A child goes on with another slope; whether the sum of all must be made anew."""
+    old, slopes[index] = slopes[index], new
+    if old is not new:
+        slope[:] = [a + c - b for a, b, c in zip(slope, old, new, strict=True)]
+    return max(old) > STEEP
 
 
 def _bend(
     children: Sequence[Node],
     path: Path,
     group: Sequence[tuple[float, int, int]],
+    steepness: Sequence[list[Vector]],
     slopes: list[Vector],
     slope: list[float],
     improved: bool,
@@ -166,9 +187,8 @@ def _bend(
     for _, index, at in group:
         if index < 0:
             continue
-        child = children[index]
-        xs, values = child.curve.xs, child.curve.values
-        if xs[at] == xs[at - 1]:
+        if _jumps(children, index, at):
+            values = children[index].curve.values
             jumped = tuple(
                 [a + c - b for a, b, c in zip(jumped, values[at - 1], values[at], strict=True)]
             )
@@ -177,11 +197,7 @@ def _bend(
                 mark = index
                 if path.done:
                     return
-        old = slopes[index]
-        new = slopes[index] = _steepness(child, at)
-        steep = steep or max(old) > STEEP
-        if old is not new:
-            slope[:] = [a + c - b for a, b, c in zip(slope, old, new, strict=True)]
+        steep = _turn(index, steepness[index][at], slopes, slope) or steep
     if steep:
         slope[:] = [sum(column) for column in zip(*slopes, strict=True)]
     if not improved and jumped is not path.values[-1]:

@@ -89,34 +89,53 @@ class Solver:
 
     def _plant(self, tree: Tree) -> float:
         """Make the nodes and their guarantees; the factor that bursts are cut by."""
+        nodes, policies = self._nodes, {ROOT: list[Element]()}
+        unlimited = nodes[ROOT].limit
         for element in tree.elements:
-            limit = limit_share(element.limit, tree.totals)
-            self._nodes[element.id] = Node(element, None, limit)
+            limit = limit_share(element.limit, tree.totals) if element.limit else unlimited
+            nodes[element.id] = Node(element, None, limit)
+            if element.kind is Kind.POLICY:
+                policies[element.id] = []
         for element in tree.elements:
-            node, parent = self._nodes[element.id], self._nodes[element.parent]
+            node, parent = nodes[element.id], nodes[element.parent]
             node.parent = parent
             parent.children.append(node)
-        policies = {
-            node.element.id: [
-                each.element for each in node.children if each.element.kind is Kind.POLICY
-            ]
-            for node in self._nodes.values()
-        }
+            if element.kind is Kind.POLICY:
+                policies[element.parent].append(element)
         self.inferred = infer(tree, policies, self._options.main)
         wanted = {each: as_share(amounts, tree.totals) for each, amounts in self.inferred.items()}
-        limits = {each: node.limit for each, node in self._nodes.items()}
+        limits = {each: nodes[each].limit for each in policies}
         strong, factor = shrink(tree, policies, wanted, limits)
         for element_id, share in strong.items():
-            self._nodes[element_id].strong = share
-        for node in self._nodes.values():
-            if node.element.kind is Kind.POLICY:
-                _arrange(node)
-                node.demand = node.usage = (0,) * len(self.keys)
-            node.stale = True
-        for element in tree.elements:
-            if element.kind is Kind.REQUEST:
-                self._count(self._nodes[element.id], element)
+            nodes[element_id].strong = share
+        for element_id in policies:
+            _arrange(nodes[element_id])
+        self._sum_up(self._root)
         return factor
+
+    def _sum_up(self, node: Node) -> None:
+        """What it and everything below it want and use."""
+        if node.element.kind is Kind.REQUEST:
+            node.demand, node.usage = self._amounts(node.element)
+            return
+        for child in node.children:
+            self._sum_up(child)
+        nothing = (0,) * len(self.keys)
+        node.demand = list(
+            map(sum, zip(nothing, *[each.demand for each in node.children], strict=True))
+        )
+        node.usage = list(
+            map(sum, zip(nothing, *[each.usage for each in node.children], strict=True))
+        )
+
+    def _amounts(self, element: Element) -> tuple[Vector, Vector]:
+        """What a request wants and what it uses, by key."""
+        wants, uses = element.demand.get, element.usage.get
+        usage = tuple([uses(key, 0) for key in self.keys])
+        demand = tuple(
+            [max(wants(key, 0), used) for key, used in zip(self.keys, usage, strict=True)]
+        )
+        return demand, usage
 
     def put(self, element: Element) -> None:
         """Add a request, or replace it."""
@@ -149,9 +168,7 @@ class Solver:
 
     def _count(self, node: Node, element: Element) -> None:
         """Take a request's numbers in, and count them in everything above it."""
-        wants, uses = element.demand.get, element.usage.get
-        usage = tuple([uses(key, 0) for key in self.keys])
-        demand = tuple([max(wants(key, 0), uses(key, 0)) for key in self.keys])
+        demand, usage = self._amounts(element)
         if node.parent is not None:
             more = [new - old for new, old in zip(demand, node.demand, strict=True)]
             used = [new - old for new, old in zip(usage, node.usage, strict=True)]
@@ -235,27 +252,23 @@ class Solver:
         return Shares(self.keys, elements, self.volumes)
 
     def _share(self, node: Node, within: Vector | None = None) -> Share:
-        total = node.total
-        if node is self._root:
-            # What its children really use of their guarantees.
-            strong = (0.0,) * len(self.keys)
-            for child in node.children:
-                strong = plus(strong, smaller(child.total, child.strong))
-        else:
-            strong = smaller(total, node.strong)
-        by_volume = smaller(minus(total, strong), node.integral)
+        total, zero = node.total, (0.0,) * len(self.keys)
+        strong, by_volume, weighed, guarantee = zero, zero, total, zero  # a request has no more
+        if node.element.kind is Kind.POLICY:
+            guarantee = node.guarantee
+            if node is self._root:
+                # What its children really use of their guarantees.
+                for child in node.children:
+                    strong = plus(strong, smaller(child.total, child.strong))
+            else:
+                strong = smaller(total, node.strong)
+            by_volume = smaller(minus(total, strong), node.integral)
+            weighed = minus(minus(total, strong), by_volume)
         demand, usage = self._parts(node.demand), self._parts(node.usage)
+        dominant = dominant_key(self.keys, usage if any(usage) else demand, self._options.main)
         return Share(
-            total=total,
-            strong=strong,
-            integral=by_volume,
-            weighed=minus(minus(total, strong), by_volume),
-            guarantee=node.guarantee,
-            demand=demand,
-            usage=usage,
-            limit=node.limit,
-            dominant=dominant_key(self.keys, usage if any(usage) else demand, self._options.main),
-            promised=within,
+            *(total, strong, by_volume, weighed, guarantee, demand, usage, node.limit),
+            *(dominant, within),
         )
 
 

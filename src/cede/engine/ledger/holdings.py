@@ -46,6 +46,7 @@ def held(ledger: PoolLedger, request: Request, allocation: Allocation) -> Holdin
         if started is not None and saved is not None:
             started = max(started, saved.at)
         index = by_start(started, index)
+    leaving = allocation.leaving
     return Holding(
         id=allocation.id,
         policy_id=allocation.policy_id,
@@ -54,13 +55,13 @@ def held(ledger: PoolLedger, request: Request, allocation: Allocation) -> Holdin
         index=index,
         rank=ledger.rank(allocation.policy_id, request),
         task_group=request.part_of or request.id,
-        leaving=allocation.leaving,
-        yields=allocation.yields,
-        may_go_on=allocation.may_go_on,
-        comes_back=_comes_back(request, allocation),
-        claimed_out=_is_claimed_out(allocation),
+        leaving=leaving,
+        yields=leaving and allocation.yields,
+        may_go_on=leaving and allocation.may_go_on,
+        comes_back=leaving and _comes_back(request, allocation),
+        claimed_out=leaving and _is_claimed_out(allocation),
         takeable=allocation.preemptible
-        and not allocation.leaving
+        and not leaving
         and allocation.state is not AllocationState.LOST,
         footprint=allocation.footprint,
         each=ledger.pool.metered(allocation.each) if allocation.members else {},
@@ -68,13 +69,12 @@ def held(ledger: PoolLedger, request: Request, allocation: Allocation) -> Holdin
 
 
 def _is_claimed_out(allocation: Allocation) -> bool:
-    reason = allocation.reason
-    return allocation.leaving and reason is not None and reason.code is Code.SENSITIVE_CLAIM
+    return allocation.reason is not None and allocation.reason.code is Code.SENSITIVE_CLAIM
 
 
 def _comes_back(request: Request, allocation: Allocation) -> bool:
-    """Whether a victim waits again as soon as it has stopped; one that was cancelled does not."""
-    if not allocation.leaving or allocation.taken_for is None or request.cancelled:
+    """Whether who leaves waits again as soon as it has stopped: a victim that was not cancelled."""
+    if allocation.taken_for is None or request.cancelled:
         return False
     if allocation.may_go_on or request.retry.preemptions is Preemptions.FREE:
         return True

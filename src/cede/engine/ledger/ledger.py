@@ -9,9 +9,10 @@ the same numbers from scratch.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from math import inf
+from operator import attrgetter
 from typing import Any
 
 from sortedcontainers import SortedList
@@ -23,7 +24,7 @@ from cede.engine.nodes.homes import Homes, is_settled
 from cede.engine.nodes.inventory import NodeInventory
 from cede.engine.rights.cover import Fill, Holding
 from cede.engine.rights.cut import Cut, CutPlace
-from cede.engine.rights.standing import BORROWED, IN_SHARE, Age, Standing, standing
+from cede.engine.rights.standing import BORROWED, IN_SHARE, LOWEST, Age, Standing, standing
 from cede.model.amounts import Amounts, add_to, take_from
 from cede.model.policy import Policy
 from cede.model.pool import Pool
@@ -42,6 +43,8 @@ Tier = tuple[int, int, str, int]
 Level = tuple[str, int]
 
 ROUNDING = 1e-6
+
+Count = Callable[[dict[str, int], Amounts], None]  # into a sum, or out of it
 
 
 def alike(holding: Holding) -> tuple[Any, ...]:
@@ -104,6 +107,8 @@ class PoolLedger:
         self.withheld: dict[str, str] = {}  # waiters for whom free capacity is withheld: policy
         self.heads: dict[str, tuple[int, Standing]] = {}  # what `view` found of each of them
         self.timed: dict[str, None] = {}  # holders with a walltime
+        # Of a version: holders and their ends, as `forecast` put them in order.
+        self.ends: tuple[int, dict[str, int]] = (-1, {})
         self.spare: dict[str, tuple[Any, dict[str, int]]] = {}  # what `bounds` found beside each
         self.queues: dict[QueueKey, Queue] = {}
         self.streams: dict[QueueKey, tuple[Any, ...]] = {}  # what `cursor` made of each queue
@@ -116,13 +121,8 @@ class PoolLedger:
         self.fair_settings: dict[str, Any] = {}  # of policies, as `fairness` worked them out
         # Held directly under a policy, by band: what a holding of a higher band goes before.
         self.banded: dict[tuple[str, int], dict[str, int]] = {}
-        # Answers given, as long as they hold.
-        self._below: dict[tuple[Standing, str | None], dict[str, int]] = {}
-        self._beyond: dict[str, int] | None = None
-        self._from: dict[Standing, dict[str, int]] = {}
-        self._owed_below: dict[tuple[Standing, str], dict[str, int]] = {}
-        self._inside: dict[tuple[str, int, Standing], dict[str, int]] = {}
-        self._yielding: dict[tuple[str, Standing], dict[str, int]] = {}
+        # Answers given, as long as they hold: by what was asked.
+        self._answers: dict[tuple[Any, ...], dict[str, int]] = {}
         self.holders_alike: dict[tuple[Any, ...], Any] = {}  # holders, as `why` put them together
         self.pool_bounds: dict[Standing, tuple[int, list[Any]]] = {}  # of a version, by standing
         self.version = 0  # moves with every change, so that an answer can be known to hold still
@@ -187,8 +187,6 @@ class PoolLedger:
             add_to(self.used[policy_id], holding.amounts)
             if holding.earmark:
                 add_to(self.used_promised[policy_id], holding.amounts)
-            elif holding.leaving:
-                add_to(self.used_leaving[policy_id], holding.amounts)
         if not holding.preemptible:
             add_to(self.confined[holding.policy_id], holding.amounts)
         self.task_groups.hold(holding)
@@ -198,10 +196,7 @@ class PoolLedger:
         else:
             add_to(self.live, holding.amounts)
             if holding.leaving:
-                add_to(self.leaving, holding.amounts)
-                if holding.comes_back:
-                    line = self.departing.setdefault(departing(holding), SortedList())
-                    line.add((holding.index, holding.id))
+                self._count_leaving(holding, add_to)
         self._fill(holding)
         self._judge(holding.task_group)
 
@@ -219,8 +214,6 @@ class PoolLedger:
             take_from(self.used[policy_id], holding.amounts)
             if holding.earmark:
                 take_from(self.used_promised[policy_id], holding.amounts)
-            elif holding.leaving:
-                take_from(self.used_leaving[policy_id], holding.amounts)
         if not holding.preemptible:
             take_from(self.confined[holding.policy_id], holding.amounts)
         if holding.earmark:
@@ -229,14 +222,45 @@ class PoolLedger:
         else:
             take_from(self.live, holding.amounts)
             if holding.leaving:
-                take_from(self.leaving, holding.amounts)
-                if holding.comes_back:
-                    line = self.departing[departing(holding)]
-                    line.remove((holding.index, holding.id))
-                    if not line:
-                        del self.departing[departing(holding)]
+                self._count_leaving(holding, take_from)
         self.task_groups.let_go(holding)
         self._judge(holding.task_group)
+
+    def replace(self, holding: Holding) -> None:
+        """A holder became another one: it is asked to stop, or goes on. Nearly always it holds what
+        it did, so that only what is on its way out is counted anew.
+        """
+        old = self.holdings[holding.id]
+        if self.inventory is not None or _what(old) != _what(holding):
+            self.let_go(holding.id)
+            self.hold(holding)
+            return
+        self.version += 1
+        self._unfill(old)
+        self.appraised.pop(holding.id, None)
+        self.timed.pop(holding.id, None)
+        del self.holdings[holding.id]
+        self.holdings[holding.id] = holding
+        if old.leaving:
+            self._count_leaving(old, take_from)
+        if holding.leaving:
+            self._count_leaving(holding, add_to)
+        self.task_groups.replace(holding, old)
+        self._fill(holding)
+        self._judge(holding.task_group)
+
+    def _count_leaving(self, holding: Holding, count: Count) -> None:
+        for policy_id in self.chains[holding.policy_id]:
+            count(self.used_leaving[policy_id], holding.amounts)
+        count(self.leaving, holding.amounts)
+        if holding.comes_back:
+            kind, place = departing(holding), (holding.index, holding.id)
+            if count is add_to:
+                self.departing.setdefault(kind, SortedList()).add(place)
+            else:
+                self.departing[kind].remove(place)
+                if not self.departing[kind]:
+                    del self.departing[kind]
 
     def _fill(self, holding: Holding) -> None:
         if self.balance is not None:
@@ -319,8 +343,8 @@ class PoolLedger:
             else:  # its policy's share counts it as before
                 self._unlist(self.holdings[holding.id])
                 del self._rights[holding.id]
+            self.task_groups.replace(holding, self.holdings[holding.id])
             self.holdings[holding.id] = holding
-            self.task_groups.replace(holding)
             if holding.earmark:
                 self.earmarks[holding.id] = holding
             if self.balance is None:
@@ -501,39 +525,32 @@ class PoolLedger:
             add_to(self.owed_sums.setdefault((holding.rank, rights), {}), holding.amounts)
         if not holding.takeable or holding.safe:
             return
-        place = self._victim_place(holding)
+        place = (rights, holding.rank, -holding.index, holding_id)
         for key in holding.amounts:
-            self.takeable.setdefault(key, SortedList()).add(place)
-        add_to(self.tiers.setdefault(self._tier(holding), {}), holding.amounts)
+            if key not in self.takeable:
+                self.takeable[key] = SortedList()
+            self.takeable[key].add(place)
+        tier = (rights, holding.rank, holding.policy_id, holding.band)
+        add_to(self.tiers.setdefault(tier, {}), holding.amounts)
 
     def _unlist(self, holding: Holding) -> None:
         self._forget()
+        rights = self._rights[holding.id]
         if holding.age is not None:
-            rights = self._rights[holding.id]
             self.owed[holding.policy_id, holding.rank, rights].remove(holding.age)
             take_from(self.owed_sums[holding.rank, rights], holding.amounts)
         if not holding.takeable or holding.safe:
             return
-        place = self._victim_place(holding)
+        place = (rights, holding.rank, -holding.index, holding.id)
         for key in holding.amounts:
             self.takeable[key].remove(place)
-        take_from(self.tiers[self._tier(holding)], holding.amounts)
-
-    def _victim_place(self, holding: Holding) -> Place:
-        return (self._rights[holding.id], holding.rank, -holding.index, holding.id)
+        tier = (rights, holding.rank, holding.policy_id, holding.band)
+        take_from(self.tiers[tier], holding.amounts)
 
     def _forget(self) -> None:
         """Answers that were given hold no more."""
-        self._below.clear()
-        self._beyond = None
-        self._from.clear()
-        self._owed_below.clear()
-        self._inside.clear()
-        self._yielding.clear()
+        self._answers.clear()
         self.holders_alike.clear()
-
-    def _tier(self, holding: Holding) -> Tier:
-        return (self._rights[holding.id], holding.rank, holding.policy_id, holding.band)
 
     # Waiters ----------------------------------------------------------------------------------
 
@@ -586,9 +603,10 @@ class PoolLedger:
 
     def takeable_below(self, bound: Standing, within: str | None = None) -> dict[str, int]:
         """All that holders of strictly lower standing could give back; of one subtree, if given."""
-        result = self._below.get((bound, within))
+        asked = ("below", bound, within)
+        result = self._answers.get(asked)
         if result is None:
-            result = self._below[bound, within] = {}
+            result = self._answers[asked] = {}
             for (rights, rank, policy_id, _), amounts in self.tiers.items():
                 inside = within is None or within in self.chains[policy_id]
                 if amounts and inside and self.standing(rank, rights) < bound:
@@ -601,11 +619,12 @@ class PoolLedger:
         """
         if not self.by_amounts:
             return {}
-        if self._beyond is None:
+        result = self._answers.get(("beyond",))
+        if result is None:
             of_policies: dict[str, dict[str, int]] = {}
             for (_, _, policy_id, _), amounts in self.tiers.items():
                 add_to(of_policies.setdefault(policy_id, {}), amounts)
-            self._beyond = {}
+            result = self._answers["beyond",] = {}
             for policy_id, amounts in of_policies.items():
                 used, leaving = self.used[policy_id], self.used_leaving[policy_id]
                 reserved = self.policies[policy_id].reserved
@@ -614,14 +633,15 @@ class PoolLedger:
                         stays = used.get(key, 0) - leaving.get(key, 0)
                         amount = min(amount, max(stays - reserved.get(key, 0), 0))
                     if amount:
-                        self._beyond[key] = self._beyond.get(key, 0) + amount
-        return self._beyond
+                        result[key] = result.get(key, 0) + amount
+        return result
 
     def promised_below(self, bound: Standing, within: str) -> dict[str, int]:
         """What is promised in a subtree to owners of strictly lower standing."""
-        result = self._owed_below.get((bound, within))
+        asked = ("promised", bound, within)
+        result = self._answers.get(asked)
         if result is None:
-            result = self._owed_below[bound, within] = {}
+            result = self._answers[asked] = {}
             for (policy_id, rank, rights), queue in self.owed.items():
                 if within in self.chains[policy_id] and self.standing(rank, rights) < bound:
                     for owner_id in queue:
@@ -634,9 +654,10 @@ class PoolLedger:
         """
         if not band:
             return {}
-        result = self._inside.get((policy_id, band, bound))
+        asked = ("inside", policy_id, band, bound)
+        result = self._answers.get(asked)
         if result is None:
-            result = self._inside[policy_id, band, bound] = {}
+            result = self._answers[asked] = {}
             for (rights, rank, other, safety), amounts in self.tiers.items():
                 if other == policy_id and safety < band and self.standing(rank, rights) >= bound:
                     add_to(result, amounts)
@@ -646,9 +667,10 @@ class PoolLedger:
         """What holders of a policy, of lower rank than this, could give back to one of its own that
         will be of standing `bound`.
         """
-        result = self._yielding.get((policy_id, bound))
+        asked = ("yielding", policy_id, bound)
+        result = self._answers.get(asked)
         if result is None:
-            result = self._yielding[policy_id, bound] = {}
+            result = self._answers[asked] = {}
             for (rights, lower, other, _), amounts in self.tiers.items():
                 if other == policy_id and lower < rank and self.standing(lower, rights) < bound:
                     add_to(result, amounts)
@@ -658,13 +680,20 @@ class PoolLedger:
         """All that is promised to owners of this standing or above, whom a waiter of it may not
         cut.
         """
-        result = self._from.get(bound)
+        if bound is LOWEST:
+            return self.earmarked
+        asked = ("from", bound)
+        result = self._answers.get(asked)
         if result is None:
-            result = self._from[bound] = {}
+            result = self._answers[asked] = {}
             for (rank, rights), amounts in self.owed_sums.items():
                 if amounts and self.standing(rank, rights) >= bound:
                     add_to(result, amounts)
         return result
+
+
+# What of a holder counts as long as it does not leave.
+_what = attrgetter("policy_id", "amounts", "preemptible", "task_group", "earmark")
 
 
 def _cut_place(holding: Holding) -> CutPlace:

@@ -79,9 +79,14 @@ class TaskGroups:
         if holding.leaving:
             take_from(self.leaving[holding.task_group], holding.amounts)
 
-    def replace(self, holding: Holding) -> None:
-        """The same holding, with another band."""
-        self._held[holding.task_group][holding.id] = holding
+    def replace(self, holding: Holding, old: Holding) -> None:
+        """The same holding, with another band, or on its way out now, or no longer."""
+        task_group = holding.task_group
+        self._held[task_group][holding.id] = holding
+        if old.leaving and not holding.leaving:
+            take_from(self.leaving[task_group], holding.amounts)
+        elif holding.leaving and not old.leaving:
+            add_to(self.leaving.setdefault(task_group, {}), holding.amounts)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._held)

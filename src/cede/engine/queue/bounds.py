@@ -88,6 +88,8 @@ def without_withheld(
     """A room less what is withheld for heads of this standing or above, except `besides`. Who is
     stopped for this one does not also make room for the head.
     """
+    if not ledger.withheld:
+        return room
     for head in withheld_for(state, ledger, stream):
         if head.id not in besides:
             for key, amount in ledger.pool.metered(head.amounts).items():

@@ -53,13 +53,13 @@ def earliest_start(state: State, ledger: PoolLedger, request: Request) -> Start 
     """
     if ledger.pool.quarantine is not None:
         return None
-    ends = [(end, each) for end, each in _bounded(state, ledger) if end is not None]
-    ends.sort()
-    found = _after_ends(state, ledger, request, [each for _, each in ends])
+    ends = _ends(state, ledger)
+    leave = list(ends)
+    found = _after_ends(state, ledger, request, leave)
     if found is None:
         return None
     count, footprint = found
-    return Start(max(ends[count - 1][0], state.now) if count else state.now, footprint)
+    return Start(max(ends[leave[count - 1]], state.now) if count else state.now, footprint)
 
 
 def head_start(
@@ -69,33 +69,36 @@ def head_start(
     nothing to say when, the longest running of the others as well; None where not even then, or
     where only a `known` instant will do.
     """
-    ends: list[tuple[int, str]] = []
-    others: list[str] = []
-    for end, each in _bounded(state, ledger):
-        if end is not None and end > state.now:
-            ends.append((end, each))
-        else:  # who is overdue has broken its word already
-            others.append(each)
+    # Who is overdue has broken its word already.
+    ends = {each: end for each, end in _ends(state, ledger).items() if end > state.now}
     if known and not ends:
         return None
-    ends.sort()
-    leave = [each for _, each in ends]
+    leave = list(ends)
     if not known:
-        leave += sorted(others, key=lambda each: ledger.holdings[each].index)
+        held = (each for each in ledger.holdings.values() if not each.earmark)
+        others = (each for each in held if each.id not in ends)
+        leave += [each.id for each in sorted(others, key=lambda each: each.index)]
     found = _after_ends(state, ledger, request, leave)
     if found is None:
         return None
     count, footprint = found
     if count > len(ends):
         return HeadStart(None, footprint)
-    return HeadStart(ends[count - 1][0] if count else state.now, footprint)
+    return HeadStart(ends[leave[count - 1]] if count else state.now, footprint)
 
 
-def _bounded(state: State, ledger: PoolLedger) -> Iterator[tuple[int | None, str]]:
-    """Every holder, with the instant by which it has certainly left."""
-    for holding_id, holding in ledger.holdings.items():
-        if not holding.earmark:
-            yield end_bound(state, state.allocations[holding_id]), holding_id
+def _ends(state: State, ledger: PoolLedger) -> dict[str, int]:
+    """The holders of which something says by when they have certainly left, and when, in that
+    order: put in order once for all who ask, until something changes.
+    """
+    version, ends = ledger.ends
+    if version != ledger.version:
+        held = (each.id for each in ledger.holdings.values() if not each.earmark)
+        found = [(end_bound(state, state.allocations[each]), each) for each in held]
+        in_order = sorted((end, each) for end, each in found if end is not None)
+        ends = {each: end for end, each in in_order}
+        ledger.ends = ledger.version, ends
+    return ends
 
 
 def _after_ends(

@@ -103,28 +103,30 @@ class Fill:
 
     def add(self, holding: Holding) -> None:
         self._holdings[holding.id] = holding
-        if self._behind and holding.place > self._behind[0]:
-            self._behind.add(holding.place)
+        place = holding.place
+        if self._behind and place > self._behind[0]:
+            self._behind.add(place)
             self._uncovered(holding, False)
             return
-        self._inside.add(holding.place)
+        self._inside.add(place)
         self._count(holding.amounts, 1)
         if not self._over():
             self._covered(holding)
             return
         self._shrink(new=holding.id)  # it may itself be the last, and never have been covered
-        if holding.place in self._inside:
+        if place in self._inside:
             self._covered(holding)
 
     def remove(self, holding: Holding) -> bool:
         """Take a holding out; whether it was covered. The caller then calls `settle`."""
         del self._holdings[holding.id]
-        if holding.place in self._inside:
-            self._inside.remove(holding.place)
-            self._count(holding.amounts, -1)
-            return True
-        self._behind.remove(holding.place)
-        return False
+        place = holding.place
+        if self._behind and place >= self._behind[0]:
+            self._behind.remove(place)
+            return False
+        self._inside.remove(place)
+        self._count(holding.amounts, -1)
+        return True
 
     def shift(self, amounts: Amounts, sign: int) -> None:
         """What is covered below has changed: it fills first. The caller then calls `settle`."""
@@ -164,7 +166,7 @@ class Fill:
         return False
 
     def _has_room(self, holding: Holding) -> bool:
-        return all(
-            self._sum[at] + holding.amounts.get(key, 0) <= self._share[at]
-            for at, key in enumerate(self._keys)
-        )
+        for at, key in enumerate(self._keys):
+            if self._sum[at] + holding.amounts.get(key, 0) > self._share[at]:
+                return False
+        return True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from cede.model.allocation import Allocation
 from cede.model.node import Node
@@ -56,13 +56,12 @@ class Changes:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
+class Mark(NamedTuple):
     """A place in the log of changes, to go back to."""
 
     log: int
     events: int
-    index: int
+    last: int  # index given out
     journal: int
     came_up: int  # timers
     clock: tuple[int, int]
@@ -72,4 +71,4 @@ class Mark:
     @property
     def written(self) -> tuple[int, int]:
         """Moves with everything that is to be written down."""
-        return self.log, self.index
+        return self.log, self.last

@@ -57,6 +57,9 @@ class Noted(MutableMapping[str, T]):
         self._journal.note(self._values, key)
         del self._values[key]
 
+    def __contains__(self, key: object) -> bool:  # without an exception for each that is not there
+        return key in self._values
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._values)
 

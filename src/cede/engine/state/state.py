@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
+from dataclasses import fields
+from operator import attrgetter
 from typing import Any
 
 from cede.engine.ledger.admit import eligible_policies
@@ -34,6 +36,16 @@ from cede.model.request import Request
 from cede.model.shape import Footprint
 from cede.model.subject import Subject
 from cede.model.tenant import Tenant
+
+# All of a request but what it is promised, what is withheld for it, and how often it was passed.
+_waits_by = attrgetter(
+    *(each.name for each in fields(Request) if each.name not in ("earmark", "withhold", "bypassed"))
+)
+
+
+def _waits_as(old: Request, new: Request) -> bool:
+    """Whether a waiter still waits where it did: nothing else of it has changed."""
+    return new.waiting and _waits_by(old) == _waits_by(new)
 
 
 class State:
@@ -172,7 +184,7 @@ class State:
         return Mark(
             log=len(self._log),
             events=len(self.events),
-            index=self.index,
+            last=self.index,
             journal=len(self.journal),
             came_up=len(self._came_up),
             clock=(self.now, self.passed),
@@ -189,7 +201,7 @@ class State:
                 while self.unopened is not None and self._ends_in_policies(mark.log, 1):
                     self._undo_one()
         del self.events[mark.events :]
-        self.index = mark.index
+        self.index = mark.last
         self._put_to_sleep(self._came_up[mark.came_up :])
         del self._came_up[mark.came_up :]
         self.journal.undo(mark.journal)  # behind all that notes something while it goes back
@@ -321,17 +333,18 @@ class State:
             self.unearmarked[old.id] = None
             if new is None or new.waiting or new.ended:
                 self._note_room(old.earmark.pool_id, old.earmark.footprint)
+        stays = old is not None and new is not None and _waits_as(old, new)
         if old is not None:
-            self._unindex_request(old)
+            self._unindex_request(old, stays)
         if new is not None:
             self.requests[new.id] = new
         elif old is not None:
             del self.requests[old.id]
         moved = self.gates.replace(old, new)
         if new is not None:
-            self._index_request(new)
+            self._index_request(new, stays)
             if old is not None and (new.terms is not old.terms or new.cancelled != old.cancelled):
-                self._rehold(new.id)
+                self._reconsider(new.id)
         self.dirty |= self.tenancy.count(old, new)
         self._let_through(moved)
 
@@ -349,10 +362,16 @@ class State:
             self._index_request(request)
 
     def _replace_allocation(self, old: Allocation | None, new: Allocation | None) -> None:
+        if old is not None and new is not None and old.live and new.live:
+            self.allocations[new.id] = new
+            self._rehold(old, new)
+            self.dirty |= self.tenancy.let_go(old)
+            self.tenancy.hold(self.requests[new.request_id], new)
+            return
         if old is not None and old.live:
             self._release(old)
             self.dirty |= self.tenancy.let_go(old)
-            if not old.leaving and (new is None or not new.live):
+            if not old.leaving:
                 self._note_room(old.pool_id, old.footprint)
         if new is not None:
             self.allocations[new.id] = new
@@ -484,21 +503,23 @@ class State:
                 self._hold(self.allocations[holding.id])
         self._note_room(pool_id)
 
-    def _index_request(self, request: Request) -> None:
+    def _index_request(self, request: Request, stays: bool = False) -> None:
+        """`stays`: the pools in which it waits are known."""
         if request.ended:
             return
-        if not request.waiting:
-            self.timers.schedule(("request", request.id), self._request_due(request))
-            return
-        if request.not_before > self.passed:
+        waiting = request.waiting
+        if waiting and request.not_before > self.passed:
             self.delayed[request.id] = None
         self.timers.schedule(("request", request.id), self._request_due(request))
-        self._by_subject.setdefault(request.subject, {})[request.id] = None
-        self._count_waiter(request, 1)
-        places = eligible_policies(self, request)
-        self._places[request.id] = places
-        self.several += len(places) > 1
-        self.tenancy.wait(request, places, 1)
+        if not waiting:
+            return
+        if not stays:
+            self._by_subject.setdefault(request.subject, {})[request.id] = None
+            self._count_waiter(request, 1)
+            places = self._places[request.id] = eligible_policies(self, request)
+            self.several += len(places) > 1
+            self.tenancy.wait(request, places, 1)
+        places = self._places[request.id]
         if request.earmark is not None and request.earmark.pool_id in self.ledgers:
             ledger = self.ledgers[request.earmark.pool_id]
             ledger.hold(promised(ledger, request, request.earmark))
@@ -523,15 +544,18 @@ class State:
         else:
             del self._waiters[key]
 
-    def _unindex_request(self, request: Request) -> None:
+    def _unindex_request(self, request: Request, stays: bool = False) -> None:
+        """`stays`: it goes on waiting in the same pools."""
         if not request.waiting:
             return
-        del self._by_subject[request.subject][request.id]
-        self._count_waiter(request, -1)
         self.delayed.pop(request.id, None)
-        places = self._places.pop(request.id)
-        self.several -= len(places) > 1
-        self.tenancy.wait(request, places, -1)
+        places = self._places[request.id]
+        if not stays:
+            del self._by_subject[request.subject][request.id]
+            self._count_waiter(request, -1)
+            del self._places[request.id]
+            self.several -= len(places) > 1
+            self.tenancy.wait(request, places, -1)
         if request.earmark is not None and request.earmark.pool_id in self.ledgers:
             self.ledgers[request.earmark.pool_id].let_go(request.id)
             self.dirty[request.earmark.pool_id] = None
@@ -547,8 +571,29 @@ class State:
     def _hold(self, allocation: Allocation) -> None:
         ledger = self.ledgers[allocation.pool_id]
         ledger.hold(held(ledger, self.requests[allocation.request_id], allocation))
+        self._index_allocation(allocation)
+
+    def _rehold(self, old: Allocation, new: Allocation) -> None:
+        """A holder became another one."""
+        self._unindex_allocation(old)
+        ledger = self.ledgers[new.pool_id]
+        ledger.replace(held(ledger, self.requests[new.request_id], new))
+        self._index_allocation(new)
+
+    def _reconsider(self, request_id: str) -> None:
+        """Its terms have changed, or it is cancelled: so may what follows for what it holds."""
+        allocation = self.allocation_of(request_id)
+        if allocation is not None:
+            self.unchecked[allocation.pool_id] = True
+            self._rehold(allocation, allocation)
+
+    def _release(self, allocation: Allocation) -> None:
+        self.ledgers[allocation.pool_id].let_go(allocation.id)
+        self._unindex_allocation(allocation)
+
+    def _index_allocation(self, allocation: Allocation) -> None:
         if allocation.walltime is not None:
-            ledger.timed[allocation.id] = None
+            self.ledgers[allocation.pool_id].timed[allocation.id] = None
         self.dirty[allocation.pool_id] = None
         for member in allocation.members:
             self._bump(member.node_id)
@@ -560,16 +605,7 @@ class State:
             self.untold.setdefault(allocation.taken_for, {})[allocation.id] = None
         self.timers.schedule(("allocation", allocation.id), self._allocation_due(allocation))
 
-    def _rehold(self, request_id: str) -> None:
-        """Its terms have changed, or it is cancelled: so may what follows for what it holds."""
-        allocation = self.allocation_of(request_id)
-        if allocation is not None:
-            self.unchecked[allocation.pool_id] = True
-            self._release(allocation)
-            self._hold(allocation)
-
-    def _release(self, allocation: Allocation) -> None:
-        self.ledgers[allocation.pool_id].let_go(allocation.id)
+    def _unindex_allocation(self, allocation: Allocation) -> None:
         self.dirty[allocation.pool_id] = None
         for member in allocation.members:
             self._bump(member.node_id)

@@ -162,9 +162,9 @@ class Taking:
         """What a waiter of this stream could have if every holder it may stop were gone."""
         below = ledger.takeable_below(stream.standing)
         mine = ledger.takeable_inside(stream.policy_id, stream.band(ledger), stream.standing)
-        beyond = ledger.takeable_beyond() if stream.rights == IN_SHARE else {}  # by amounts
+        beyond = ledger.takeable_beyond if stream.rights == IN_SHARE else dict  # by amounts
         on_its_way = ledger.leaving or ledger.earmarks
-        if stream.form is not None and not (below or mine or beyond or on_its_way):
+        if stream.form is not None and not (below or mine or beyond() or on_its_way):
             return None  # nothing but what is free now, which granting has tried
         gone = yielding(ledger, stream.key, stream.rights)
         own = headroom(stream.own_bounds(ledger, alone=True, promise=True, gone=gone))
@@ -173,10 +173,12 @@ class Taking:
         for above in ledger.chains[stream.policy_id][1:]:  # its own policy's are below it
             left = _promisable_under(ledger, above, stream.key, stream.standing)
             inside = ledger.takeable_below(stream.standing, above)
-            lower(own, _once_left(left, inside, mine, beyond))
+            lower(own, _once_left(left, inside, mine, beyond()))
         withheld = [each for each in ledger.withheld if each in stream.queue]
         promisable = self._promisable(ledger, stream, stream.queue.oldest or (), withheld)
-        lower(own, _once_left(promisable, below, mine, beyond))
+        room = _once_left(promisable, below, mine)
+        if room.keys() - own.keys() or not fits(own, room):  # as it rarely is for what is reserved
+            lower(own, _once_left(room, beyond()))
         return own
 
     def _promisable(

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from heapq import nsmallest
 from itertools import islice
 from math import fsum, inf
+from typing import NamedTuple
 
 from cede.engine.victims.candidates import Candidate, Gathering, Group, Kind, order
 from cede.engine.victims.goals import Goal
@@ -37,8 +38,7 @@ class VictimSettings:
     groups_max: int = 64
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(NamedTuple):
     """The cheapest set that would do, if there is one; it is taken if it costs less than `bound`.
 
     Unless the search was exhaustive, there may be a cheaper one, or one at all.

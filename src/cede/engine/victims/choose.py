@@ -9,12 +9,11 @@ newest go and reserves are kept by amounts, not everybody can go, so there the f
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from heapq import merge
 from itertools import groupby
 from math import inf
-from typing import Any
+from typing import Any, NamedTuple
 
 from sortedcontainers import SortedList
 
@@ -40,8 +39,7 @@ from cede.model.shape import Form
 _LEVELS = range(BORROWED, IN_SHARE + 1)
 
 
-@dataclass(frozen=True, slots=True)
-class Missing:
+class Missing(NamedTuple):
     """What a waiter misses: of the pool, of the limits above its policy (capacity for those below),
     of shares that are to give it its rights, and in a pool of nodes places for tasks of this form.
     """
@@ -53,8 +51,10 @@ class Missing:
 
     @property
     def keys(self) -> dict[str, None]:
-        every = (self.short, *(amounts for _, amounts in (*self.under, *self.share)))
-        return dict.fromkeys(key for amounts in every for key in amounts)
+        found = dict.fromkeys(self.short)
+        for _, amounts in (*self.under, *self.share):
+            found |= dict.fromkeys(amounts)
+        return found
 
 
 def find_victims(
@@ -81,7 +81,7 @@ def find_victims(
         if found is None or 0 < settings.max_victims < len(found):
             return Choice(None, inf, inf, exhaustive=True)
         return Choice(
-            tuple(Candidate(each, 0, each.rank, 0) for each in found),
+            tuple([Candidate(each, 0, each.rank, 0) for each in found]),
             len(found),
             inf,
             exhaustive=True,
@@ -168,25 +168,42 @@ def choose(goals: list[Goal], legal: Iterable[Holding]) -> list[Holding] | None:
     """The first of these that meet all goals, without those that turn out not to be needed."""
     chosen: list[Holding] = []
     for holding in legal:
-        if any(each.wants(holding) for each in goals) and not any(
-            each.bars(holding) for each in goals
-        ):
+        if _helps(goals, holding):
             chosen.append(holding)
             for goal in goals:
                 goal.take_away(holding, 1)
-            if all(each.met for each in goals):
+            if _all_met(goals):
                 kept = _give_back(chosen, goals)
                 return kept if all_needed(goals, kept) else None
     return None
 
 
+def _helps(goals: list[Goal], holding: Holding) -> bool:
+    """Whether some goal wants a holder, and none bars it."""
+    wanted = False
+    for goal in goals:
+        wanted = wanted or goal.wants(holding)
+        if goal.bars(holding):
+            return False
+    return wanted
+
+
+def _all_met(goals: list[Goal]) -> bool:
+    for goal in goals:  # noqa: SIM110 - asked for every victim
+        if not goal.met:
+            return False
+    return True
+
+
 def _give_back(chosen: list[Holding], goals: list[Goal]) -> list[Holding]:
-    """Drop whoever is not needed, trying the highest and oldest first."""
+    """Drop whoever is not needed, trying the highest and oldest first; the last was needed, for
+    without it a goal was not met.
+    """
     kept = list(chosen)
-    for holding in reversed(chosen):
+    for holding in reversed(chosen[:-1]):
         for goal in goals:
             goal.take_away(holding, -1)
-        if all(each.met for each in goals):
+        if _all_met(goals):
             kept.remove(holding)
         else:
             for goal in goals:
@@ -227,13 +244,10 @@ def legal_for(
 
 def _places(ledger: PoolLedger, level: int, keys: Iterable[str]) -> Iterator[Place]:
     """Holders of a missing key, of one level of rights, in order and each once."""
-    last: Place | None = None
-    for place in merge(
-        *(_level(ledger.takeable[key], level) for key in keys if key in ledger.takeable)
-    ):
-        if place != last:
-            last = place
-            yield place
+    found = [_level(ledger.takeable[key], level) for key in keys if key in ledger.takeable]
+    if len(found) == 1:
+        return found[0]
+    return (place for place, _ in groupby(merge(*found)))
 
 
 def _level(places: SortedList[Place], level: int) -> Iterator[Place]:

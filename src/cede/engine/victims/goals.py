@@ -84,12 +84,17 @@ class Shortage:
 
     @property
     def met(self) -> bool:
-        return all(left <= 0 for left in self._missing.values())
+        for left in self._missing.values():  # noqa: SIM110 - asked for every victim
+            if left > 0:
+                return False
+        return True
 
     def wants(self, holding: Holding) -> bool:
-        return self._counts(holding) and any(
-            self._missing.get(key, 0) > 0 for key in holding.amounts
-        )
+        if self._counts(holding):
+            for key in holding.amounts:
+                if self._missing.get(key, 0) > 0:
+                    return True
+        return False
 
     def bars(self, holding: Holding) -> bool:
         return False

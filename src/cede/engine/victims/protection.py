@@ -8,8 +8,8 @@ far as the pool says.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from cede.engine.fair.status import Starving
 from cede.engine.ledger.ledger import PoolLedger
@@ -27,8 +27,7 @@ from cede.model.settings import Patience
 from cede.model.shape import Footprint
 
 
-@dataclass(frozen=True, slots=True)
-class Preemptor:
+class Preemptor(NamedTuple):
     """A waiter as it will be once granted: its rights, and how safe it is in its task group."""
 
     request: Request
