@@ -14,6 +14,7 @@ from benchmarks import (
     reads,
     service,
     shares,
+    starts,
     victims,
     waking,
 )
@@ -30,6 +31,7 @@ FIGURES = [
     *commands.FIGURES,
     *jobs.FIGURES,
     *waking.FIGURES,
+    *starts.FIGURES,
 ]
 
 

@@ -60,7 +60,9 @@ def _measured(service: Service, number: int) -> tuple[float, list[float], int]:
         many = call("/requests/bulk", {"requests": [TEAM] * min(BULK, number - len(ids))})
         ids += [each["request"]["id"] for each in many["items"]]  # type: ignore[attr-defined]
         sleep(0.2)
-    sockets = {each: _asking(service, each, tokens[at % TOKENS]) for at, each in enumerate(ids)}
+    sockets = {
+        each: asking(service.address, each, tokens[at % TOKENS]) for at, each in enumerate(ids)
+    }
     sleep(2.0)  # until the last of them is held back
     before = _used(service.pid)
     sleep(IDLE_SECONDS)
@@ -78,7 +80,7 @@ def _measured(service: Service, number: int) -> tuple[float, list[float], int]:
     return load, delays, len(ids)
 
 
-def _asking(service: Service, request_id: str, token: object) -> socket.socket:
+def asking(address: str, request_id: str, token: object) -> socket.socket:
     """A connection on which a waiter's renewal is held back."""
     body = json.dumps({"wait": 50}).encode()
     head = (
@@ -86,7 +88,7 @@ def _asking(service: Service, request_id: str, token: object) -> socket.socket:
         f"Authorization: Bearer {token}\r\nContent-Type: application/json\r\n"
         f"Content-Length: {len(body)}\r\n\r\n"
     )
-    at = urlsplit(f"http://{service.address}")
+    at = urlsplit(f"http://{address}")
     line = socket.create_connection((at.hostname, at.port or 80), 60)
     line.sendall(head.encode() + body)
     sleep(0.001)  # in step with what a server takes

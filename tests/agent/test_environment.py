@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 import pytest
 
-from cede.cli.submit_command import environment_of
+from cede.cli.submission import environment_of
 from cede.model.ids import short_id
 from tests.agent.cluster import Cluster
 from tests.cli.terminal import CTRL_C, Shown, Typing, typed

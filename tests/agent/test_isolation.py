@@ -63,7 +63,7 @@ def victim(run: Callable[..., str], home: Path, **fields: Any) -> str:
 
 def files_of(attempt: Path, checkpoints: Path) -> dict[str, Path]:
     """What an agent has of an attempt."""
-    names = ("spec.json", "control.json", "containment.json", "started.json", "wake", "lock")
+    names = ("spec.json", "control.json", "started.json", "wake", "lock")
     logs = ("stdout.log", "stderr.log", "order.log")
     talk = attempt / "talk"
     eventually((talk / "app.sock").exists)

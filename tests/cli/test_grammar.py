@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cede.cli import policies, request_rows
-from cede.cli.demand import demand_options, stop_policy_options, submission_of
+from cede.cli.demand import demand_options, stop_policy_options
+from cede.cli.submission import submission_of
 from cede.cli.values import Duration
 from cede.model import bounds
 from cede.server.api.schemas import PolicyOut, RequestOut

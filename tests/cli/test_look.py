@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from cede import Client
-from cede.cli.main import cli
+from cede.cli.commands import cli
 from cede.model.ids import short_id
 from tests.client.serving import BIN, WAIT_SECONDS, Serving, eventually, two_teams
 

@@ -9,7 +9,7 @@ import json
 import pytest
 import yaml
 
-from cede.cli.listing import Listing
+from cede.cli.lists import Listing
 from cede.cli.printing import cell, print_one
 
 ROWS = [

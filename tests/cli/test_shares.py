@@ -10,7 +10,7 @@ import yaml
 from click.testing import CliRunner
 
 from cede import Client
-from cede.cli.main import cli
+from cede.cli.commands import cli
 from cede.cli.shares_table import FANCY, PLAIN, bar, table
 from cede.sim.shares import run
 from tests.client.serving import Serving, eventually

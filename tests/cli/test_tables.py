@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from cede import Client
-from cede.cli.main import cli
+from cede.cli.commands import cli
 from cede.cli.tables import layout
 from cede.model.ids import short_id
 from tests.cli.terminal import Shown, typed

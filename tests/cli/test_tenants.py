@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from cede import Client, Conflict
-from cede.cli.main import cli
+from cede.cli.commands import cli
 from cede.cli.values import Duration
 from tests.client.serving import Serving
 

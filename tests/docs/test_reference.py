@@ -14,7 +14,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from cede.cli import exit_codes
-from cede.cli.main import COMMANDS, cli
+from cede.cli.commands import COMMANDS, cli
 from cede.model import bounds, lifecycle
 from cede.model.node import NODE_MOVES
 from cede.model.reason import SENTENCES, Code

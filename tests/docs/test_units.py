@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from cede.cli.main import cli
+from cede.cli.commands import cli
 
 ROOT = Path(__file__).parents[2]
 UNITS = sorted((ROOT / "packaging" / "systemd").glob("*.service"))

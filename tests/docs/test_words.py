@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 import pytest
 
-from cede.cli.main import cli
+from cede.cli.commands import cli
 from cede.model.reason import SENTENCES
 
 ROOT = Path(__file__).parents[2]

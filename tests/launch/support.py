@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import sys
@@ -12,6 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
+from cede.launch import places
 from cede.launch.launcher import Kept, State, Status, launch, prepare, sweep
 from cede.launch.probe import Containment
 from cede.launch.spec import Fence, Limits, Spec
@@ -89,7 +91,14 @@ class Attempt:
         until(lambda: self.status().state not in kept, "the supervisor's end")
 
     def output(self, stream: str = "stdout") -> str:
-        return (self.directory / f"{stream}.log").read_text()
+        """What it printed; a stream to which nothing was printed has no file."""
+        log = self.directory / f"{stream}.log"
+        return log.read_text() if log.exists() else ""
+
+    def contain_by(self, means: dict[str, Any]) -> None:
+        """Let its supervisor believe that this machine contains work by these means."""
+        file = self.directory / places.SPEC
+        file.write_text(json.dumps({**json.loads(file.read_text()), places.MEANS: means}))
 
     def in_group(self) -> list[int]:
         """What the kernel lists in the attempt's group; nothing where no cgroup is used."""

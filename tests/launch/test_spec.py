@@ -156,7 +156,8 @@ def test_preparing_again_changes_nothing_and_another_spec_is_refused(tmp_path: P
     directory = prepare(tmp_path, spec, NOWHERE, deadline=5)
     assert prepare(tmp_path, spec, NOWHERE, deadline=7) == directory
     with Place(directory) as place:
-        assert place.read("control.json")["deadline"] == 5
+        _, _, wanted = place.read_spec()
+        assert wanted == {"deadline": 5, "stop": None}
     other = Spec.from_json({**GOOD, "argv": ["other"]})
     with pytest.raises(Conflict, match="another spec"):
         prepare(tmp_path, other, NOWHERE)

@@ -13,6 +13,8 @@ import pytest
 
 from cede.launch import places
 from cede.launch.contain import Group
+from cede.launch.launcher import State, prepare, sweep
+from cede.launch.places import Place
 from cede.launch.spec import Limits, User
 from cede.model import bounds
 from tests.launch.conftest import Make
@@ -98,9 +100,10 @@ def test_a_fork_that_fails_is_the_machines_fault(make: Make) -> None:
     crowded = Group({"kill": "", "at": "", "limits": limits}, "crowded")
     crowded.make({"pids": 1})
     code = (
-        "import sys; from cede.launch.places import Place\n"
+        "import os, sys; from cede.launch.places import Place\n"
         "from cede.launch.supervisor import Supervisor\n"
-        "sys.stdin.read(1); place = Place(sys.argv[1]); place.lock(); Supervisor(place).run()"
+        "sys.stdin.read(1); place = Place(sys.argv[1]); place.lock()\n"
+        "Supervisor(place, os.pipe()[1]).run()"
     )
     supervisor = subprocess.Popen([sys.executable, "-c", code, attempt.directory], stdin=-1)
     crowded.enter(supervisor.pid)
@@ -155,7 +158,7 @@ def test_a_script_without_an_interpreter_is_the_users_fault(make: Make, tmp_path
 def test_a_machine_that_cannot_limit_is_the_machines_fault(make: Make) -> None:
     attempt = make("true", limits=Limits(pids=10))
     means = {**attempt.containment.means, "limits": {}}
-    (attempt.directory / places.CONTAINMENT).write_text(json.dumps(means))
+    attempt.contain_by(means)
     attempt.launch().close()
     record = attempt.ended()
     assert record["cause"] == "infrastructure"
@@ -165,7 +168,7 @@ def test_a_machine_that_cannot_limit_is_the_machines_fault(make: Make) -> None:
 def test_a_group_that_cannot_be_made_is_the_machines_fault(make: Make) -> None:
     attempt = make("true")
     means = {"kill": "cgroup2", "at": "/proc/nowhere", "limits": {}}
-    (attempt.directory / places.CONTAINMENT).write_text(json.dumps(means))
+    attempt.contain_by(means)
     attempt.launch().close()
     assert attempt.ended()["cause"] == "infrastructure"
 
@@ -174,6 +177,41 @@ def test_a_group_that_cannot_be_entered_is_the_machines_fault(make: Make, tmp_pa
     """A plain directory can be made and not entered."""
     attempt = make("true")
     means = {"kill": "cgroup2", "at": str(tmp_path / "groups"), "limits": {}}
-    (attempt.directory / places.CONTAINMENT).write_text(json.dumps(means))
+    attempt.contain_by(means)
     attempt.launch().close()
     assert attempt.ended()["cause"] == "infrastructure"
+
+
+def test_a_launch_returns_when_the_work_has_started(make: Make) -> None:
+    """Whoever launched it need not look for that."""
+    attempt = make("sleep", "1000")
+    with attempt.launch() as kept:
+        assert kept.status().state is State.RUNNING
+
+
+def test_what_an_agent_before_this_prepared_is_started_and_swept(make: Make) -> None:
+    """It wrote means and wishes into files of their own, and no lock."""
+    attempt = make("sleep", "1000")
+    with Place(attempt.directory) as place:
+        spec, means, wanted = place.read_spec()
+        place.write(places.SPEC, spec)
+        place.write(places.CONTAINMENT, means)
+        place.write(places.CONTROL, wanted)
+    (attempt.directory / places.LOCK).unlink()
+    assert prepare(attempt.directory.parent, attempt.spec, attempt.containment)
+    with attempt.launch() as kept:
+        assert kept.status().state is State.RUNNING
+        kept.kill()
+    assert attempt.ended()["cause"] == "killed"
+    attempt.supervisor_gone()
+    sweep(attempt.directory)
+    attempt.assert_nothing_survives()
+
+
+def test_work_that_prints_nothing_makes_no_files_of_output(make: Make) -> None:
+    attempt = make("true")
+    attempt.launch().close()
+    assert attempt.ended()["code"] == 0
+    attempt.supervisor_gone()
+    left = {each.name for each in attempt.directory.iterdir()}
+    assert left == {"spec.json", "wake", "lock", "started.json", "ended.json", "exit.json"}

@@ -17,7 +17,7 @@ from click.testing import CliRunner, Result
 
 from cede import Client, ResourceSettings
 from cede.cli import exit_codes
-from cede.cli.main import cli
+from cede.cli.commands import cli
 from cede.client.demand import settings_body
 from tests.client.serving import Serving
 

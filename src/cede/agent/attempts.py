@@ -59,7 +59,7 @@ STUCK = 2.0
 # A lease is told to a supervisor when it is longer by so many seconds, or by this part of it.
 DEADLINE_STEP, DEADLINE_PART = 1.0, 0.05
 # Launches at once: most of one is waiting for the disk and for its supervisor.
-LAUNCHES = 8
+LAUNCHES = 16
 # What was told to stop is heard out for so long: its last checkpoint may still be verified.
 REST_MOST = 2.0
 # What a shell answers when there is no such program, and when it must not be run.
@@ -135,8 +135,11 @@ class Attempts(Shelves):
             found = surroundings(order, self._settings, self._containment.limits)
             directory = self._home / key.directory
             if not (directory / places.SPEC).exists():
-                # Else our predecessor came so far: its supervisor, should it come, finds the lock.
                 launcher.prepare(self._home, found.spec, self._containment, deadline)
+            else:
+                # Our predecessor came so far: its supervisor, should it come, finds the lock.
+                with Kept(directory) as kept:
+                    kept.set_deadline(deadline)  # our predecessor's would be over
             make_directories(found)
             if found.protocol:
                 # K9: earlier attempts left what they did not finish; nobody writes there now.
@@ -145,8 +148,6 @@ class Attempts(Shelves):
             if talk is not None:
                 with places.Place(directory) as place:
                     place.write(KNOWN, sorted(talk.known), sync=True)
-            with Kept(directory) as kept:
-                kept.set_deadline(deadline)  # our predecessor's would be over
             crash.at("launch_before")
             self._template.launch(directory)
             crash.at("launch_after")
@@ -329,7 +330,7 @@ class Attempts(Shelves):
         directory = self._home / name
         try:
             with places.Place(directory) as place:
-                spec = place.read(places.SPEC)
+                spec, _, _ = place.read_spec()
             record = launcher.sweep(directory, supervisor_too=True)
         except (OSError, Conflict) as error:
             if isinstance(error, OSError) and error.errno in NO_SPACE:

@@ -12,7 +12,7 @@ import json
 import os
 import zlib
 from collections.abc import Iterable
-from dataclasses import asdict
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,8 @@ from cede.agent.values import Do, Entry, Key, Kind, Order, Over, Removed, Report
 # A journal is written anew when it is longer than this and at least half of it is past.
 COMPACT_BYTES = 1 << 20
 _FULL = (errno.ENOSPC, errno.EDQUOT)
+_OF_ORDER = tuple(each.name for each in fields(Order))
+_OF_REPORT = tuple(each.name for each in fields(Report) if each.name != "devices")
 
 
 class JournalDamaged(Exception):
@@ -47,20 +49,20 @@ class Journal:
     def size(self) -> int:
         return self._end
 
-    def append(self, entry: Entry) -> None:
-        """Returns when the entry is on disk. Any other failure than a full disk ends the agent:
-        after a failed fsync nobody knows what the disk has.
+    def append(self, *entries: Entry) -> None:
+        """Returns when the entries are on disk, all of them or none. Any other failure than a full
+        disk ends the agent: after a failed fsync nobody knows what the disk has.
         """
-        line = _line(entry)
+        lines = b"".join(map(_line, entries))
         try:
-            _write_all(self._file, line, self._end)
+            _write_all(self._file, lines, self._end)
             os.fsync(self._file)
         except OSError as error:
             if error.errno not in _FULL:
                 raise
             os.ftruncate(self._file, self._end)
             raise JournalFull(os.strerror(error.errno)) from None
-        self._end += len(line)
+        self._end += len(lines)
 
     def rewrite(self, entries: Iterable[Entry]) -> None:
         """The same without what is past: whole in place of the old one, or not at all."""
@@ -136,30 +138,31 @@ def _json(entry: Entry) -> dict[str, Any]:
         case Taken(order):
             return {"kind": "taken", **order_json(order)}
         case Over(report):
-            told = {name: each for name, each in asdict(report).items() if name != "devices"}
+            told = {name: getattr(report, name) for name in _OF_REPORT}
             return {**told, "end": report.kind, "kind": "over"}
         case Removed(key):
             return {"kind": "removed", "key": list(key)}
 
 
 def order_json(order: Order) -> dict[str, Any]:
-    return {**asdict(order), "devices": sorted(order.devices)}
+    told = {name: getattr(order, name) for name in _OF_ORDER}
+    return told | {"devices": sorted(order.devices)}
 
 
 def order_from(data: dict[str, Any]) -> Order:
-    fields = {name: value for name, value in data.items() if name != "kind"}
-    fields |= {
+    found = {name: value for name, value in data.items() if name != "kind"}
+    found |= {
         "key": Key(*data["key"]),
         "do": Do(data["do"]),
         "devices": frozenset(data["devices"]),
     }
-    return Order(**fields)
+    return Order(**found)
 
 
 def _report(data: dict[str, Any]) -> Report:
-    fields = {name: value for name, value in data.items() if name != "end"}
-    fields |= {"key": Key(*data["key"]), "kind": Kind(data["end"])}
-    return Report(**fields | {"ids": tuple(data.get("ids", ()))})
+    found = {name: value for name, value in data.items() if name != "end"}
+    found |= {"key": Key(*data["key"]), "kind": Kind(data["end"])}
+    return Report(**found | {"ids": tuple(data.get("ids", ()))})
 
 
 def _write_all(file: int, data: bytes, at: int) -> None:

@@ -13,7 +13,7 @@ import signal
 import sys
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any
@@ -190,21 +190,21 @@ class Runner:
             self._compact()
 
     def _handle(self, event: Event) -> None:
-        """One event, and all that follows from it."""
+        """One event, and all that follows from it. What is to be written of one event is written
+        together: nothing depends on an entry before the machine was told that it is there.
+        """
         events = deque([event])
         while events:
             with self._lock:
                 instructions = self._machine.handle(events.popleft(), boottime())
+            entries = [each.entry for each in instructions if isinstance(each, Journal)]
             for each in instructions:
-                result = self._do(each)
-                if result is not None:
-                    events.append(result)
+                self._do(each)
+            events += self._write(entries)
 
-    def _do(self, instruction: Instruction) -> Event | None:
+    def _do(self, instruction: Instruction) -> None:
         attempts = self._attempts
         match instruction:
-            case Journal(entry):
-                return self._write(entry)
             case Launch(order, deadline):
                 attempts.launch(order, deadline, self._wake)
             case Look(order):
@@ -227,22 +227,33 @@ class Runner:
                 attempts.forget(key)
             case Send():
                 self._link.tell()
-        return None
 
-    def _write(self, entry: Entry) -> Event:
-        if isinstance(entry, Over) and entry.report.never_started:
+    def _write(self, entries: Sequence[Entry]) -> Iterator[Event]:
+        """Write them with one sync, and say of each what came of it."""
+        lines: list[Entry] = []
+        for entry in entries:
             # That is for good: no supervisor that was asked for may come after it.
-            came = self._attempts.fence(entry.report.key)
-            if came is not None:
-                return came
+            is_final = isinstance(entry, Over) and entry.report.never_started
+            came = self._attempts.fence(key_of(entry)) if is_final else None
+            if came is None:
+                lines.append(entry)
+            else:
+                yield came
+        if not lines:
+            return
         crash.at("journal_before")
         try:
-            self._journal.append(entry)
+            self._journal.append(*lines)
         except JournalFull as error:
+            if len(lines) > 1:  # there may be room for some of them
+                for entry in lines:
+                    yield from self._write([entry])
+                return
             _log.error("the journal is full", why=str(error))
-            return JournalFailed(entry, str(error))
+            yield JournalFailed(lines[0], str(error))
+            return
         crash.at("journal_after")
-        return Journalled(entry)
+        yield from map(Journalled, lines)
 
     def _order(self, key: Key) -> Order:
         return self._machine.jobs[key].order

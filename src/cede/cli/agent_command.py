@@ -17,7 +17,8 @@ from cede.cli.agent_options import (
     set_up_logging,
     users_of,
 )
-from cede.cli.values import amounts_option, pairs
+from cede.cli.usage import pairs
+from cede.cli.values import amounts_option
 
 if TYPE_CHECKING:
     from cede.agent.detect import Gpus

@@ -10,7 +10,8 @@ from typing import Any
 
 import click
 
-from cede.cli.values import Duration, pairs
+from cede.cli.usage import pairs
+from cede.cli.values import Duration
 from cede.model import bounds
 
 _DAY = 24 * bounds.HOUR

@@ -15,7 +15,8 @@ import click
 
 from cede.cli import exit_codes
 from cede.cli.context import client_of
-from cede.cli.listing import Columns, Listing, list_options
+from cede.cli.listing import list_options
+from cede.cli.lists import Columns, Listing
 from cede.cli.printing import print_json
 
 ENTRIES = Columns(

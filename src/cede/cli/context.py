@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from cede.cli.connecting import connect
 from cede.cli.request_rows import ref_of
 from cede.cli.values import OneOf
 from cede.model.ids import short_id, shorten
@@ -25,15 +26,9 @@ COMPLETED_MAX = 50
 
 def client_of(ctx: click.Context, *, timeout: float = 10.0, attempts: int | None = None) -> Client:
     """The client that this command's options, the environment or a file configure."""
-    from cede.client.client import Client
-    from cede.client.config import read_token, resolve
-    from cede.client.http import ATTEMPTS, Http
-
     options = ctx.find_root().obj or ctx.find_root().params
-    token_file = options.get("token_file")
-    token = read_token(token_file) if token_file else None
-    connection = resolve(options.get("server"), token)
-    client = Client(http=Http(connection, timeout=timeout, attempts=attempts or ATTEMPTS))
+    server, token_file = options.get("server"), options.get("token_file")
+    client = connect(server, token_file, timeout=timeout, attempts=attempts)
     ctx.call_on_close(client.close)
     return client
 

@@ -16,12 +16,10 @@ from cede.cli.values import (
     OneOf,
     Written,
     amounts_option,
-    pairs,
-    settings_of,
 )
 from cede.model import bounds
 from cede.model.amounts import parse_memory, parse_processors
-from cede.model.terms import CLASS_DEFAULT, CLASS_MAX, CLASS_MIN, OF_REQUEST
+from cede.model.terms import CLASS_DEFAULT, CLASS_MAX, CLASS_MIN
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -161,28 +159,3 @@ def _with(options: list[Callable[[Any], Any]], function: F) -> F:
     for option in reversed(options):
         function = option(function)
     return function
-
-
-def _ids(given: tuple[str, ...]) -> list[str] | None:
-    """Ids with commas between them, in one option or several."""
-    return [each for text in given for each in text.split(",") if each] or None
-
-
-def submission_of(
-    *,
-    label: tuple[str, ...] = (),
-    after: tuple[str, ...] = (),
-    after_any: tuple[str, ...] = (),
-    own_settings: tuple[str, ...] = (),
-    **given: Any,
-) -> dict[str, Any]:
-    """The body of a request from these options."""
-    from cede.client.demand import submission
-
-    return submission(
-        labels=dict(pairs("--label", label)) or None,
-        after=_ids(after),
-        after_any=_ids(after_any),
-        settings=settings_of("--set", own_settings, OF_REQUEST, "a request"),
-        **given,
-    )

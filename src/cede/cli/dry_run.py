@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
-from cede.cli.listing import Listing
+from cede.cli.lists import Listing
 from cede.cli.printing import print_json
 
 F = TypeVar("F", bound=Callable[..., Any])

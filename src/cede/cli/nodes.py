@@ -8,7 +8,8 @@ import click
 
 from cede.cli.context import NodeName, PoolName, client_of, output_option, remove, yes_option
 from cede.cli.dry_run import dry_run_option, print_dry_run
-from cede.cli.listing import Columns, Listing, Row, list_options
+from cede.cli.listing import list_options
+from cede.cli.lists import Columns, Listing, Row
 from cede.cli.printing import print_json, print_one
 
 NODES = Columns(

@@ -15,9 +15,11 @@ from cede.cli.context import (
     component_type_option,
 )
 from cede.cli.dry_run import dry_run_option, print_dry_run
-from cede.cli.listing import Columns, Listing, list_options
+from cede.cli.listing import list_options
+from cede.cli.lists import Columns, Listing
 from cede.cli.printing import print_json, say
-from cede.cli.values import Duration, OneOf, amounts_option, map_option, pairs, settings_of
+from cede.cli.usage import pairs
+from cede.cli.values import Duration, OneOf, amounts_option, map_option, settings_of
 from cede.model.policy import OF_POLICY, Kind, Mode
 from cede.model.policy_fields import parse_integral
 from cede.model.terms import CLASS_MAX, CLASS_MIN

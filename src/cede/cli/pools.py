@@ -8,18 +8,16 @@ import click
 
 from cede.cli.context import PoolName, client_of, output_option, remove, yes_option
 from cede.cli.dry_run import dry_run_option, print_dry_run
-from cede.cli.listing import Columns, Listing, list_options
+from cede.cli.listing import list_options
+from cede.cli.lists import Listing
+from cede.cli.pool_rows import POOLS, print_pools
 from cede.cli.printing import print_one, say
 from cede.cli.request_rows import REQUESTS, request_row
 from cede.cli.times import with_times
+from cede.cli.usage import pairs
 from cede.cli.usage_command import pool_history
-from cede.cli.values import OneOf, amounts_option, map_option, pairs
+from cede.cli.values import OneOf, amounts_option, map_option
 
-POOLS = Columns(
-    ("id", "name", "capacity", "occupied_resources", "queued", "active"),
-    ("free", "earmarked", "preset", "created", "description"),
-    ("occupied", "nodes", "settings", "own_settings"),
-)
 POOL_FIELDS = (
     "id",
     "name",
@@ -85,8 +83,7 @@ def create(
 @click.pass_context
 def list_pools(ctx: click.Context, listing: Listing) -> None:
     """List pools with what is occupied of their capacity."""
-    rows = (_with_old_name(each) for each in client_of(ctx).pools.list())
-    listing.print(rows, empty="no pools; make one with `cede pool create`")
+    print_pools(client_of(ctx), listing)
 
 
 @pool.command("describe")
@@ -183,11 +180,6 @@ def _in_queue_order(
     places = {each["id"]: each["place"] for each in queue or ()}
     rows = [{**each, "place": places.get(each["id"])} for each in found]
     return sorted(rows, key=lambda row: (row["place"] is None, row["place"], row["submitted_at"]))
-
-
-def _with_old_name(found: dict[str, Any]) -> dict[str, Any]:
-    """Document 002's lists call what is occupied `occupied_resources`."""
-    return {**found, "occupied_resources": found.get("occupied", {})}
 
 
 class _PoolsAndPolicies(click.Group):

@@ -5,10 +5,9 @@ fields.
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
-
-import click
 
 from cede.cli.times import local
 from cede.model.ids import shorten
@@ -31,12 +30,12 @@ def print_one(thing: Row, fields: Sequence[str], output: str) -> None:
             if field == "id" and text != thing[field]:
                 text = f"{text} ({thing[field]})"  # the one place for people with the whole id
             if text:
-                click.echo(f"{field.replace('_', ' '):<{width}}  {text}")
+                print(f"{field.replace('_', ' '):<{width}}  {text}")
 
 
 def say(text: str, *, err: bool = False) -> None:
     """A line for people: ids are in their short form."""
-    click.echo(shorten(text), err=err)
+    print(shorten(text), file=sys.stderr if err else sys.stdout, flush=True)
 
 
 def print_error(error: BaseException) -> None:
@@ -48,14 +47,14 @@ def print_error(error: BaseException) -> None:
 
 
 def print_json(value: Any) -> None:
-    click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+    print(json.dumps(value, indent=2, ensure_ascii=False))
 
 
 def print_yaml(value: Any) -> None:
     import yaml
 
     text = yaml.safe_dump(_plain(value), sort_keys=False, allow_unicode=True)
-    click.echo(text.rstrip("\n"))
+    print(text.rstrip("\n"))
 
 
 def cell(value: Any) -> str:
@@ -83,7 +82,7 @@ def print_separated(rows: Sequence[Row], columns: Sequence[str], delimiter: str)
     writer.writerow(columns)
     for row in rows:
         writer.writerow([_flat(row.get(column)) for column in columns])
-    click.echo(text.getvalue(), nl=False)
+    print(text.getvalue(), end="")
 
 
 def _flat(value: Any) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from cede.cli.listing import Columns
+from cede.cli.lists import Columns
 from cede.cli.times import age
 
 

@@ -20,10 +20,12 @@ from cede.cli.context import (
     component_type_option,
     output_option,
 )
-from cede.cli.demand import demand_options, submission_of
-from cede.cli.listing import Listing, list_options
+from cede.cli.demand import demand_options
+from cede.cli.listing import list_options
+from cede.cli.lists import Listing
 from cede.cli.printing import print_json, print_one, say
 from cede.cli.request_rows import REQUESTS, ref_of, request_row
+from cede.cli.submission import submission_of
 from cede.cli.times import with_times
 from cede.cli.values import Amounts, OneOf, merged
 from cede.cli.work_commands import cancel

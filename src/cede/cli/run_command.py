@@ -15,8 +15,9 @@ import click
 
 from cede.cli import exit_codes
 from cede.cli.context import client_of
-from cede.cli.demand import demand_options, stop_policy_options, submission_of
+from cede.cli.demand import demand_options, stop_policy_options
 from cede.cli.printing import say
+from cede.cli.submission import submission_of
 from cede.cli.values import Duration
 from cede.cli.waiting_line import WaitingLine
 
@@ -87,7 +88,7 @@ def run(
 
 def _work(command: tuple[str, ...]) -> dict[str, Any]:
     """The command as the agent of another machine runs it: as `cede submit` would send it."""
-    from cede.cli.submit_command import environment_of
+    from cede.cli.submission import environment_of
 
     env = environment_of((), os.environ)
     return {"argv": list(command), "env": env, "directory": str(Path().absolute())}

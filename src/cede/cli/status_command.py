@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from cede.cli.context import PoolName, client_of
-from cede.cli.listing import Columns, Listing, list_options
+from cede.cli.listing import list_options
+from cede.cli.lists import Columns, Listing
 from cede.cli.printing import cell, print_json, print_yaml
 from cede.cli.request_rows import REQUESTS, request_row
 from cede.cli.tables import bold

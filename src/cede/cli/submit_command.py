@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Any
 
 import click
 
 from cede.cli.context import client_of
-from cede.cli.demand import demand_options, stop_policy_options, submission_of
-from cede.cli.printing import print_json
-from cede.cli.values import OneOf, Written, pairs
+from cede.cli.demand import demand_options, stop_policy_options
+from cede.cli.submission import CAPTURED, body_of
+from cede.cli.submission import submit as submit_body
+from cede.cli.values import OneOf, Written
 from cede.model.array import parse_array
 from cede.model.ids import short_id
-
-# What makes a program's name mean the same there. A fixed list: an environment holds secrets.
-CAPTURED = ("PATH", "VIRTUAL_ENV", "CONDA_PREFIX", "LANG")
 
 
 @click.command("submit")
@@ -63,9 +58,7 @@ CAPTURED = ("PATH", "VIRTUAL_ENV", "CONDA_PREFIX", "LANG")
     help="A variable for it; without a value, the one from here. May be given often.",
 )
 @click.option("--no-env", is_flag=True, help=f"Take none of {', '.join(CAPTURED)} along from here.")
-@click.option(
-    "--directory", type=click.Path(path_type=Path), help="Where it runs; here unless given."
-)
+@click.option("--directory", type=click.Path(), help="Where it runs; here unless given.")
 @click.option("--user", default=None, help="The account on the node, of those that are yours.")
 @click.option("--name", default=None, help="A label `name`, for people.")
 @click.option("--wait", "wait_for_it", is_flag=True, help="Wait for its end, and end as it did.")
@@ -85,88 +78,14 @@ def submit(
 
     It runs whether or not anybody is watching: see `cede wait`, `cede logs` and `cede cancel`.
     """
-    body = _body(**given)
+    body = body_of(**given)
     client = client_of(ctx)
-    made = client.requests.create(body)
-    if made["status"] == "rejected":
-        from cede.client.errors import ending
-
-        raise ending(made) or AssertionError(made)
-    if as_json:
-        print_json(made)
-    else:
-        # People get what they can type; a program gets what stays unique.
-        click.echo(short_id(made["id"]) if sys.stdout.isatty() else made["id"])
+    made = submit_body(client, body, as_json=as_json)
     if wait_for_it or follow:
         from cede.cli.work_commands import wait_for
 
         try:
-            sys.exit(wait_for(client, [made["id"]], follow=follow))
+            sys.exit(wait_for(client, [made], follow=follow))
         except KeyboardInterrupt:
-            short = short_id(made["id"])
-            click.echo(f"the work goes on; to end it: cede cancel {short}", err=True)
+            click.echo(f"the work goes on; to end it: cede cancel {short_id(made)}", err=True)
             raise
-
-
-def _body(
-    *,
-    command: tuple[str, ...],
-    env: tuple[str, ...],
-    no_env: bool,
-    directory: Path | None,
-    user: str | None,
-    name: str | None,
-    label: tuple[str, ...],
-    **given: Any,
-) -> dict[str, Any]:
-    work = {
-        "argv": list(command),
-        "env": environment_of(env, os.environ, captured=() if no_env else CAPTURED),
-        # As a shell would: beginners and shared file systems expect it.
-        "directory": str((directory or Path()).absolute()),
-        "user": user,
-    }
-    counted, given = _placement(**given)
-    labels = (*label, *([f"name={name}"] if name else []))
-    body = submission_of(label=labels, **given)
-    return body | counted | {"work": {key: value for key, value in work.items() if value}}
-
-
-def environment_of(
-    given: Iterable[str], here: Mapping[str, str], captured: Iterable[str] = CAPTURED
-) -> dict[str, str]:
-    """What goes along from here, and over it what was given: NAME=VALUE, or NAME as it is here."""
-    found = {name: here[name] for name in captured if here.get(name)}
-    for each in given:
-        name, equals, value = each.partition("=")
-        if not name:
-            raise click.UsageError(f"--env wants NAME=VALUE or NAME, not {each!r:.80}")
-        if not equals and name not in here:
-            raise click.UsageError(f"--env {name:.80}: it is not set here; write {name:.80}=VALUE")
-        found[name] = value if equals else here[name]
-    for name, value in found.items():
-        try:
-            value.encode()
-        except UnicodeEncodeError:
-            raise click.UsageError(f"--env {name:.80}: its value here is not UTF-8") from None
-    return found
-
-
-def _placement(
-    *,
-    tasks: int | None,
-    nodes: int | None,
-    independent: bool,
-    node_label: tuple[str, ...],
-    **given: Any,
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """How many tasks there are, and the other options: `--nodes` is one task on each."""
-    if nodes is not None:
-        if given["per_node"] not in (None, 1) or tasks not in (None, nodes):
-            raise click.UsageError("--nodes means one task on each; leave out --tasks, --per-node")
-        tasks, given["per_node"] = nodes, 1
-    if given["array"] and (tasks not in (None, 1) or independent):
-        raise click.UsageError("--array says which tasks there are; leave out --tasks, --nodes")
-    given["node_labels"] = dict(pairs("--node-label", node_label)) or None
-    counted = {"tasks": tasks, "gang": False if independent else None}
-    return {name: value for name, value in counted.items() if value is not None}, given

@@ -9,12 +9,9 @@ from __future__ import annotations
 
 import os
 import sys
-import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from unicodedata import combining, east_asian_width
-
-import click
 
 from cede.cli.printing import cell
 
@@ -36,9 +33,9 @@ def print_table(rows: Sequence[Row], columns: Sequence[str], *, wide: bool = Fal
     width = terminal_width() if on_terminal and not wide else None
     fancy = (sys.stdout.encoding or "").lower().startswith("utf")
     head, *lines = layout(rows, columns, width, cut="…" if fancy else "~")
-    click.echo(bold(head))
+    print(bold(head))
     for line in lines:
-        click.echo(line)
+        print(line)
 
 
 def terminal_width() -> int:
@@ -55,7 +52,7 @@ def terminal_width() -> int:
 def bold(text: str) -> str:
     """Bold on a terminal that can, unless NO_COLOR says otherwise."""
     plain = os.environ.get("NO_COLOR") or os.environ.get("TERM", "dumb") == "dumb"
-    return text if plain or not sys.stdout.isatty() else click.style(text, bold=True)
+    return text if plain or not sys.stdout.isatty() else f"\x1b[1m{text}\x1b[0m"
 
 
 def layout(
@@ -119,13 +116,17 @@ def _total(columns: Sequence[str], widths: Mapping[str, int]) -> int:
 
 def _indented(row: Mapping[str, str], columns: Sequence[str], width: int | None) -> list[str]:
     """What does not fit beside the others: short things on one line, sentences on their own."""
+    if not columns:
+        return []
+    from textwrap import wrap  # slow to import, and most rows fit
+
     short = [f"{each} {row[each]}" for each in columns if each not in _SENTENCES and row[each]]
     texts = [", ".join(short), *(row[each] for each in columns if each in _SENTENCES)]
     return [
         line
         for text in texts
         if text
-        for line in textwrap.wrap(
+        for line in wrap(
             text, width or sys.maxsize, initial_indent=_INDENT, subsequent_indent=_INDENT
         )
     ]

@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 import click
 
 from cede.cli.context import TenantName, client_of, output_option, remove, yes_option
-from cede.cli.listing import Columns, Listing, list_options
+from cede.cli.listing import list_options
+from cede.cli.lists import Columns, Listing
 from cede.cli.printing import print_json, print_one, say
 
 TENANTS = Columns(

@@ -5,7 +5,8 @@ from __future__ import annotations
 import click
 
 from cede.cli.context import TokenId, client_of, output_option
-from cede.cli.listing import Columns, Listing, list_options
+from cede.cli.listing import list_options
+from cede.cli.lists import Columns, Listing
 from cede.cli.printing import print_json, print_yaml, say
 from cede.cli.values import Duration, OneOf
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, TypeVar
 
 import click
 
 from cede.cli.context import PoolName, TeamName, client_of
-from cede.cli.listing import Columns, Listing, list_options
+from cede.cli.listing import list_options
+from cede.cli.lists import Columns, Listing
 from cede.cli.periods import From, To
 from cede.cli.printing import print_one
 from cede.cli.request_rows import request_row
@@ -179,7 +179,7 @@ def _with_what_is_there(listing: Listing, rows: list[dict[str, Any]]) -> Listing
         for name in _IF_ANY
         if all(row.get(name) is None or row.get(name) == "" for row in rows)
     }
-    return replace(listing, columns=tuple(each for each in listing.columns if each not in empty))
+    return listing._replace(columns=tuple(each for each in listing.columns if each not in empty))
 
 
 def _rounded(row: dict[str, Any]) -> dict[str, Any]:

@@ -6,13 +6,14 @@ parsed twice; the types here call the model's parsers and put its words behind t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 import click
 
+from cede.cli.usage import pairs
 from cede.model import bounds
-from cede.model.errors import Invalid, choices, nearest
+from cede.model.errors import Invalid, nearest
 
 F = TypeVar("F", bound=Callable[..., Any])
 NONE = "none"
@@ -171,17 +172,6 @@ def merged(option: str, given: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     return whole
 
 
-def pairs(option: str, given: Iterable[str]) -> list[tuple[str, str]]:
-    """NAME=VALUE, as often as it was given."""
-    found = []
-    for each in given:
-        name, equals, value = each.partition("=")
-        if not equals or not name:
-            raise click.UsageError(f"{option} wants NAME=VALUE, not {each!r:.80}")
-        found.append((name, value))
-    return found
-
-
 def settings_of(
     option: str, given: Iterable[str], allowed: tuple[str, ...], whose: str
 ) -> dict[str, Any]:
@@ -202,17 +192,3 @@ def settings_of(
         except (written.Unreadable, Invalid) as error:
             raise click.UsageError(f"{option} {name}: {error.problem}") from None
     return found
-
-
-def chosen(
-    columns: str | None, usual: Sequence[str], others: Iterable[str] = ()
-) -> tuple[str, ...]:
-    """The columns that were asked for, or the usual ones; `others` lists what else there is."""
-    if columns is None:
-        return tuple(usual)
-    wanted = tuple(each.strip() for each in columns.split(","))
-    several = {*usual, *others}
-    for each in wanted:
-        if each not in several:
-            raise click.UsageError(f"--columns: no column {each!r:.80}; {choices(each, several)}")
-    return wanted

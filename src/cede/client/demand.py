@@ -4,18 +4,12 @@ server."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
-from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cede.client.http import Json
-from cede.model.durations import parse_duration, seconds
-from cede.model.fields import written
-from cede.model.request import Request
-from cede.model.resources import ResourceSettings
-from cede.model.shape import Shape
-from cede.model.stopping import StopPolicy
-from cede.model.terms import Terms
+
+if TYPE_CHECKING:
+    from cede.model.resources import ResourceSettings
 
 
 def submission(
@@ -40,17 +34,11 @@ def submission(
     Times are seconds, or a text such as `1h30m`. `settings`: its own, where the pool shares
     fairly; `declared`: the names of `declared_body`.
     """
-    needs = ResourceSettings(
-        gpu_count=gpu,
-        cpu_count=cpu,
-        memory=memory,
-        pool_resources=dict(resources or {}),
-        preemptible=preemptible,
-    )
+    needs = {"gpu_count": gpu, "cpu_count": cpu, "memory": memory, "pool_resources": resources}
     retry = {"max_retries": retries, "delay": retry_delay, "preemptions": preemptions}
     return _given(
         kind="work",
-        settings={**settings_body(needs), **(settings or {})},
+        settings={**_needs_body(_given(**needs), preemptible), **(settings or {})},
         pool=pool,
         component=component,
         component_type=component_type,
@@ -62,13 +50,41 @@ def submission(
 
 def declared_body(**given: Any) -> Json:
     """What the model declares of a request, by its own names (`class_` for `class`): labels,
-    walltime, how its tasks sit, on what terms it waits and how it stops.
+    walltime, how its tasks sit, on what terms it waits and how it stops. What is not given is left
+    to the server.
     """
+    if all(each is None for each in given.values()):
+        return {}
+    # The model is slow to import, and most requests leave all of this out.
+    from cede.model.fields import written
+    from cede.model.request import Request
+    from cede.model.shape import Shape
+    from cede.model.stopping import StopPolicy
+    from cede.model.terms import Terms
+
     return written(given, Request, Shape, StopPolicy, Terms)
+
+
+def _needs_body(given: Json, preemptible: object) -> Json:
+    """The same as a body of `ResourceSettings`, which takes longer to import than a server takes to
+    answer: without it where there is nothing in it but a number of GPUs.
+    """
+    if isinstance(preemptible, bool) and given.keys() <= {"gpu_count"}:
+        from cede.model.amounts import parse_amount
+
+        return {name: parse_amount(each, name) for name, each in given.items()} | {
+            "preemptible": preemptible
+        }
+    from cede.model.resources import ResourceSettings
+
+    return settings_body(ResourceSettings(**given, preemptible=preemptible))  # type: ignore[arg-type]
 
 
 def settings_body(settings: ResourceSettings) -> Json:
     """Settings as JSON; decimals travel as text, so that nothing is lost to binary fractions."""
+    from dataclasses import fields
+    from decimal import Decimal
+
     body: Json = {}
     for each in fields(settings):
         value = getattr(settings, each.name)
@@ -81,7 +97,11 @@ def settings_body(settings: ResourceSettings) -> Json:
 
 def _time(field: str, given: float | str | None) -> int | float | None:
     """Seconds, as programs send them; a text such as `1h30m` is read here."""
-    return None if given is None else seconds(parse_duration(given, field))
+    if given is None:
+        return None
+    from cede.model.durations import parse_duration, seconds
+
+    return seconds(parse_duration(given, field))
 
 
 def _given(**values: Any) -> Json:

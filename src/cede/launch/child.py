@@ -17,6 +17,15 @@ from cede.launch.contain import Group
 from cede.launch.lookup import cannot_enter, cannot_run
 
 UMASK = 0o022
+# What a supervisor ignores, what Python does, and what whoever started the agent did.
+IGNORED = {
+    *processes.POLITE,
+    *(
+        each
+        for each in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
+        if signal.getsignal(each) is not signal.SIG_DFL
+    ),
+}
 # What a wrong command line, a missing program or a wrong directory answers. Anything else (no
 # memory, no descriptors, a broken disk) is the machine's.
 USERS_ERRORS = {
@@ -121,18 +130,19 @@ def _die_with(supervisor: int) -> None:
 
 def _plain_signals() -> None:
     """A program expects to start with nothing ignored and nothing blocked."""
-    for number in signal.valid_signals():
-        if number not in (signal.SIGKILL, signal.SIGSTOP):
-            signal.signal(number, signal.SIG_DFL)
+    for number in IGNORED:
+        signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
 def _no_protection() -> None:
     """An agent that is spared when memory runs out does not pass that on to its work."""
-    with open("/proc/self/oom_score_adj", "r+") as file:
-        if int(file.read()) < 0:
-            file.seek(0)
-            file.write("0")
+    file = os.open("/proc/self/oom_score_adj", os.O_RDWR | os.O_CLOEXEC)
+    try:
+        if int(os.read(file, processes.PAGE)) < 0:
+            os.pwrite(file, b"0", 0)
+    finally:
+        os.close(file)
 
 
 def _drop(user: dict[str, Any] | None) -> None:

@@ -19,6 +19,7 @@ from typing import TypedDict
 
 from cede.launch import processes
 from cede.launch.clock import boottime
+from cede.launch.places import read_all
 
 # How long a removal waits for the kernel to let go of a group that is already empty.
 REMOVE_TIMEOUT = 1.0
@@ -52,7 +53,7 @@ class Group:
                 raise OSError(errno.EOPNOTSUPP, f"this machine cannot limit {limit}")
         self.limiting = {each: self.limiting[each] for each in limits}
         for directory in self.directories():
-            os.makedirs(directory, exist_ok=True)
+            _make(directory)
         # A supervisor that died here before us may have left something in it.
         if not self.kill(timeout=LEFT_BEHIND_TIMEOUT):
             raise OSError(errno.EBUSY, "what an earlier supervisor left in the group does not die")
@@ -113,8 +114,13 @@ class Group:
     def remove(self) -> None:
         """Remove the group, which is empty. Removing it again does nothing."""
         for top in self.directories():
-            for directory, _, _ in os.walk(top, topdown=False):
-                _remove(directory, self.strike)
+            try:
+                os.rmdir(top)
+            except FileNotFoundError:
+                continue
+            except OSError:  # the work made groups of its own in it, or somebody is still there
+                for directory, _, _ in os.walk(top, topdown=False):
+                    _remove(directory, self.strike)
 
 
 class Unified(Group):
@@ -199,8 +205,11 @@ def group_names(means: Means) -> list[str]:
 def read(path: str) -> str:
     """A file of a cgroup; empty when the group is gone."""
     try:
-        with open(path) as file:
-            return file.read()
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return read_all(file).decode()
+        finally:
+            os.close(file)
     except OSError as error:
         # A threaded group inside answers EOPNOTSUPP: its processes are listed above it.
         if error.errno in (errno.ENOENT, errno.ENODEV, errno.EOPNOTSUPP):
@@ -215,6 +224,15 @@ def write(path: str, text: str) -> None:
         os.write(descriptor, text.encode())
     finally:
         os.close(descriptor)
+
+
+def _make(directory: str) -> None:
+    try:
+        os.mkdir(directory)
+    except FileExistsError:
+        return  # a supervisor that died made it
+    except FileNotFoundError:
+        os.makedirs(directory, exist_ok=True)
 
 
 def _set_limit(limit: str, value: int, version: int, directory: str) -> None:

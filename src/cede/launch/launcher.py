@@ -56,17 +56,20 @@ def prepare(
     directory.mkdir(parents=True, exist_ok=True)
     with Place(directory) as place:
         os.fchmod(place.fd, 0o711)
-        written = place.read(places.SPEC)
+        written, _, _ = place.read_spec()
         if written is not None:
             if written != spec.to_json():
                 raise Conflict("prepared", f"{spec.name} was prepared with another spec")
             return directory
-        place.write(places.CONTROL, {**NOTHING_WANTED, "deadline": deadline})
-        if not place.exists(places.WAKE):
+        with suppress(FileExistsError):
             os.mkfifo(places.WAKE, 0o600, dir_fd=place.fd)
-        place.write(places.CONTAINMENT, containment.means, sync=True)
+        # Files are what costs most here: this one has two names.
+        with suppress(FileExistsError):
+            os.link(places.WAKE, places.LOCK, src_dir_fd=place.fd, dst_dir_fd=place.fd)
+        wanted: Control = {**NOTHING_WANTED, "deadline": deadline}
+        whole = {**spec.to_json(), places.MEANS: containment.means, places.WANTED: wanted}
         # Last, because it says that the rest is there.
-        place.write(places.SPEC, spec.to_json(), sync=True)
+        place.write(places.SPEC, whole, sync=True)
     # Where the folder is not ours to read, as a bridge's is not, its owner has made the directory.
     with suppress(PermissionError), Place(attempts) as place:
         os.fsync(place.fd)
@@ -138,7 +141,10 @@ class Kept:
         self.stop(0.0)
 
     def _control(self) -> Control:
-        return {**NOTHING_WANTED, **(self._place.read(places.CONTROL) or {})}
+        control: Control | None = self._place.read(places.CONTROL)
+        if control is None:
+            _, _, control = self._place.read_spec()
+        return control or NOTHING_WANTED
 
     def _want(self, control: Control) -> None:
         self._place.write(places.CONTROL, control)
@@ -176,7 +182,7 @@ def sweep(directory: Path, *, supervisor_too: bool = False) -> dict[str, Any]:
         if supervisor_too:
             _kill_supervisor(place)
         _take_over(place, directory.name)
-        spec, means = place.read(places.SPEC), place.read(places.CONTAINMENT)
+        spec, means, _ = place.read_spec()
         group = _left_group(Spec.from_json(spec), means) if spec and means else None
         if group is not None and not group.kill(timeout=SWEEP_TIMEOUT):
             raise Conflict("survivors", f"{directory.name}: {group.members()} do not die")

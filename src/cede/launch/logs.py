@@ -20,7 +20,9 @@ LOOKS = 100
 
 
 class Log:
-    """The supervisor's end. A full or broken disk loses lines, never the work."""
+    """The supervisor's end. The file is made when there is something to write. A full or broken
+    disk loses lines, never the work.
+    """
 
     def __init__(self, place: Place, stream: str, most: int) -> None:
         self._place = place
@@ -28,7 +30,12 @@ class Log:
         self._most = most
         self._base = 0
         self._size = 0
-        self._file = self._open()
+        self._file = -1
+
+    def begin(self) -> None:
+        """Make the file, unless it is there."""
+        if self._file < 0:
+            self._file = self._open()
 
     @property
     def position(self) -> int:
@@ -37,6 +44,7 @@ class Log:
 
     def write(self, data: bytes) -> None:
         try:
+            self.begin()
             while data:
                 if self._size >= self._most:
                     self._rotate()
@@ -50,6 +58,7 @@ class Log:
         """Write records of one size, each whole and in one file; how many were written."""
         written = 0
         try:
+            self.begin()
             while written < len(records):
                 size = len(records[written])
                 if self._size + size > self._most:

@@ -14,6 +14,8 @@ import os
 import sys
 from collections.abc import Sequence
 
+from cede.launch.processes import libc
+
 CLONE_NEWNS, CLONE_NEWUSER = 0x0002_0000, 0x1000_0000
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC = 1, 2, 4, 8
 MS_REMOUNT, MS_BIND, MS_REC, MS_SLAVE = 1 << 5, 1 << 12, 1 << 14, 1 << 19
@@ -32,14 +34,13 @@ def hide(hidden: Sequence[str], shown: Sequence[str]) -> None:
     `shown` are folders below hidden ones. What does not exist needs no hiding.
     """
     uid, gid = os.geteuid(), os.getegid()
-    libc = ctypes.CDLL(None, use_errno=True)
     _check(libc.unshare(CLONE_NEWUSER | CLONE_NEWNS), "unshare")
     # Groups stay as they are, and cannot be dropped to get round a file that is closed to a group.
     _write("/proc/self/setgroups", "deny")
     _write("/proc/self/uid_map", f"{uid} {uid} 1")
     _write("/proc/self/gid_map", f"{gid} {gid} 1")
     # What is mounted outside later comes in; nothing mounted here goes out.
-    _mount(libc, None, "/", None, MS_REC | MS_SLAVE)
+    _mount(None, "/", None, MS_REC | MS_SLAVE)
     # Descriptors reach what is about to be covered. Not opened before: a mount of the namespace
     # outside cannot be bound in here.
     kept = {each: os.open(each, os.O_PATH | os.O_CLOEXEC) for each in map(os.path.realpath, shown)}
@@ -48,15 +49,15 @@ def hide(hidden: Sequence[str], shown: Sequence[str]) -> None:
         if any(_is_within(path, each) for each in covered):
             continue
         if not os.path.isdir(path):
-            _mount(libc, "/dev/null", path, None, MS_BIND)
+            _mount("/dev/null", path, None, MS_BIND)
             continue
         covered.append(path)
-        _mount(libc, "cede", path, "tmpfs", _BARE, "size=64k,mode=0755")
+        _mount("cede", path, "tmpfs", _BARE, "size=64k,mode=0755")
         for each, descriptor in kept.items():
             if _is_within(each, path):
                 os.makedirs(each)
-                _mount(libc, f"/proc/self/fd/{descriptor}", each, None, MS_BIND | MS_REC)
-        _mount(libc, None, path, None, MS_REMOUNT | MS_BIND | MS_RDONLY | _BARE)
+                _mount(f"/proc/self/fd/{descriptor}", each, None, MS_BIND | MS_REC)
+        _mount(None, path, None, MS_REMOUNT | MS_BIND | MS_RDONLY | _BARE)
     for descriptor in kept.values():
         os.close(descriptor)
 
@@ -65,7 +66,6 @@ def keep_signals_inside() -> None:
     """From here on this process and its children signal nobody but each other, where the kernel
     has Landlock with scopes (6.12); needs `no_new_privs`. Elsewhere nothing changes.
     """
-    libc = ctypes.CDLL(None, use_errno=True)
     if libc.syscall(SYS_LANDLOCK_CREATE_RULESET, None, 0, LANDLOCK_VERSION) < (
         LANDLOCK_ABI_WITH_SCOPES
     ):
@@ -85,9 +85,7 @@ def _is_within(path: str, folder: str) -> bool:
     return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
-def _mount(
-    libc: ctypes.CDLL, source: str | None, target: str, kind: str | None, flags: int, data: str = ""
-) -> None:
+def _mount(source: str | None, target: str, kind: str | None, flags: int, data: str = "") -> None:
     done = libc.mount(
         None if source is None else source.encode(),
         os.fsencode(target),

@@ -11,7 +11,7 @@ from __future__ import annotations
 import struct
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import NamedTuple, Self
 
 from cede.launch.logs import STREAMS, Kept, Log
@@ -70,6 +70,13 @@ class Order:
         self._covered = [0, 0]
         self._last: Piece | None = None
         self._now = 0.0
+
+    def begin(self) -> None:
+        """Before anything is written to a stream: logs without an order are those of a supervisor
+        that knew of none.
+        """
+        with suppress(OSError):  # a full disk loses the order, never the work
+            self._log.begin()
 
     def note(
         self, pieces: Sequence[tuple[str, int]], positions: Mapping[str, int], now: float
@@ -137,7 +144,9 @@ class Both:
             size = RECORD.size
             first, last = self._order.oldest // size, self._order.end // size
             self.streams = [stack.enter_context(Kept.open(place, each)) for each in STREAMS]
-            if not self._order.exists and any(each.exists for each in self.streams):
+            # Looked for again: it may have come between, with the first of the streams.
+            has_output = any(each.exists for each in self.streams)
+            if has_output and not self._order.exists and not place.exists(f"{ORDER}.log"):
                 raise NoOrder
             self._block: tuple[int, bytes] = (0, b"")
             self._records, self._rest = range(first, last), list[Piece]()

@@ -1,10 +1,10 @@
 """Where an attempt's files are, and how they are opened.
 
     ATTEMPTS/ALLOCATION.TASK/
-        spec.json         what to run; written before the supervisor starts
-        containment.json  by what means this machine contains it
-        lock              held by the supervisor as long as it lives
-        control.json      what the agent wants now
+        spec.json         what to run, by what means this machine contains it, and what the agent
+                          wants at first; written before the supervisor starts
+        lock              held by the supervisor as long as it lives; another name of `wake`
+        control.json      what the agent wants now, once that has changed
         wake              FIFO; a byte in it makes the supervisor look at control.json at once
         started.json      supervisor and work, written before the work's first instruction
         ended.json        how the work's first process ended; what it left behind may still run
@@ -29,7 +29,8 @@ from typing import Any
 from cede.model.errors import Invalid
 
 SPEC = "spec.json"
-CONTAINMENT = "containment.json"
+CONTAINMENT = "containment.json"  # where agents before wrote the means
+MEANS, WANTED = "containment", "control"  # where they are in spec.json
 LOCK = "lock"
 CONTROL = "control.json"
 WAKE = "wake"
@@ -39,9 +40,18 @@ EXIT = "exit.json"
 SUPERVISOR_LOG = "keeper.log"
 
 NAME_MAX = 128
+PIECE = 1 << 14
 ALLOWED = frozenset(string.ascii_letters + string.digits + "._-")
 # struct flock: type, whence, start, length, pid.
 FLOCK = "hhqqi4x"
+
+
+def read_all(descriptor: int) -> bytes:
+    """What is in a file from here on. A file object would ask the kernel twice as much."""
+    data = b""
+    while piece := os.read(descriptor, PIECE):
+        data += piece
+    return data
 
 
 def component(field: str, name: object) -> str:
@@ -98,8 +108,19 @@ class Place:
             descriptor = self.open(name, os.O_RDONLY)
         except FileNotFoundError:
             return None
-        with open(descriptor, "rb") as file:
-            return json.loads(file.read())
+        try:
+            return json.loads(read_all(descriptor))
+        finally:
+            os.close(descriptor)
+
+    def read_spec(self) -> tuple[Any, Any, Any]:
+        """What to run, by what means it is contained, and what the agent wanted at first. Where
+        that is not in the same file, an agent before that prepared the attempt, or nobody did.
+        """
+        spec = self.read(SPEC)
+        if spec is None or MEANS not in spec:
+            return spec, self.read(CONTAINMENT), None
+        return spec, spec.pop(MEANS), spec.pop(WANTED)
 
     def write(self, name: str, value: object, *, sync: bool = False) -> None:
         """Replace a file whole: whoever reads it sees the old or the new."""
@@ -112,24 +133,42 @@ class Place:
         new = self._new(name, value, sync=True)
         if between is not None:
             between()
-        try:
-            # Unlike a rename, a link never replaces: of two writers one wins.
-            os.link(new, name, src_dir_fd=self.fd, dst_dir_fd=self.fd)
-            created = True
-        except FileExistsError:
-            created = False
+        created = self._link(new, name)
         os.unlink(new, dir_fd=self.fd)
         os.fsync(self.fd)
         return created
 
+    def create_from(self, written: str, name: str, between: Callable[[], None]) -> bool:
+        """The same, where what it says is in another file already: one file of two names."""
+        descriptor = self.open(written, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        between()
+        created = self._link(written, name)
+        os.fsync(self.fd)
+        return created
+
+    def _link(self, old: str, new: str) -> bool:
+        try:
+            # Unlike a rename, a link never replaces: of two writers one wins.
+            os.link(old, new, src_dir_fd=self.fd, dst_dir_fd=self.fd)
+        except FileExistsError:
+            return False
+        return True
+
     def _new(self, name: str, value: object, sync: bool) -> str:
         new = f"{name}.{os.getpid()}"
+        data = json.dumps(value, allow_nan=False).encode()
         descriptor = self.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-        with open(descriptor, "wb") as file:
-            file.write(json.dumps(value, allow_nan=False).encode())
+        try:
+            while data:
+                data = data[os.write(descriptor, data) :]
             if sync:
-                file.flush()
                 os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
         return new
 
     def lock(self) -> bool:

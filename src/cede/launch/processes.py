@@ -14,10 +14,17 @@ PR_SET_CHILD_SUBREAPER = 36
 PR_SET_NO_NEW_PRIVS = 38
 # Descriptors held at once while signalling; far below every usual limit.
 BATCH = 200
+# Nobody stops a supervisor by a polite signal: it would have to leave its work alone.
+POLITE = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1)
+PAGE = 4096
+
+
+# Once: loading it makes classes, which costs a supervisor more than most of what it does.
+libc = ctypes.CDLL(None, use_errno=True)
 
 
 def prctl(option: int, value: int) -> None:
-    if ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0):
+    if libc.prctl(option, value, 0, 0, 0):
         number = ctypes.get_errno()
         raise OSError(number, f"prctl({option}): {os.strerror(number)}")
 
@@ -30,6 +37,11 @@ def close_to_account() -> None:
         prctl(PR_SET_DUMPABLE, 0)
 
 
+def ignore_polite_signals() -> None:
+    for number in POLITE:
+        signal.signal(number, signal.SIG_IGN)
+
+
 def start_time(pid: int) -> int | None:
     """When a process started, in ticks since boot: with the pid, its identity."""
     fields = _stat(pid)
@@ -39,10 +51,16 @@ def start_time(pid: int) -> int | None:
 def _stat(pid: int | str) -> list[str] | None:
     """The fields of /proc/PID/stat from the state on; None when there is no such process."""
     try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            return file.read().rpartition(b")")[2].decode().split()
-    except (FileNotFoundError, ProcessLookupError):
+        file = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
         return None
+    try:
+        # In one piece: the kernel writes less than a page.
+        return os.read(file, PAGE).rpartition(b")")[2].decode().split()
+    except ProcessLookupError:
+        return None
+    finally:
+        os.close(file)
 
 
 def everybody() -> list[int]:

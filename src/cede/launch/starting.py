@@ -24,6 +24,8 @@ from cede.model.errors import CedeError
 
 # A supervisor that has not taken over by now is not going to.
 LAUNCH_TIMEOUT = 20.0
+# How long a launch waits for the work as well: whoever launched it need not look for it then.
+START_TIMEOUT = 1.0
 # How often a launch is asked for again when its template, or its fork, is killed meanwhile.
 TRIES = 5
 END_TIMEOUT = 5.0
@@ -62,7 +64,8 @@ class Template:
                 self._start()
 
     def launch(self, directory: Path) -> None:
-        """Start the supervisor of a prepared attempt, and return when it has taken over.
+        """Start the supervisor of a prepared attempt, and return when it has taken over and, unless
+        that takes long, when its work has started.
 
         Work that was started before is not started again, whoever did it.
         """
@@ -89,6 +92,8 @@ class Template:
             if not poll.poll(LAUNCH_TIMEOUT * 1000):
                 raise LaunchFailed(f"no supervisor took over within {LAUNCH_TIMEOUT:.0f} s")
             answer = os.read(told, 1)
+            if answer == bytes([TOOK_OVER]):
+                poll.poll(START_TIMEOUT * 1000)
             return answer[0] if answer else None
         finally:
             os.close(told)

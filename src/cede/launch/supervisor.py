@@ -33,36 +33,43 @@ READS_PER_LOOK = 16
 # What may still be in a pipe when everybody who could write to it is dead; more is a stranger's.
 READS_AT_END = 64
 
-TOOK_OVER, KEPT_ALREADY, FAILED = 0, 2, 1
+# What it says to whoever launched it. That it has started, or could not, follows on TOOK_OVER.
+TOOK_OVER, KEPT_ALREADY, FAILED, STARTED = 0, 2, 1, 3
 
 
 class Supervisor:
-    def __init__(self, place: Place) -> None:
+    """`tell` is the pipe to whoever launched it."""
+
+    def __init__(self, place: Place, tell: int) -> None:
         self.place = place
-        self.spec: dict[str, Any] = place.read(places.SPEC)
-        self.means = place.read(places.CONTAINMENT)
+        self.tell = tell
+        self.spec, self.means, wanted = place.read_spec()
         fence = self.spec["fence"]
         name = places.attempt_name(fence["allocation"], fence["task"])
         self.group: Group = open_group(
             self.means, name, lambda: processes.descendants(os.getpid()), self._childless
         )
         self.child: Child | None = None
-        self.turns = Turns({})
+        self.turns: Turns
         self.status: int | None = None
+        self.noted: dict[str, Any] | None = None  # what ended.json says
         self.failure: tuple[str, str] | None = None
         self.started_at: float | None = None
         self.course = Course(None, 0.0)
-        self.control: Control = NOTHING_WANTED
+        self.control: Control = wanted or NOTHING_WANTED
         self.looked_at = 0.0
         self.asking = False
         self.wake = place.open(places.WAKE, os.O_RDWR | os.O_NONBLOCK)
-        # First: logs without it are those of a supervisor that knew of no order.
         self.order = Order(place, self.spec["log_bytes"])
         self.logs = {stream: Log(place, stream, self.spec["log_bytes"]) for stream in STREAMS}
 
     def run(self) -> None:
         try:
-            self._start()
+            try:
+                self._start()
+            finally:
+                self._say(STARTED)
+                os.close(self.tell)
             if self.child is not None:
                 self._watch(self.child, self.turns)
         except Exception as error:
@@ -71,6 +78,10 @@ class Supervisor:
             self.group.kill()
         self._record()
         self.group.remove()
+
+    def _say(self, answer: int) -> None:
+        with contextlib.suppress(BrokenPipeError):  # the agent is gone, or did not wait for it
+            os.write(self.tell, bytes([answer]))
 
     def _start(self) -> None:
         try:
@@ -81,8 +92,7 @@ class Supervisor:
         except OSError as error:
             self.failure = ("infrastructure", str(error))
             return
-        self.child = child
-        self.turns = Turns(child.output)  # before it can print
+        self.child, self.turns = child, Turns(child.output)  # before it can print
         self.started_at = boottime()
         crash.at("started_before")
         self.place.write(
@@ -129,7 +139,6 @@ class Supervisor:
             if child.failure in ready:
                 poll.unregister(child.failure)
                 self.failure = self.failure or child.why_not()
-                self.looked_at = 0.0
             if pidfd in ready:
                 poll.unregister(pidfd)
             before = set(turns.open.values())
@@ -152,7 +161,7 @@ class Supervisor:
             return
         self.looked_at = now
         with contextlib.suppress(OSError, ValueError):
-            self.control = {**NOTHING_WANTED, **(self.place.read(places.CONTROL) or {})}
+            self.control = self.place.read(places.CONTROL) or self.control
 
     def _act(self) -> str:
         order = self.course.next(boottime(), self.control, self.status is None)
@@ -178,8 +187,9 @@ class Supervisor:
             pieces = list(turns.read())
             if not pieces:
                 return
-            for stream, log in self.logs.items():
-                log.write(b"".join(data for each, data in pieces if each == stream))
+            self.order.begin()
+            for stream in dict(pieces):
+                self.logs[stream].write(b"".join(data for each, data in pieces if each == stream))
             positions = {stream: log.position for stream, log in self.logs.items()}
             # Afterwards: a record never speaks of what is not there.
             lengths = [(stream, len(data)) for stream, data in pieces]
@@ -204,9 +214,11 @@ class Supervisor:
             self.failure = self.failure or self.child.why_not()
         exited = found.si_code == os.CLD_EXITED
         self.status = found.si_status if exited else -found.si_status
+        record = self._exit_record()
         # A full disk; exit.json is tried all the same.
         with contextlib.suppress(OSError):
-            self.place.write(places.ENDED, self._exit_record())
+            self.place.write(places.ENDED, record)
+            self.noted = record
 
     def _childless(self) -> bool:
         """Whether nothing is below us: all orphans are our children, so without any it is sure."""
@@ -232,19 +244,19 @@ class Supervisor:
 
     def _record(self) -> None:
         crash.at("exit_before")
-        self.place.create(
-            places.EXIT, self._exit_record(), between=lambda: crash.at("exit_written")
-        )
+        record, noted = self._exit_record(), self.noted
+        if noted is not None and noted == {**record, "ended_at": noted["ended_at"]}:
+            self.place.create_from(places.ENDED, places.EXIT, lambda: crash.at("exit_written"))
+        else:
+            self.place.create(places.EXIT, record, lambda: crash.at("exit_written"))
         crash.at("exit_after")
 
 
 def supervise(directory: str, tell: int) -> None:
     """Become the supervisor of an attempt, say on the pipe `tell` whether it took over, and stay
-    until the attempt is over. The caller has forked, and leads a session of its own.
+    until the attempt is over. The caller has forked, leads a session of its own and ignores polite
+    signals.
     """
-    # Nobody stops a supervisor by a polite signal: it would have to leave its work alone.
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1):
-        signal.signal(number, signal.SIG_IGN)
     processes.prctl(processes.PR_SET_CHILD_SUBREAPER, 1)
     processes.close_to_account()
     place = Place(directory)
@@ -252,9 +264,8 @@ def supervise(directory: str, tell: int) -> None:
         place.close()
         os.write(tell, bytes([KEPT_ALREADY]))
         return
-    supervisor = Supervisor(place)
+    supervisor = Supervisor(place, tell)
     os.write(tell, bytes([TOOK_OVER]))
-    os.close(tell)
     supervisor.run()
 
 
@@ -275,6 +286,7 @@ def main(arguments: list[str]) -> int:
         os._exit(answer[0] if answer else FAILED)
     os.close(told)
     os.setsid()
+    processes.ignore_polite_signals()
     supervise(arguments[0], tell)
     return 0
 

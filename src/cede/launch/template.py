@@ -17,6 +17,7 @@ import signal
 import socket
 import sys
 import traceback
+from contextlib import suppress
 from typing import NoReturn
 
 from cede.launch import crash, places, processes, supervisor
@@ -49,48 +50,41 @@ def _supervise(line: socket.socket, directory: str, tell: int) -> NoReturn:
     try:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # it collects its work itself
         line.detach()
-        null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-        os.dup2(null, 0)
-        os.close(null)
-        with Place(directory) as place:
-            _log_to(place)
+        for each in (0, 2):  # the socket, and what was the agent's: `_say` has another place
+            os.dup2(1, each)
         os.setsid()
         crash.at("template_forked", os.getppid())
         crash.at("taking_over")
         supervisor.supervise(directory, tell)
         os._exit(0)
     except BaseException:
-        traceback.print_exc()
-        sys.stderr.flush()
-        try:
+        with suppress(OSError):
+            _say(directory, traceback.format_exc())
+        with suppress(OSError):  # it took over before; what it left is swept up
             os.write(tell, bytes([supervisor.FAILED]))
-        except OSError:
-            os._exit(1)  # it took over before; what it left is swept up
     finally:
         os._exit(1)
 
 
-def _log_to(place: Place) -> None:
-    log = place.open(places.SUPERVISOR_LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    os.dup2(log, 2)
-    os.close(log)
+def _say(directory: str, words: str) -> None:
+    """Leave a supervisor's last words where people and its agent look for them."""
+    with Place(directory) as place:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+        with open(place.open(places.SUPERVISOR_LOG, flags), "ab") as log:
+            log.write(words.encode(errors="replace"))
 
 
 def _refuse(directory: str, tell: int, error: OSError) -> None:
     """Say why there is no supervisor, where its own last words would be."""
     try:
-        with Place(directory) as place:
-            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-            with open(place.open(places.SUPERVISOR_LOG, flags), "ab") as log:
-                log.write(f"cannot fork: {error}\n".encode())
+        _say(directory, f"cannot fork: {error}\n")
         os.write(tell, bytes([supervisor.FAILED]))
     except OSError:
         return  # the pipe ends without a word, which says the same
 
 
 def main() -> int:
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1):
-        signal.signal(number, signal.SIG_IGN)
+    processes.ignore_polite_signals()
     # The kernel collects supervisors: nobody waits for them here.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     processes.close_to_account()

@@ -9,18 +9,17 @@ last of them is taken for one line.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import struct
 from collections import deque
 from collections.abc import Iterator, Mapping
 
+from cede.launch.processes import libc
+
 CHUNK = 1 << 16
 EVENT = struct.Struct("iIII")  # watch, mask, cookie, length of a name; a pipe has none
 EVENTS_MOST = 256
 IN_MODIFY = 0x2
-
-_libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Turns:
@@ -33,7 +32,7 @@ class Turns:
         self._runs: deque[str] = deque()
         self._waiting = dict.fromkeys(pipes, 0)  # how many of the runs are of each stream
         self._last = ""
-        self._inotify = _libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._inotify = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
         # Where the machine has no more of these, the streams come one after the other within one
         # look, as they would without.
         self._watches = {self._watch(pipe): stream for stream, pipe in pipes.items()}
@@ -41,7 +40,7 @@ class Turns:
     def _watch(self, pipe: int) -> int:
         if self._inotify < 0:
             return -1
-        watch: int = _libc.inotify_add_watch(
+        watch: int = libc.inotify_add_watch(
             self._inotify, f"/proc/self/fd/{pipe}".encode(), IN_MODIFY
         )
         return watch

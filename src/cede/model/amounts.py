@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from decimal import ROUND_CEILING, Decimal, InvalidOperation
 
 from cede.model import bounds
 from cede.model.errors import Invalid, quoted
@@ -109,6 +108,8 @@ def parse_processors(cpus: object, field: str = "cpu_count") -> int:
 
     Computed in decimals: binary floats make 2.007 processors 2008 milli-processors.
     """
+    from decimal import ROUND_CEILING, Decimal, InvalidOperation  # few ask for fractions
+
     try:
         if isinstance(cpus, bool) or not isinstance(cpus, int | float | Decimal | str):
             raise TypeError

@@ -1,0 +1,141 @@
+"""From options to what is sent, for commands that make requests. It imports what was asked for: a
+script submits in a loop.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from cede.cli.usage import pairs, wrong
+from cede.model.ids import short_id
+
+if TYPE_CHECKING:
+    from cede.client.client import Client
+
+# What makes a program's name mean the same there. A fixed list: an environment holds secrets.
+CAPTURED = ("PATH", "VIRTUAL_ENV", "CONDA_PREFIX", "LANG")
+
+
+def submit(client: Client, body: Mapping[str, Any], *, as_json: bool = False) -> str:
+    """Make a request, print its id or all of it, and return the id."""
+    made = client.requests.create(body)
+    if made["status"] == "rejected":
+        from cede.client.errors import ending
+
+        raise ending(made) or AssertionError(made)
+    if as_json:
+        from cede.cli.printing import print_json
+
+        print_json(made)
+    else:
+        # People get what they can type; a program gets what stays unique.
+        print(short_id(made["id"]) if sys.stdout.isatty() else made["id"], flush=True)
+    return str(made["id"])
+
+
+def body_of(
+    *,
+    command: tuple[str, ...],
+    env: tuple[str, ...] = (),
+    no_env: bool = False,
+    directory: str | None = None,
+    user: str | None = None,
+    name: str | None = None,
+    label: tuple[str, ...] = (),
+    **given: Any,
+) -> dict[str, Any]:
+    """The body of a submission from the options of `cede submit`."""
+    work = {
+        "argv": list(command),
+        "env": environment_of(env, os.environ, captured=() if no_env else CAPTURED),
+        # As a shell would: beginners and shared file systems expect it.
+        "directory": _absolute(directory),
+        "user": user,
+    }
+    counted, given = _placement(**given)
+    labels = (*label, *([f"name={name}"] if name else []))
+    body = submission_of(label=labels, **given)
+    return body | counted | {"work": {key: value for key, value in work.items() if value}}
+
+
+def _absolute(directory: str | None) -> str:
+    if not directory:
+        return os.getcwd()  # noqa: PTH109 (pathlib is slow to import)
+    from pathlib import Path
+
+    return str(Path(directory).absolute())
+
+
+def environment_of(
+    given: Iterable[str], here: Mapping[str, str], captured: Iterable[str] = CAPTURED
+) -> dict[str, str]:
+    """What goes along from here, and over it what was given: NAME=VALUE, or NAME as it is here."""
+    found = {name: here[name] for name in captured if here.get(name)}
+    for each in given:
+        name, equals, value = each.partition("=")
+        if not name:
+            raise wrong(f"--env wants NAME=VALUE or NAME, not {each!r:.80}")
+        if not equals and name not in here:
+            raise wrong(f"--env {name:.80}: it is not set here; write {name:.80}=VALUE")
+        found[name] = value if equals else here[name]
+    for name, value in found.items():
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise wrong(f"--env {name:.80}: its value here is not UTF-8") from None
+    return found
+
+
+def _placement(
+    *,
+    tasks: int | None = None,
+    nodes: int | None = None,
+    independent: bool = False,
+    node_label: tuple[str, ...] = (),
+    **given: Any,
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """How many tasks there are, and the other options: `--nodes` is one task on each."""
+    if nodes is not None:
+        if given.get("per_node") not in (None, 1) or tasks not in (None, nodes):
+            raise wrong("--nodes means one task on each; leave out --tasks, --per-node")
+        tasks, given["per_node"] = nodes, 1
+    if given.get("array") and (tasks not in (None, 1) or independent):
+        raise wrong("--array says which tasks there are; leave out --tasks, --nodes")
+    given["node_labels"] = dict(pairs("--node-label", node_label)) or None
+    counted = {"tasks": tasks, "gang": False if independent else None}
+    return {name: value for name, value in counted.items() if value is not None}, given
+
+
+def _ids(given: tuple[str, ...]) -> list[str] | None:
+    """Ids with commas between them, in one option or several."""
+    return [each for text in given for each in text.split(",") if each] or None
+
+
+def submission_of(
+    *,
+    label: tuple[str, ...] = (),
+    after: tuple[str, ...] = (),
+    after_any: tuple[str, ...] = (),
+    own_settings: tuple[str, ...] = (),
+    **given: Any,
+) -> dict[str, Any]:
+    """The body of a request from these options."""
+    from cede.client.demand import submission
+
+    return submission(
+        labels=dict(pairs("--label", label)) or None,
+        after=_ids(after),
+        after_any=_ids(after_any),
+        settings=_settings(own_settings) if own_settings else None,
+        **given,
+    )
+
+
+def _settings(given: tuple[str, ...]) -> dict[str, Any]:
+    from cede.cli.values import settings_of
+    from cede.model.terms import OF_REQUEST
+
+    return settings_of("--set", given, OF_REQUEST, "a request")

@@ -1,0 +1,22 @@
+"""Wrong usage, said without click until somebody is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+def wrong(problem: str) -> Exception:
+    import click
+
+    return click.UsageError(problem)
+
+
+def pairs(option: str, given: Iterable[str]) -> list[tuple[str, str]]:
+    """NAME=VALUE, as often as it was given."""
+    found = []
+    for each in given:
+        name, equals, value = each.partition("=")
+        if not equals or not name:
+            raise wrong(f"{option} wants NAME=VALUE, not {each!r:.80}")
+        found.append((name, value))
+    return found
