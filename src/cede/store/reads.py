@@ -28,6 +28,7 @@ from cede.model.subject import Subject
 from cede.model.token import Role, Token
 from cede.store import chain, filters, node_rows, rows, schema, views
 from cede.store.cursor import Cursors
+from cede.store.digests import Digests
 from cede.store.errors import StoreError
 from cede.store.filters import RequestFilter, of_subjects
 from cede.store.statements import REQUESTS
@@ -337,6 +338,12 @@ class Reads:
             statement = select(schema.tokens).where(_tokens.hash == hash_)
             row = connection.execute(statement).first()
             return rows.token_from(row) if row else None
+
+    def tokens_version(self) -> tuple[int, int]:
+        """Another one after every change of any token: their digest."""
+        with self._readers.begin() as connection:
+            text = connection.execute(select(schema.meta.c.digests)).scalar_one()
+        return Digests.from_text(text).of(schema.tokens.name)
 
     def get_token(self, ref: str) -> Token:
         with self._readers.begin() as connection:
