@@ -5,9 +5,11 @@ from __future__ import annotations
 from cede.engine.ledger.ledger import PoolLedger
 from cede.engine.rights.cover import Holding
 from cede.model.allocation import Allocation
+from cede.model.copying import maker
 from cede.model.lifecycle import AllocationState
 from cede.model.request import Earmark, Preemptions, Request
 
+_holding = maker(Holding)
 _NEVER = 1 << 62  # later than every instant
 _INDICES = 1 << 62  # more than there are
 
@@ -20,7 +22,7 @@ def by_start(started: int | None, index: int) -> int:
 def promised(ledger: PoolLedger, request: Request, earmark: Earmark) -> Holding:
     """The holding that an earmark is."""
     form = ledger.form(request)
-    return Holding(
+    return _holding(
         id=request.id,
         policy_id=earmark.policy_id,
         amounts=ledger.pool.metered(request.amounts),
@@ -45,7 +47,7 @@ def held(ledger: PoolLedger, request: Request, allocation: Allocation) -> Holdin
         if started is not None and saved is not None:
             started = max(started, saved.at)
         index = by_start(started, index)
-    return Holding(
+    return _holding(
         id=allocation.id,
         policy_id=allocation.policy_id,
         amounts=ledger.pool.metered(allocation.amounts),
