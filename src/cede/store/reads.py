@@ -275,14 +275,15 @@ class Reads:
         in_order = place.asc() if oldest_first else place.desc()
         with self._readers.begin() as connection:
             after = self._after(connection, "requests", filters, cursor, place, not oldest_first)
-            along = [after, *filter.walked()]
-            scan = select(place).where(*along).order_by(in_order)
-            last = connection.execute(scan.offset(bounds.PAGE_SCAN_MAX - 1).limit(1)).scalar()
+            along, last = [after, *filter.walked()], None
+            if conditions := filter.conditions(connection.dialect.name):  # else all of them match
+                scan = select(place).where(*along).order_by(in_order)
+                last = connection.execute(scan.offset(bounds.PAGE_SCAN_MAX - 1).limit(1)).scalar()
             if last is not None:
                 along.append(place <= last if oldest_first else place >= last)
             statement = (
                 views.with_allocation(short=True)
-                .where(*along, *filter.conditions(connection.dialect.name))
+                .where(*along, *conditions)
                 .order_by(in_order)
                 .limit(bounded(limit) + 1)
             )
