@@ -111,10 +111,7 @@ class PoolLedger:
         self.timed: dict[str, None] = {}  # holders with a walltime
         self.spare: dict[str, tuple[Any, dict[str, int]]] = {}  # what `bounds` found beside each
         self.queues: dict[QueueKey, Queue] = {}
-        # Of requests that are alike, by policy: whether each may queue here, and where. A ledger is
-        # opened anew when its pool, a policy of it or what a node has is edited, so they hold.
-        self.admitted: dict[tuple[str, Alike], bool] = {}
-        self._stands: dict[tuple[str, Alike], Stand] = {}
+        self._know_nothing()
         self.streams: dict[QueueKey, tuple[Any, ...]] = {}  # what `cursor` made of each queue
         # (policy, rank, rights): owners of earmarks
         self.owed: dict[tuple[str, int, int], Queue] = {}
@@ -139,6 +136,13 @@ class PoolLedger:
         self.takeable: dict[str, SortedList[Place]] = {}
         self._rights: dict[str, int] = {}
         self._open_shares()
+
+    def _know_nothing(self) -> None:
+        """Of requests that are alike, by policy: whether each may queue here, and where. A ledger
+        is opened anew when its pool, a policy of it or what a node has is edited, so they hold.
+        """
+        self._admitted: dict[tuple[str, Alike], bool] = {}
+        self._stands: dict[tuple[str, Alike], Stand] = {}
 
     @property
     def by_amounts(self) -> bool:
@@ -557,11 +561,11 @@ class PoolLedger:
         like = alike_to(request)
         if like is None:
             return judge()
-        known = self.admitted.get((policy_id, like))
+        known = self._admitted.get((policy_id, like))
         if known is None:
-            if len(self.admitted) >= _ALIKE_MAX:
-                self.admitted.clear()
-            known = self.admitted[policy_id, like] = judge()
+            if len(self._admitted) >= _ALIKE_MAX:
+                self._admitted.clear()
+            known = self._admitted[policy_id, like] = judge()
         return known
 
     def queue_of(self, policy_id: str, request: Request) -> QueueKey:
