@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help up demo test test-fast test-zenml check lint bench bench-peers damage worlds regret sim soak soak-postgres slurm storm storm-postgres aged stall properties screenshots page-load lock clean setup dev zenml system-packages
+.PHONY: help up demo test test-fast test-zenml check lint bench bench-peers scale damage worlds regret sim soak soak-postgres slurm storm storm-postgres aged stall properties screenshots page-load lock clean setup dev zenml system-packages
 MAKEFLAGS += --no-print-directory
 BIN := .venv/bin
 # Tests start hundreds of Pythons: what one has compiled the others need not, whatever the shell says.
@@ -34,6 +34,9 @@ bench: dev ## Measure rates and latencies
 bench-peers: dev system-packages ## Give the same work to cede, Slurm, HyperQueue, Ray, task-spooler and a queue in PostgreSQL; write docs/performance.md
 	@scripts/peers
 	@$(BIN)/python -m benchmarks.peers --page docs/performance.md $(if $(ROUNDS),--rounds $(ROUNDS))
+
+scale: dev system-packages ## Fill a database with 1,000 nodes, 50,000 running and 200,000 waiting, serve it, measure; ON=sqlite is one half; writes docs/explanation/scale.md
+	@$(BIN)/python -m benchmarks.scale --page docs/explanation/scale.md $(if $(ON),--on $(ON))
 
 damage: dev ## Damage 1,400 copies of a database, the WAL at every frame; none may be served with a wrong answer
 	@$(BIN)/python -m tests.damage --files 1400 $(if $(SEED),--seed $(SEED))

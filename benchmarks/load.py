@@ -76,7 +76,7 @@ class Load:
 
     def __init__(self, address: tuple[str, int], connections: int, pid: int) -> None:
         self._pid = pid
-        self._open = [_Connection(address) for _ in range(connections)]
+        self._open = [Connection(address) for _ in range(connections)]
 
     def close(self) -> None:
         for each in self._open:
@@ -86,7 +86,7 @@ class Load:
         """Make all these calls, as fast as the answers come."""
         left = iter(calls)
         poll = select.epoll()
-        busy: dict[int, _Connection] = {}
+        busy: dict[int, Connection] = {}
         times: list[float] = []
         server, own, started = processor_seconds(self._pid), process_time(), perf_counter()
         try:
@@ -113,7 +113,9 @@ class Load:
         return Result(len(times), took, used, process_time() - own, sorted(times))
 
 
-class _Connection:
+class Connection:
+    """A socket with one call at a time on it."""
+
     def __init__(self, address: tuple[str, int]) -> None:
         self.socket = socket.create_connection(address, timeout=PATIENCE)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -27,28 +27,29 @@ class Row:
 
 
 def text(rows: Sequence[Row], columns: Sequence[str], about: Sequence[str]) -> str:
-    lines = [*about, "", _line(["", "version", *columns]), _line(["---"] * (len(columns) + 2))]
+    lines = [*about, "", line(["", "version", *columns]), line(["---"] * (len(columns) + 2))]
     for row in rows:
         cells = [row.cells.get(each, "") for each in columns]
         if row.skipped:
             cells = [f"skipped: {row.skipped}", *[""] * (len(columns) - 1)]
-        lines.append(_line([row.name, row.version, *cells]))
-    lines += ["", _line(["", "alike", "not alike"]), _line(["---"] * 3)]
-    lines += [_line([row.name, row.alike, row.unlike]) for row in rows]
+        lines.append(line([row.name, row.version, *cells]))
+    lines += ["", line(["", "alike", "not alike"]), line(["---"] * 3)]
+    lines += [line([row.name, row.alike, row.unlike]) for row in rows]
     return "\n".join(lines)
 
 
-def _line(cells: Sequence[str]) -> str:
+def line(cells: Sequence[str]) -> str:
+    """A row of a table."""
     return "| " + " | ".join(each.replace("|", "\\|").replace("\n", " ") for each in cells) + " |"
 
 
-def write(path: Path, made: str) -> None:
+def write(path: Path, made: str, begin: str = BEGIN, end: str = END) -> None:
     """Put it between the marks; everything else stays."""
     page = path.read_text()
-    if page.count(BEGIN) != 1 or page.count(END) != 1 or page.index(BEGIN) > page.index(END):
-        raise ValueError(f"{path}: needs one line {BEGIN} and, after it, one line {END}")
-    before, after = page.split(BEGIN)[0], page.split(END)[1]
-    path.write_text(f"{before}{BEGIN}\n{made}\n{END}{after}")
+    if page.count(begin) != 1 or page.count(end) != 1 or page.index(begin) > page.index(end):
+        raise ValueError(f"{path}: needs one line {begin} and, after it, one line {end}")
+    before, after = page.split(begin)[0], page.split(end)[1]
+    path.write_text(f"{before}{begin}\n{made}\n{end}{after}")
 
 
 def machine() -> list[str]:

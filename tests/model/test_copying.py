@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from cede.engine.lifecycle.commands import Submission
-from cede.model.copying import replace
+from cede.model.copying import maker, replace
 from cede.model.request import Request
 from cede.model.subject import Subject
 
@@ -50,3 +50,21 @@ def test_a_class_that_checks_itself_still_does() -> None:
     assert replace(_Checked(1), amount=2) == _Checked(2)
     with pytest.raises(ValueError, match="negative"):
         replace(_Checked(1), amount=-1)
+
+
+@pytest.mark.parametrize("kind", [Request, Submission])
+def test_what_is_made_is_what_its_class_makes(kind: type[Request]) -> None:
+    given = ("a", Subject("team", "red"), {"gpu": 1})
+    made = maker(kind)(*given, attempt=2)
+    assert made == kind(*given, attempt=2)
+    assert type(made) is kind
+    assert made.labels is not maker(kind)(*given).labels
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        made.attempt = 3  # type: ignore[misc]
+    with pytest.raises(TypeError, match="atempt"):
+        maker(kind)(*given, atempt=2)
+
+
+def test_a_class_that_checks_itself_makes_its_values() -> None:
+    with pytest.raises(ValueError, match="negative"):
+        maker(_Checked)(-1)

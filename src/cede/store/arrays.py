@@ -14,6 +14,8 @@ from operator import attrgetter
 from types import NoneType, UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
+from cede.model.copying import maker
+
 T = TypeVar("T")
 Convert = Callable[[Any], Any]
 
@@ -31,10 +33,15 @@ def array_of(value: Any, optional: int = 0) -> list[Any]:
 
 
 def from_array(kind: type[T], array: list[Any]) -> T:
-    """The value that was written so; what the array does not reach has its default."""
-    made: Any = kind
-    converts = zip(_converts_of(made), array, strict=False)
-    value: T = made(*(each if convert is None else convert(each) for convert, each in converts))
+    """The value that was written so; what the array does not reach has its default. What stands in
+    the array is converted in place.
+    """
+    of: Any = kind
+    make, converts = _made_of(of)
+    for at, convert in converts:
+        if at < len(array):
+            array[at] = convert(array[at])
+    value: T = make(*array)
     return value
 
 
@@ -52,9 +59,13 @@ def _defaults_of(kind: type) -> tuple[Any, ...]:
 
 
 @cache
-def _converts_of(kind: type) -> tuple[Convert | None, ...]:
+def _made_of(kind: type) -> tuple[Callable[..., Any], tuple[tuple[int, Convert], ...]]:
+    """What makes a value of its fields; and which of these are not as JSON gives them back, by
+    their places, with what makes them so.
+    """
     hints = get_type_hints(kind)
-    return tuple(_convert(hints[each.name]) for each in fields(kind))
+    converts = [_convert(hints[each.name]) for each in fields(kind)]
+    return maker(kind), tuple((at, each) for at, each in enumerate(converts) if each is not None)
 
 
 def _convert(hint: Any) -> Convert | None:

@@ -64,6 +64,7 @@ _OWN: tuple[tuple[Declared, _Stored], ...] = tuple(
     (each, _STORED[type(each.kind)]) for each in fields_of(Request)
 )
 NAMES = tuple(each.attribute for each, _ in _OWN)
+_READ = tuple((each.attribute, each.kind, stored.read) for each, stored in _OWN)
 
 
 def columns() -> Iterator[Column[Any]]:
@@ -80,7 +81,7 @@ def values_of(request: Request) -> Iterator[Any]:
 def fields_from(values: Sequence[Any]) -> dict[str, Any]:
     """These fields of a request; what is absent is usual."""
     return {
-        each.attribute: stored.read(each.kind, value)
-        for (each, stored), value in zip(_OWN, values, strict=True)
+        name: read(kind, value)
+        for (name, kind, read), value in zip(_READ, values, strict=True)
         if value is not None
     }

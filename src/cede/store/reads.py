@@ -28,6 +28,7 @@ from cede.model.subject import Subject
 from cede.model.token import Role, Token
 from cede.store import chain, filters, node_rows, rows, schema, views
 from cede.store.cursor import Cursors
+from cede.store.digests import Digests
 from cede.store.errors import StoreError
 from cede.store.filters import RequestFilter, of_subjects
 from cede.store.statements import REQUESTS
@@ -274,14 +275,15 @@ class Reads:
         in_order = place.asc() if oldest_first else place.desc()
         with self._readers.begin() as connection:
             after = self._after(connection, "requests", filters, cursor, place, not oldest_first)
-            along = [after, *filter.walked()]
-            scan = select(place).where(*along).order_by(in_order)
-            last = connection.execute(scan.offset(bounds.PAGE_SCAN_MAX - 1).limit(1)).scalar()
+            along, last = [after, *filter.walked()], None
+            if conditions := filter.conditions(connection.dialect.name):  # else all of them match
+                scan = select(place).where(*along).order_by(in_order)
+                last = connection.execute(scan.offset(bounds.PAGE_SCAN_MAX - 1).limit(1)).scalar()
             if last is not None:
                 along.append(place <= last if oldest_first else place >= last)
             statement = (
                 views.with_allocation(short=True)
-                .where(*along, *filter.conditions(connection.dialect.name))
+                .where(*along, *conditions)
                 .order_by(in_order)
                 .limit(bounded(limit) + 1)
             )
@@ -337,6 +339,12 @@ class Reads:
             statement = select(schema.tokens).where(_tokens.hash == hash_)
             row = connection.execute(statement).first()
             return rows.token_from(row) if row else None
+
+    def tokens_version(self) -> tuple[int, int]:
+        """Another one after every change of any token: their digest."""
+        with self._readers.begin() as connection:
+            text = connection.execute(select(schema.meta.c.digests)).scalar_one()
+        return Digests.from_text(text).of(schema.tokens.name)
 
     def get_token(self, ref: str) -> Token:
         with self._readers.begin() as connection:

@@ -15,6 +15,7 @@ from typing import Any
 from cede.engine.ledger.tenants import nodes_of
 from cede.engine.state.changes import Event
 from cede.model.allocation import Allocation, allocation_id
+from cede.model.copying import maker
 from cede.model.lifecycle import AllocationState, RequestStatus
 from cede.model.policy import Mode, Policy
 from cede.model.pool import Pool
@@ -35,6 +36,7 @@ canonical: Callable[[Any], str] = json.JSONEncoder(
     separators=(",", ":"), ensure_ascii=True, sort_keys=True
 ).encode
 
+_request, _allocation = maker(Request), maker(Allocation)
 _DEFAULT_RETRY = Retry()
 _STATUS = {str(status): status for status in RequestStatus}
 _STATE = {str(state): state for state in AllocationState}
@@ -184,10 +186,10 @@ def request_from(row: Sequence[Any]) -> Request:
         terms, _, array_task, *own,
     ) = row  # fmt: skip
     shape, stop_policy = node_rows.task_from(task)
-    return Request(
+    return _request(
         id=id_,
-        subject=Subject(subject_type, subject_name),
-        amounts=decode(amounts),
+        subject=_subject(subject_type, subject_name),
+        amounts=_amounts_from(amounts),
         submitted_at=submitted_at,
         index=index,
         status=_STATUS[status],
@@ -261,12 +263,12 @@ def allocation_from(row: Sequence[Any]) -> Allocation:
         preemptible, started_at, walltime, lease_until, deadline, told, taken_for, reason, ended_at,
         members, hints, _, _, lost,
     ) = row  # fmt: skip
-    return Allocation(
+    return _allocation(
         id=allocation_id(request_id, attempt),
         request_id=request_id,
         pool_id=pool_id,
         policy_id=policy_id,
-        amounts=decode(amounts),
+        amounts=_amounts_from(amounts),
         preemptible=bool(preemptible),
         attempt=attempt,
         index=index,
@@ -357,6 +359,11 @@ def _amounts(amounts: Mapping[str, int]) -> str:
 def _shape(items: tuple[tuple[str, int], ...]) -> str:
     """Demands are many and their shapes are few: each is written out once."""
     return encode(dict(items))
+
+
+# Requests are many, and who asks and how much is few: equal ones share a value.
+_subject = lru_cache(maxsize=4_096)(Subject)
+_amounts_from: Callable[[str], dict[str, int]] = lru_cache(maxsize=4_096)(decode)
 
 
 def _reason(reason: Reason | None) -> str | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from threading import Event
@@ -137,14 +137,15 @@ class Store(Accounts, UsageReports, Past, history.History, retention.Retention):
             if self._anchor is not None:
                 # The epoch before ours is what the last writer, and so the anchor, can have known.
                 self._anchor.check(Witness(self.epoch - 1, meta.head, meta.commits))
-            alive = verify.load_alive(connection, sealed)
             last = connection.execute(
                 select(schema.audit.c.number, schema.audit.c.hash)
                 .order_by(schema.audit.c.number.desc())
                 .limit(1)
             ).first()
             state = State()
-            state.load(_entities(alive), index=meta.head, now=meta.instant)
+            with verify.alive(connection, sealed) as alive:
+                state.load(_entities(alive.rows), index=meta.head, now=meta.instant)
+                clocks: dict[str, str] = dict(alive.rows("pool_clocks"))
         newest = chain.Link(last[0], last[1]) if last else chain.START
         head = chain.Link(meta.audit_number or 0, meta.audit_hash or chain.GENESIS)
         if newest != head:
@@ -153,7 +154,6 @@ class Store(Accounts, UsageReports, Past, history.History, retention.Retention):
         self._sealed = sealed
         self._note_leases(state.requests.values(), state.nodes.values())
         self._witness()
-        clocks: dict[str, str] = dict(alive["pool_clocks"])
         return Loaded(state, meta.head, self.epoch, sealed.moment, clocks)
 
     def move_on(self, loaded: Loaded, seen: Witness) -> None:
@@ -314,14 +314,14 @@ class Store(Accounts, UsageReports, Past, history.History, retention.Retention):
             raise StaleIndex(expected, found)
 
 
-def _entities(alive: Mapping[str, Sequence[Row]]) -> Iterator[Entity]:
+def _entities(rows_of: Callable[[str], Iterable[Row]]) -> Iterator[Entity]:
     """What a state is made of."""
-    yield from map(rows.pool_from, alive["pools"])
-    yield from map(node_rows.node_from, alive["nodes"])
-    yield from map(rows.policy_from, alive["policies"])
-    yield from map(rows.tenant_from, alive["tenants"])
-    yield from map(rows.request_from, alive["requests"])
-    yield from map(rows.allocation_from, alive["allocations"])
+    yield from map(rows.pool_from, rows_of("pools"))
+    yield from map(node_rows.node_from, rows_of("nodes"))
+    yield from map(rows.policy_from, rows_of("policies"))
+    yield from map(rows.tenant_from, rows_of("tenants"))
+    yield from map(rows.request_from, rows_of("requests"))
+    yield from map(rows.allocation_from, rows_of("allocations"))
 
 
 def _write_changes(connection: Connection, digests: Digests, changes: Changes, now: int) -> None:

@@ -8,13 +8,14 @@ while the server serves.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
-from sqlalchemy import Connection, Engine, select, text, update
+from sqlalchemy import Connection, Engine, Select, select, text, update
 from sqlalchemy.exc import SQLAlchemyError
 
 from cede.store import schema
-from cede.store.digests import LAYOUTS, Digests, Layout
+from cede.store.digests import LAYOUTS, Digests
 from cede.store.errors import Damaged
 from cede.store.faults import damage, one_line
 from cede.store.node_rows import Row
@@ -38,22 +39,49 @@ _LOADED = (
 )  # fmt: skip
 
 
-def load_alive(connection: Connection, sealed: Sealed) -> dict[str, list[Row]]:
-    """The rows of everything that is alive, by table and in the order in which it came to be;
-    refused unless they are what was committed.
+class Alive:
+    """The rows of everything that is alive, read once and table by table: each piece of them is
+    counted and handed on, and nothing of it is kept.
     """
-    found, loaded = Digests(), {}
-    for name in _LOADED:
+
+    def __init__(self, connection: Connection, sealed: Sealed) -> None:
+        self._connection = connection
+        self._sealed = sealed
+        self._found = Digests()
+        self._left = dict.fromkeys(_LOADED)
+
+    def rows(self, name: str) -> Iterator[Row]:
+        """Of one table, in the order in which they came to be."""
+        del self._left[name]
         layout = LAYOUTS[name]
-        order = _ORDER.get(name, layout.table.columns[0])
-        statement = select(*layout.columns).order_by(order)
+        statement = select(*layout.columns).order_by(_ORDER.get(name, layout.table.columns[0]))
         if name in _ALIVE:
             statement = statement.where(_ALIVE[name])
-        loaded[name] = [tuple(row) for row in connection.execute(statement)]
-        found.add(layout, loaded[name])
-    if findings := list(sealed.digests.differing(found, _LOADED)):
-        raise Damaged(findings)
-    return loaded
+        for rows in _in_batches(self._connection, statement):
+            self._found.add(layout, rows)
+            yield from rows
+
+    def verify(self) -> None:
+        """Refuse what was read unless it is what was committed; the other tables are read now."""
+        for name in list(self._left):
+            for _ in self.rows(name):
+                pass
+        if findings := list(self._sealed.digests.differing(self._found, _LOADED)):
+            raise Damaged(findings)
+
+
+@contextmanager
+def alive(connection: Connection, sealed: Sealed) -> Iterator[Alive]:
+    """What is made of these rows is made of what was committed, or refused. Damage may be noticed
+    first by who reads a row: then the whole is counted all the same, and says what is damaged.
+    """
+    try:
+        found = Alive(connection, sealed)
+        yield found
+    except Exception:
+        Alive(connection, sealed).verify()
+        raise
+    found.verify()
 
 
 def seal(connection: Connection) -> None:
@@ -61,7 +89,7 @@ def seal(connection: Connection) -> None:
     row = connection.execute(select(schema.meta)).one()
     digests = Digests()
     for layout in LAYOUTS.values():
-        for rows in _in_batches(connection, layout):
+        for rows in _in_batches(connection, select(*layout.columns)):
             digests.add(layout, rows)
     sealed = Sealed.unchecked(row, digests)
     sums = {"epoch_sum": epoch_sum(row.epoch)}
@@ -85,7 +113,7 @@ def scrub(engine: Engine, between: Callable[[], bool] = lambda: True) -> list[st
                     return None
             for layout in LAYOUTS.values():
                 found = Digests()
-                for rows in _in_batches(connection, layout):
+                for rows in _in_batches(connection, select(*layout.columns)):
                     found.add(layout, rows)
                     if not between():
                         return None
@@ -101,9 +129,8 @@ def scrub(engine: Engine, between: Callable[[], bool] = lambda: True) -> list[st
         return [f"a value cannot be read: {one_line(error)}"]
 
 
-def _in_batches(connection: Connection, layout: Layout) -> Iterator[list[Row]]:
-    statement = select(*layout.columns).execution_options(stream_results=True)
-    result = connection.execute(statement)
+def _in_batches(connection: Connection, statement: Select[Any]) -> Iterator[list[Row]]:
+    result = connection.execute(statement.execution_options(stream_results=True))
     while rows := result.fetchmany(_ROWS_AT_ONCE):
         yield [tuple(row) for row in rows]
 

@@ -8,6 +8,7 @@ again, so then the request is paused and not ended.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from cede.engine.nodes.placement import possible
@@ -135,10 +136,18 @@ def pause_reason(state: State, request: Request) -> Reason:
 def eligible_policies(state: State, request: Request) -> tuple[Policy, ...]:
     """Where a request may queue, by policy priority."""
     return tuple(
-        policy
-        for policy in candidates(state, request.subject, request.pool_id)
-        if not refusals(state, policy, request)
+        [
+            policy
+            for policy in candidates(state, request.subject, request.pool_id)
+            if state.ledgers[policy.pool_id].admits(
+                policy.id, request, partial(_passes, state, policy, request)
+            )
+        ]
     )
+
+
+def _passes(state: State, policy: Policy, request: Request) -> bool:
+    return not refusals(state, policy, request)
 
 
 def rejection(state: State, request: Request, code: Code = Code.NO_ELIGIBLE_POOL) -> Reason:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from cede.engine.ledger.ledger import PoolLedger
 from cede.engine.rights.cover import Holding
 from cede.model.allocation import Allocation
+from cede.model.copying import maker
 from cede.model.lifecycle import AllocationState
 from cede.model.reason import Code
 from cede.model.request import Earmark, Preemptions, Request
 
+_holding = maker(Holding)
 _NEVER = 1 << 62  # later than every instant
 _INDICES = 1 << 62  # more than there are
 
@@ -21,7 +23,7 @@ def by_start(started: int | None, index: int) -> int:
 def promised(ledger: PoolLedger, request: Request, earmark: Earmark) -> Holding:
     """The holding that an earmark is."""
     form = ledger.form(request)
-    return Holding(
+    return _holding(
         id=request.id,
         policy_id=earmark.policy_id,
         amounts=ledger.pool.metered(request.amounts),
@@ -47,7 +49,7 @@ def held(ledger: PoolLedger, request: Request, allocation: Allocation) -> Holdin
             started = max(started, saved.at)
         index = by_start(started, index)
     leaving = allocation.leaving
-    return Holding(
+    return _holding(
         id=allocation.id,
         policy_id=allocation.policy_id,
         amounts=ledger.pool.metered(allocation.amounts),

@@ -18,7 +18,7 @@ from typing import Any
 from sortedcontainers import SortedList
 
 from cede.engine.fair.balance import Balance
-from cede.engine.ledger.queue import Queue, QueueKey
+from cede.engine.ledger.queue import Queue, QueueKey, Stand
 from cede.engine.ledger.task_groups import UNPUBLISHED, Published, TaskGroups, claims_moved
 from cede.engine.nodes.homes import Homes, is_settled
 from cede.engine.nodes.inventory import NodeInventory
@@ -31,7 +31,7 @@ from cede.model.pool import Pool
 from cede.model.request import Request
 from cede.model.settings import Patience, Precedence, QueueOrder, Rank, Share
 from cede.model.shape import Form, Shape
-from cede.model.terms import CLASS_MAX
+from cede.model.terms import CLASS_MAX, USUAL
 
 # (rights, rank, minus index, id): the order in which holders are considered as victims.
 Place = tuple[int, int, int, str]
@@ -41,6 +41,11 @@ Tier = tuple[int, int, str, int]
 
 # A policy's share, or one band of it, from the safest on.
 Level = tuple[str, int]
+
+# See `alike_to`.
+Alike = tuple[Any, ...]
+# Kinds of requests of which a ledger remembers what it found.
+_ALIKE_MAX = 4_096
 
 ROUNDING = 1e-6
 
@@ -111,6 +116,7 @@ class PoolLedger:
         self.ends: tuple[int, dict[str, int]] = (-1, {})
         self.spare: dict[str, tuple[Any, dict[str, int]]] = {}  # what `bounds` found beside each
         self.queues: dict[QueueKey, Queue] = {}
+        self._know_nothing()
         self.streams: dict[QueueKey, tuple[Any, ...]] = {}  # what `cursor` made of each queue
         # (policy, rank, rights): owners of earmarks
         self.owed: dict[tuple[str, int, int], Queue] = {}
@@ -130,6 +136,13 @@ class PoolLedger:
         self.takeable: dict[str, SortedList[Place]] = {}
         self._rights: dict[str, int] = {}
         self._open_shares()
+
+    def _know_nothing(self) -> None:
+        """Of requests that are alike, by policy: whether each may queue here, and where. A ledger
+        is opened anew when its pool, a policy of it or what a node has is edited, so they hold.
+        """
+        self._admitted: dict[tuple[str, Alike], bool] = {}
+        self._stands: dict[tuple[str, Alike], Stand] = {}
 
     @property
     def by_amounts(self) -> bool:
@@ -554,15 +567,43 @@ class PoolLedger:
 
     # Waiters ----------------------------------------------------------------------------------
 
+    def stand(self, policy_id: str, request: Request) -> Stand:
+        """Where a request waits under a policy; equal ones share the answer."""
+        like = None if self.fair else alike_to(request)
+        known = None if like is None else self._stands.get((policy_id, like))
+        if known is None:
+            known = Stand(self.queue_of(policy_id, request), self.pool.metered(request.amounts))
+            if like is not None:
+                if len(self._stands) >= _ALIKE_MAX:
+                    self._stands.clear()
+                self._stands[policy_id, like] = known
+        return known
+
+    def admits(self, policy_id: str, request: Request, judge: Callable[[], bool]) -> bool:
+        """Whether a request may queue under a policy, as `judge` says of the first of its kind."""
+        like = alike_to(request)
+        if like is None:
+            return judge()
+        known = self._admitted.get((policy_id, like))
+        if known is None:
+            if len(self._admitted) >= _ALIKE_MAX:
+                self._admitted.clear()
+            known = self._admitted[policy_id, like] = judge()
+        return known
+
     def queue_of(self, policy_id: str, request: Request) -> QueueKey:
-        form, rank = self.form(request), self.rank(policy_id, request)
-        key = QueueKey(policy_id, request.preemptible, form, rank)
+        on_nodes, scored = self.inventory is not None, None
         if self.pool.settings.order is QueueOrder.SCORE:
-            key = key._replace(scored=(request.terms.tenant, request.stop_policy.checkpoint))
-        if self.inventory is not None:
-            claimant = request.owner if request.terms.sensitive else ""
-            settled = is_settled(self.pool, self.policies[policy_id], request)
-            key = key._replace(settled=settled, claimant=claimant)
+            scored = (request.terms.tenant, request.stop_policy.checkpoint)
+        key = QueueKey(
+            policy_id,
+            request.preemptible,
+            self.form(request),
+            self.rank(policy_id, request),
+            scored=scored,
+            settled=on_nodes and is_settled(self.pool, self.policies[policy_id], request),
+            claimant=request.owner if on_nodes and request.terms.sensitive else "",
+        )
         if request.part_of is not None and (self.fair or request.terms.limit):
             limit = tuple(sorted(request.terms.limit.items()))
             return key._replace(task_group=request.part_of, limit=limit)
@@ -694,6 +735,21 @@ class PoolLedger:
 
 # What of a holder counts as long as it does not leave.
 _what = attrgetter("policy_id", "amounts", "preemptible", "task_group", "earmark")
+
+
+def alike_to(request: Request) -> Alike | None:
+    """What requests have in common that may queue in the same places, and wait in the same queues
+    where shares are not fair; None for those of which little is usual.
+    """
+    if request.terms is not USUAL or request.shape is not None or request.pin is not None:
+        return None
+    return (
+        tuple(request.amounts.items()),
+        request.preemptible,
+        request.work is None,
+        request.walltime is None,
+        request.stop_policy.checkpoint,
+    )
 
 
 def _cut_place(holding: Holding) -> CutPlace:

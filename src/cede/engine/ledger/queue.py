@@ -45,6 +45,13 @@ class QueueKey(NamedTuple):
         return bool(self.task_group or (self.form and self.form.folders))
 
 
+class Stand(NamedTuple):
+    """Where a waiter stands, and what of its demand the pool counts."""
+
+    key: QueueKey
+    demand: Amounts
+
+
 class _Chunk:
     """`least` is a lower bound: exact when computed, and loose once somebody has left."""
 

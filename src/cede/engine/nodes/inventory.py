@@ -8,7 +8,8 @@ stand in one listing for each. A change moves only the nodes it touches.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from operator import attrgetter
 
 from cede.engine.nodes.listing import Listing, Part, Room, Spot
@@ -39,6 +40,7 @@ class NodeInventory:
         self.owner: Mapping[str, str] = {}  # nodes that are somebody's home, and whose
         self.moves: Counter[str] = Counter()  # by owner: moves with every change on its nodes
         self.version = 0  # moves with every change, so that an answer can be known to hold still
+        self._unlisted = False  # all of them, see `holding_many`
         self.ever: dict[Form, bool] = {}  # whether a form could ever be placed, once asked
 
     # Nodes ------------------------------------------------------------------------------------
@@ -106,9 +108,26 @@ class NodeInventory:
     def hold(self, holding: Holding) -> None:
         for node_id, tasks in holding.footprint:
             spot = self.spots[node_id]
-            self._unlist(spot)
+            if not self._unlisted:
+                self._unlist(spot)
             spot.holdings[holding.id] = (holding, tasks)
-            self._list(spot)
+            if not self._unlisted:
+                self._list(spot)
+
+    @contextmanager
+    def holding_many(self) -> Iterator[None]:
+        """Meanwhile there are only more holdings, and nobody asks: nodes are listed once for all
+        that each of them gets.
+        """
+        for spot in self.spots.values():
+            self._unlist(spot)
+        self._unlisted = True
+        try:
+            yield
+        finally:
+            self._unlisted = False
+            for spot in self.spots.values():
+                self._list(spot)
 
     def let_go(self, holding: Holding) -> None:
         for node_id, _ in holding.footprint:

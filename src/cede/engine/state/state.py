@@ -533,8 +533,8 @@ class State:
         for policy in () if kept_back else places:
             if request.earmark is None or request.earmark.pool_id != policy.pool_id:
                 ledger = self.ledgers[policy.pool_id]
-                demand = ledger.pool.metered(request.amounts)
-                ledger.wait(ledger.queue_of(policy.id, request), age, demand)
+                key, demand = ledger.stand(policy.id, request)
+                ledger.wait(key, age, demand)
                 self.dirty[policy.pool_id] = None
 
     def _count_waiter(self, request: Request, by: int) -> None:
@@ -563,7 +563,7 @@ class State:
         for policy in places:
             ledger = self.ledgers[policy.pool_id]
             ledger.withheld.pop(request.id, None)
-            key = ledger.queue_of(policy.id, request)
+            key = ledger.stand(policy.id, request).key
             if key in ledger.queues and request.id in ledger.queues[key]:
                 ledger.stop_waiting(key, age)
                 self.dirty[policy.pool_id] = None

@@ -69,7 +69,7 @@ def create_app(store: Store, writer: Writer, config: Config) -> App:
         store=store,
         writer=writer,
         config=config,
-        auth=Authenticator(store.find_token, clock.wall, clock.monotonic),
+        auth=Authenticator(store.find_token, store.tokens_version, clock.wall, clock.monotonic),
         limiter=Limiter(),
         metrics=Metrics(store, writer.index, BridgeGauges(writer.order_board, writer.now)),
         pulse=Pulse(),

@@ -1,15 +1,18 @@
 """Who is calling, and what that caller may see (C1 to C4).
 
-Tokens are looked up by their SHA-256 in a small cache that is refreshed from the store, so that a
-revocation, also one made by another server, takes effect within a second.
+Tokens are looked up by their SHA-256 in a small cache. One read for all of them, twice a second,
+says whether any token was changed since, so that a revocation, also one made by another server,
+takes effect within a second.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from anyio import CapacityLimiter, to_thread
 
@@ -28,6 +31,8 @@ NODE_CACHE_SECONDS = 60.0
 CACHE_MAX = 32_768
 # Threads that look for tokens that were not seen lately.
 STRANGERS_MAX = 2
+# The number of tokens and the sum of their hashes.
+Version = tuple[int, int]
 CHALLENGE = {"WWW-Authenticate": 'Bearer realm="cede"'}
 
 
@@ -115,19 +120,33 @@ class Caller:
         return types[0] if len(types) == 1 else "orchestrator"
 
 
+class _Known(NamedTuple):
+    """A token as it was read at an instant, or that there was none. `version` was read before."""
+
+    at: float
+    version: Version
+    token: Token | None
+
+
 class Authenticator:
-    """Tokens by hash, remembered for half a second."""
+    """Tokens by hash, remembered while `version`, which every change of any token changes, is the
+    same; what it is now is known for half a second.
+    """
 
     def __init__(
         self,
         find: Callable[[str], Token | None],
+        version: Callable[[], Version],
         wall: Callable[[], str],
         monotonic: Callable[[], float],
     ) -> None:
         self._find = find
+        self._read_version = version
         self._wall = wall
         self._monotonic = monotonic
-        self._cache: dict[str, tuple[float, Token | None]] = {}
+        self._cache: dict[str, _Known] = {}
+        self._version: tuple[float, Version] = (-math.inf, (0, 0))
+        self._reading: asyncio.Task[Version] | None = None
         # Whoever tries many tokens must not keep those that are known from being looked up.
         self._strangers = CapacityLimiter(STRANGERS_MAX)
 
@@ -154,21 +173,49 @@ class Authenticator:
 
     def forget(self) -> None:
         """Drop what is remembered, after a token was made or revoked here."""
-        known = ((digest, token) for digest, (_, token) in self._cache.items() if token)
-        self._cache = {digest: (-math.inf, token) for digest, token in known}
+        self._version = (-math.inf, self._version[1])
+        self._reading = None
+        self._cache = {
+            digest: known._replace(at=-math.inf)
+            for digest, known in self._cache.items()
+            if known.token is not None
+        }
 
     async def _lookup(self, digest: str) -> Token | None:
         now = self._monotonic()
         known = self._cache.get(digest)
-        if known is not None and now - known[0] < _life(known[1]):
-            return known[1]
-        is_known = known is not None and known[1] is not None
+        if known is not None and now - known.at < _life(known.token):
+            return known.token
+        version = await self._current()  # before the token: what changes in between is looked up
+        is_known = known is not None and known.token is not None
+        if known is not None and is_known and version == known.version:
+            return known.token
         limiter = None if is_known else self._strangers
         token = await to_thread.run_sync(self._find, digest, limiter=limiter)
         if len(self._cache) >= CACHE_MAX:
             self._cache.clear()
-        self._cache[digest] = (now, token)
+        self._cache[digest] = _Known(now, version, token)
         return token
+
+    async def _current(self) -> Version:
+        """The version of all tokens, at most as old as a revoked one may work."""
+        at, version = self._version
+        if self._monotonic() - at < CACHE_SECONDS:
+            return version
+        if self._reading is None:
+            self._reading = asyncio.create_task(self._read())
+        return await asyncio.shield(self._reading)
+
+    async def _read(self) -> Version:
+        now, mine = self._monotonic(), asyncio.current_task()
+        try:
+            version = await to_thread.run_sync(self._read_version)
+            if self._reading is mine:  # else something was changed here meanwhile
+                self._version = (now, version)
+            return version
+        finally:
+            if self._reading is mine:
+                self._reading = None
 
     def _valid(self, token: Token) -> bool:
         if token.revoked:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
+from functools import lru_cache
 from typing import Any
 
 from fastapi.dependencies.utils import request_params_to_args
@@ -21,6 +22,8 @@ from cede.server.api.context import CALL_KEY, this_call
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 _JSON = "application/json"
+# Of each route: what was last read of so many paths is kept.
+_PATHS_MAX = 256
 
 
 class NotPlain(Exception):
@@ -70,15 +73,17 @@ class _Arguments:
         self.simple = not any(others)
         self._without_query, wrong = request_params_to_args(self._query, {})
         self._query_needed = bool(wrong)
+        # Texts and numbers, so that equal paths may share them.
+        self._in_path = lru_cache(maxsize=_PATHS_MAX)(self._of_path)
 
     def of(self, request: Request) -> dict[str, Any]:
         """By name; raises `NotPlain`."""
         given: dict[str, Any] = {}
         if self._path:
-            self._add(given, self._path, request.path_params)
+            given |= self._in_path(*request.path_params.items())
         if self._query:
             if request.scope["query_string"] or self._query_needed:
-                self._add(given, self._query, request.query_params)
+                given |= _read(self._query, request.query_params)
             else:
                 given |= self._without_query
         if self._body is not None:
@@ -94,9 +99,12 @@ class _Arguments:
             given[name] = request.scope[CALL_KEY]
         return given
 
-    @staticmethod
-    def _add(given: dict[str, Any], fields: Any, values: Any) -> None:
-        found, wrong = request_params_to_args(fields, values)
-        if wrong:
-            raise NotPlain
-        given |= found
+    def _of_path(self, *given: tuple[str, str]) -> dict[str, Any]:
+        return _read(self._path, dict(given))
+
+
+def _read(fields: Any, values: Any) -> dict[str, Any]:
+    found, wrong = request_params_to_args(fields, values)
+    if wrong:
+        raise NotPlain
+    return found

@@ -1,0 +1,158 @@
+"""`python -m benchmarks.scale`: a site in a database, a server on it, its agents and its callers.
+
+Prints what it costs, with the bounds that are known, and exits with 1 if one is missed. `--page`
+writes the table into docs/explanation/scale.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from benchmarks.peers.page import line, machine, write
+from benchmarks.report import Figure
+from benchmarks.scale.agents import Agents
+from benchmarks.scale.filling import Keys, Site, fill
+from benchmarks.scale.measure import PERIOD, Serving, beside, serving, size_of
+from tests.support import postgres
+
+BEGIN, END = "<!-- scale: begin -->", "<!-- scale: end -->"
+PEOPLE = 32
+DAY_SECONDS = 86_400
+RATE = 10  # requests a second, for the growth of a day
+
+Cells = dict[str, str]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser("python -m benchmarks.scale")
+    parser.add_argument("--nodes", type=int, default=1_000)
+    parser.add_argument("--running", type=int, default=50_000)
+    parser.add_argument("--waiting", type=int, default=200_000)
+    parser.add_argument("--seconds", type=float, default=60, help="for agents alone")
+    parser.add_argument("--calls", type=int, default=1_000, help="of each kind")
+    parser.add_argument("--on", choices=("sqlite", "postgresql", "both"), default="both")
+    parser.add_argument("--page", type=Path, help="write the table there")
+    asked = parser.parse_args()
+    site = Site(asked.nodes, asked.running, asked.waiting)
+    kinds = ("sqlite", "postgresql") if asked.on == "both" else (asked.on,)
+    about, good = machine(), True
+    columns: dict[str, Cells] = {}
+    for kind in kinds:
+        with _database(kind) as (url, folder):
+            figures, columns[kind] = measure(url, folder, site, asked.seconds, asked.calls)
+        for figure in figures:
+            print(f"{kind}: {figure}", flush=True)
+            good &= figure.good
+    about += [f"{site.nodes:,} agents, {site.running:,} running, {site.waiting:,} waiting."]
+    made = text(about, columns)
+    print(made)
+    if asked.page is not None:
+        write(asked.page, made, BEGIN, END)
+    return 0 if good else 1
+
+
+def text(about: list[str], columns: dict[str, Cells]) -> str:
+    """What was measured: a column for each database."""
+    names = list(next(iter(columns.values())))
+    lines = [*about, "", line(["", *columns]), line(["---"] * (len(columns) + 1))]
+    lines += [line([name, *(cells[name] for cells in columns.values())]) for name in names]
+    return "\n".join(lines)
+
+
+@contextmanager
+def _database(kind: str) -> Iterator[tuple[str, Path]]:
+    """A fresh one, and a folder for the server's own files."""
+    with tempfile.TemporaryDirectory(prefix="cede-scale-") as folder:
+        if kind == "sqlite":
+            yield f"sqlite:///{folder}/cede.db", Path(folder)
+            return
+        with (
+            postgres.running_server(postgres.find_binaries()) as server,
+            postgres.fresh_database(server) as url,
+        ):
+            yield url.render_as_string(hide_password=False), Path(folder)
+
+
+def measure(
+    url: str, data: Path, site: Site, seconds: float, calls: int
+) -> tuple[list[Figure], Cells]:
+    """The figures that have a bound, and all of them for the table."""
+    keys: Keys = fill(url, site, PEOPLE)
+    alive = site.running + site.waiting
+    each = size_of(url) / alive
+    with (
+        serving(url, data, keys) as server,
+        closing(Agents(server.address, keys.agents, PERIOD)) as agents,
+    ):
+        figures, cells = _held(server, site)
+        heard = server.heard(agents, seconds)
+        figures.append(
+            Figure(
+                f"heartbeats of {site.nodes:,} agents, each every 10 s",
+                heard.server,
+                most=0.5,
+                unit=" cores",
+                detail=f"{heard.rate:,.0f} a second, generator {heard.own:.2f} cores",
+            )
+        )
+        cells["agents alone: cores of the server; of the generator"] = (
+            f"{heard.server:.2f}; {heard.own:.2f}"
+        )
+        cells["heartbeat: late by, p50; p99"] = (
+            f"{heard.within(0.5):.0f} ms; {heard.within(0.99):.0f} ms"
+        )
+        with beside(agents):
+            cells |= _asked(server, calls)
+        cells["memory after that"] = f"{server.memory:,.0f} MiB"
+    cells["database, for each request"] = f"{each:,.0f} bytes"
+    cells[f"growth of a day at {RATE} requests a second, until they are removed"] = (
+        f"{each * RATE * DAY_SECONDS / 2**30:.1f} GiB"
+    )
+    return figures, cells
+
+
+def _held(server: Serving, site: Site) -> tuple[list[Figure], Cells]:
+    start, memory = server.start, server.memory
+    restart = Figure(
+        "a start, until it serves, over a bare loop that reads the same rows",
+        start.processor / start.bare,
+        most=4.0,
+        detail=f"{start.processor:.1f} s over {start.bare:.1f} s of a processor",
+    )
+    figures = [restart]
+    if site.running <= site.nodes:  # little beside the waiters
+        figures.append(
+            Figure(
+                f"memory of a server with {site.waiting:,} waiters", memory, most=500, unit=" MiB"
+            )
+        )
+    return figures, {
+        "memory after the start": f"{memory:,.0f} MiB",
+        "start: until it serves; of a processor; over a bare loop": (
+            f"{start.seconds:.1f} s; {start.processor:.1f} s; {start.processor / start.bare:.1f}"
+        ),
+    }
+
+
+def _asked(server: Serving, calls: int) -> Cells:
+    """Callers beside the agents."""
+    cells = {}
+    for name, result in (
+        ("submit", server.submit(calls)),
+        ("list: first page of requests", server.get("/api/v1/requests", calls)),
+        ("list: pools", server.get("/api/v1/pools", calls)),
+    ):
+        cells[f"{name}: p50; p99; server; generator"] = (
+            f"{result.within(0.5):.1f} ms; {result.within(0.99):.0f} ms; "
+            f"{result.cost:,.0f} us; {1e6 * result.own / result.calls:,.0f} us a call"
+        )
+    return cells
+
+
+if __name__ == "__main__":
+    sys.exit(main())
