@@ -68,7 +68,9 @@ class Body(BaseModel):
     @classmethod
     def _few_unknown(cls, given: Any) -> Any:
         """Refuse a heap of unknown fields with one error; pydantic makes one for each."""
-        if isinstance(given, dict) and len(given) > len(cls.model_fields) + ERRORS_MAX:
+        if not isinstance(given, dict) or len(given) <= ERRORS_MAX:
+            return given
+        if len(given) > len(cls.model_fields) + ERRORS_MAX:
             known = {each.alias or name for name, each in cls.model_fields.items()}
             unknown = [name for name in given if name not in known]
             raise UnknownFields(unknown[0], f"unknown field, and {len(unknown) - 1} others")

@@ -13,8 +13,10 @@ from typing import Any
 import structlog
 from anyio import CapacityLimiter, to_thread
 from fastapi.routing import APIRoute
+from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
+from starlette.types import Scope
 
 from cede.model import bounds
 from cede.server.api import strict_json
@@ -40,10 +42,35 @@ _SAFE = ("GET", "HEAD")
 _log = structlog.get_logger("cede.api")
 
 
+class Fields(Headers):
+    """The fields of a head, found by name without a walk through all of them."""
+
+    def __init__(self, scope: Scope) -> None:
+        super().__init__(scope=scope)
+        self._first = dict(reversed(self.raw))
+
+    def __getitem__(self, name: str) -> str:
+        return self._first[name.lower().encode("latin-1")].decode("latin-1")
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and name.lower().encode("latin-1") in self._first
+
+    def getlist(self, name: str) -> list[str]:
+        if name not in self:
+            return []
+        return [self[name]] if len(self._first) == len(self.raw) else super().getlist(name)
+
+
 class StrictRequest(Request):
     """A request whose body is bounded and whose JSON means one thing only."""
 
     bound: Body = SMALL
+
+    @property
+    def headers(self) -> Headers:
+        if not hasattr(self, "_headers"):
+            self._headers: Headers = Fields(self.scope)
+        return self._headers
 
     async def body(self) -> bytes:
         if not hasattr(self, "_body"):

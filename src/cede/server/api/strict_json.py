@@ -34,15 +34,25 @@ async def read_bounded(
         raise _too_large(size_max)
     counter = _Counter()
     parts: list[bytes] = []
-    size = 0
+    size = counted = 0
+    at_most = 1  # as if there were no strings
     async for chunk in chunks:
         size += len(chunk)
         if size > size_max:
             raise _too_large(size_max)
-        if values_max is not None and counter.feed(chunk) > values_max:
-            raise Problem(413, "too_large", f"the body has more than {values_max} values")
         parts.append(chunk)
+        at_most += _marks(chunk)
+        if values_max is not None and at_most > values_max:
+            values = max(map(counter.feed, parts[counted:]))
+            counted = len(parts)
+            if values > values_max:
+                raise Problem(413, "too_large", f"the body has more than {values_max} values")
     return b"".join(parts)
+
+
+def _marks(text: bytes) -> int:
+    """What begins a value: a comma or a bracket each."""
+    return text.count(b",") + text.count(b"[") + text.count(b"{")
 
 
 class _Counter:
@@ -61,7 +71,7 @@ class _Counter:
         else:
             escapes = len(text) - len(text.rstrip(b"\\"))
             self._open = b'"' + b"\\" * (escapes % 2)
-        self._values += structure.count(b",") + structure.count(b"[") + structure.count(b"{")
+        self._values += _marks(structure)
         return self._values
 
 

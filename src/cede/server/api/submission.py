@@ -17,7 +17,7 @@ from cede.model.request import PLAIN, Preemptions, Request, Retry
 from cede.model.resources import STEP_RUN, ResourceSettings, request_amounts
 from cede.model.shape import Shape
 from cede.model.stopping import StopPolicy
-from cede.model.terms import OF_REQUEST, Terms, parse_terms
+from cede.model.terms import OF_REQUEST, USUAL, Terms, parse_terms
 from cede.model.work import parse_work
 from cede.server.api.auth import Caller
 from cede.server.api.bodies import RequestIn, RetryIn, SettingsIn
@@ -101,15 +101,21 @@ def _times(each: Amounts, tasks: int) -> Amounts:
 
 def _shape(body: RequestIn, each: Amounts, tasks: int) -> Shape | None:
     """How the tasks must sit; None for one task anywhere."""
+    said = given(body, Shape)
+    if tasks == 1 and not said:
+        return None
     anywhere = Shape(each, tasks)
-    made = changed(anywhere, given(body, Shape))
+    made = changed(anywhere, said)
     return None if tasks == 1 and made is anywhere else made
 
 
 def _terms(body: RequestIn) -> Terms:
-    own = {} if body.settings is None else body.settings.model_dump(exclude_none=True)
+    said = given(body, Terms)
+    if body.settings is None:
+        return parse_terms(**said) if said else USUAL
+    own = body.settings.model_dump(exclude_none=True)
     settings = {name: own[name] for name in OF_REQUEST if name in own}
-    return parse_terms(settings=settings or None, **given(body, Terms))
+    return parse_terms(settings=settings or None, **said)
 
 
 def _settings(body: SettingsIn) -> ResourceSettings:

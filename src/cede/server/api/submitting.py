@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 from cede.engine.ledger.admit import candidates
 from cede.engine.ledger.tenants import has_nodes
@@ -65,7 +65,7 @@ async def submit_all(call: Call, bodies: list[Any], *, alone: bool = False) -> l
             await asyncio.sleep(0)  # a renewal may have come meanwhile
     idempotency = await call.idempotency()
     for _ in range(LOOKS_MAX):
-        items = [await _looked_up(call, item) for item in items]
+        items = [await _looked_up(call, each) if _follows(each) else each for each in items]
         if alone and isinstance(items[0], Problem):
             raise items[0]
         with suppress(Ended):  # since it was looked up
@@ -73,10 +73,12 @@ async def submit_all(call: Call, bodies: list[Any], *, alone: bool = False) -> l
     raise unavailable("busy", "what this follows ends faster than it can be looked up", 1)
 
 
-async def _looked_up(call: Call, item: Item) -> Item:
+def _follows(item: Item) -> TypeGuard[Read]:
+    return isinstance(item, Read) and bool(item.parts[0].after or item.parts[0].after_any)
+
+
+async def _looked_up(call: Call, item: Read) -> Item:
     """With what has become of the requests that it follows."""
-    if isinstance(item, Problem) or not (item.parts[0].after or item.parts[0].after_any):
-        return item
     try:
         return item._replace(follows=await look_up(call, item.parts[0]))
     except (CedeError, Problem) as error:
