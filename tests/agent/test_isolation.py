@@ -63,12 +63,19 @@ def victim(run: Callable[..., str], home: Path, **fields: Any) -> str:
 
 def files_of(attempt: Path, checkpoints: Path) -> dict[str, Path]:
     """What an agent has of an attempt."""
-    names = ("spec.json", "control.json", "started.json", "wake", "lock")
+    names = ["spec.json", "started.json", "wake", "lock"]
     logs = ("stdout.log", "stderr.log", "order.log")
     talk = attempt / "talk"
     eventually((talk / "app.sock").exists)
     (attempt / "tmp" / "own").write_text("secret\n")
     (checkpoints / "own").write_text("secret\n")
+    owner = (attempt / "spec.json").stat()
+    if (attempt / "control.json").exists():  # once something is wanted of it
+        names.append("control.json")
+    for name in logs:  # which are there once there is something in them
+        if not (attempt / name).exists():
+            (attempt / name).touch(mode=0o600)
+            os.chown(attempt / name, owner.st_uid, owner.st_gid)
     return {
         **{name: attempt / name for name in (*names, *logs)},
         "temporary folder": attempt / "tmp",

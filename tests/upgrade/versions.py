@@ -31,8 +31,8 @@ VERSIONS = (
     Version("3b2612015a9d55dbd07f79c1e3e71605018be2ce", 3, "0011"),
     Version("1290e335063ea636cd2044fbb19fb753502dfda1", 3, "0013"),
     Version("c78fe5b60bb19ffd9369c698b194765ab957a9cc", 3, "0014"),
-    Version("b0f31ce28e38efe1227bf0d8762d2b7f282bbfd0", 3, "0014"),
     Version("988cb5b32390d3119f826608a321269c915ff04f", 3, "0014"),
+    Version("29d6dc46076e16cbbc38b5edcbd0b399cfeae54a", 3, "0014"),
 )
 ENDS = (VERSIONS[0], VERSIONS[-1])
 LAST_OF_PROTOCOL = tuple({each.protocol: each for each in VERSIONS}.values())
