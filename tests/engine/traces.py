@@ -21,7 +21,7 @@ MOVES_ON = {"version", "moves"}
 WORKED_OUT = {
     *("solvers", "streams", "appraised", "fair_settings", "ever", "pool_bounds", "passed_over"),
     *("heads", "spare", "ends", "holders_alike"),
-    *("_answers", "_shares", "_policies_of", "grouped", "parted", "_uses"),
+    *("_answers", "_shares", "_policies_of", "grouped", "parted", "_uses", "_admitted", "_stands"),
 }
 # Facts about the world: that nodes were heard of is not undone.
 HEARD = {"beats"}

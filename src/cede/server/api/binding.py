@@ -23,7 +23,7 @@ Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 _JSON = "application/json"
 # Of each route: what was last read of so many paths is kept.
-_PATHS_MAX = 256
+_PATHS_MAX = 64
 
 
 class NotPlain(Exception):
