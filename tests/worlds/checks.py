@@ -39,7 +39,7 @@ def standing(state: State, policy: Policy, rights: int) -> tuple[int, int]:
 
 
 def rights_of(state: State, policy: Policy, holding_id: str) -> int:
-    return audit.rights(audit.Books(state), state.pools[policy.pool_id])[holding_id]
+    return audit.rights(audit.Alive(state), state.pools[policy.pool_id])[holding_id]
 
 
 def above(state: State, policy: Policy) -> list[Policy]:
@@ -58,13 +58,13 @@ def _covered_below(state: State, policy: Policy, gone: Container[str]) -> list[A
     """What fills a reserve before the policy's own: what a share below it covers."""
     pool = state.pools[policy.pool_id]
     bands, rights = (
-        audit.bands_in(audit.Books(state), pool),
-        audit.rights(audit.Books(state), pool, gone),
+        audit.bands_in(audit.Alive(state), pool),
+        audit.rights(audit.Alive(state), pool, gone),
     )
     return [
         amounts
         for held in below(state, policy)
-        for place, amounts in audit.holdings_in_order(audit.Books(state), held, bands)
+        for place, amounts in audit.holdings_in_order(audit.Alive(state), held, bands)
         if place[3] not in gone and IN_SHARE - rights[place[3]] < _steps(state, held, policy)
     ]
 
@@ -81,12 +81,12 @@ def rights_then(state: State, request: Request, policy: Policy, gone: Iterable[s
         return IN_SHARE
     gone = {*gone, *(each.id for each in state.allocations.values() if each.yields)}
     keys = audit.counted_keys(state, state.pools[policy.pool_id])
-    bands = audit.bands_in(audit.Books(state), state.pools[policy.pool_id])
+    bands = audit.bands_in(audit.Alive(state), state.pools[policy.pool_id])
     is_fair = state.pools[policy.pool_id].settings.share is Share.FAIR_SHARE
     if not request.preemptible and not is_fair:  # confined to what is reserved, which is the share
         ahead = [
             amounts
-            for place, amounts in audit.holdings_in_order(audit.Books(state), policy, bands)
+            for place, amounts in audit.holdings_in_order(audit.Alive(state), policy, bands)
             if place[3] not in gone and place[3] != request.id and not place[0]
         ]
         summed = total([*ahead, *_covered_below(state, policy, gone), request.amounts])
@@ -99,7 +99,7 @@ def rights_then(state: State, request: Request, policy: Policy, gone: Iterable[s
         ahead = [
             amounts
             for held in below(state, each)
-            for place, amounts in audit.holdings_in_order(audit.Books(state), held, bands)
+            for place, amounts in audit.holdings_in_order(audit.Alive(state), held, bands)
             if place[3] not in gone
             and place[3] != request.id
             and not (held is policy is each and place[0] and -place[1] < band)
@@ -123,7 +123,7 @@ def band_then(state: State, request: Request, policy: Policy) -> int:
         return 0
     held = [
         h
-        for h in audit.task_groups_in(audit.Books(state), pool).get(task_group, [])
+        for h in audit.task_groups_in(audit.Alive(state), pool).get(task_group, [])
         if h.id != request.id
     ]
     group = groups_of([*held, Held("", pool.metered(request.amounts))], claim.due, claim.settings)
@@ -138,12 +138,12 @@ def own_room_ok(state: State, request: Request, policy: Policy, *, promise: bool
     held = [
         each
         for every in below(state, policy)
-        for each in audit.holdings_in_order(audit.Books(state), every, {})
+        for each in audit.holdings_in_order(audit.Alive(state), every, {})
         if each[0][3] != request.id
     ]
     mine = [
         each
-        for each in audit.holdings_in_order(audit.Books(state), policy, {})
+        for each in audit.holdings_in_order(audit.Alive(state), policy, {})
         if each[0][3] != request.id
     ]
     gone = {each.id for each in state.allocations.values() if promise and each.leaving}
@@ -296,7 +296,7 @@ def check_taking(state: State, waiter: Request, policy: Policy, victims: list[st
             raise Broken(f"S6 {victim_id} may not be stopped")
         theirs = standing(state, holder, rights_of(state, holder, victim_id))
         own = holder.id == policy.id
-        safety = audit.bands_in(audit.Books(state), pool).get(victim_id, 0)
+        safety = audit.bands_in(audit.Alive(state), pool).get(victim_id, 0)
         less_safe = safety < band_then(state, waiter, policy)
         legal = (not waiter.preemptible or less_safe) if own else mine > theirs
         if not legal:
@@ -408,7 +408,7 @@ def standings(state: State, holdings: dict[str, str]) -> dict[str, tuple[int, in
     rights = {
         key: n
         for each in pools
-        for key, n in audit.rights(audit.Books(state), state.pools[each]).items()
+        for key, n in audit.rights(audit.Alive(state), state.pools[each]).items()
     }
     return {
         each: standing(state, state.policies[policy_id], rights[each])

@@ -63,7 +63,7 @@ class Classes(Lending):
 
     @cached_property
     def rights(self) -> dict[str, int]:
-        found = audit.rights(audit.Books(self.state), self.pool)
+        found = audit.rights(audit.Alive(self.state), self.pool)
         for each in self.live:
             if self.by_place:
                 nodes = {member.node_id for member in each.members}
@@ -94,7 +94,7 @@ class Classes(Lending):
         """Of whoever was promised something, once `gone` gave up their place in the share."""
         assert owner.earmark is not None
         policy = self.state.policies[owner.earmark.policy_id]
-        rights = audit.rights(audit.Books(self.state), self.pool, gone)[owner.id]
+        rights = audit.rights(audit.Alive(self.state), self.pool, gone)[owner.id]
         if self.by_place:
             rights = self.place(policy, {node_id for node_id, _ in owner.earmark.footprint})
         return self.standing(self.rank(policy, owner), rights)

@@ -108,8 +108,8 @@ def at_home_with_one_node() -> Iterator[None]:
     def at_home(homes: Homes, policy_id: str, footprint: Footprint) -> bool:
         return any(homes.owner.get(node_id) == policy_id for node_id, _ in footprint)
 
-    def rights(state: State, pool: Pool) -> dict[str, int]:
-        mine = state.ledgers[pool.id]
+    def rights(alive: audit.Alive, pool: Pool) -> dict[str, int]:
+        mine = alive.state.ledgers[pool.id]
         return {each: mine.rights(each) for each in mine.holdings}
 
     # The recount is told to agree, so that only what this leads to can be seen.

@@ -51,8 +51,8 @@ class Fairness:
 
     def __init__(self, state: State, pool: Pool, took: Took) -> None:
         self.state, self.pool, self.took = state, pool, took
-        self.rights = audit.rights(audit.Books(state), pool)
-        self.bands = audit.bands_in(audit.Books(state), pool)
+        self.rights = audit.rights(audit.Alive(state), pool)
+        self.bands = audit.bands_in(audit.Alive(state), pool)
         self.safe = set(_safe(state, pool))
         self.rule = Rule(state, pool) if audit.fair_alone(state, pool) else None
 
@@ -263,7 +263,7 @@ def _task_group(request: Request) -> str:
 
 def _safe(state: State, pool: Pool) -> Iterator[str]:
     """Allocations within what their owner may use without fear, whatever its share is."""
-    for task_group, members in audit.task_groups_in(audit.Books(state), pool).items():
+    for task_group, members in audit.task_groups_in(audit.Alive(state), pool).items():
         mine = [each for each in state.requests.values() if _task_group(each) == task_group]
         held = [a.policy_id for r in mine if (a := state.allocation_of(r.id)) is not None]
         if not held:

@@ -37,19 +37,19 @@ def check(state: State) -> list[str]:
     """Every broken invariant, each with its id and the numbers; none when all is well."""
     found = [*_lives(state), *turns.check(state), *_configuration(state), *_tenants(state)]
     kept = turns.kept_back(state)
-    books = Books(state)
+    alive = Alive(state)
     for pool in state.pools.values():
-        found += [*_capacity(books, pool), *_promises(books, pool), *_ledger(books, pool, kept)]
+        found += [*_capacity(alive, pool), *_promises(alive, pool), *_ledger(alive, pool, kept)]
         if pool.nodes is not None:
-            found += _nodes(books, pool)
-        bands = bands_in(books, pool)
+            found += _nodes(alive, pool)
+        bands = bands_in(alive, pool)
         for policy in state.policies.values():
             if policy.pool_id == pool.id:
-                found += _policy(books, policy, bands)
+                found += _policy(alive, policy, bands)
     return found
 
 
-class Books:
+class Alive:
     """A state whose holders and promises were sorted once, by pool and by policy: counting costs
     what is alive, however many policies there are.
     """
@@ -77,19 +77,19 @@ class Books:
         return self._promised.get(of.id, [])
 
 
-def holdings_in_order(books: Books, policy: Policy, bands: Mapping[str, int]) -> list[Filled]:
+def holdings_in_order(alive: Alive, policy: Policy, bands: Mapping[str, int]) -> list[Filled]:
     """A policy's allocations and earmarks in the order in which they fill its share; `bands` are
     those of its pool.
     """
-    state = books.state
+    state = alive.state
     pool = state.pools[policy.pool_id]
     alone = fair_alone(state, pool)
     held: list[Filled] = []
-    for each in books.live(policy):
+    for each in alive.live(policy):
         last = _last_start(state, each, alone)
         place = (each.preemptible, -bands.get(each.id, 0), last, each.id)
         held.append((place, pool.metered(each.amounts)))
-    for request, earmark in books.promised(policy):
+    for request, earmark in alive.promised(policy):
         band = bands.get(request.id, 0)
         index = _after_all(earmark.index) if alone else earmark.index
         place = (request.preemptible, -band, index, request.id)
@@ -97,30 +97,30 @@ def holdings_in_order(books: Books, policy: Policy, bands: Mapping[str, int]) ->
     return sorted(held, key=lambda each: each[0])
 
 
-def bands_in(books: Books, pool: Pool) -> dict[str, int]:
+def bands_in(alive: Alive, pool: Pool) -> dict[str, int]:
     """How safe each holding of a pool is inside its task group; of those that are at all."""
     if pool.settings.share is Share.RESERVED:
         return {}
-    claims = books.state.ledgers[pool.id].published.claims
+    claims = alive.state.ledgers[pool.id].published.claims
     result: dict[str, int] = {}
-    for task_group, members in task_groups_in(books, pool).items():
+    for task_group, members in task_groups_in(alive, pool).items():
         if (claim := claims.get(task_group)) is not None:
             bands = safety(members, claim)
             result |= {one.id: band for one, band in zip(members, bands, strict=True)}
     return result
 
 
-def task_groups_in(books: Books, pool: Pool) -> dict[str, list[Held]]:
+def task_groups_in(alive: Alive, pool: Pool) -> dict[str, list[Held]]:
     """What every task group holds or was promised and keeps, in the order of the last start."""
-    state = books.state
+    state = alive.state
     alone = fair_alone(state, pool)
     found: dict[str, list[Held]] = {}
-    for each in books.live(pool):
+    for each in alive.live(pool):
         if not each.leaving:
             task_group = state.requests[each.request_id].part_of or each.request_id
             held = Held(each.id, pool.metered(each.amounts), _last_start(state, each, alone))
             found.setdefault(task_group, []).append(held)
-    for request, earmark in books.promised(pool):
+    for request, earmark in alive.promised(pool):
         index = _after_all(earmark.index) if alone else earmark.index
         held = Held(request.id, pool.metered(request.amounts), index)
         found.setdefault(request.part_of or request.id, []).append(held)
@@ -152,16 +152,16 @@ def _after_all(index: int) -> int:
     return LATEST * LATEST + index
 
 
-def rights(books: Books, pool: Pool, gone: Container[str] = ()) -> dict[str, int]:
+def rights(alive: Alive, pool: Pool, gone: Container[str] = ()) -> dict[str, int]:
     """Rights of every holding of a pool, by the definition: running sums against the shares, from
     the lowest policies up; as if `gone` had given up their place.
     """
-    state = books.state
+    state = alive.state
     policies = [each for each in state.policies.values() if each.pool_id == pool.id]
     if fair_alone(state, pool):
-        return _groups(books, pool, policies, gone)
+        return _groups(alive, pool, policies, gone)
     shares = {each.id: shares_of(state, each) for each in policies}
-    bands = bands_in(books, pool)
+    bands = bands_in(alive, pool)
     counting = counted_keys(state, pool)
     result: dict[str, int] = {}
     by_place = any(_home(state, each) is not None for each in policies)
@@ -169,7 +169,7 @@ def rights(books: Books, pool: Pool, gone: Container[str] = ()) -> dict[str, int
     def fill(policy: Policy) -> tuple[list[Amounts], list[tuple[Filled, int]]]:
         """What is covered here and below, and what is not, with how far it has come."""
         covered: list[Amounts] = []
-        waiting = [(each, 0) for each in holdings_in_order(books, policy, bands)]
+        waiting = [(each, 0) for each in holdings_in_order(alive, policy, bands)]
         if not by_place:  # who gives its place to somebody else fills no share
             result.update((place[3], BORROWED) for (place, _), _ in waiting)
             waiting = [each for each in waiting if not _yields(state, each[0][0][3], gone)]
@@ -213,17 +213,17 @@ def fair_alone(state: State, pool: Pool) -> bool:
 
 
 def _groups(
-    books: Books, pool: Pool, policies: list[Policy], gone: Container[str]
+    alive: Alive, pool: Pool, policies: list[Policy], gone: Container[str]
 ) -> dict[str, int]:
     """The same where fair shares alone decide: the groups of each policy's holdings, by their last
     start, non-preemptible ones first. What is promised is nobody else's; what leaves fills nothing.
     """
-    state = books.state
+    state = alive.state
     published = state.ledgers[pool.id].published
     result: dict[str, int] = {}
     for policy in policies:
         held = []
-        for place, amounts in holdings_in_order(books, policy, {}):
+        for place, amounts in holdings_in_order(alive, policy, {}):
             allocation = state.allocations.get(place[3])
             if place[3] in gone or (allocation is not None and allocation.leaving):
                 result[place[3]] = BORROWED
@@ -398,9 +398,9 @@ def _tree(policies: list[Policy]) -> Iterator[str]:
                 yield f"S4 policy {policy.name}: {amount} {key} reserved below it"
 
 
-def _capacity(books: Books, pool: Pool) -> Iterator[str]:
+def _capacity(alive: Alive, pool: Pool) -> Iterator[str]:
     """S1, with its exception: over a lowered capacity nothing may have been granted since."""
-    live = books.live(pool)
+    live = alive.live(pool)
     for key, held in total(pool.metered(each.amounts) for each in live).items():
         if held > pool.capacity.get(key, 0):
             since = [each.id for each in live if each.index > pool.edited and each.amounts.get(key)]
@@ -409,10 +409,10 @@ def _capacity(books: Books, pool: Pool) -> Iterator[str]:
                 yield f"S1 pool {pool.name}: {held} {key} held of {most}; {since}"
 
 
-def _promises(books: Books, pool: Pool) -> Iterator[str]:
+def _promises(alive: Alive, pool: Pool) -> Iterator[str]:
     """S28: what stays and what is promised is at most what there is."""
-    staying = [each.amounts for each in books.live(pool) if not each.leaving]
-    promised = [request.amounts for request, _ in books.promised(pool)]
+    staying = [each.amounts for each in alive.live(pool) if not each.leaving]
+    promised = [request.amounts for request, _ in alive.promised(pool)]
     both = total(pool.metered(each) for each in (*staying, *promised))
     for key in total(pool.metered(each) for each in promised):
         if both[key] > pool.capacity.get(key, 0):
@@ -431,11 +431,11 @@ def _held_twice(
                 yield f"S3 device {key} {name} of {member.node_id}: {other} and {holder}"
 
 
-def _nodes(books: Books, pool: Pool) -> Iterator[str]:
+def _nodes(alive: Alive, pool: Pool) -> Iterator[str]:
     """S3, S10 and S28 on every node: tasks sit where there is room, devices are held once. A node
     that came back with less keeps what it held, and gets nothing more.
     """
-    state = books.state
+    state = alive.state
     mine = {each.id: each for each in state.nodes.values() if each.pool_id == pool.id}
     if total(each.amounts for each in mine.values()) != dict(pool.capacity):
         yield f"S21 pool {pool.name}: its capacity is not what its nodes have"
@@ -443,7 +443,7 @@ def _nodes(books: Books, pool: Pool) -> Iterator[str]:
     staying: dict[str, list[Amounts]] = {}
     newest: dict[str, int] = {}
     devices: dict[tuple[str, str, str], str] = {}
-    for each in books.live(pool):
+    for each in alive.live(pool):
         tasks = state.requests[each.request_id].tasks
         if len(each.members) != tasks or any(m.node_id not in mine for m in each.members):
             yield f"S10 allocation {each.id} sits on {len(each.members)} nodes, not on {tasks}"
@@ -457,10 +457,10 @@ def _nodes(books: Books, pool: Pool) -> Iterator[str]:
                 if each.state is not AllocationState.LOST:  # it was told to leave, or never heard
                     yield from _intruder(state, mine[member.node_id], each.request_id)
             yield from _held_twice(each, member, devices)
-    for request, earmark in books.promised(pool):
+    for request, earmark in alive.promised(pool):
         for node_id, _ in earmark.footprint:
             yield from _intruder(state, mine[node_id], request.id)
-    promised = _promised_on(books, pool)
+    promised = _promised_on(alive, pool)
     for node_id, node in mine.items():
         for which, many in (
             ("S3", held.get(node_id, [])),
@@ -489,9 +489,9 @@ def _intruder(state: State, node: Node, request_id: str) -> Iterator[str]:
         yield f"S29 node {node.name} is claimed by {node.claimed_by}, and {request_id} has it"
 
 
-def _promised_on(books: Books, pool: Pool) -> dict[str, list[Amounts]]:
+def _promised_on(alive: Alive, pool: Pool) -> dict[str, list[Amounts]]:
     promised: dict[str, list[Amounts]] = {}
-    for request, earmark in books.promised(pool):
+    for request, earmark in alive.promised(pool):
         tasks = request.tasks
         one = {key: n // tasks for key, n in pool.metered(request.amounts).items()}
         for node_id, count in earmark.footprint:
@@ -529,13 +529,13 @@ def _free_by_group(inventory: Any, listing: Any) -> dict[str, tuple[int, ...]]:
     return found
 
 
-def _policy(books: Books, policy: Policy, bands: Mapping[str, int]) -> Iterator[str]:
+def _policy(alive: Alive, policy: Policy, bands: Mapping[str, int]) -> Iterator[str]:
     """S2 and S5, with the exception for a bound that was lowered."""
-    state = books.state
+    state = alive.state
     pool = state.pools[policy.pool_id]
-    held = holdings_in_order(books, policy, bands)
+    held = holdings_in_order(alive, policy, bands)
     edited = max(policy.edited, pool.edited)
-    yield from _subtree(books, policy)
+    yield from _subtree(alive, policy)
     fixed = [each for each in held if not each[0][0]]
     limits = {key: policy.limit_of(key, pool) for _, amounts in held for key in amounts}
     reserves = {key: policy.reserved_of(key, pool) for _, amounts in fixed for key in amounts}
@@ -563,20 +563,20 @@ def _is_leaving(state: State, holding_id: str) -> bool:
     return allocation is not None and allocation.leaving
 
 
-def _subtree(books: Books, policy: Policy) -> Iterator[str]:
+def _subtree(alive: Alive, policy: Policy) -> Iterator[str]:
     """S2 for those below a policy: what is held, and what stays and is promised, is within it."""
-    policies = books.state.policies
+    policies = alive.state.policies
     mine = {policy.id}
     while more := {p.id for p in policies.values() if p.parent_id in mine} - mine:
         mine |= more
     if len(mine) == 1:
         return
-    pool = books.state.pools[policy.pool_id]
-    live = [each for one in sorted(mine) for each in books.live(policies[one])]
+    pool = alive.state.pools[policy.pool_id]
+    live = [each for one in sorted(mine) for each in alive.live(policies[one])]
     promised = [
         (earmark.index, request.amounts)
         for one in sorted(mine)
-        for request, earmark in books.promised(policies[one])
+        for request, earmark in alive.promised(policies[one])
     ]
     staying = [(each.index, each.amounts) for each in live if not each.leaving]
     edited = max(policy.edited, pool.edited)
@@ -588,11 +588,11 @@ def _subtree(books: Books, policy: Policy) -> Iterator[str]:
                 yield f"S2 limit of policy {policy.name}: {amount} {key} below it of {limit}"
 
 
-def _ledger(books: Books, pool: Pool, kept: Container[str]) -> Iterator[str]:
+def _ledger(alive: Alive, pool: Pool, kept: Container[str]) -> Iterator[str]:
     """S21: every cached sum, right and place equals a recount."""
-    state = books.state
+    state = alive.state
     ledger = state.ledgers[pool.id]
-    live = books.live(pool)
+    live = alive.live(pool)
     recounts = {
         "live": total(pool.metered(each.amounts) for each in live),
         "leaving": total(pool.metered(each.amounts) for each in live if each.leaving),
@@ -613,10 +613,10 @@ def _ledger(books: Books, pool: Pool, kept: Container[str]) -> Iterator[str]:
     for which, recount in recounts.items():
         if recount != cached[which]:
             yield f"S21 pool {pool.name}: {which} is {cached[which]}, recounted {recount}"
-    for holding_id, right in rights(books, pool).items():
+    for holding_id, right in rights(alive, pool).items():
         if holding_id not in ledger.holdings or ledger.rights(holding_id) != right:
             yield f"S21 pool {pool.name}: rights of {holding_id} are not {right}"
-    for request in books.waiting:
+    for request in alive.waiting:
         for policy in state.places(request.id):
             if policy.pool_id == pool.id:
                 queue = ledger.queues.get(ledger.queue_of(policy.id, request))
