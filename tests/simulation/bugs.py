@@ -119,6 +119,6 @@ FOUND_BY = {
     "a_successor_does_not_wait": 73,
     "an_order_is_not_written_down": 1,
     "a_resume_point_is_forgotten": 2,
-    "a_node_is_given_up_before_its_lease_is_over": 2,
-    "units_are_free_before_their_lease_is_over": 2,
+    "a_node_is_given_up_before_its_lease_is_over": 1,
+    "units_are_free_before_their_lease_is_over": 3,
 }
