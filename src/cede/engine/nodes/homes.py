@@ -127,7 +127,7 @@ class Homes:
                 yield EligibleNodes(inventory.spots, common | lent, idle)
 
     def _open_to(self, claimant: str | None) -> set[str]:
-        """Whose claims, besides nobody's, keep nodes for somebody."""
+        """Claimants whose nodes this waiter may use."""
         assert self._inventory is not None
         return {"", *(self._inventory.claimed.values() if claimant is None else (claimant,))}
 
