@@ -68,7 +68,9 @@ def report(first: int, wanted: int, kinds: list[str]) -> int:
                     broken += 1
                     print(problem, flush=True)
             first += WORLDS_AT_ONCE
-            open_kinds = [each for each in open_kinds if states[each] < part]
+            for kind in [each for each in open_kinds if states[each] >= part]:
+                open_kinds.remove(kind)
+                print(f"{kind}: {states[kind]:,} states in {worlds[kind]:,} worlds", flush=True)
             if sys.stderr.isatty():
                 print(
                     f"\r{states.total():,} states in {worlds.total():,} worlds",
@@ -76,8 +78,8 @@ def report(first: int, wanted: int, kinds: list[str]) -> int:
                     file=sys.stderr,
                 )
     took = time.monotonic() - started
-    for kind in kinds:
-        print(f"{kind}: {states[kind]:,} states in {worlds[kind]:,} worlds")
+    for kind in open_kinds:
+        print(f"{kind}: {states[kind]:,} states in {worlds[kind]:,} worlds, interrupted")
     print(f"{states.total():,} states in {worlds.total():,} worlds, {broken} broken, {took:.0f} s")
     if open_kinds and not broken:
         return 130  # interrupted

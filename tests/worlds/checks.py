@@ -346,8 +346,7 @@ def gives_way(state: State, owner: Request, waiter: Request, policy: Policy) -> 
     assert owner.earmark is not None
     pool = state.pools[policy.pool_id]
     return (
-        pool.nodes is None
-        and not (pool.settings.share is Share.FAIR_SHARE and pool.settings.rank is Rank.NONE)
+        not (pool.settings.share is Share.FAIR_SHARE and pool.settings.rank is Rank.NONE)
         and owner.earmark.policy_id == policy.id
         and owner.preemptible
         and not waiter.preemptible

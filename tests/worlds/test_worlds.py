@@ -61,6 +61,7 @@ FOUND = {
     2000002126: "work that holds nothing of what is reserved was taken by amounts, and took back",
     1000001296: "work that may not be stopped took the grant that kept its own policy's promise",
     1000002038: "the same with a node that drains",
+    1000000827: "work that may not be stopped needed a victim and its own policy's promise, both",
     1000003011: "a promise that was kept gave way to an owner that came back and took by amounts",
     1000100111: "a promise whose node drained away was not made again on another node",
     3000010052: "a limit above kept a request from taking of another one of its own policy",

@@ -49,6 +49,7 @@ from cede.engine.victims.protection import (
     first_young,
     may_take,
     note_stage,
+    own_promises,
     return_grace_end,
     stage_of,
 )
@@ -188,7 +189,7 @@ class Taking:
         not in its way.
         """
         room = free_to_promise(ledger, stream.standing)
-        for mark in _own_promises(ledger, stream.key, stream.standing):
+        for mark in own_promises(ledger, stream.key, stream.standing):
             add_to(room, mark.amounts)
         for wanted in self.plan.wanted.get(ledger.pool.id, {}).values():
             if wanted.before(stream.standing, age):
@@ -285,7 +286,7 @@ class Taking:
         where = preemptor.locate(self.state, ledger)
         instead_of: list[str] = []
         if where is None:
-            for mark in _own_promises(ledger, preemptor.key, preemptor.standing):
+            for mark in own_promises(ledger, preemptor.key, preemptor.standing):
                 instead_of.append(mark.id)
                 where = preemptor.locate(self.state, ledger, instead_of)
                 if where is not None:
@@ -404,7 +405,8 @@ class Taking:
             )
         footprint: Footprint | None = ()
         if ledger.inventory is not None:  # the victims are on their way out, so it can be promised
-            footprint = offer.preemptor.locate(self.state, ledger)
+            footprint, instead_of = self._place(ledger, offer.preemptor)
+            offer = replace(offer, instead_of=instead_of)
         return footprint is not None and self._earmark(waiter, offer, footprint)
 
     def _stop_reason(self, offer: Offer, victim: Holding, victims: list[Holding]) -> Reason:
@@ -425,7 +427,7 @@ class Taking:
         ledger, standing = offer.ledger, offer.preemptor.standing
         for each in offer.instead_of:
             drop(self.state, each)
-        for own in _own_promises(ledger, offer.preemptor.key, standing):
+        for own in own_promises(ledger, offer.preemptor.key, standing):
             if offer.fits_beside:
                 break
             drop(self.state, own.id)
@@ -472,26 +474,6 @@ def levels(
         yield higher, (share,)
 
 
-def _own_promises(ledger: PoolLedger, key: QueueKey, standing: Standing) -> list[Holding]:
-    """What is promised to preemptible work of its own policy, which non-preemptible work could take
-    once it holds: the first to be given up first. What stands below it is not in its way anyway.
-    Where fair shares alone decide, nobody stands above another of its policy.
-    """
-    if key.preemptible or not ledger.earmarks:
-        return []
-    if ledger.balance is not None:
-        return []
-    found = [
-        each
-        for each in ledger.earmarks.values()
-        if each.policy_id == key.policy_id
-        and each.preemptible
-        and each.rank == key.rank
-        and ledger.standing_of(each.id) >= standing
-    ]
-    return sorted(found, key=lambda each: (*ledger.last_served(each), -each.index, each.id))
-
-
 def starts_by_itself(
     state: State, ledger: PoolLedger, waiter: Request, victims: list[Holding]
 ) -> bool:
@@ -528,7 +510,7 @@ def _promisable_under(
     promises that it could take are not in its way.
     """
     left = limit_room(ledger, above, ledger.used_leaving)
-    marks = _own_promises(ledger, key, standing) if own else []
+    marks = own_promises(ledger, key, standing) if own else []
     gone = [each.amounts for each in marks]
     return _once_left(left, ledger.promised_below(standing, above), *gone)
 

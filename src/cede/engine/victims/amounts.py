@@ -14,7 +14,6 @@ from operator import le
 
 from cede.engine.ledger.account import beyond_reserve, staying
 from cede.engine.ledger.ledger import PoolLedger
-from cede.engine.queue.view import eligible_nodes, site
 from cede.engine.rights.cover import Holding
 from cede.engine.rights.standing import BORROWED
 from cede.engine.state.state import State
@@ -121,9 +120,7 @@ def _on_nodes_that_help(
             for at, amount in enumerate(room):
                 amounts[at] += tasks * amount
     spare = {pid: beyond_reserve(ledger, pid) for of in freed.values() for pid in of}
-    only = eligible_nodes(ledger, preemptor.key, preemptor.rights)[-1]
-    own = (preemptor.request.id,)
-    view = site(state, ledger, preemptor.standing, promise=True, own=own, only=only)
+    view = preemptor.site(state, ledger)
     need = inventory.room(dict(form.amounts))
     helping = set()
     for node_id, of_policies in freed.items():

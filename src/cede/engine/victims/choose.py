@@ -19,7 +19,6 @@ from sortedcontainers import SortedList
 
 from cede.engine.ledger.exchange import Part
 from cede.engine.ledger.ledger import Place, PoolLedger, known_by
-from cede.engine.queue.view import eligible_nodes, site
 from cede.engine.rights.cover import Holding
 from cede.engine.rights.standing import BORROWED, IN_SHARE, standing
 from cede.engine.state.state import State
@@ -116,9 +115,7 @@ def goals_of(
     goals: list[Goal] = [Shortage(dict(amounts), ledger, above) for above, amounts in missing.under]
     goals += [Shortage(dict(part), ledger, whose, rights=True) for whose, part in missing.share]
     if missing.form is not None:
-        only = eligible_nodes(ledger, preemptor.key, preemptor.rights)[-1]
-        own = (preemptor.request.id,)
-        view = site(state, ledger, preemptor.standing, promise=True, own=own, only=only)
+        view = preemptor.site(state, ledger)
         count_free = ledger.pool.settings.count_free
         goals += [Clearing(view, each, count_free, below) for each in missing.form.by_folder]
     else:

@@ -14,7 +14,8 @@ from typing import NamedTuple
 from cede.engine.fair.status import Starving
 from cede.engine.ledger.ledger import PoolLedger
 from cede.engine.ledger.queue import QueueKey
-from cede.engine.queue.view import locate
+from cede.engine.nodes.placement import View
+from cede.engine.queue.view import eligible_nodes, locate, site
 from cede.engine.rights.cover import Holding
 from cede.engine.rights.price import Shield
 from cede.engine.rights.standing import IN_SHARE, Standing
@@ -51,6 +52,31 @@ class Preemptor(NamedTuple):
         """Where it could be promised a place, also instead of these who were promised one."""
         own = (self.request.id, *instead_of)
         return locate(state, ledger, self.key, self.rights, self.standing, promise=True, own=own)
+
+    def site(self, state: State, ledger: PoolLedger) -> View:
+        """The nodes as it would find them where its own policy's promises give way."""
+        only = eligible_nodes(ledger, self.key, self.rights)[-1]
+        promises = own_promises(ledger, self.key, self.standing)
+        own = (self.request.id, *(each.id for each in promises))
+        return site(state, ledger, self.standing, promise=True, own=own, only=only)
+
+
+def own_promises(ledger: PoolLedger, key: QueueKey, standing: Standing) -> list[Holding]:
+    """What is promised to preemptible work of its own policy, which non-preemptible work could take
+    once it holds: the first to be given up first. What stands below it is not in its way anyway.
+    Where fair shares alone decide, nobody stands above another of its policy.
+    """
+    if key.preemptible or not ledger.earmarks or ledger.balance is not None:
+        return []
+    found = [
+        each
+        for each in ledger.earmarks.values()
+        if each.policy_id == key.policy_id
+        and each.preemptible
+        and each.rank == key.rank
+        and ledger.standing_of(each.id) >= standing
+    ]
+    return sorted(found, key=lambda each: (*ledger.last_served(each), -each.index, each.id))
 
 
 def may_take(state: State, ledger: PoolLedger, waiter: Request, policy_id: str) -> bool:
