@@ -1,7 +1,9 @@
 """The landed versions from which an upgrade to the working tree is tested.
 
 When a version lands, append its commit and the numbers that it brought: whoever runs it will
-upgrade from there. A version leaves the list only when cede no longer promises to upgrade from it.
+upgrade from there. A version leaves the list when cede no longer promises to upgrade from it, or
+when it stands between two others that wrote the same: one protocol, one revision of the database,
+and the same files of attempts.
 
 Not every version is tested in every way:
 
@@ -31,8 +33,8 @@ VERSIONS = (
     Version("3b2612015a9d55dbd07f79c1e3e71605018be2ce", 3, "0011"),
     Version("1290e335063ea636cd2044fbb19fb753502dfda1", 3, "0013"),
     Version("c78fe5b60bb19ffd9369c698b194765ab957a9cc", 3, "0014"),
-    Version("988cb5b32390d3119f826608a321269c915ff04f", 3, "0014"),
     Version("29d6dc46076e16cbbc38b5edcbd0b399cfeae54a", 3, "0014"),
+    Version("c65ed71c55285f2bbc2c8a383d8054e1c26f6dfd", 3, "0014"),
 )
 ENDS = (VERSIONS[0], VERSIONS[-1])
 LAST_OF_PROTOCOL = tuple({each.protocol: each for each in VERSIONS}.values())
