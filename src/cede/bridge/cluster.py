@@ -52,7 +52,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A node of the cluster. `held` is everything that is allocated on it, also to the bridge's jobs;
+    """A node of the cluster. `held` is all that is allocated on it, also to the bridge's jobs;
     `away` says why it takes no work, and is empty when it does; `holders` names outside jobs.
     """
 

@@ -5,7 +5,7 @@ DATA/jobs/ALLOCATION/      the bridge's; what members read belongs to their acco
     order.json             what to run; written before the job exists
     wanted.json            hints and stops, numbered; only the bridge writes it
 DATA/attempts/ALLOCATION.TASK/   the account's
-    claim.json             created once: by the job that runs the task, or by the bridge, to forbid it
+    claim.json             created once, by the job that runs the task or the bridge that forbids it
     said.jsonl             what happened, one line each; only the member writes it
 """
 
