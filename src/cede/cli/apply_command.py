@@ -41,7 +41,7 @@ _FILE = click.Path(dir_okay=False, allow_dash=True)
 @click.option(
     "--dry-run",
     is_flag=True,
-    help="Only say what would change, and whom it would stop, pause or let start.",
+    help="Only list what would change, and what it would stop, pause or let start.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the server's answer.")
 @click.pass_context

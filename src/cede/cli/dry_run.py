@@ -16,7 +16,7 @@ _COLUMNS = ("then", "request", "component", "pool", "for", "why")
 
 
 def dry_run_option(function: F) -> F:
-    text = "Only say whom it would stop, pause or let start."
+    text = "Only list what it would stop, pause or let start."
     return click.option("--dry-run", is_flag=True, help=text)(function)
 
 
