@@ -102,7 +102,7 @@ class Attempts(Shelves):
             self._template.warm()
         self._starter = ThreadPoolExecutor(LAUNCHES, "starter")
 
-    # What the machine asks for
+    # Instructions of the machine
 
     def launch(self, order: Order, deadline: float | None, done: Callable[[], None]) -> None:
         """Begin to start an attempt, and call `done` when `poll` has the result. Launches
@@ -231,7 +231,7 @@ class Attempts(Shelves):
         record = self._sweep(directory.name)
         return None if record is None or record["started_at"] is None else _ended(key, record)
 
-    # What supervisors and applications say
+    # Events of supervisors and applications
 
     def poll(self, now: float) -> Iterator[Event]:
         yield from self.looked()

@@ -33,7 +33,7 @@ class Hands(Protocol):
     def sweep_unexplained(self, known: Collection[Key]) -> Swept:
         """S15: end what no journal entry explains."""
 
-    # What the machine asks for
+    # Instructions of the machine
 
     def look(self, order: Order) -> None:
         """Verify the checkpoints that an attempt could start from; `Looked` follows."""
@@ -63,14 +63,14 @@ class Hands(Protocol):
     def fence(self, key: Key) -> Ended | None:
         """Make certain that nothing of an attempt can start any more; what did is killed."""
 
-    # What happens
+    # Events
 
     def poll(self, now: float) -> Iterable[Event]: ...
 
     def answer(self, question: wire.LogQuestion) -> wire.Json:
         """Return a piece of an attempt's output."""
 
-    # What else the server should know
+    # Further facts for the server
 
     @property
     def has_changed(self) -> bool:

@@ -126,7 +126,7 @@ class Machine:
         self._out = []
         self._now = now
         self._dispatch(event)
-        self._launch_what_can_be()
+        self._launch_ready()
         return self._out
 
     def _dispatch(self, event: Event) -> None:
@@ -315,7 +315,7 @@ class Machine:
 
     # Supervisors
 
-    def _launch_what_can_be(self) -> None:
+    def _launch_ready(self) -> None:
         if self._now >= self.lease_until:
             return  # S14: it would not be stopped in time
         busy = {
@@ -455,7 +455,7 @@ class Machine:
             job.wanted = False
 
     def entries(self) -> list[Entry]:
-        """Return the entries of a journal with the same content, without what is past."""
+        """Return the entries of a journal with the same content, without obsolete ones."""
         living: list[Entry] = [
             Taken(job.order)
             for job in self.jobs.values()

@@ -208,7 +208,7 @@ class Jobs(Shelves):
                 shutil.rmtree(each, ignore_errors=True)
         return Swept()
 
-    # What the machine asks for
+    # Instructions of the machine
 
     def launch(self, order: Order, deadline: float | None, done: Callable[[], None]) -> None:
         """Note the order; once the orders of all tasks are there, submit them as one job."""
@@ -375,7 +375,7 @@ class Jobs(Shelves):
             str(other.gid) if other else "",
         )
 
-    # What happens
+    # Events
 
     def poll(self, now: float) -> Iterator[Event]:
         if self._looker is None:
@@ -638,7 +638,7 @@ class Jobs(Shelves):
             if id in jobs and jobs[id].standing is Standing.RUNNING:
                 yield from ((node, amounts) for node in nodes)
 
-    # What else the server should know
+    # Further facts for the server
 
     @property
     def has_changed(self) -> bool:

@@ -108,7 +108,7 @@ class Others:
             self._held = {name: (amounts, _short(why)) for name, (amounts, why) in held.items()}
             self._has_news = True
 
-    # What the server is told
+    # Reports to the server
 
     def introduction(self) -> list[wire.Json]:
         """Return all nodes and what they have, as of now."""

@@ -128,8 +128,7 @@ class Slurm:
                 raise Unreachable(str(error)) from None
 
     def _call(self, *command: str, text: str | None = None) -> str:
-        """Return a command's output. It dies with this process: what it has not done by then it
-        never does."""
+        """Return a command's output. The command dies with this process, and does no more then."""
         name = command[0]
         crash.at(f"{name}_before")
         try:

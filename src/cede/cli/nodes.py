@@ -150,7 +150,7 @@ def claim(ctx: click.Context, names: tuple[str, ...], user: str | None, as_json:
 @_JSON
 @click.pass_context
 def unclaim(ctx: click.Context, names: tuple[str, ...], as_json: bool) -> None:
-    """Let everybody use claimed nodes again, once nothing of their claimant runs there."""
+    """End claims of nodes. No sensitive work of the claimant may run there any more."""
     made = client_of(ctx).nodes.unclaim(names)
     if as_json:
         print_json(made)

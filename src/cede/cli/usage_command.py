@@ -94,7 +94,7 @@ def usage(
         return
     shown = listing.with_first("day") if days else listing
     rows = [_rounded(each) if listing.for_people else each for each in found["items"]]
-    _with_what_is_there(shown, rows).print(rows, empty="nothing was held in that time")
+    _without_empty_columns(shown, rows).print(rows, empty="nothing was held in that time")
 
 
 @click.command("history")
@@ -134,7 +134,7 @@ def history(
         return
     rows = [_past_row(each) for each in pasts]
     shown = [_rounded(row) for row in rows] if listing.for_people else rows
-    _with_what_is_there(listing, shown).print(shown, empty="nothing has ended in that time")
+    _without_empty_columns(listing, shown).print(shown, empty="nothing has ended in that time")
 
 
 @click.command("history")
@@ -170,7 +170,7 @@ def _past_row(past: Any) -> dict[str, Any]:
     }
 
 
-def _with_what_is_there(listing: Listing, rows: list[dict[str, Any]]) -> Listing:
+def _without_empty_columns(listing: Listing, rows: list[dict[str, Any]]) -> Listing:
     """Leave out columns that are empty in every row, unless the columns were chosen."""
     if listing.chosen or not listing.for_people:
         return listing

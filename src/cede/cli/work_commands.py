@@ -202,7 +202,7 @@ class _Watcher:
 @click.argument("request_ids", metavar="ID…", nargs=-1, required=True, type=RequestId())
 @click.pass_context
 def cancel(ctx: click.Context, request_ids: tuple[str, ...]) -> None:
-    """Cancel requests: of an array all its tasks, with ID_7 one. What runs is asked to stop first.
+    """Cancel requests: of an array all its tasks, with ID_7 one. Running work is stopped first.
 
     Every ID is tried and has a line of its own. One that has ended otherwise, or is
     not known, is an error; the exit code is that of the first error.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from cede.client.allocation import Allocation
 
 PAGE = 200
-# What an answer may take on top of the time that the server was asked to hold it back.
+# Seconds that an answer may take on top of the time that the server was asked to hold it back.
 HELD_TIMEOUT = 10.0
 
 

@@ -1,8 +1,8 @@
 """A small process between the client and the work, so that the work never outlives its right to
 run.
 
-us ── control pipe ──▶ supervisor ── fork ──▶ work (a session of its own) ──▶ whatever it starts
-   ◀── status pipe ───
+client ── control pipe ──▶ supervisor ── fork ──▶ work (a session of its own) ──▶ whatever it starts
+       ◀── status pipe ───
 
 The supervisor adopts every orphan below it, so it knows the whole tree even when parts leave their
 session; where a cgroup can be made the tree is also in one. It kills all of it when the client says

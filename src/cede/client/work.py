@@ -87,7 +87,7 @@ def _changed(client: Client, request_id: str, known: str) -> Json:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which output: of a task, a stream or both in order, of one attempt or, with None, the latest.
+    """Selects output: of a task, a stream or both in order, of an attempt, or of the latest (None).
 
     `tail`: the last lines only; `since` a Unix time, or so many seconds of `age`.
     """

@@ -87,8 +87,8 @@ class LocalAgent:
 
 
 def folder(config: Config) -> Path:
-    """Return the agent's data folder. It is not in the server's own folder, which is closed to
-    other accounts, where the agent starts work of other accounts, which must get through.
+    """Return the agent's data folder. Where the agent starts work of other accounts, which must get
+    into it, it is not in the server's own folder, which is closed to them.
     """
     if os.geteuid() != 0 or config.allow_root_jobs:
         return config.data / FOLDER

@@ -89,7 +89,7 @@ def serve(config: Config) -> int:
 
 
 @contextlib.contextmanager
-def _collecting_nothing() -> Iterator[None]:
+def _collector_off() -> Iterator[None]:
     """Disable the garbage collector during a load: loaded objects live long and leave no cycles.
 
     Searching them for cycles again and again while they grew took a quarter of a start.
@@ -139,7 +139,7 @@ class _Running:
                 raise
             self._take_over(store)
         with _present(store):
-            with _collecting_nothing():
+            with _collector_off():
                 loaded = store.load()
                 found = levels(loaded.state, loaded.moment.instant)
                 writer = Writer(store, loaded)

@@ -76,7 +76,7 @@ def amounts_of(
     typed: dict[str, int] = {}
     named: dict[str, int] = {}
     for demand in demands:
-        _refuse_what_is_not_counted(demand)
+        _refuse_uncounted(demand)
         kind = demand.get("kind")
         if demand.get("resource") is None and kind in KINDS:
             key = KINDS[kind]
@@ -117,7 +117,7 @@ def _named(demand: Mapping[str, Any]) -> str:
     return str(key)
 
 
-def _refuse_what_is_not_counted(demand: Mapping[str, Any]) -> None:
+def _refuse_uncounted(demand: Mapping[str, Any]) -> None:
     """Refuse parts of a demand that cede would ignore: half of a demand is another demand."""
     chosen = demand.get("class_name")
     if chosen is not None:

@@ -78,7 +78,7 @@ class OneMachineOrchestrator(LocalOrchestrator):
             # A group of its own: a signal reaches the processes that the step started as well, and
             # Ctrl-C in the terminal reaches the pipeline only, which then stops its steps.
             start_new_session=True,
-            preexec_fn=_hear_interrupts,
+            preexec_fn=_restore_sigint,
         )
         _children.add(step_run_info.step_run_id, child)
 
@@ -131,7 +131,7 @@ class OneMachineOrchestrator(LocalOrchestrator):
                 child.insist(self.config.stop_seconds)
 
 
-def _hear_interrupts() -> None:
+def _restore_sigint() -> None:
     """Restore the default of SIGINT, by which ZenML asks steps to stop: processes that a shell
     started with & or nohup ignore it, and so would their steps.
     """

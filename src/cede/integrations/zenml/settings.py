@@ -51,7 +51,7 @@ class Settings:
 
     @classmethod
     def read(cls, environ: Mapping[str, str] = os.environ) -> Settings:
-        _refuse_what_is_no_setting(environ)
+        _refuse_unknown(environ)
         return cls(
             connection=_connection(environ),
             fail_open=_switch(environ, FAIL_OPEN),
@@ -66,7 +66,7 @@ class Settings:
         )
 
 
-def _refuse_what_is_no_setting(environ: Mapping[str, str]) -> None:
+def _refuse_unknown(environ: Mapping[str, str]) -> None:
     """Refuse unknown variables: a misspelt `fail_open` would show only when cede is away, by
     failing steps."""
     for name in sorted(environ):
