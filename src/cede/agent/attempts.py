@@ -265,7 +265,7 @@ class Attempts(Shelves):
             unread = False
             # The application's last answer may be the manifest that it saved before it ended.
             if live.talk is not None:
-                # Asked first: nothing is missed
+                # Asked first: nothing is missed.
                 is_verifying = self._is_verifying(live, record, now)
                 yield from (Heard(_report(live.order, each)) for each in live.talk.poll(now))
                 if is_verifying:

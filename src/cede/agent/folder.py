@@ -29,7 +29,7 @@ def identity(folder: Path) -> str:
         part = folder / f"{FILE}.{os.getpid()}"
         part.write_text(secrets.token_hex(8), encoding="ascii")
         with contextlib.suppress(FileExistsError):
-            # Unlike a rename it replaces nothing: the first word stays
+            # Unlike a rename it replaces nothing: the first word stays.
             os.link(part, folder / FILE)
         part.unlink()
         return _read(folder / FILE)

@@ -114,7 +114,7 @@ class Runner:
         self._lock = threading.Lock()  # the machine, between its own thread and those that call
         self._inbox: queue.SimpleQueue[_Arrived | None] = queue.SimpleQueue()
         self._log_replies: deque[wire.Json] = deque()
-        # Requests with old checkpoints here, of which the server is asked whether they have ended
+        # Requests with old checkpoints here, of which the server is asked whether they have ended.
         self._old: list[str] = []
         known = identity.opened(identity.load(settings.data))
         self._journal = JournalFile(settings.data / "journal")

@@ -96,7 +96,7 @@ def describe(ctx: click.Context, pool_name: str, output: str) -> None:
     """
     found = client_of(ctx).pools.get(pool_name)
     if output == "table":
-        # Older servers: all of them
+        # Older servers have no `own_settings`: all are shown.
         found["settings"] = found.get("own_settings", found["settings"])
     print_one(found, POOL_FIELDS, output)
 

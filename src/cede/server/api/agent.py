@@ -249,7 +249,7 @@ async def _taken(context: Context, take: Callable[[Tx], None]) -> bool:
     try:
         await context.execute(take)
     except (DiskFull, Damaged):
-        # An agent whose call was not stored calls again at once
+        # An agent whose call was not stored calls again at once.
         await asyncio.sleep(_PAUSE_UNWRITABLE)
         return False
     return True

@@ -188,7 +188,7 @@ class Authenticator:
         known = self._cache.get(digest)
         if known is not None and now - known.at < _life(known.token):
             return known.token
-        # Before the token: a change in between is found by the next look-up
+        # Before the token: a change in between is found by the next look-up.
         version = await self._current()
         is_known = known is not None and known.token is not None
         if known is not None and is_known and version == known.version:

@@ -91,7 +91,7 @@ async def get_metrics(call: ThisCall) -> Response:
     them."""
     pools: list[Contents] = []
     shares = b"[]"
-    # The other series are answered all the same
+    # The other series are answered all the same.
     with suppress(Problem, NotLeading, Overloaded, Stopping):
         pools = await call.context.query(lambda state, now: contents(state))
         if any(each.pool.settings.share is Share.FAIR_SHARE for each in pools):
