@@ -147,10 +147,10 @@ def test_nothing_starts_twice_and_nothing_is_forgotten() -> None:
 
 
 class DoesNotWaitToBeToldWhereToGoOn(Machine):
-    def _launch_what_can_be(self) -> None:
+    def _launch_ready(self) -> None:
         for job in self.jobs.values():
             job.order = replace(job.order, looks=False)
-        super()._launch_what_can_be()
+        super()._launch_ready()
 
 
 class NeverSaysWhatItFound(Machine):
@@ -197,11 +197,11 @@ class SaysItOnce(Machine):
 
 
 class SharesDevices(Machine):
-    def _launch_what_can_be(self) -> None:
+    def _launch_ready(self) -> None:
         kept = {key: job.order for key, job in self.jobs.items()}
         for job in self.jobs.values():
             job.order = replace(job.order, devices=frozenset())
-        super()._launch_what_can_be()
+        super()._launch_ready()
         for key, job in self.jobs.items():
             job.order = kept[key]
         self._out[:] = [
@@ -211,9 +211,9 @@ class SharesDevices(Machine):
 
 
 class StartsWithoutALease(Machine):
-    def _launch_what_can_be(self) -> None:
+    def _launch_ready(self) -> None:
         before, self._now = self._now, -1.0
-        super()._launch_what_can_be()
+        super()._launch_ready()
         self._now = before
 
 

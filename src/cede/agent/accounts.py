@@ -1,4 +1,4 @@
-"""Which account of this machine runs whose work. Never silently root (C9).
+"""Chooses the account of this machine that runs a request's work. Never silently root (C9).
 
 Without a map, an agent that is root gives each team an account of its own: a number that follows
 from the team's name alone, so that it owns the same checkpoints on every node that shares them.
@@ -21,19 +21,19 @@ ID_MAP = "/proc/self/uid_map"
 
 
 class Refused(Exception):
-    """This node cannot do what its own map says: its operator must look."""
+    """This node cannot do what its own map says: its operator must act."""
 
 
 class NotAllowed(Exception):
-    """Nobody allowed this work to run here as whom it would. Its submitter is told what would help;
-    that is no reason to think less of the node.
+    """The work may not run here under the account that it would need. The submitter is told what
+    would help; it does not count against the node.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """`user` is None where the work runs as the agent itself does. `made_for` is the team that an
-    account without an entry in the system's own list was made for.
+    """`user` is None where the work runs as the agent's own account. `made_for` is the team for
+    which an account without an entry in the system's own list was made.
     """
 
     name: str
@@ -49,7 +49,7 @@ def account_for(
     *,
     allow_root: bool,
 ) -> Account:
-    """The account for work of these submitters: who submitted it, then the team that it is for."""
+    """Return the account for work of these submitters: the request's owner, then its team."""
     own = _own()
     if os.geteuid() != 0:
         if asked not in ("", own.name):
@@ -84,7 +84,7 @@ def _made(team: str) -> Account:
             f"this node's container has no account {number} to run work of {team} as: start the "
             "agent with --user-map WHO=ACCOUNT"
         )
-    # No home yet: the agent has one for it.
+    # No home yet: the agent makes one.
     return Account(f"cede-{number:x}", "", User(number, number), made_for=team)
 
 
@@ -96,7 +96,7 @@ def _is_mapped(number: int) -> bool:
 
 
 def own_home(homes: Path, account: Account) -> Path:
-    """The home of a made account: one for all work of its team on this node.
+    """Return the home of a made account: one for all work of its team on this node.
 
     Two teams whose names make the same number are refused rather than given one account.
     """

@@ -1,6 +1,6 @@
-"""What runs on this node: each attempt with its supervisor and its conversation.
+"""The attempts on this node, each with its supervisor and its conversation.
 
-Carries out what the machine asks for, and says what the supervisors and the applications say.
+Carries out the machine's instructions, and passes on the reports of supervisors and applications.
 """
 
 from __future__ import annotations
@@ -56,18 +56,19 @@ from cede.talk.conversation import Conversation
 
 # A supervisor that has not ended its work so long after the grace is stuck itself.
 STUCK = 2.0
-# A lease is told to a supervisor when it is longer by so many seconds, or by this part of it.
+# A supervisor is told a new deadline when it is later by so many seconds, or by this part of the
+# lease.
 DEADLINE_STEP, DEADLINE_PART = 1.0, 0.05
 # Launches at once: most of one is waiting for the disk and for its supervisor.
 LAUNCHES = 16
-# What was told to stop is heard out for so long: its last checkpoint may still be verified.
+# The last answers of stopped work are read for so long: its last checkpoint may still be verified.
 REST_MOST = 2.0
-# What a shell answers when there is no such program, and when it must not be run.
+# Exit codes of a shell when there is no such program, and when it must not be run.
 NO_PROGRAM, NOT_EXECUTED = 127, 126
 SIGNAL_BASE = 128
-# A full disk keeps nothing alive.
+# Errors of a full disk.
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
-# The checkpoints that were in the folder before an attempt: never its own.
+# The checkpoints that were in the folder before an attempt, which are never its own.
 KNOWN = "known.json"
 
 _log = structlog.get_logger("cede.agent")
@@ -83,7 +84,7 @@ class Live:
     started: bool = False
     deadline: float | None = -1.0  # as its supervisor knows it; below 0 if its agent does not know
     overdue: float = float("inf")  # when its supervisor counts as stuck
-    rest_until: float = float("inf")  # when what it left is not waited for any more
+    rest_until: float = float("inf")  # when its last checkpoint is not waited for any more
 
 
 class Attempts(Shelves):
@@ -101,11 +102,11 @@ class Attempts(Shelves):
             self._template.warm()
         self._starter = ThreadPoolExecutor(LAUNCHES, "starter")
 
-    # What the machine asks for
+    # Instructions of the machine
 
     def launch(self, order: Order, deadline: float | None, done: Callable[[], None]) -> None:
-        """Begin to start it, and call `done` when `poll` can say what came of it. Launches overlap;
-        whatever else is asked of an attempt waits for its own.
+        """Begin to start an attempt, and call `done` when `poll` has the result. Launches
+        overlap; any other call for an attempt waits for its own.
         """
         key = order.key
         launching = self._starter.submit(self._launch, order, deadline)
@@ -118,7 +119,7 @@ class Attempts(Shelves):
         launching.add_done_callback(launched)
 
     def _settled(self, key: Key) -> Live | None:
-        """The attempt, once its launch is over; None where it has no supervisor."""
+        """Return the attempt, once its launch is over; None where it has no supervisor."""
         if key in self._launching:
             found = self._launching[key].result()
             if isinstance(found, Live):
@@ -129,7 +130,8 @@ class Attempts(Shelves):
         return self._live.get(key)
 
     def _launch(self, order: Order, deadline: float | None) -> Live | Event:
-        """In a thread of its own: the attempt with its supervisor, or why there is none."""
+        """Launch an attempt, in a thread of its own; return it with its supervisor, or why there
+        is none."""
         key = order.key
         try:
             found = surroundings(order, self._settings, self._containment.limits)
@@ -137,12 +139,12 @@ class Attempts(Shelves):
             if not (directory / places.SPEC).exists():
                 launcher.prepare(self._home, found.spec, self._containment, deadline)
             else:
-                # Our predecessor came so far: its supervisor, should it come, finds the lock.
+                # The previous agent came so far: its supervisor, should it come, finds the lock.
                 with Kept(directory) as kept:
-                    kept.set_deadline(deadline)  # our predecessor's would be over
+                    kept.set_deadline(deadline)  # the previous agent's would be over
             make_directories(found)
             if found.protocol:
-                # K9: earlier attempts left what they did not finish; nobody writes there now.
+                # K9: remove what earlier attempts did not finish; no process writes there now.
                 shelf.clean(found.checkpoints, None, idle=True)
             talk = self._open_talk(order, fresh=True)
             if talk is not None:
@@ -155,13 +157,14 @@ class Attempts(Shelves):
         except Refused as error:
             return LaunchFailed(key, str(error), refused=True)
         except (NotAllowed, Invalid, ImportError) as error:
-            # ImportError: it wants to be asked by gRPC, and this node has no library for that.
+            # ImportError: it is to be asked by gRPC, and this node has no library for that.
             return self._must_not_start(key, str(error))
         except (OSError, CedeError) as error:
             return self._not_launched(key, error)
 
     def _must_not_start(self, key: Key, why: str) -> Event:
-        """As if it had said so itself: whoever submitted it finds it in its output."""
+        """Write why the work must not start into its output, where its submitter finds it, and
+        report an end."""
         directory = self._home / key.directory
         with suppress(OSError):
             directory.mkdir(mode=0o711, exist_ok=True)
@@ -170,7 +173,7 @@ class Attempts(Shelves):
         return Ended(key, NOT_EXECUTED, "start_failed", why)
 
     def _not_launched(self, key: Key, error: Exception) -> Event:
-        """Make certain that nothing came of it after all, then say so."""
+        """Make certain that no supervisor came of a failed launch, and report the failure."""
         directory = self._home / key.directory
         if directory.is_dir():
             with suppress(OSError, CedeError):
@@ -178,8 +181,9 @@ class Attempts(Shelves):
         return LaunchFailed(key, f"cannot start work: {error}")
 
     def set_deadline(self, key: Key, deadline: float | None) -> None:
-        """Tell its supervisor until when it may run. Every heartbeat moves that a little; what is
-        less than a step is told with the next, and until then the supervisor's is the earlier.
+        """Tell the supervisor until when the attempt may run. Every heartbeat moves that a
+        little; a move shorter than a step is told with a later one, and until then the
+        supervisor's deadline is the earlier.
         """
         if key in self._launching and not self._launching[key].done():
             self._deadlines[key] = deadline
@@ -217,7 +221,7 @@ class Attempts(Shelves):
         shutil.rmtree(self._home / key.directory, ignore_errors=True)
 
     def fence(self, key: Key) -> Ended | None:
-        """Make certain that no supervisor of it can come any more; what came nevertheless is
+        """Make certain that no supervisor of the attempt can come any more; one that came is
         killed.
         """
         self._settled(key)
@@ -227,7 +231,7 @@ class Attempts(Shelves):
         record = self._sweep(directory.name)
         return None if record is None or record["started_at"] is None else _ended(key, record)
 
-    # What supervisors and applications say
+    # Events of supervisors and applications
 
     def poll(self, now: float) -> Iterator[Event]:
         yield from self.looked()
@@ -259,9 +263,10 @@ class Attempts(Shelves):
             yield Started(key)
         if record is not None:
             unread = False
-            # What the application said last may be the manifest it saved before it ended.
+            # The application's last answer may be the manifest that it saved before it ended.
             if live.talk is not None:
-                is_verifying = self._is_verifying(live, record, now)  # first: nothing is missed
+                # Asked first: nothing is missed.
+                is_verifying = self._is_verifying(live, record, now)
                 yield from (Heard(_report(live.order, each)) for each in live.talk.poll(now))
                 if is_verifying:
                     return
@@ -273,8 +278,10 @@ class Attempts(Shelves):
             yield replace(_ended(key, record), unread=unread)
 
     def _is_verifying(self, live: Live, record: Mapping[str, Any], now: float) -> bool:
-        """Whether to wait for a checkpoint that work which did not end well may have left: it is
-        why it left. Whoever waits for its units does not wait for that.
+        """Whether to wait for a checkpoint that failed work may have left, which may be why it
+        ended.
+
+        Work that was told to stop is waited for only briefly, since its units are needed.
         """
         if live.talk is None or record["code"] == 0:
             return False
@@ -283,7 +290,8 @@ class Attempts(Shelves):
         return live.talk.is_verifying and not (live.kept.told_to_stop and now >= live.rest_until)
 
     def _sweep(self, name: str) -> dict[str, Any] | None:
-        """The exit record once nothing of it runs; None if it could not be killed this time."""
+        """Kill what is left of an attempt and return its exit record; None if it could not be
+        killed."""
         try:
             return launcher.sweep(self._home / name, supervisor_too=True)
         except (OSError, Conflict) as error:
@@ -293,7 +301,8 @@ class Attempts(Shelves):
     # After a restart
 
     def adopt(self, orders: Collection[Order]) -> Mapping[Key, Found | Ended]:
-        """How each order that was taken up stands; whatever lives is held from now on."""
+        """Take over the orders of the journal; return the state of each. Living attempts are
+        held from now on."""
         return {order.key: self._adopt(order) for order in orders}
 
     def _adopt(self, order: Order) -> Found | Ended:
@@ -303,7 +312,8 @@ class Attempts(Shelves):
         kept = Kept(directory)
         status = kept.status()
         runs = status.state in (State.RUNNING, State.STARTING)
-        # What ended while nobody looked may have left a checkpoint: its end waits for that.
+        # An attempt that ended while no agent ran may have left a checkpoint: its end waits for
+        # that.
         if runs or (protocol_of(order) and status.state is not State.UNSTARTED):
             self._live[order.key] = Live(order, kept, self._open_talk(order, fresh=False))
             return Found.ALIVE
@@ -313,8 +323,8 @@ class Attempts(Shelves):
         return _ended(order.key, status.exit or launcher.sweep(directory, supervisor_too=True))
 
     def sweep_unexplained(self, known: Collection[Key]) -> Swept:
-        """S15: kill what no journal entry explains, before the agent is ready. What it was is known
-        from its spec: it ended here and now, and is never started again.
+        """S15: kill what no journal entry explains, before the agent is ready. Its spec says
+        which attempt it was; that has ended here and now, and is never started again.
         """
         names = {key.directory for key in known}
         swept = Swept()
@@ -384,8 +394,8 @@ class Attempts(Shelves):
         return talk
 
     def _known(self, home: Path, directory: Path) -> list[str]:
-        """What was in the checkpoint folder before an attempt started. An agent that wrote no list
-        of it was older than these lists: then the files' times tell.
+        """Return the checkpoints that were in the folder before an attempt started. An agent
+        that wrote no list of them was older than these lists: then the files' times tell.
         """
         with places.Place(home) as place:
             known: list[str] | None = place.read(KNOWN)
@@ -406,10 +416,10 @@ class Attempts(Shelves):
         return {}
 
     def told(self, said: wire.Json) -> None:
-        """An agent says nothing besides."""
+        """Do nothing: an agent reports no more than its attempts."""
 
     def close(self) -> None:
-        """Let go of everything; all of it goes on."""
+        """Let go of all attempts, which go on."""
         self._starter.shutdown(wait=True, cancel_futures=True)
         self._template.close()
         for live in self._live.values():
@@ -422,7 +432,7 @@ class Attempts(Shelves):
 
 @contextmanager
 def _logged(key: Key) -> Iterator[None]:
-    """A full disk keeps us from telling a supervisor something; then the lease decides, or the
+    """Log an error of telling a supervisor, such as a full disk; then the lease decides, or the
     sweep that follows a stop.
     """
     try:

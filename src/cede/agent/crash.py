@@ -1,4 +1,4 @@
-"""The agent dies on purpose at a named point, so that tests can look at what is left (K5 to K7).
+"""Named points at which tests let the agent die (K5 to K7).
 
 `CEDE_AGENT_CRASH=journal_after`, with `:n` for the n-th time it is reached. Without the variable
 nothing here ever happens.

@@ -1,6 +1,6 @@
-"""What this machine has: processors, memory, GPUs, and what tells it from others.
+"""The resources of this machine: processors, memory, GPUs; and identifiers of it.
 
-No library and no driver is the normal case of a machine without GPUs.
+A machine without GPUs normally has no library and no driver for them.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ GPU = "gpu"
 
 
 def amounts(gpus: Gpus) -> dict[str, int]:
-    """What this process may use, in the keys and units of pools."""
+    """Return what this process may use, in the keys and units of pools."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     found = {"mcpu": len(os.sched_getaffinity(0)) * 1000, "memory_mb": memory // 10**6}
     return found | ({GPU: len(gpus.names)} if gpus.names else {})
 
 
 def machine(data: Path) -> str:
-    """The same after a restart of the machine, and another one for a copy of the data folder on
-    this machine or elsewhere, as far as a machine can tell.
+    """Return an identifier that stays the same after a restart of the machine, and that differs
+    for a copy of the data folder on this machine or elsewhere, as far as a machine can tell.
     """
     parts = [_text_of(Path("/etc/machine-id")), _text_of(Path("/sys/class/dmi/id/product_uuid"))]
     parts.append(str(data.stat().st_ino))
@@ -37,11 +37,12 @@ def _text_of(path: Path) -> str:
     try:
         return path.read_text(encoding="ascii").strip()
     except (OSError, ValueError):
-        return ""  # it is for root, or there is none
+        return ""  # only root may read it, or there is none
 
 
 def fingerprint(found: Gpus) -> str:
-    """Equal on machines on which a program behaves the same: kernel, processor, GPUs, driver."""
+    """Return a hash that is equal on machines on which a program behaves the same: kernel,
+    processor, GPUs, driver."""
     parts = (platform.machine(), platform.release(), _processor(), found.driver, *found.models)
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 

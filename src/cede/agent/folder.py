@@ -1,4 +1,4 @@
-"""The identity of a checkpoint folder: a random word in it, made once by whoever comes first.
+"""The identity of a checkpoint folder: a random word in it, made once by the first agent.
 
 Agents that read the same word read the same folder, by whatever path they reach it. The server
 brings work back to nodes that can read its checkpoint.
@@ -20,16 +20,17 @@ _log = structlog.get_logger("cede.agent")
 
 
 def identity(folder: Path) -> str:
-    """The word of this folder; empty when it cannot be used."""
+    """Return the word of this folder; empty when it cannot be used."""
     try:
-        # Nobody but agents lists whose requests have checkpoints.
+        # Only agents can list the requests that have checkpoints.
         folder.mkdir(mode=0o711, parents=True, exist_ok=True)
         with contextlib.suppress(FileNotFoundError):
             return _read(folder / FILE)
         part = folder / f"{FILE}.{os.getpid()}"
         part.write_text(secrets.token_hex(8), encoding="ascii")
         with contextlib.suppress(FileExistsError):
-            os.link(part, folder / FILE)  # unlike a rename it replaces nothing: the first one wins
+            # Unlike a rename it replaces nothing: the first word stays.
+            os.link(part, folder / FILE)
         part.unlink()
         return _read(folder / FILE)
     except (OSError, ValueError) as error:

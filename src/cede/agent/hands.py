@@ -1,7 +1,7 @@
-"""What carries out the orders of a machine: supervisors here, or the jobs of a cluster.
+"""The interface that carries out a machine's orders: supervisors here, or the jobs of a cluster.
 
-Whoever implements this passes `tests/bridge/test_contract.py`. Every call returns soon; what came
-of it is an event of `poll`.
+Every implementation passes `tests/bridge/test_contract.py`. Every call returns soon; its result is
+an event of `poll`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from cede.agent.values import Ended, Event, Found, Key, Order, Report
 
 @dataclass(frozen=True, slots=True)
 class Swept:
-    """What a sweep ended, and by name what it could not kill, with the reason."""
+    """The attempts that a sweep ended, and by name those that it could not kill, with the
+    reason."""
 
     reports: list[Report] = field(default_factory=list)
     survivors: dict[str, str] = field(default_factory=dict)
@@ -26,18 +27,19 @@ class Hands(Protocol):
     # After a restart
 
     def adopt(self, orders: Collection[Order]) -> Mapping[Key, Found | Ended]:
-        """How each order that was taken up stands; whatever lives is held from now on."""
+        """Take over the orders of the journal; return the state of each. Living attempts are
+        held from now on."""
 
     def sweep_unexplained(self, known: Collection[Key]) -> Swept:
         """S15: end what no journal entry explains."""
 
-    # What the machine asks for
+    # Instructions of the machine
 
     def look(self, order: Order) -> None:
         """Verify the checkpoints that an attempt could start from; `Looked` follows."""
 
     def launch(self, order: Order, deadline: float | None, done: Callable[[], None]) -> None:
-        """Begin to start it, and call `done` when `poll` can say what came of it."""
+        """Begin to start an attempt, and call `done` when `poll` has the result."""
 
     def set_deadline(self, key: Key, deadline: float | None) -> None: ...
 
@@ -56,33 +58,33 @@ class Hands(Protocol):
     def remove_checkpoints(self, requests: Collection[str]) -> None: ...
 
     def forget(self, key: Key) -> None:
-        """Nobody will ask for its output any more."""
+        """Remove an attempt's output, which will not be asked for any more."""
 
     def fence(self, key: Key) -> Ended | None:
-        """Make certain that nothing of it can start any more; what did is killed."""
+        """Make certain that nothing of an attempt can start any more; what did is killed."""
 
-    # What happens
+    # Events
 
     def poll(self, now: float) -> Iterable[Event]: ...
 
     def answer(self, question: wire.LogQuestion) -> wire.Json:
-        """A piece of its output."""
+        """Return a piece of an attempt's output."""
 
-    # What else the server should know
+    # Further facts for the server
 
     @property
     def has_changed(self) -> bool:
-        """Whether what was said at the registration is no longer so; once for each change."""
+        """Whether the facts of the registration have changed; True once for each change."""
 
     @property
     def has_news(self) -> bool:
-        """Whether `news` has something that the server has not heard."""
+        """Whether `news` has something that the server has not been told."""
 
     def news(self) -> wire.Json:
-        """What the next call says besides."""
+        """Return the additional facts that the next call reports."""
 
     def told(self, said: wire.Json) -> None:
-        """The server has written down what a call said."""
+        """Note that the server has stored the facts of a call."""
 
     def close(self) -> None:
-        """Let go of everything; all of it goes on."""
+        """Let go of all attempts, which go on."""

@@ -1,4 +1,4 @@
-"""Who this agent is: its data directory, its locks, and the token, session and epoch it must not
+"""The agent's data directory, its locks, and the token, session and epoch that it must not
 forget.
 """
 
@@ -28,8 +28,9 @@ class Unusable(Exception):
 @dataclass(frozen=True, slots=True)
 class Identity:
     """`epoch` and `index` are the highest seen: a witness against a server that went back.
-    `session` is the one that the server knows; `next_session` is on disk before it is asked for,
-    so that a process that dies with the answer under way can go on.
+
+    `session` is the one that the server knows; `next_session` is on disk before it is asked for, so
+    that a process that dies with the answer under way can go on.
     """
 
     node: str = ""
@@ -41,9 +42,10 @@ class Identity:
 
 
 def take(data: Path) -> int:
-    """Lock the data directory for this process; the lock ends with it, however that comes."""
+    """Lock the data directory for this process; the lock ends with the process, however that
+    ends."""
     try:
-        # Work of other accounts looks up its own directories in here, and lists nothing.
+        # Work of other accounts opens its own directories in here, and lists nothing.
         data.mkdir(mode=0o711, parents=True, exist_ok=True)
         lock = os.open(data / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
@@ -61,7 +63,7 @@ def take(data: Path) -> int:
 def hold_machine(node: str) -> Presence:
     """Keep any other agent of this node off this machine, also one with a copy of the data folder.
 
-    Only one in the same network namespace is seen; the others are left to the server.
+    Only one in the same network namespace is seen; others are left to the server.
     """
     held = Presence("cede-agent-" + hashlib.sha256(node.encode()).hexdigest()[:32])
     if not held.show() and is_shown(held.name):
@@ -70,12 +72,12 @@ def hold_machine(node: str) -> Presence:
 
 
 def opened(identity: Identity) -> Identity:
-    """The identity with a session for this process."""
+    """Return the identity with a session for this process."""
     return replace(identity, next_session=identity.next_session or secrets.token_hex(16))
 
 
 def confirmed(identity: Identity) -> Identity:
-    """The identity after the server has taken its session."""
+    """Return the identity after the server has taken its session."""
     return replace(identity, session=identity.next_session, next_session="")
 
 
@@ -100,7 +102,7 @@ def load(data: Path) -> Identity:
 
 
 def save(data: Path, identity: Identity) -> None:
-    """Whole or not at all, on disk, and never readable by others."""
+    """Write the file whole or not at all, on disk, and never readable by others."""
     part = data / f".{FILE}.new"
     file = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     with os.fdopen(file, "w", encoding="utf-8") as stream:

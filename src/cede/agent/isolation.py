@@ -1,4 +1,4 @@
-"""What keeps work from the agent's own files, and teams from each other, on this machine.
+"""How work is kept from the agent's own files, and teams from each other, on this machine.
 
 The answer is the node's label `isolation`, so that people see it and requests can ask for it.
 """
@@ -27,7 +27,7 @@ class Isolation(StrEnum):
 
 
 def isolation_here(users: Mapping[str, tuple[str, ...]], *, allow_root: bool) -> Isolation:
-    """What an agent in this process has to offer, under this map of accounts."""
+    """Return the isolation that an agent in this process offers, under this map of accounts."""
     if os.geteuid() != 0:
         return Isolation.NONE if why_no_namespace() else Isolation.NAMESPACE
     if allow_root and (not users or any("root" in accounts for accounts in users.values())):
@@ -36,7 +36,7 @@ def isolation_here(users: Mapping[str, tuple[str, ...]], *, allow_root: bool) ->
 
 
 def shared(users: Mapping[str, tuple[str, ...]]) -> dict[str, list[str]]:
-    """Accounts that several submitters are mapped to, with those submitters."""
+    """Return the accounts that several submitters are mapped to, with those submitters."""
     found: dict[str, list[str]] = {}
     for who, accounts in users.items():
         for account in accounts:
@@ -48,7 +48,7 @@ def shared(users: Mapping[str, tuple[str, ...]]) -> dict[str, list[str]]:
 
 @functools.cache
 def why_no_namespace() -> str:
-    """Why work cannot have namespaces of its own here; empty when it can. Tried out once."""
+    """Return why work cannot have namespaces of its own here; empty when it can. Tried once."""
     if not sys.platform.startswith("linux"):
         return f"needs Linux, and this is {sys.platform}"
     try:
@@ -67,8 +67,8 @@ def why_no_namespace() -> str:
 
 
 def own_folders(environ: Mapping[str, str]) -> tuple[Path, ...]:
-    """What an account has of cede's beside the agent's data, and the way to its session, which
-    would start programs for it outside of any namespace.
+    """Return an account's folders of cede beside the agent's data, and that of its session,
+    which would start programs for it outside of any namespace.
     """
     base = environ.get("XDG_DATA_HOME")
     found = [(Path(base) if base else Path.home() / ".local" / "share") / "cede"]
@@ -79,7 +79,7 @@ def own_folders(environ: Mapping[str, str]) -> tuple[Path, ...]:
 
 
 def warnings(isolation: Isolation, users: Mapping[str, tuple[str, ...]]) -> list[str]:
-    """What an operator must know, in sentences."""
+    """Return sentences of what an operator must know."""
     if isolation is Isolation.NONE and os.geteuid() == 0:
         return ["work may be root here: it can read and change all files of cede"]
     if isolation is Isolation.NONE:

@@ -1,8 +1,8 @@
 """The agent's journal: a line for every order taken up, on disk before anything starts.
 
-A line is a checksum and JSON. A last line that is torn was never acted on, and is cut off. Damage
-anywhere else means that the disk lost something it had promised to keep: the agent says where and
-does not start, because what it no longer knows of may be running.
+A line is a checksum and JSON. A torn last line was never acted on, and is cut off. Damage anywhere
+else means that the disk lost something it had promised to keep: the agent says where and does not
+start, because attempts that it no longer knows may be running.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 
 from cede.agent.values import Do, Entry, Key, Kind, Order, Over, Removed, Report, Taken
 
-# A journal is written anew when it is longer than this and at least half of it is past.
+# A journal is rewritten when it is longer than this and at least half of it is past.
 COMPACT_BYTES = 1 << 20
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _OF_ORDER = tuple(each.name for each in fields(Order))
@@ -26,7 +26,7 @@ _OF_REPORT = tuple(each.name for each in fields(Report) if each.name != "devices
 
 
 class JournalDamaged(Exception):
-    """A line that was on disk is not what was written."""
+    """A line that was on disk is not as it was written."""
 
 
 class JournalFull(Exception):
@@ -34,7 +34,7 @@ class JournalFull(Exception):
 
 
 class Journal:
-    """Open it once per agent; whoever holds the agent's lock is its only writer."""
+    """The journal of one agent; only the process that holds the agent's lock may open it."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -50,8 +50,10 @@ class Journal:
         return self._end
 
     def append(self, *entries: Entry) -> None:
-        """Returns when the entries are on disk, all of them or none. Any other failure than a full
-        disk ends the agent: after a failed fsync nobody knows what the disk has.
+        """Append entries; return when they are on disk, all of them or none.
+
+        Any other failure than a full disk ends the agent: after a failed fsync the content of the
+        disk is unknown.
         """
         lines = b"".join(map(_line, entries))
         try:
@@ -65,7 +67,7 @@ class Journal:
         self._end += len(lines)
 
     def rewrite(self, entries: Iterable[Entry]) -> None:
-        """The same without what is past: whole in place of the old one, or not at all."""
+        """Replace the journal by these entries, whole or not at all."""
         part = self._path.with_name(f".{self._path.name}.new")
         file = os.open(part, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
@@ -88,7 +90,7 @@ class Journal:
 
 
 def _read(path: Path) -> tuple[tuple[Entry, ...], int]:
-    """What is on disk, and where its last whole line ends."""
+    """Return the entries on disk, and the end of the last whole line."""
     try:
         data = path.read_bytes()
     except FileNotFoundError:
@@ -100,7 +102,7 @@ def _read(path: Path) -> tuple[tuple[Entry, ...], int]:
         entry = _entry(line)
         if entry is None:
             # Blocks of a torn line that never reached the disk read as zeros; a changed bit does
-            # not, and whoever wrote that line may have acted on it.
+            # not, and the agent that wrote that line may have acted on it.
             if b"\0" in line and not any(lines[number:]):
                 break
             raise JournalDamaged(
@@ -118,7 +120,7 @@ def _line(entry: Entry) -> bytes:
 
 
 def _entry(line: bytes) -> Entry | None:
-    """The entry of a line; None when the line is not what was written."""
+    """Parse a line; None when it is not as it was written."""
     checksum, _, text = line.partition(b" ")
     if checksum != b"%08x" % zlib.crc32(text):
         return None

@@ -1,7 +1,7 @@
-"""The calls to the server: joining, heartbeats, and how long to stay away after a failure.
+"""Calls to the server: joining, heartbeats, and the pause after a failure.
 
 Two threads call. One waits at the server for something new; the other brings news there at once.
-Each answer is the whole truth of its version, so it does not matter whose arrives first.
+Each answer is the whole truth of its version, so the order of arrival does not matter.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from cede.client.http import API, Http
 from cede.launch.clock import boottime
 from cede.model import bounds
 
-# What an answer may take on top of the time that the server was asked to hold it.
+# Seconds that an answer may take on top of the time that the server was asked to hold it back.
 TIMEOUT = 10.0
 PAUSE_FIRST = 0.1
 PAUSE_MAX = 10.0
 
 _log = structlog.get_logger("cede.agent")
 
-# What the next heartbeat carries, with news or without; what is done with its answer, and whether
-# there is more to be told then.
+# Body: makes the next heartbeat's body, with news or without. Take: uses its answer, and returns
+# whether there is more to report.
 Body = Callable[[bool], wire.Json]
 Take = Callable[[wire.Answer, wire.Json], bool]
 
 
 @dataclass(frozen=True, slots=True)
 class Introduction:
-    """How it makes itself known to a server: where, of which boot it is, and what it says."""
+    """An agent's registration: its path, its boot, and its body."""
 
     path: str
     boot: str
@@ -74,11 +74,11 @@ class Link:
             threading.Thread(target=work, name=work.__name__, daemon=True).start()
 
     def tell(self) -> None:
-        """There is something to be told: do not wait for the next heartbeat."""
+        """Report news at once, without waiting for the next heartbeat."""
         self._news.set()
 
     def introduce_again(self) -> None:
-        """What it said of itself has changed."""
+        """Register again: the facts of the registration have changed."""
         self._joined.clear()
 
     def stop(self) -> None:
@@ -86,7 +86,7 @@ class Link:
         self._news.set()
 
     def remember(self, epoch: int, index: int) -> None:
-        """Keep on disk what must not be forgotten."""
+        """Keep on disk the epoch and index that must not be forgotten."""
         self.known = replace(self.known, epoch=epoch, index=index)
         identity.save(self._settings.data, self.known)
 
@@ -109,7 +109,7 @@ class Link:
             self.stop()
             return
         if isinstance(error, Conflict | NotFound | Unauthorized):
-            self._joined.clear()  # it does not know us as we are: introduce ourselves again
+            self._joined.clear()  # the server does not know this agent as it is: register again
         pause.say("no heartbeat", error)
         self.stopping.wait(pause.next(self.heartbeat))
 
@@ -143,7 +143,8 @@ class Link:
         try:
             self._machine = identity.hold_machine(node)
         except identity.Unusable as error:
-            # The server knows that the other one is silent and has nothing: ours is the node now.
+            # The server knows that the other agent is silent and has nothing: this one is the node
+            # now.
             _log.warning("a silent agent is in the way", why=str(error))
 
     def _register(self, token: str) -> wire.Json:
@@ -177,7 +178,7 @@ class Link:
         body: wire.Json = {"protocol": wire.PROTOCOL, "boot": boot, "wait": wait}
         body["session"] = self.known.session
         body |= self._body(news)
-        # Counted from here: whatever the network adds, the server counts from later.
+        # Counted from here: the server counts from later, whatever the network adds.
         sent_at = boottime()
         data = self._http.call(
             "POST", f"{API}/agent/heartbeat", body=body, timeout=wait + TIMEOUT, attempts=1
@@ -189,7 +190,8 @@ class Link:
 
 
 class _Pause:
-    """Longer with every failure in a row, and never the same for two agents."""
+    """The pause after a failure: longer with every failure in a row, and random, so that agents
+    differ."""
 
     def __init__(self) -> None:
         self._dice = random.Random()
@@ -200,7 +202,7 @@ class _Pause:
         self._said = ""
 
     def say(self, what: str, error: CedeClientError) -> None:
-        """Once for each reason: a server that is away for a night is one line."""
+        """Log each reason once: a server that is away for a night is one line."""
         if error.message != self._said:
             self._said = error.message
             _log.warning(what, why=error.message)

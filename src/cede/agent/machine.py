@@ -1,10 +1,10 @@
-"""What an agent does next: events in, instructions out; no clock, no disk, no network.
+"""Decides what an agent does next: events in, instructions out; no clock, no disk, no network.
 
 It promises, whatever is lost, repeated or reordered and wherever the agent dies:
 a task of an allocation is launched at most once, and never before its journal entry is on disk;
-what was taken up is either started or refused, never both (K5);
-an answer of an older writer, or an older answer of this one, changes nothing that runs (S12);
-what runs and is in no order is stopped; a report is repeated until it is acknowledged;
+an order that was taken up is either started or refused, never both (K5);
+an answer of an older writer, or an older answer of this one, changes no running task (S12);
+a task that runs and is in no order is stopped; a report is repeated until it is acknowledged;
 two live tasks never have the same device (S3);
 nothing is launched when the lease is over (S14), nor before the server has said from which
 checkpoint, if it wants to know which are here.
@@ -56,23 +56,24 @@ from cede.agent.values import (
     key_of,
 )
 
-# Ended tasks whose output is still there to be read, and which are known not to be started again.
+# Ended tasks whose output is kept, and which are known not to be started again.
 RETAINED = 200
 # A supervisor that has not ended its work so long after its deadline is stuck itself.
 WATCHDOG = 2.0
 
-# An application is told of another deadline; what an answer takes to arrive is not one.
+# A deadline that moves less than this is not told to the application: the answers' delay moves it
+# too.
 HINT_MOVED = 2.0
 
 
 class Phase(StrEnum):
-    TAKEN = "taken"  # its entry is on its way to the disk
+    TAKEN = "taken"  # its entry is being written to disk
     NOTED = "noted"  # on disk; nothing was started
     LAUNCHED = "launched"  # a supervisor exists, or will
     RUNNING = "running"
-    REFUSING = "refusing"  # its refusal is on its way to the disk
+    REFUSING = "refusing"  # its refusal is being written to disk
     ENDED = "ended"  # reported, or about to be
-    LEAVING = "leaving"  # its last entry is on its way to the disk
+    LEAVING = "leaving"  # its last entry is being written to disk
 
 
 UNSTARTED = (Phase.TAKEN, Phase.NOTED)
@@ -82,8 +83,9 @@ ALIVE = (Phase.LAUNCHED, Phase.RUNNING)
 @dataclass(slots=True)
 class Job:
     """One task on this node. `order` is the newest one; `wanted` is whether there still is one.
-    Until the server has named it again, a task that was adopted has only the order to run from
-    when it was taken up: a hint that stands must not be withdrawn for that.
+
+    Until the server has named it again, an adopted task has only the order with which it was taken
+    up: a hint that stands must not be withdrawn for that.
     """
 
     order: Order
@@ -91,17 +93,17 @@ class Job:
     wanted: bool = True
     is_named: bool = True
     stopping: bool = False
-    hint: int | None = 0  # None: our predecessor may have asked
+    hint: int | None = 0  # None: the previous agent may have asked
     hint_until: float = 0.0
     agreed: tuple[int, int] = (0, 0)  # the hint and step that it was told
-    looked: bool = False  # whether we were asked for its checkpoints
+    looked: bool = False  # whether its checkpoints were asked for
     kept: str = ""
     why: str = ""  # why it is refused
     final: Report | None = None
 
 
 class Machine:
-    """Handle events with `handle`; `outbox` is what the next heartbeat must carry."""
+    """Handle events with `handle`; `outbox` has the reports that the next heartbeat must carry."""
 
     def __init__(self, *, retained: int = RETAINED) -> None:
         self.epoch = 0
@@ -113,18 +115,18 @@ class Machine:
         self.journal_is_full = ""
         self._retained = retained
         self._number = 0
-        self._told_at: dict[Key, int] = {}  # version at which the end was last told
+        self._told_at: dict[Key, int] = {}  # version at which the end was last reported
         self._out: list[Instruction] = []
         self._now = 0.0
 
     def handle(self, event: Event, now: float) -> list[Instruction]:
-        """The one way in. The instructions must be carried out in order, and before long: `now` is
-        the clock as it was read for this event (S14).
+        """Handle an event and return instructions. They must be carried out in order, and before
+        long: `now` is the clock as it was read for this event (S14).
         """
         self._out = []
         self._now = now
         self._dispatch(event)
-        self._launch_what_can_be()
+        self._launch_ready()
         return self._out
 
     def _dispatch(self, event: Event) -> None:
@@ -152,7 +154,7 @@ class Machine:
 
     @property
     def strays(self) -> int:
-        """How many tasks live here that the newest orders do not name."""
+        """The number of tasks that live here and that the newest orders do not name."""
         alive = [job for job in self.jobs.values() if job.phase in ALIVE]
         return sum(not (job.wanted and job.is_named) for job in alive)
 
@@ -170,7 +172,7 @@ class Machine:
             self.epoch = event.epoch
             self._out.append(Remember(event.epoch))
             for job in self.jobs.values():
-                job.looked = False  # another writer may not have what we said to the last
+                job.looked = False  # another writer may not have the reports that the last one got
         self.version = event.version
         self.journal_is_full = ""  # the disk may have room again: one try per answer
         named = {order.key: order for order in event.orders}
@@ -202,7 +204,7 @@ class Machine:
         job.wanted = job.is_named = True
         if job.phase in UNSTARTED:
             job.order = order
-        else:  # what to run was fixed when it was launched; later orders say only how it goes on
+        else:  # what to run was fixed at its launch; later orders say only how it goes on
             job.order = replace(order, body=job.order.body, devices=job.order.devices)
         if order.keep and order.keep != job.kept:
             job.kept = order.keep
@@ -223,7 +225,7 @@ class Machine:
             self._leave_unstarted(job)
 
     def _converse(self, key: Key, job: Job) -> None:
-        """A running job that is asked to save, to go on, or to stop."""
+        """Ask a running job to save, to go on, or to stop."""
         order = job.order
         if job.stopping:
             return  # a stop that has begun ends
@@ -253,7 +255,7 @@ class Machine:
             self._out.append(Stop(key, job.order.grace if grace is None else grace))
 
     def _drop(self, key: Key, job: Job) -> None:
-        """Its allocation ended without us."""
+        """Stop or let go of a job that the newest orders do not name."""
         job.wanted = False
         if job.phase in ALIVE:
             self._stop(key, job)
@@ -278,7 +280,8 @@ class Machine:
                 self._leave_unstarted(job)
 
     def _over(self, key: Key, job: Job, report: Report) -> None:
-        """Nothing will run for it again. A refusal is told now, an end has been told."""
+        """Mark a job as over once its entry is on disk. A refusal is reported now; an end has
+        been."""
         if job.phase is Phase.REFUSING:
             job.phase, job.final = Phase.ENDED, report
             self._report(report)
@@ -291,17 +294,17 @@ class Machine:
         if job is None:
             return
         if job.phase is Phase.LEAVING:
-            job.phase = Phase.ENDED  # it stays until there is room to say so
+            job.phase = Phase.ENDED  # it stays until there is room for its entry
         elif job.phase in (Phase.TAKEN, Phase.REFUSING):
-            # This process remembers that it refused. One that comes after it might not; then the
-            # server names a new attempt and not this one, and the order is dropped before it runs.
+            # This process remembers that it refused. A later one might not; then the server names a
+            # new attempt and not this one, and the order is dropped before it runs.
             job.phase = Phase.ENDED
             text = job.why or f"the agent cannot write its journal: {event.why}"
             job.final = self._final(job, Kind.REFUSED, cause=INFRASTRUCTURE, text=text)
             self._report(job.final)
 
     def _refuse(self, job: Job, why: str) -> None:
-        """This node cannot run it."""
+        """Refuse a job that this node cannot run."""
         job.phase, job.why = Phase.REFUSING, why
         self._out.append(Journal(Over(self._final(job, Kind.REFUSED, text=why))))
 
@@ -312,18 +315,23 @@ class Machine:
 
     # Supervisors
 
-    def _launch_what_can_be(self) -> None:
+    def _launch_ready(self) -> None:
         if self._now >= self.lease_until:
-            return  # S14: nobody would stop it in time
-        busy = {device for job in self.jobs.values() if job.phase in ALIVE for device in _of(job)}
+            return  # S14: it would not be stopped in time
+        busy = {
+            device
+            for job in self.jobs.values()
+            if job.phase in ALIVE
+            for device in _devices_of(job)
+        }
         for job in self.jobs.values():
             can = job.phase is Phase.NOTED and job.wanted and job.order.do is Do.RUN
             if can and job.order.looks:
                 if not job.looked:
                     job.looked = True
                     self._out.append(Look(job.order))
-            elif can and busy.isdisjoint(_of(job)):
-                busy |= _of(job)
+            elif can and busy.isdisjoint(_devices_of(job)):
+                busy |= _devices_of(job)
                 job.phase = Phase.LAUNCHED
                 self._out.append(Launch(job.order, self._deadline(job)))
 
@@ -346,8 +354,8 @@ class Machine:
 
     def _on_ended(self, event: Ended) -> None:
         job = self.jobs.get(event.key)
-        # Not alive, and yet: a supervisor that our predecessor asked for came too late, and was
-        # killed.
+        # Not alive, and yet ended: a supervisor that the previous agent asked for came too late,
+        # and was killed.
         late = (Phase.NOTED, Phase.REFUSING)
         if job is not None and (job.phase in ALIVE or job.phase in late):
             self._ended(job, _ending(event, job.order.attempt))
@@ -369,8 +377,9 @@ class Machine:
             self._report(event.report)
 
     def _on_tick(self) -> None:
-        """The supervisors watch the lease; this watches the supervisors."""
-        # Before the first answer the lease is what the supervisors were told by our predecessor.
+        """Watch the supervisors, which watch the lease."""
+        # Before the first answer the lease is the deadline that the previous agent told
+        # supervisors.
         late = 0 < self.lease_until <= self._now - WATCHDOG
         for key, job in list(self.jobs.items()):
             if job.phase in ALIVE and late and not job.order.keeps_in_silence:
@@ -381,7 +390,7 @@ class Machine:
     # Reports and leaving
 
     def _report(self, report: Report) -> None:
-        """Say it until it is acknowledged. Newer progress makes older worthless."""
+        """Report until it is acknowledged. Newer progress replaces older."""
         if report.kind in (Kind.PROGRESS, Kind.REACH, Kind.FOUND):
             stale = [i for i, each in self.outbox.items() if _same_subject(each, report)]
             for each in stale:
@@ -393,7 +402,7 @@ class Machine:
         self._out.append(Send())
 
     def _tell_again(self, report: Report) -> None:
-        """The server asks for something that is over: it may have been restored from a copy."""
+        """Report an end again that the server asks for: it may have been restored from a copy."""
         waiting = any(_same_subject(each, report) for each in self.outbox.values())
         if not waiting and self._told_at.get(report.key) != self.version:
             self._report(report)
@@ -402,7 +411,7 @@ class Machine:
         return Report(job.order.key, job.order.attempt, kind, cause=cause, text=text)
 
     def _let_go(self, key: Key, job: Job) -> None:
-        """Once it is over, known to be over, and in no order: the journal may say so."""
+        """Let go of a job that is over, reported, and in no order: write that to the journal."""
         told = not any(each.key == key for each in self.outbox.values())
         if job.phase is Phase.ENDED and told and job.final is not None:
             job.phase = Phase.LEAVING
@@ -418,8 +427,8 @@ class Machine:
             oldest = next(iter(self.over))
             del self.over[oldest]
             self._told_at.pop(oldest, None)
-            # The directory first: an entry without one is harmless, the reverse would be swept
-            # as something that nobody explains.
+            # The directory first: an entry without one is harmless, while a directory without an
+            # entry would be swept as unexplained.
             self._out += [Forget(oldest), Journal(Removed(oldest))]
 
     # Restart
@@ -437,7 +446,7 @@ class Machine:
     def _adopt(self, key: Key, order: Order, found: Found | Ended) -> None:
         job = self.jobs[key] = Job(order, Phase.NOTED)
         if found is Found.ALIVE:
-            # It may be running or about to: its supervisor says `started` once more.
+            # It may be running or about to: its supervisor reports `started` once more.
             job.phase, job.hint, job.is_named = Phase.LAUNCHED, None, False
         elif isinstance(found, Ended):
             self._ended(job, _ending(found, order.attempt))
@@ -446,7 +455,7 @@ class Machine:
             job.wanted = False
 
     def entries(self) -> list[Entry]:
-        """A journal that says what this one says, without what is past."""
+        """Return the entries of a journal with the same content, without obsolete ones."""
         living: list[Entry] = [
             Taken(job.order)
             for job in self.jobs.values()
@@ -484,7 +493,7 @@ def _ending(event: Ended, attempt: int) -> Report:
     )
 
 
-def _of(job: Job) -> frozenset[str]:
+def _devices_of(job: Job) -> frozenset[str]:
     return job.order.devices
 
 

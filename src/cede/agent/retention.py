@@ -1,8 +1,8 @@
-"""Checkpoints that nobody goes on from any more.
+"""Removes checkpoints from which no attempt will resume.
 
-How old one is says nothing: a request may wait for weeks, and go on from it on another node. So the
-server is asked which requests have ended, about old checkpoints only and a few at a time; what it
-does not know is left alone, for it may be another server's.
+The age of one is no proof: a request may wait for weeks, and go on from it on another node. So the
+server is asked which requests have ended, about old checkpoints only and a few at a time; requests
+that it does not know are left alone, for they may be another server's.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from cede.launch.places import component
 from cede.model import bounds
 from cede.model.errors import Invalid
 
-# Seconds between two looks at the whole folder, unless checkpoints are to be kept for less.
+# Seconds between two looks at the whole folder, unless checkpoints are kept for less.
 LOOK_EVERY = 3600.0
 
 
@@ -32,14 +32,14 @@ class Retention:
         self._after = ""  # the last one asked about: those that live on must not hide the others
 
     def is_due(self, now: float) -> bool:
-        """Whether to look again; then not before some time has passed."""
+        """Whether to look again; True only after some time has passed."""
         if now < self._next:
             return False
         self._next = now + min(LOOK_EVERY, max(self._keep, 1.0))
         return True
 
     def old(self) -> list[str]:
-        """Some of the requests that have nothing but old checkpoints here."""
+        """Return some of the requests that have only old checkpoints here."""
         before = time_of_day() - self._keep
         names = sorted(each.name for each in _folders(self._directory))
         turned = [each for each in names if each > self._after] + [
@@ -51,7 +51,7 @@ class Retention:
         return asked
 
     def remove(self, requests: Collection[str]) -> None:
-        """Remove what is here of requests that have ended. It follows no link."""
+        """Remove the checkpoints of requests that have ended. Follows no link."""
         for request in requests:
             with suppress(Invalid):
                 folder = self._directory / component("request", request)
@@ -59,12 +59,12 @@ class Retention:
 
 
 def _folders(directory: Path) -> Iterator[Path]:
-    with suppress(OSError):  # nobody has saved anything here yet
+    with suppress(OSError):  # no request has saved anything here yet
         yield from (each for each in directory.iterdir() if each.is_dir())
 
 
 def _changed(folder: Path) -> float:
-    """When anything in it last came or went: whole checkpoints, of any task."""
+    """Return when a file or folder in it last came or went: whole checkpoints, of any task."""
     with suppress(OSError):
         return max(each.lstat().st_mtime for each in (folder, *_folders(folder)))
     return float("inf")

@@ -1,4 +1,4 @@
-"""The agent's process: hands events to the machine and carries out what it says.
+"""The agent's process: passes events to the machine and carries out its instructions.
 
 One thread does both, one after the other, so that nothing happens between an entry on disk and what
 depends on it. When it is told to end, it ends and its work goes on: every attempt has a supervisor
@@ -62,23 +62,24 @@ from cede.launch.probe import probe
 from cede.model import bounds
 from cede.model.errors import CedeError
 
-# How often supervisors and applications are looked at, while there are any.
+# How often supervisors and applications are polled, while there are any.
 TICK = 0.05
 TICK_IDLE = 0.5
 # How soon, and at most how late, work that did not die is killed again before the agent is ready.
 SWEEP_PAUSE, SWEEP_PAUSE_MAX = 0.5, 30.0
-# A call waits so long for its answer to be seen; then whoever calls next knows less than it could.
+# A call waits so long for the machine to take its answer; then the next call knows less than it
+# could.
 SEEN_TIMEOUT = 30.0
 
 _log = structlog.get_logger("cede.agent")
 
 
 class CannotRun(CedeError):
-    """This agent cannot start, and says why."""
+    """This agent cannot start; the message says why."""
 
 
 def run(settings: Settings) -> None:
-    """Serve this node until told to end. Raises what is wrong, for people."""
+    """Serve this node until told to end. Raises errors that are meant for people."""
     processes.close_to_account()
     for text in warnings(settings.isolation, settings.users):
         _log.warning(text)
@@ -92,7 +93,7 @@ def run(settings: Settings) -> None:
 
 
 class _Arrived:
-    """An answer on its way from the thread that called to the machine's."""
+    """An answer on its way from the calling thread to the machine's."""
 
     def __init__(self, answer: wire.Answer) -> None:
         self.answer = answer
@@ -100,7 +101,7 @@ class _Arrived:
 
 
 class Runner:
-    """`hands` carry out what the machine asks for; without them, supervisors on this machine."""
+    """`hands` carry out the machine's instructions; without them, supervisors on this machine."""
 
     def __init__(
         self,
@@ -110,17 +111,18 @@ class Runner:
     ) -> None:
         self._settings = settings
         self._machine = Machine(retained=settings.retained)
-        self._lock = threading.Lock()  # the machine, between its thread and those that call
+        self._lock = threading.Lock()  # the machine, between its own thread and those that call
         self._inbox: queue.SimpleQueue[_Arrived | None] = queue.SimpleQueue()
         self._log_replies: deque[wire.Json] = deque()
-        self._old: list[str] = []  # requests with old checkpoints here: have they ended?
+        # Requests with old checkpoints here, of which the server is asked whether they have ended.
+        self._old: list[str] = []
         known = identity.opened(identity.load(settings.data))
         self._journal = JournalFile(settings.data / "journal")
         self._attempts = hands or Attempts(settings, probe(_group_name(settings)), boottime)
         said = introduction or _introduction(settings)
         self._link = Link(settings, known, said, body=self._body, take=self._take)
         self._index = known.index
-        self._quarantined = False  # whether the server asks what else runs here
+        self._quarantined = False  # whether the server asks for strays
 
     def serve(self) -> None:
         if not self._restart():
@@ -136,7 +138,7 @@ class Runner:
             raise self._link.fatal
 
     def end(self) -> None:
-        """Safe in a signal handler: what runs goes on under its supervisors."""
+        """End the agent; safe in a signal handler. Its work goes on under its supervisors."""
         self._link.stop()
         self._inbox.put(None)
 
@@ -146,7 +148,7 @@ class Runner:
     # The machine's thread
 
     def _restart(self) -> bool:
-        """Take up what the journal names; False if the agent was told to end before it is ready."""
+        """Take over the journal's orders; False if the agent was told to end before it is ready."""
         entries = self._journal.entries
         over = {key_of(each) for each in entries if not isinstance(each, Taken)}
         taken = [e.order for e in entries if isinstance(e, Taken) and e.order.key not in over]
@@ -159,7 +161,7 @@ class Runner:
                 entries = (*entries, Over(report))
             if not swept.survivors:
                 break
-            # S15: units that a survivor may still use must not be given to anybody else.
+            # S15: units that a survivor may still use must not be granted to others.
             for name, why in swept.survivors.items():
                 _log.error("not ready: unexplained work does not die", attempt=name, why=why)
             if self._link.stopping.wait(pause):
@@ -190,8 +192,8 @@ class Runner:
             self._compact()
 
     def _handle(self, event: Event) -> None:
-        """One event, and all that follows from it. What is to be written of one event is written
-        together: nothing depends on an entry before the machine was told that it is there.
+        """Handle one event, and all that follows from it. The entries of one event are written
+        together: nothing depends on an entry before the machine was told that it is on disk.
         """
         events = deque([event])
         while events:
@@ -229,10 +231,10 @@ class Runner:
                 self._link.tell()
 
     def _write(self, entries: Sequence[Entry]) -> Iterator[Event]:
-        """Write them with one sync, and say of each what came of it."""
+        """Write entries with one sync, and yield the result of each."""
         lines: list[Entry] = []
         for entry in entries:
-            # That is for good: no supervisor that was asked for may come after it.
+            # The entry is final: no supervisor that was asked for may come after it.
             is_final = isinstance(entry, Over) and entry.report.never_started
             came = self._attempts.fence(key_of(entry)) if is_final else None
             if came is None:
@@ -268,16 +270,16 @@ class Runner:
     # Between the threads
 
     def _body(self, news: bool) -> wire.Json:
-        """What a heartbeat carries, as of now."""
+        """Return the body of a heartbeat, as of now."""
         body: wire.Json = {}
         with self._lock:
             machine = self._machine
             body |= {"epoch": machine.epoch, "index": self._index, "seen": machine.version}
-            if self._quarantined:  # servers before this asks for it do not know the field
+            if self._quarantined:  # older servers do not know the field
                 body["strays"] = machine.strays
             reports = list(machine.outbox.items())[: bounds.REPORTS_MAX] if news else []
         body["reports"] = [wire.report_json(*each) for each in reports]
-        # Lost with the call that carries them, they are asked for again.
+        # If the call that carries them is lost, the server asks again.
         most = min(len(self._log_replies), bounds.LOG_REPLIES_MAX) if news else 0
         if news and (old := self._old):
             body["saved"], self._old = old, []
@@ -285,14 +287,14 @@ class Runner:
         return body | (self._attempts.news() if news else {})
 
     def _ask(self, requests: list[str]) -> None:
-        """With the next news; if that call is lost, they are asked about another time."""
+        """Ask with the next news; if that call is lost, they are asked about another time."""
         if requests:
             self._old = requests
             self._link.tell()
 
     def _take(self, answer: wire.Answer, said: wire.Json) -> bool:
-        """Called by whoever called the server: wait until the machine has seen the answer, and say
-        whether there is more to be told.
+        """Wait, in the thread that called the server, until the machine has seen the answer;
+        return whether there is more to report.
         """
         if answer.heard:
             self._attempts.told(said)
@@ -320,7 +322,7 @@ def _introduction(settings: Settings) -> Introduction:
 
 
 def _group_name(settings: Settings) -> str:
-    """Unlike that of any other agent on this machine."""
+    """Return a name that no other agent on this machine has."""
     digest = hashlib.sha256(str(settings.data.absolute()).encode()).hexdigest()
     return f"cede-{digest[:12]}"
 

@@ -1,4 +1,4 @@
-"""What an agent was told when it was started. Whatever it was not told, it detects."""
+"""The options of an agent, with detected values for those that were not given."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from cede.model import bounds
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """`users` maps who submitted (`user:ann`, `team:red`, a token's name, or `*`) to accounts of
-    this machine; the first is taken unless the work asks for another of them.
+    """`users` maps submitters (`user:ann`, `team:red`, a token's name, or `*`) to accounts of
+    this machine; the first is used unless the work asks for another of them.
     """
 
     server: str
@@ -36,4 +36,4 @@ class Settings:
     pids_max: int | None = None
     isolation: Isolation = Isolation.NONE
     hidden: tuple[Path, ...] = ()  # from work that runs as the agent's own account
-    kind: str = "agent"  # what it is called in messages
+    kind: str = "agent"  # its name in messages

@@ -1,5 +1,5 @@
-"""What is done with the files of attempts, wherever they run: checkpoints are looked for and
-removed, output is read.
+"""The files of attempts, wherever these run: checkpoints are looked for and removed, output is
+read.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Shelves:
         self._retention = Retention(settings.checkpoints, settings.keep_checkpoints)
 
     def _is_live(self, key: Key) -> bool:
-        """Whether more output may come of it."""
+        """Whether an attempt may still produce output."""
         raise NotImplementedError
 
     def looked(self) -> Iterator[Looked]:
@@ -47,8 +47,8 @@ class Shelves:
             yield self._looked.get()
 
     def look(self, order: Order) -> None:
-        """Verify what an attempt could start from, newest first: one will do for a task alone, its
-        gang may have to go further back.
+        """Verify the checkpoints that an attempt could start from, newest first: one is enough
+        for a task alone, a gang may have to go further back.
         """
         alone = len(order.body.get("nodes") or ()) <= 1
         most = 1 if alone else bounds.CHECKPOINTS_KNOWN_MAX
@@ -62,13 +62,14 @@ class Shelves:
         self._reader.submit(read)
 
     def keep_checkpoint(self, order: Order, checkpoint: str) -> None:
-        """It is committed; what is older may go."""
+        """Remove checkpoints older than this one, which is committed."""
         if protocol_of(order):
             directory = checkpoint_directory(order, self._settings)
             self._cleaner.submit(_clean, directory, checkpoint)
 
     def look_for_old(self, ask: Callable[[list[str]], None]) -> None:
-        """Now and then, say whose checkpoints are old; who has ended is not known here."""
+        """At intervals, ask about requests with old checkpoints: whether they have ended is not
+        known here."""
         if self._retention.is_due(self._clock()):
             self._cleaner.submit(lambda: ask(self._retention.old()))
 
@@ -76,14 +77,14 @@ class Shelves:
         self._cleaner.submit(self._retention.remove, requests)
 
     def answer(self, question: wire.LogQuestion) -> wire.Json:
-        """Output from where it was asked for, as far as it is still there."""
+        """Return output from where it was asked for, as far as it is still there."""
         key, most, since = question.key, question.most, question.since
         if question.age is not None:
             since = max(since or 0.0, time_of_day() - question.age)  # by the clock of the records
         try:
             with places.Place(self._home / key.directory) as place:
                 # In this order: a supervisor writes the last output before its exit record. Without
-                # a spec there never was a supervisor, and what is there is why.
+                # a spec there never was a supervisor, and the output says why.
                 over = place.exists(places.EXIT) or not place.exists(places.SPEC)
                 found = read_output(
                     place,

@@ -1,7 +1,7 @@
-"""From an order to what a supervisor runs: account, environment, directories, bounds.
+"""Makes an order into the spec of a supervisor: account, environment, directories, bounds.
 
-A job gets a cleaned environment: nothing of the agent's own but the path to programs and the
-language, what its request asked for, and what cede tells it.
+Work gets a cleaned environment: nothing of the agent's own but the path to programs and the
+language, the variables of its request, and cede's.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from cede.launch.spec import Fence, Limits, Spec
 
 PATH = "/usr/local/bin:/usr/bin:/bin"
 LANGUAGE = "C.UTF-8"
-# Ours inside an attempt's directory, given to the work's account.
+# Directories of cede's inside an attempt's directory, given to the work's account.
 TMP, TALK = "tmp", "talk"
 # In the agent's data: the homes of accounts that it made.
 HOMES = "homes"
@@ -37,9 +37,9 @@ class Surroundings:
 
 
 def surroundings(order: Order, settings: Settings, can_limit: Collection[str]) -> Surroundings:
-    """Everything that is needed to start an order; or `Refused`, `NotAllowed`, `Invalid`.
+    """Return what is needed to start an order; or raise `Refused`, `NotAllowed`, `Invalid`.
 
-    `can_limit` is what this machine is able to keep work within.
+    `can_limit` has the limits that this machine can enforce.
     """
     body = order.body
     work = body["work"]
@@ -80,7 +80,8 @@ def surroundings(order: Order, settings: Settings, can_limit: Collection[str]) -
 
 
 def _view(settings: Settings, account: Account, own: list[Path]) -> dict[str, tuple[str, ...]]:
-    """What work that runs as the agent's account does not see, and which of it is its own."""
+    """Return the paths hidden from work that runs as the agent's account, and those of them that
+    are its own."""
     if account.user is not None or settings.isolation is not Isolation.NAMESPACE:
         return {}
     hidden = (settings.data, settings.checkpoints, *settings.hidden)
@@ -88,7 +89,7 @@ def _view(settings: Settings, account: Account, own: list[Path]) -> dict[str, tu
 
 
 def _refuse_hidden(spec: Spec) -> None:
-    """A directory that the work will not find is named now, with the reason."""
+    """Refuse a directory that is hidden from the work, with the reason."""
     wanted = Path(spec.directory).resolve()
     if any(wanted.is_relative_to(Path(each).resolve()) for each in spec.show):
         return
@@ -106,18 +107,18 @@ def _limits(order: Order, settings: Settings, can_limit: Collection[str]) -> Lim
 
 
 def checkpoint_directory(order: Order, settings: Settings) -> Path:
-    """One for all attempts of a task."""
+    """Return the checkpoint folder of a task, the same for all its attempts."""
     return settings.checkpoints / component("request", order.request) / str(order.key.task)
 
 
 def protocol_of(order: Order) -> str:
-    """How it is asked to save itself; empty when it is not."""
+    """Return the protocol by which work is asked to save itself; empty when it is not asked."""
     body = order.body
     return "" if body["checkpoint"] == "none" else str(body["checkpoint_protocol"])
 
 
 def make_directories(found: Surroundings) -> None:
-    """What the work writes to belongs to its account; what it is in does not."""
+    """Make the work's directories for its account; the directories around them are not its own."""
     if found.account.made_for:
         give(Path(found.account.home), found.account)
     give(found.tmp, found.account)
@@ -163,7 +164,7 @@ def _told(order: Order, settings: Settings) -> dict[str, str]:
 
 
 def _number(order: Order, tasks: int) -> dict[str, str]:
-    """Which of how many tasks it is: of its array, or of its gang."""
+    """Return the task's number and the number of tasks: of its array, or of its gang."""
     if array := order.body.get("array"):
         return {
             "CEDE_ARRAY": str(array["array_id"]),
@@ -174,7 +175,8 @@ def _number(order: Order, tasks: int) -> dict[str, str]:
 
 
 def _devices(order: Order, settings: Settings) -> dict[str, str]:
-    """Empty, and not absent, where there are GPUs that are not this job's."""
+    """Return the assigned GPUs: empty, and not absent, where there are GPUs of which it has
+    none."""
     if not settings.devices.get("gpu"):
         return {}
     given = (order.body.get("devices") or {}).get("gpu") or ()

@@ -1,4 +1,4 @@
-"""What the server orders, what the machine asks its runner to do, and what it tells the server.
+"""Orders of the server, events and instructions of the machine, and its reports.
 
 Instants are seconds on CLOCK_BOOTTIME, which goes on while the machine sleeps.
 """
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 
 class Key(NamedTuple):
-    """One task of one allocation: what is started at most once, for ever."""
+    """One task of one allocation: started at most once, for ever."""
 
     allocation: str
     task: int
@@ -30,9 +30,9 @@ class Do(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What the server wants of one task. A hint with RUN means: save yourself, and go on. `looks`:
-    nothing starts before we have said which checkpoints are here. `body` is for whoever starts it;
-    the machine does not look inside.
+    """The server's order for one task. A hint with RUN means: save yourself, and go on. `looks`:
+    nothing starts before the agent has reported which checkpoints are here. `body` is for the
+    hands that start it; the machine does not read it.
     """
 
     key: Key
@@ -44,7 +44,7 @@ class Order:
     keeps_in_silence: bool = False
     hint: int = 0
     seconds_left: float = 0.0
-    keep: str = ""  # checkpoints that are older than this one may go
+    keep: str = ""  # older checkpoints than this one may be removed
     looks: bool = False
     step: int = 0  # at which all tasks of a gang save; 0: not agreed yet
     body: Mapping[str, Any] = field(default_factory=dict)
@@ -65,13 +65,14 @@ class Kind(StrEnum):
 
 FINAL = (Kind.ENDED, Kind.REFUSED)
 INFRASTRUCTURE = "infrastructure"
-# It was asked to part before it was started: nobody's fault, and unlike a refusal not the node's.
+# The cause of an end before the start: no failure, and unlike a refusal it says nothing of the
+# node.
 NEVER_STARTED = "never_started"
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """One thing the server should know of one task; `exit_code` is 128 + n for signal n."""
+    """One fact about one task for the server; `exit_code` is 128 + n for signal n."""
 
     key: Key
     attempt: int
@@ -85,7 +86,7 @@ class Report:
     text: str = ""
     ids: tuple[str, ...] = ()  # verified checkpoints that were found, newest first
     step: int = 0  # the first at which it can save for the hint
-    unread: bool = False  # what it left could not be verified in time
+    unread: bool = False  # its last checkpoint could not be verified in time
     devices: Mapping[str, list[str]] = field(default_factory=dict)  # that a cluster chose for it
 
     @property
@@ -105,14 +106,14 @@ class Taken:
 
 @dataclass(frozen=True, slots=True)
 class Over:
-    """Nothing will ever run for this again; the report says how it ended, to whoever asks."""
+    """The task will never run again; the report says how it ended."""
 
     report: Report
 
 
 @dataclass(frozen=True, slots=True)
 class Removed:
-    """Its directory is gone, and so is the memory of it."""
+    """Its directory is gone, and so is the record of it."""
 
     key: Key
 
@@ -135,7 +136,7 @@ def key_of(entry: Entry) -> Key:
 
 @dataclass(frozen=True, slots=True)
 class Orders:
-    """An answer to a heartbeat that was sent at `sent_at`: all that this node should have."""
+    """An answer to a heartbeat that was sent at `sent_at`: all orders of this node."""
 
     epoch: int
     version: int
@@ -179,7 +180,7 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """Its exit record is on disk, and nothing of it runs."""
+    """Its exit record is on disk, and no process of it runs."""
 
     key: Key
     exit_code: int | None
@@ -190,7 +191,8 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """The checkpoints that an attempt could start from, newest first; what is wrong with others."""
+    """The checkpoints that an attempt could start from, newest first; and the problems of
+    others."""
 
     key: Key
     ids: tuple[str, ...]
@@ -199,18 +201,18 @@ class Looked:
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """The application, or what it wrote, said something; the report is ready to be sent."""
+    """A message of the application, or a file that it wrote; the report is ready to be sent."""
 
     report: Report
 
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """Nothing happened but time."""
+    """Time has passed."""
 
 
 class Found(StrEnum):
-    """What a supervisor's directory says after a restart."""
+    """The state of a supervisor's directory after a restart."""
 
     NEVER = "never"  # no supervisor existed, and none can come any more
     ALIVE = "alive"
@@ -218,7 +220,7 @@ class Found(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Restarted:
-    """The journal as it is on disk, and how each task that was taken up stands."""
+    """The journal as it is on disk, and the state of each task that was taken up."""
 
     entries: tuple[Entry, ...]
     found: Mapping[Key, Found | Ended]
@@ -313,7 +315,7 @@ class KeepCheckpoint:
 
 @dataclass(frozen=True, slots=True)
 class Forget:
-    """Remove its directory: nobody will ask for its output any more."""
+    """Remove its directory: its output will not be asked for any more."""
 
     key: Key
 

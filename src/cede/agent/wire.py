@@ -1,5 +1,5 @@
-"""The protocol between server and agent, as values of ours. Whatever else an answer holds, a newer
-server put there for newer agents.
+"""The protocol between server and agent, parsed into values. Unknown fields of an answer are
+ignored: a newer server sends them for newer agents.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Answer:
     logs: tuple[LogQuestion, ...]
     over: frozenset[str]  # of the requests that were asked about: those that have ended
     quarantined: bool = False  # whether the server asks for `strays`
-    heard: bool = False  # whether what the call said was written down
+    heard: bool = False  # whether the server stored the facts of the call
 
 
 def registration(settings: Settings, known: Identity, boot: str) -> Json:
@@ -95,12 +95,12 @@ def log_json(
 
 
 def no_order_json(question: LogQuestion) -> Json:
-    """The answer to a question that needs an order which this supervisor did not write."""
+    """Return the answer to a question that needs an order which this supervisor did not write."""
     return {"id": question.id, "offset": question.offset, "unordered": True}
 
 
 def answer(data: Mapping[str, Any], sent_at: float) -> Answer:
-    """The answer to a heartbeat that was sent then."""
+    """Parse the answer to a heartbeat that was sent at `sent_at`."""
     orders = Orders(
         epoch=int(data["epoch"]),
         version=int(data["version"]),

@@ -1,1 +1,1 @@
-"""Bridges: one process that stands for many nodes of a cluster that somebody else runs."""
+"""Bridges: one process that stands for many nodes of a foreign cluster."""

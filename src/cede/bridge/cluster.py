@@ -1,4 +1,4 @@
-"""What a bridge needs of a cluster: four calls. All else is the same for every cluster."""
+"""The interface of a cluster to a bridge: four calls. All else is the same for every cluster."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cede.model.errors import CedeError
 
 
 class Unreachable(CedeError):
-    """The cluster did not answer, or not so that we know what it did: ask again later."""
+    """The cluster did not answer, or its answer does not say what it did: ask again later."""
 
 
 class NotTaken(CedeError):
@@ -19,7 +19,7 @@ class NotTaken(CedeError):
 
 
 class Standing(StrEnum):
-    """How a job stands in its cluster."""
+    """How far a job is in its cluster."""
 
     WAITING = "waiting"
     RUNNING = "running"  # or about to begin or to end: it holds its nodes
@@ -27,17 +27,17 @@ class Standing(StrEnum):
 
 
 class End(StrEnum):
-    """Who ended a job that is over."""
+    """The cause of the end of a job that is over."""
 
     ITSELF = "itself"  # its script
     FAILED = "failed"  # the cluster, by its own doing: a node failed, a job of others came first
-    ENDED = "ended"  # the cluster, because somebody or a bound said so
+    ENDED = "ended"  # the cluster, because a user or a bound said so
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job of ours as its cluster shows it. `is_others`: it waits only for what others hold;
-    `is_ending`: it leaves, and how is known only when it has.
+    """A job of this bridge as its cluster shows it. `is_others`: it waits only for nodes that
+    others hold; `is_ending`: it leaves, and how it ended is known only when it has.
     """
 
     id: str
@@ -52,7 +52,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A node of the cluster. `held` is everything that is allocated on it, also to jobs of ours;
+    """A node of the cluster. `held` is all that is allocated on it, also to the bridge's jobs;
     `away` says why it takes no work, and is empty when it does; `holders` names outside jobs.
     """
 
@@ -67,7 +67,7 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """The cluster at one instant; jobs are those with our mark."""
+    """The cluster at one instant; jobs are those with this bridge's mark."""
 
     machines: tuple[Machine, ...]
     jobs: tuple[Job, ...]
@@ -75,9 +75,9 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A job to be submitted. `tasks` are its nodes, and how many tasks each has; `amounts` are of
-    one task. On each node `command` runs once. `user` None: as whom the bridge runs; else `group`
-    is that account's own.
+    """A job to be submitted. `tasks` has the number of tasks of each node; `amounts` are of one
+    task. On each node `command` runs once. `user` is the account that it runs as, with its own
+    `group`; None: the bridge's.
     """
 
     name: str
@@ -92,25 +92,26 @@ class Wanted:
 
 
 class Cluster(Protocol):
-    """`mark` tells the jobs of one bridge from all others."""
+    """A cluster. `mark` tells the jobs of one bridge from all others."""
 
     mark: str
     kind: str
 
     def look(self) -> Seen:
-        """What there is, who holds it and how our jobs stand; or `Unreachable`."""
+        """Return the nodes, their holders and the state of the bridge's jobs; or raise
+        `Unreachable`."""
 
     def submit(self, wanted: Wanted) -> str:
-        """The id of a new job on exactly these nodes; `NotTaken`, or `Unreachable`: then it may
-        have been taken all the same.
+        """Submit a job on exactly these nodes and return its id; or raise `NotTaken`, or
+        `Unreachable`: then it may have been taken all the same.
         """
 
     def find(self, name: str) -> list[Job]:
-        """The jobs of that name with our mark, also those that are over, as far as it knows; or
-        `Unreachable`.
+        """Return the jobs of that name with this bridge's mark, also those that are over, as far
+        as the cluster knows; or raise `Unreachable`.
         """
 
     def cancel(self, ids: Sequence[str], *, kill: bool = False) -> None:
-        """End these jobs, at once with `kill`. Those that are over already do no harm; or
+        """End these jobs, at once with `kill`, ignoring those that are over; or raise
         `Unreachable`.
         """

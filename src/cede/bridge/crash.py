@@ -1,5 +1,4 @@
-"""The bridge dies on purpose before, in or after a call to its cluster, so that tests can look at
-what is left.
+"""Named points before, in and after a call to the cluster, at which tests let the bridge die.
 
 `CEDE_BRIDGE_CRASH=sbatch_in`, with `:n` for the n-th time it is reached. Without the variable
 nothing here ever happens.

@@ -1,11 +1,11 @@
-"""The files by which a bridge and the members on its nodes know of each other.
+"""The files through which a bridge and the members on its nodes communicate.
 
 DATA/jobs/ALLOCATION/      the bridge's; what members read belongs to their account
     job.json               the intent, then the job's id; before and after each submission
     order.json             what to run; written before the job exists
     wanted.json            hints and stops, numbered; only the bridge writes it
 DATA/attempts/ALLOCATION.TASK/   the account's
-    claim.json             created once: by the job that runs the task, or by whoever forbids it
+    claim.json             created once, by the job that runs the task or the bridge that forbids it
     said.jsonl             what happened, one line each; only the member writes it
 """
 
@@ -22,7 +22,8 @@ from cede.launch.places import Place, component
 
 JOB, ORDER, WANTED = "job.json", "order.json", "wanted.json"
 CLAIM, SAID = "claim.json", "said.jsonl"
-# What one task may say in all, and at once: its account may write what it likes there.
+# Bounds of what one task may write in all, and of what is read at once: its account can write
+# anything there.
 SAID_MAX, SAID_CHUNK = 16 << 20, 1 << 20
 LAST_MAX = 300
 # Commands that a member may not have read yet; hints come minutes apart.
@@ -51,7 +52,7 @@ def put(path: Path, value: object, owner: int | None = None) -> None:
 
 
 def get(path: Path) -> Any:
-    """The JSON in a file; None where there is no such file."""
+    """Return the JSON in a file; None where there is no such file."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -59,7 +60,7 @@ def get(path: Path) -> Any:
 
 
 def claim(directory: Path, value: Json) -> Json:
-    """Claim a task, or forbid it, and return whose it is: ours if we were first."""
+    """Claim a task, or forbid it, and return the claim that stands: ours if it was first."""
     with Place(directory) as place:
         place.create(CLAIM, value)
         found: Json = place.read(CLAIM)
@@ -76,7 +77,7 @@ def claimed(directory: Path) -> Json | None:
 
 
 def last_line(directory: Path, name: str) -> str:
-    """The last that was written to a log of the account, as far as it can be shown; or nothing."""
+    """Return the last line of a log of the account, as far as it can be shown; or an empty text."""
     try:
         with Place(directory) as place:
             file = place.open(name, os.O_RDONLY | os.O_NONBLOCK)
@@ -90,7 +91,7 @@ def last_line(directory: Path, name: str) -> str:
 
 
 class Said:
-    """Reads what a member says, from where it was last read."""
+    """Reads the lines that a member has written, from where it last stopped."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -98,7 +99,7 @@ class Said:
         self._rest = b""
 
     def read(self) -> Iterator[Json]:
-        """Whole lines; what is not what a member writes is skipped."""
+        """Yield whole lines; lines that no member writes are skipped."""
         try:
             with Place(self._directory) as place:
                 file = place.open(SAID, os.O_RDONLY | os.O_NONBLOCK)
@@ -121,7 +122,7 @@ class Said:
 
 
 class Saying:
-    """Appends to what a member says."""
+    """Appends lines for the bridge, from a member."""
 
     def __init__(self, directory: Path) -> None:
         with Place(directory) as place:

@@ -1,7 +1,7 @@
 """Carries out orders as jobs of a cluster: one job for each allocation, on exactly its nodes.
 
-Calls to the cluster are made by threads of their own; what came of them is taken in by `poll`, so
-that all decisions are made in one thread. `docs/design/0016-bridges.md` says why each step is safe.
+Calls to the cluster are made by threads of their own; `poll` takes their results, so that all
+decisions are made in one thread. `docs/design/0016-bridges.md` says why each step is safe.
 """
 
 from __future__ import annotations
@@ -63,13 +63,13 @@ from cede.model import bounds
 from cede.model.errors import CedeError
 
 PREFIX = "cede-"
-JOB_LOG = "job.log"  # what the job prints besides its work; in the folder of its first task
+JOB_LOG = "job.log"  # output of the job besides its work's; in the folder of its first task
 CALLS = 8  # to the cluster at once
-# How often members are listened to; the more there are, the less often.
+# How often members' files are read; the more there are, the less often.
 LISTEN, LISTEN_EACH = 0.1, 0.0005
-# The cluster is looked at sooner when something is expected of it, but not all the time.
+# The cluster is looked at sooner while a change is expected of it, but not all the time.
 EAGER, EAGER_TIMES = 0.2, 4.0
-# A job that others keep waiting is taken back at the second look; one that waits for its turn, or
+# A job that others keep waiting is cancelled at the second look; one that waits for its turn, or
 # was not considered yet, has this long.
 WAITS, PATIENCE = 2, 60.0
 # A stop that has not come true so long after its grace is left to the cluster.
@@ -80,7 +80,7 @@ LEAVES = 60.0
 STOPPED, KILLED = "stopped", "killed"
 BUSY, REFUSED = "cluster_busy", "refused"
 CAUSES = {End.FAILED: "cluster_failed", End.ENDED: "cluster_ended", End.ITSELF: INFRASTRUCTURE}
-# Ends that a member saw and that stand, whatever the cluster says of the job.
+# Causes of ends that a member saw and that stand, whatever the cluster says of the job.
 OWN_ENDS = frozenset({STOPPED, KILLED, "walltime"})
 
 _log = structlog.get_logger("cede.bridge")
@@ -99,10 +99,10 @@ class Task:
 
     order: Order
     said: Said
-    ended: Ended | None = None  # as its member said
-    ended_at: float = 0.0  # when we heard of it
+    ended: Ended | None = None  # as its member reported it
+    ended_at: float = 0.0  # when the bridge read it
     started: bool = False
-    stop_until: float | None = None  # when a stop that we asked for counts as stuck
+    stop_until: float | None = None  # when a requested stop counts as stuck
 
 
 @dataclass(slots=True)
@@ -114,11 +114,11 @@ class Held:
     stage: Stage = Stage.GATHERING
     tasks: dict[int, Task] = field(default_factory=dict)
     id: str = ""
-    known_at: float = 0.0  # since when its id is known
+    known_at: float = 0.0  # when its id became known
     job: Job | None = None
-    ran_at: float = 0.0  # when the last look began that saw it run
+    ran_at: float = 0.0  # when the last look that saw it run began
     waits: int = 0
-    cancelled: bool = False  # by us
+    cancelled: bool = False  # by this bridge
     wants: list[list[Any]] = field(default_factory=list)
     owner: int | None = None
 
@@ -148,7 +148,7 @@ class _Looked:
 class _Submitted:
     allocation: str
     id: str = ""
-    unsure: str = ""  # why nobody knows
+    unsure: str = ""  # why it is not known whether it was submitted
     failed: Event | None = None  # for one task; the same for all
     refused: bool = False
 
@@ -175,7 +175,8 @@ class Jobs(Shelves):
     # After a restart
 
     def adopt(self, orders: Collection[Order]) -> Mapping[Key, Found | Ended]:
-        """Whatever has an intent may be a job; what became of it is seen at the first look."""
+        """Take over orders that have an intent: each may be a job, and the first look shows its
+        state."""
         return {order.key: self._adopt(order) for order in orders}
 
     def _adopt(self, order: Order) -> Found | Ended:
@@ -195,7 +196,8 @@ class Jobs(Shelves):
         return Found.ALIVE
 
     def sweep_unexplained(self, known: Collection[Key]) -> Swept:
-        """Jobs that nothing explains are cancelled when they are seen; their files go now."""
+        """Remove files that no order explains; jobs without one are cancelled when they are
+        seen."""
         names = {key.directory for key in known}
         allocations = {key.allocation for key in known}
         for each in self._home.iterdir():
@@ -206,10 +208,10 @@ class Jobs(Shelves):
                 shutil.rmtree(each, ignore_errors=True)
         return Swept()
 
-    # What the machine asks for
+    # Instructions of the machine
 
     def launch(self, order: Order, deadline: float | None, done: Callable[[], None]) -> None:
-        """When the orders of all tasks are there, they are one job."""
+        """Note the order; once the orders of all tasks are there, submit them as one job."""
         key = order.key
         held = self._held.setdefault(key.allocation, Held(key.allocation, len(order.body["nodes"])))
         held.tasks[key.task] = Task(order, Said(self._home / key.directory))
@@ -217,7 +219,7 @@ class Jobs(Shelves):
             self._submit(held)
 
     def set_deadline(self, key: Key, deadline: float | None) -> None:
-        """Work on bridged nodes outlives silence."""
+        """Do nothing: work on bridged nodes outlives silence."""
 
     def hint(self, key: Key, number: int, seconds_left: float, *, goes_on: bool) -> None:
         self._want(key, "hint", number, seconds_left, goes_on)
@@ -238,7 +240,7 @@ class Jobs(Shelves):
         if held.stage is Stage.GATHERING:
             self._over(held, task, Ended(key, None, STOPPED, "it was not submitted yet"))
         elif not task.started and self._forbid(key, STOPPED, "it had not begun"):
-            # Nothing of it will ever run; a job that waits for it is cancelled when it is seen.
+            # No task of it will ever run; a job that waits for it is cancelled when it is seen.
             self._over(held, task, Ended(key, None, STOPPED, "it had not begun"))
         else:
             self._want(key, "stop", grace)
@@ -268,11 +270,11 @@ class Jobs(Shelves):
         path = folder.job_folder(self._settings.data, key.allocation) / folder.WANTED
         try:
             folder.put(path, held.wants, held.owner)
-        except OSError as error:  # a stop that it does not hear of is left to the cluster
+        except OSError as error:  # a stop that the member does not get is left to the cluster
             _log.error("cannot tell a member", attempt=key.directory, why=str(error))
 
     def _forbid(self, key: Key, cause: str, text: str) -> bool:
-        """Make sure that no member starts it; False where one has."""
+        """Make sure that no member starts the task; False where one has."""
         ours = {"job": "", "cause": cause, "text": text}
         try:
             return folder.claim(self._home / key.directory, ours).get("job") == ""
@@ -287,7 +289,7 @@ class Jobs(Shelves):
         self._callers.submit(self._submitted, held, held.orders, asks_first)
 
     def _submitted(self, held: Held, orders: list[Order], asks_first: bool) -> None:
-        """In a thread of its own."""
+        """Submit a job, in a thread of its own, and queue the result."""
         allocation, key = held.allocation, orders[0].key
         try:
             result = self._try_submit(held, orders, asks_first)
@@ -334,7 +336,7 @@ class Jobs(Shelves):
         return account_for(submitters, asked, settings.users, allow_root=root)
 
     def _prepare(self, jobs: Path, orders: list[Order], account: Account) -> None:
-        """Everything that a member reads or writes is there before its job is."""
+        """Write everything that a member reads or writes before its job exists."""
         owner = None if account.user is None else account.user.uid
         jobs.mkdir(mode=0o711, exist_ok=True)
         for order in orders:
@@ -343,7 +345,7 @@ class Jobs(Shelves):
                 checkpoints = checkpoint_directory(order, self._settings)
                 checkpoints.parent.mkdir(mode=0o711, parents=True, exist_ok=True)
                 give(checkpoints, account)
-                shelf.clean(checkpoints, None, idle=True)  # K9: nobody writes there now
+                shelf.clean(checkpoints, None, idle=True)  # K9: no process writes there now
         told = {
             "orders": [order_json(each) for each in orders],
             "checkpoints": str(self._settings.checkpoints),
@@ -373,7 +375,7 @@ class Jobs(Shelves):
             str(other.gid) if other else "",
         )
 
-    # What happens
+    # Events
 
     def poll(self, now: float) -> Iterator[Event]:
         if self._looker is None:
@@ -397,7 +399,7 @@ class Jobs(Shelves):
             yield self._events.popleft()
 
     def _keep_looking(self) -> None:
-        """In a thread of its own: one look after the other, sooner when something is expected."""
+        """Look at the cluster, in a thread of its own, sooner while a change is expected."""
         while not self._ending.is_set():
             began = self._clock()
             try:
@@ -405,7 +407,8 @@ class Jobs(Shelves):
             except CedeError as error:
                 result = _Looked(began, None, str(error))
             except Exception as error:
-                # What cannot be read must not end the thread: nothing would be looked at any more.
+                # An unreadable answer must not end the thread: the cluster would never be looked at
+                # again.
                 _log.exception("cannot read what the cluster says")
                 result = _Looked(began, None, f"cannot read what it says: {error!r}")
             self._results.put(result)
@@ -417,7 +420,7 @@ class Jobs(Shelves):
 
     def _take_submitted(self, result: _Submitted, now: float) -> None:
         held = self._held.get(result.allocation)
-        if held is None:  # everything of it was stopped meanwhile: it is cancelled when it is seen
+        if held is None:  # every task of it was stopped meanwhile: it is cancelled when it is seen
             return
         if result.id:
             held.stage, held.id, held.known_at = Stage.SUBMITTED, result.id, now
@@ -453,7 +456,7 @@ class Jobs(Shelves):
         )
 
     def _judge(self, held: Held, job: Job | None, now: float, began: float) -> None:
-        """How a job stands, and what follows from it for its tasks."""
+        """Note a job's state, and act on what follows from it for its tasks."""
         held.job = job
         if job is None:
             job = Job(held.id, "", Standing.OVER, "it knows the job no more", end=End.FAILED)
@@ -474,12 +477,12 @@ class Jobs(Shelves):
             held.ran_at = held.ran_at if job.is_ending else began
 
     def _waits_for_ours(self, held: Held) -> bool:
-        """Whether a job of ours is about to leave one of its nodes."""
+        """Whether another job of this bridge is about to leave one of its nodes."""
         nodes = held.orders[0].body["nodes"]
         return any(not set(each.nodes).isdisjoint(nodes) for each in self._leaving.values())
 
     def _take_back(self, held: Held, job: Job) -> None:
-        """The cluster does not start it: nobody else shall wait for it."""
+        """Cancel a job that its cluster does not start, so that no other waits behind it."""
         why = f"{self._cluster.kind} job {job.id} waits: {job.why}"
         cause = BUSY if job.is_others else REFUSED
         begun = [self._forbid(task.order.key, cause, why) for task in held.tasks.values()]
@@ -490,7 +493,8 @@ class Jobs(Shelves):
         self._cancel(held, kill=False)
 
     def _end_of(self, held: Held, task: Task, job: Job) -> Ended:
-        """What the member saw counts, unless the cluster ended it and nobody of us asked."""
+        """Return how a task ended: as its member saw it, unless the cluster ended the job
+        without being asked to."""
         key, said = task.order.key, task.ended
         claim = folder.claimed(self._home / key.directory) or {}
         asked = task.stop_until is not None or held.cancelled
@@ -514,7 +518,7 @@ class Jobs(Shelves):
         return Ended(key, None, CAUSES[job.end or End.FAILED], text, unread)
 
     def _over(self, held: Held, task: Task, event: Event) -> None:
-        """The last of a task: its event, and nothing of it is held any more."""
+        """Report the end of a task and forget it."""
         key = task.order.key
         del held.tasks[key.task]
         if not held.tasks:
@@ -524,7 +528,8 @@ class Jobs(Shelves):
         self._events.append(event)
 
     def _record(self, key: Key, ended: Ended) -> None:
-        """Whoever reads its output learns that no more comes."""
+        """Record the end in the task's folder, so that readers of its output know that no more
+        comes."""
         with suppress(OSError), places.Place(self._home / key.directory) as place:
             place.create(
                 places.EXIT,
@@ -557,19 +562,20 @@ class Jobs(Shelves):
                 self._eager = True
                 self._look_soon.set()
         if not held.tasks:
-            # Whoever is next on these nodes is submitted meanwhile: its cluster lets it wait.
+            # The next job on these nodes is submitted meanwhile: its cluster lets it wait.
             self._leaving[held.id] = _Leaving(nodes, amounts, held.known_at, now + LEAVES)
 
     def _is_own_end(self, held: Held, task: Task, ended: Ended) -> bool:
-        """Whether a task ended by itself or by us. A cluster that ends a job signals its tasks one
-        by one, so a failure counts as the task's own once the job was seen to run on after it.
+        """Whether a task ended by itself or by this bridge. A cluster that ends a job signals
+        its tasks one by one, so a failure counts as the task's own once the job was seen to run
+        on after it.
         """
         asked = task.stop_until is not None or held.cancelled
         own = ended.exit_code == 0 or ended.cause in OWN_ENDS
         return asked or own or held.ran_at > task.ended_at
 
     def _hear(self, task: Task, line: folder.Json) -> None:
-        """One line of a member. It is believed about its own task, and about nothing else."""
+        """Take in one line of a member, which is believed about its own task only."""
         key, attempt = task.order.key, task.order.attempt
         try:
             match line.get("event"):
@@ -611,7 +617,8 @@ class Jobs(Shelves):
         self._callers.submit(call)
 
     def _cancel_strays(self, jobs: Sequence[Job], began: float, now: float) -> None:
-        """Jobs with our mark that no attempt explains, or that come second, or do not leave."""
+        """Cancel jobs with this bridge's mark that no attempt explains, that come second, or
+        that do not leave."""
         strays = []
         for job in jobs:
             held = self._held.get(job.name.removeprefix(PREFIX))
@@ -624,14 +631,14 @@ class Jobs(Shelves):
             self._call_cancel(strays, kill=True)
 
     def _running(self, jobs: Mapping[str, Job]) -> Iterator[tuple[str, Mapping[str, int]]]:
-        """What our running jobs hold: node and amounts of each task."""
+        """Return the node and the amounts of each task of the bridge's running jobs."""
         held = {each.id: _held_by(each) for each in self._held.values()}
         held |= {id: (each.nodes, each.amounts) for id, each in self._leaving.items()}
         for id, (nodes, amounts) in held.items():
             if id in jobs and jobs[id].standing is Standing.RUNNING:
                 yield from ((node, amounts) for node in nodes)
 
-    # What else the server should know
+    # Further facts for the server
 
     @property
     def has_changed(self) -> bool:
@@ -660,13 +667,13 @@ class Jobs(Shelves):
 
 
 def _held_by(held: Held) -> tuple[tuple[str, ...], Mapping[str, int]]:
-    """The node of each task of a job that is not over, and what each of them has."""
+    """Return the node of each task of a job that is not over, and the amounts of one task."""
     body = next(iter(held.tasks.values())).order.body
     return tuple(body["nodes"]), body["amounts"]
 
 
 def _for(event: Event | None, key: Key) -> Event:
-    """The same of another task."""
+    """Return the same event for another task."""
     if isinstance(event, LaunchFailed):
         return LaunchFailed(key, event.why, event.refused)
     assert isinstance(event, Ended)

@@ -1,8 +1,9 @@
-"""What a job of a bridge runs on each of its nodes: the agent's own code for the tasks there.
+"""The process that a bridge's job runs on each of its nodes: the agent's own code for the tasks
+there.
 
 `python -m cede.bridge.member DATA ALLOCATION`. It claims its tasks, starts their supervisors,
-passes on what the bridge wants and writes down what happens. Supervisors live on a lease that it
-renews, so that nothing outlives it, whatever kills it.
+carries out the bridge's commands and writes down what happens. Supervisors live on a lease that it
+renews, so that no work outlives it, whatever kills it.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from cede.launch import processes
 from cede.launch.clock import boottime
 from cede.launch.probe import Containment
 
-# How long work outlives its member, and how often it looks for something new.
+# How long work outlives its member, and how often the member polls.
 LEASE = 15.0
 LOOK_STARTING, LOOK = 0.02, 0.2
 # The cluster contains the job; within it supervisors adopt what their work leaves.
@@ -36,8 +37,8 @@ POLITE = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.S
 
 @dataclass(frozen=True, slots=True)
 class Here:
-    """The node and the job of this process; the devices it was given, as the cluster numbers them
-    and as programs see them.
+    """The node and the job of this process, and its devices, as the cluster numbers them and as
+    programs see them.
     """
 
     node: str
@@ -47,7 +48,7 @@ class Here:
 
 
 def here(environment: Mapping[str, str]) -> Here:
-    """By Slurm's variables; another cluster has others."""
+    """Read Slurm's variables; another cluster has others."""
     leader = environment.get("SLURM_HET_JOB_ID") or environment.get("SLURM_JOB_ID", "")
     visible = _listed(environment.get("CUDA_VISIBLE_DEVICES", ""))
     given = environment.get("SLURM_STEP_GPUS") or environment.get("SLURM_JOB_GPUS") or ""
@@ -93,7 +94,7 @@ class Member:
         ours = {"job": self._at.job, "node": self._at.node}
         mine = {t: o for t, o in self._orders.items() if _claim(homes[t], ours)}
         if not mine:
-            return  # another job of this name runs them, or nobody may any more
+            return  # another job of this name runs them, or they were forbidden
         saying = {task: Saying(homes[task]) for task in mine}
         attempts = Attempts(self._settings, CONTAINMENT, boottime)
         for order in mine.values():
@@ -131,7 +132,7 @@ class Member:
         raise AssertionError(event)
 
     def _pass_on(self, attempts: Attempts) -> None:
-        """What the bridge wants and has not been done."""
+        """Carry out commands of the bridge that are new."""
         path = self._jobs / folder.WANTED
         try:
             stamp = path.stat().st_mtime_ns
@@ -166,7 +167,7 @@ def _claim(home: Path, ours: folder.Json) -> bool:
 def _shared_out(
     orders: list[Order], at: Here
 ) -> list[tuple[int, tuple[tuple[str, ...], tuple[str, ...]]]]:
-    """Which devices each task on this node has: as many as it asked for, in their order."""
+    """Assign devices to each task on this node: as many as it asked for, in their order."""
     found, begin = [], 0
     for order in sorted(orders, key=lambda each: each.key.task):
         end = begin + int(order.body["amounts"].get("gpu", 0))
@@ -176,7 +177,7 @@ def _shared_out(
 
 
 def _localized(order: Order, given: Mapping[int, tuple[tuple[str, ...], tuple[str, ...]]]) -> Order:
-    """The order as an agent on this node would have it."""
+    """Return the order as an agent on this node would get it."""
     visible = given[order.key.task][1]
     work = {**order.body["work"], "user": ""}
     devices = {"gpu": list(visible)} if visible else {}
@@ -193,7 +194,7 @@ def _key(event: Event) -> Key:
 
 def main(arguments: list[str]) -> int:
     for number in POLITE:
-        # Its supervisors end the work; this process writes down how that ended.
+        # The supervisors end the work; this process writes down how it ended.
         signal.signal(number, signal.SIG_IGN)
     processes.prctl(processes.PR_SET_CHILD_SUBREAPER, 1)
     Member(Path(arguments[0]), arguments[1], here(os.environ)).run()

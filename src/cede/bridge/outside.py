@@ -1,4 +1,5 @@
-"""What others hold on the nodes of a cluster, and what of that the server has been told."""
+"""The amounts that others hold on the nodes of a cluster, and what of that the server has been
+told."""
 
 from __future__ import annotations
 
@@ -11,18 +12,18 @@ from cede.bridge import folder
 from cede.bridge.cluster import Machine, Seen
 from cede.model import bounds
 
-# The nodes as they were last seen: a bridge that starts while its cluster is away speaks for them.
+# The nodes as last seen, for a bridge that starts while its cluster is away.
 NODES = "nodes.json"
-# A cluster that does not answer once may be busy; twice, and nothing new is put there.
+# One missed answer may mean a busy cluster; after two, no new work is put there.
 AWAY_AFTER = 2
-# So many looks a node is left alone that its cluster keeps for a job that comes first.
+# For so many looks a node gets no work that its cluster keeps for a job that comes first.
 KEPT_OFF = 10
 
 Held = tuple[Mapping[str, int], str]
 
 
 class Others:
-    """Safe to ask from the threads that call the server, while the machine's tells it more."""
+    """Safe to use from the threads that call the server, while the machine's thread updates it."""
 
     def __init__(self, data: Path) -> None:
         self._path = data / NODES
@@ -44,7 +45,8 @@ class Others:
         return bool(self._machines)
 
     def remember(self, seen: Seen) -> None:
-        """The nodes of a first look. What of it is ours is not known yet, so nothing is free."""
+        """Note the nodes of a first look. The bridge's own use is not known yet, so nothing is
+        free."""
         with self._lock:
             self._machines = {each.name: each for each in seen.machines}
             folder.put(self._path, [_facts(each) for each in self._machines.values()])
@@ -52,7 +54,8 @@ class Others:
             self._set({each.name: (dict(each.amounts), why) for each in seen.machines})
 
     def seen(self, seen: Seen, ours: Iterable[tuple[str, Mapping[str, int]]]) -> None:
-        """A look at the cluster; `ours` is what each task of ours that runs has on which node."""
+        """Take in a look at the cluster; `ours` has the node and the amounts of each running
+        task of the bridge."""
         own: dict[str, dict[str, int]] = {}
         for node, amounts in ours:
             mine = own.setdefault(node, {})
@@ -74,7 +77,7 @@ class Others:
 
     def _of(self, machine: Machine, own: Mapping[str, int]) -> Held:
         if machine.away:
-            # Who holds it first: a node that does not answer for a moment has the same holders.
+            # Holders first: a node that does not answer for a moment keeps its holders.
             return dict(machine.amounts), ", ".join((*machine.holders, machine.away))
         if machine.name in self._off:
             return dict(machine.amounts), "its cluster keeps it for a job that comes first"
@@ -105,10 +108,10 @@ class Others:
             self._held = {name: (amounts, _short(why)) for name, (amounts, why) in held.items()}
             self._has_news = True
 
-    # What the server is told
+    # Reports to the server
 
     def introduction(self) -> list[wire.Json]:
-        """All nodes and what they have, as of now."""
+        """Return all nodes and what they have, as of now."""
         with self._lock:
             self._introduced = [_facts(each) for each in self._machines.values()]
             self._has_changed = False
@@ -152,7 +155,7 @@ def _facts(machine: Machine) -> wire.Json:
 
 
 def _short(text: str) -> str:
-    """As the server takes it: printable, and not too long."""
+    """Cut a text as the server takes it: printable, and not too long."""
     shown = "".join(letter if letter.isprintable() else " " for letter in text)
     most = bounds.LABEL_LENGTH_MAX
     return shown if len(shown) <= most else f"{shown[: most - 1]}…"

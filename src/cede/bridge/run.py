@@ -1,4 +1,4 @@
-"""The bridge's process: an agent's runner whose hands are the jobs of a cluster."""
+"""The bridge's process: the agent's runner, with the jobs of a cluster as its hands."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ _log = structlog.get_logger("cede.bridge")
 
 
 def mark_of(data: Path) -> str:
-    """What tells this bridge, and the jobs that it submitted, from all others: it stays with its
-    folder, wherever that is used.
+    """Return the mark of this bridge and of the jobs that it submits. It is a file in the data
+    folder, so it stays the same wherever that is used.
     """
     data.mkdir(mode=0o711, parents=True, exist_ok=True)
     path = data / MARK
@@ -37,7 +37,8 @@ def mark_of(data: Path) -> str:
 
 
 def run(settings: Settings, cluster: Cluster, *, period: float) -> None:
-    """Stand for the nodes of a cluster until told to end. Raises what is wrong, for people."""
+    """Stand for the nodes of a cluster until told to end. Raises errors that are meant for
+    people."""
     processes.close_to_account()
     try:
         identity.take(settings.data)  # held until this process ends
@@ -51,7 +52,7 @@ def run(settings: Settings, cluster: Cluster, *, period: float) -> None:
 
 
 def _look_once(hands: Jobs, cluster: Cluster) -> None:
-    """The nodes must be known before anything is said of them; also from an earlier look."""
+    """Look at the cluster before the first registration; nodes of an earlier look also do."""
     try:
         seen = cluster.look()
     except Unreachable as error:
@@ -67,7 +68,8 @@ def _look_once(hands: Jobs, cluster: Cluster) -> None:
 
 
 def _introduction(settings: Settings, hands: Jobs, cluster: Cluster) -> Introduction:
-    """Of no boot: what runs in a cluster outlives the machine of its bridge."""
+    """Return the registration, which has no boot of its own: work in a cluster outlives the
+    bridge's machine."""
 
     def body(known: Identity) -> wire.Json:
         return {

@@ -1,4 +1,4 @@
-"""Slurm, by its commands. Nothing of it is linked, and no state of it is kept here."""
+"""Slurm, through its commands. No library of it is linked, and no state of it is kept here."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from cede.model.errors import CedeError
 TIMEOUT = 30.0
 COMMENT = "cede-bridge:"
 PLAIN = frozenset({"mcpu", "memory_mb", "step_run"})
-# What the walltime of a job has besides that of its work: its supervisor ends it first.
+# Seconds that a job's walltime has on top of its work's: the supervisor ends the work first.
 WALLTIME_MARGIN = 300.0
-# What sbatch says when the controller was not there, or was and did not answer.
+# Messages of sbatch when the controller was away, or there and did not answer.
 _AWAY = re.compile(
     r"Unable to contact|Connection refused|Socket timed out|timed out|Connection reset|"
     r"Communication connection failure|slurm_load|Zero Bytes were transmitted|Transport|"
@@ -45,7 +45,7 @@ _TIED = ("setpriv", "--pdeathsig", "KILL") if shutil.which("setpriv") else ()
 
 @dataclass(slots=True)
 class Slurm:
-    """`partition` limits what nodes and jobs are ours; `options` are for sbatch."""
+    """`partition` limits the bridge to its nodes and jobs; `options` are for sbatch."""
 
     mark: str
     partition: str = ""
@@ -56,8 +56,8 @@ class Slurm:
     _groups: Mapping[str, str] | None = None
 
     def look(self) -> Seen:
-        """Jobs first: one of ours that starts between the two counts as others' until the next
-        look, and what others take is never ours.
+        """Look at jobs before nodes: one of ours that starts between the two counts as others'
+        until the next look, while others' use never counts as ours.
         """
         if self._groups is None:
             self._groups = switch_groups(self._topology())
@@ -70,7 +70,7 @@ class Slurm:
         return Seen(tuple(mine), tuple(merged(map(job_of, ours))))
 
     def _topology(self) -> str:
-        """Empty where the cluster has none."""
+        """Return the topology; empty where the cluster has none."""
         try:
             return self._call("scontrol", "-o", "show", "topology")
         except NotTaken:
@@ -128,7 +128,7 @@ class Slurm:
                 raise Unreachable(str(error)) from None
 
     def _call(self, *command: str, text: str | None = None) -> str:
-        """What a command printed. It dies with us: what it had not done by then it never does."""
+        """Return a command's output. The command dies with this process, and does no more then."""
         name = command[0]
         crash.at(f"{name}_before")
         try:
@@ -157,7 +157,7 @@ class Slurm:
 
 
 def _passed_on() -> dict[str, str]:
-    """Jobs get the environment of their sbatch; nothing of ours is in it but the way to Slurm."""
+    """Return the environment of sbatch, which jobs inherit: only the way to Slurm."""
     kept = ("PATH", "LANG", "LC_ALL", "SLURM_CONF", "SLURM_CLUSTERS", "LD_LIBRARY_PATH")
     return {name: os.environ[name] for name in kept if name in os.environ}
 
@@ -170,7 +170,7 @@ def _problem(name: str, why: str, code: int) -> CedeError:
 
 
 def merged(jobs: Iterable[Job]) -> list[Job]:
-    """Components of one job as one: it waits while one does, and is over when all are."""
+    """Merge the components of a job: it waits while one of them does, and is over when all are."""
     found: dict[str, list[Job]] = {}
     for job in jobs:
         found.setdefault(job.id.partition("+")[0], []).append(job)
@@ -198,7 +198,7 @@ _ORDER = {Standing.WAITING: 0, Standing.RUNNING: 1, Standing.OVER: 2}
 
 
 def _components(wanted: Wanted) -> list[list[str]]:
-    """Options by which each node gets what its tasks need: nodes with as many tasks together."""
+    """Return sbatch's options for each component: the nodes that have the same number of tasks."""
     by_count: dict[int, list[str]] = {}
     for node, count in wanted.tasks.items():
         by_count.setdefault(count, []).append(node)
@@ -214,14 +214,15 @@ def _component(nodes: list[str], tasks: int, amounts: Mapping[str, int]) -> list
         "--ntasks-per-node=1",
         f"--nodelist={','.join(nodes)}",
         f"--cpus-per-task={cpus}",
-        *([f"--mem={memory}M"] if memory else []),  # else what the site gives by default
+        *([f"--mem={memory}M"] if memory else []),  # else the site's default
     ]
     gres = [f"{k}:{n * tasks}" for k, n in sorted(amounts.items()) if k not in PLAIN and n]
     return [*asked, *([f"--gres={','.join(gres)}"] if gres else [])]
 
 
 def _script(wanted: Wanted, components: int) -> str:
-    """On one node the script itself; on several a step with one task on each."""
+    """Return the script: on one node it is the work itself, on several a step with one task on
+    each."""
     command = shlex.join(wanted.command)
     if len(wanted.tasks) > 1:
         groups = f" --het-group=0-{components - 1}" if components > 1 else ""

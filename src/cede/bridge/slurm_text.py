@@ -1,4 +1,4 @@
-"""What Slurm's commands print, as values. Pure.
+"""Parses the output of Slurm's commands into values. Pure.
 
 Lines of `squeue -o` and `scontrol -o show nodes -d` have had the same form for many versions.
 """
@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 from cede.bridge.cluster import End, Job, Machine, Standing
 
-# Job id, state, user, node list, why it waits, comment, name. A name may hold anything but a line
-# end, so it comes last; the comment of our jobs holds no bar, and that of others does not matter.
+# Job id, state, user, node list, reason, comment, name. A name may hold anything but a line end, so
+# it comes last; the comment of our jobs holds no bar, and those of others do not matter.
 JOBS_FORMAT = "%i|%T|%u|%N|%r|%k|%j"
 _FIELDS = 7
-# So many outside jobs are named in a reason.
+# At most so many outside jobs are named in a reason.
 NAMED = 3
 
 HOLDING = frozenset(
@@ -35,13 +35,13 @@ _ENDS = {
     "DEADLINE": End.ENDED,
     "OUT_OF_MEMORY": End.ENDED,
 }
-# Why a job waits that others keep from its nodes; any other reason is of the job itself.
+# Reasons of a job that others keep from its nodes; any other reason is about the job itself.
 _OTHERS = re.compile(
     r"None|Resources|Priority|BeginTime|Cleaning|Prolog|NodeDown|FrontEndDown|PartitionDown|"
     r"PartitionInactive|Reservation|ReqNodeNotAvail.*|Nodes_required_for_job_are_.*|"
     r"Required_Node_not_available.*|.*Node.*",
 )
-# States of a node in which it takes no new work, whatever else it is.
+# States of a node in which it takes no new work, whatever other states it has.
 _AWAY = frozenset(
     {
         *("DOWN", "DRAIN", "DRAINING", "DRAINED", "FAIL", "FAILING", "UNKNOWN", "ERROR", "INVAL"),
@@ -91,7 +91,7 @@ def job_of(line: Line) -> Job:
 
 
 def hosts(text: str) -> Iterator[str]:
-    """The names in a host list, such as `n[01-03,7],login1`."""
+    """Expand a host list, such as `n[01-03,7],login1`, into names."""
     depth, begin = 0, 0
     for at, letter in enumerate(f"{text},"):
         depth += (letter == "[") - (letter == "]")
@@ -118,7 +118,7 @@ def _expanded(text: str) -> Iterator[str]:
 
 
 def devices(text: str) -> dict[str, int]:
-    """Counts by name in a list of generic resources, such as `gpu:a100:4(S:0-1),shard:8`."""
+    """Count by name a list of generic resources, such as `gpu:a100:4(S:0-1),shard:8`."""
     found: dict[str, int] = {}
     for name, _, count, unit in _GRES.findall(re.sub(r"\([^)]*\)", "", text)):
         times = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}[unit]
@@ -127,7 +127,7 @@ def devices(text: str) -> dict[str, int]:
 
 
 def fields_of(line: str) -> dict[str, str]:
-    """`KEY=VALUE` pairs of a line; values may hold spaces."""
+    """Parse the `KEY=VALUE` pairs of a line; values may hold spaces."""
     marks = list(_PAIR.finditer(line))
     ends = [each.start() for each in marks[1:]] + [len(line)]
     return {each[1]: line[each.end() : end].strip() for each, end in zip(marks, ends, strict=True)}
@@ -136,7 +136,7 @@ def fields_of(line: str) -> dict[str, str]:
 def machines(
     text: str, groups: Mapping[str, str], holders: Mapping[str, Iterable[str]]
 ) -> Iterator[tuple[Machine, frozenset[str]]]:
-    """The nodes of `scontrol -o show nodes -d`, each with its partitions."""
+    """Parse the nodes of `scontrol -o show nodes -d`, each with its partitions."""
     for line in text.splitlines():
         if not line.startswith("NodeName="):
             continue
@@ -190,7 +190,7 @@ def _away(fields: Mapping[str, str]) -> str:
 
 
 def switch_groups(text: str) -> dict[str, str]:
-    """Where nodes are, from the lines of `scontrol -o show topology`: the path of switches."""
+    """Return each node's path of switches, from the lines of `scontrol -o show topology`."""
     above: dict[str, str] = {}
     below: dict[str, str] = {}
     for line in text.splitlines():
@@ -213,7 +213,7 @@ def _path(switch: str, above: Mapping[str, str]) -> list[str]:
 
 
 def named(lines: Iterable[Line]) -> dict[str, list[str]]:
-    """By node, the outside jobs that hold some of it; the first few with their users."""
+    """Return by node the outside jobs that hold some of it; the first few with their users."""
     found: dict[str, list[Line]] = {}
     for line in lines:
         for host in hosts(line.nodes):

@@ -1,5 +1,5 @@
-"""`cede agent`: carries out on this machine what the server decides. The only command that imports
-the agent.
+"""`cede agent`: makes this machine a node, which runs the work that the server puts on it. The
+only command that imports the agent.
 """
 
 from __future__ import annotations
@@ -96,7 +96,8 @@ def settings_of(
     log_bytes: int | None,
     pids: int | None,
 ) -> Settings:
-    """What was given, and what this machine says where nothing was."""
+    """Return the agent's settings from the options, with this machine's values where none was
+    given."""
     from cede.agent import detect
     from cede.agent.isolation import LABEL, isolation_here, own_folders
     from cede.agent.settings import Settings
@@ -133,7 +134,7 @@ def settings_of(
 def _has(
     gpus: Gpus, amount: dict[str, int], device: tuple[str, ...]
 ) -> tuple[dict[str, int], dict[str, tuple[str, ...]]]:
-    """The amounts and the devices of this machine, as found and as given."""
+    """Return the amounts and the devices of this machine, as detected and as given."""
     from cede.agent import detect
 
     wanted = {**detect.amounts(gpus), **amount}
@@ -142,7 +143,7 @@ def _has(
     for key, names in devices.items():
         amounts.setdefault(key, len(names))
     if "gpu" in amounts and "gpu" not in devices:
-        # Given as a number only: their numbers are their names.
+        # Given as a number only: the numbers are the names.
         found = gpus.names if len(gpus.names) == amounts["gpu"] else None
         devices["gpu"] = found or tuple(str(n) for n in range(amounts["gpu"]))
     return amounts, devices

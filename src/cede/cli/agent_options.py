@@ -1,5 +1,5 @@
-"""What `cede agent` and every `cede bridge` are given alike: the way to the server, accounts, and
-how long files stay.
+"""Options that `cede agent` and every `cede bridge` share: the way to the server, accounts, and
+how long files are kept.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _Command = Callable[..., Any]
 
 
 def connection_options(command: _Command) -> _Command:
-    """`--server`, `--join` and `--join-file`; see `connection_of`."""
+    """Add `--server`, `--join` and `--join-file`; see `connection_of`."""
     return _with(
         command,
         click.option(
@@ -44,7 +44,7 @@ def connection_options(command: _Command) -> _Command:
 
 
 def keeping_options(*, attempts: int) -> Callable[[_Command], _Command]:
-    """`--keep`, by default that many attempts, `--keep-checkpoints` and `--log-bytes`."""
+    """Add `--keep`, by default that many attempts, `--keep-checkpoints` and `--log-bytes`."""
 
     def add(command: _Command) -> _Command:
         return _with(
@@ -72,7 +72,7 @@ def keeping_options(*, attempts: int) -> Callable[[_Command], _Command]:
 
 
 def _with(command: _Command, *options: Callable[[_Command], _Command]) -> _Command:
-    """Shown by `--help` in this order."""
+    """Add options; `--help` shows them in this order."""
     for each in reversed(options):
         command = each(command)
     return command
@@ -81,7 +81,7 @@ def _with(command: _Command, *options: Callable[[_Command], _Command]) -> _Comma
 def connection_of(
     ctx: click.Context, server: str | None, join: str | None, join_file: Path | None
 ) -> tuple[str, str | None]:
-    """The server and the join token that were given, by whichever way."""
+    """Return the server and the join token from the options, the environment or a file."""
     from cede.client.config import clean, read_token
 
     options = ctx.find_root().obj or {}

@@ -41,7 +41,7 @@ _FILE = click.Path(dir_okay=False, allow_dash=True)
 @click.option(
     "--dry-run",
     is_flag=True,
-    help="Only say what would change, and whom it would stop, pause or let start.",
+    help="Only list what would change, and what it would stop, pause or let start.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the server's answer.")
 @click.pass_context
@@ -87,7 +87,7 @@ def export(ctx: click.Context, output: str) -> None:
 
 @dataclass(slots=True)
 class _Declared:
-    """What several files declare together, and where each entry of it stands."""
+    """The entries that several files declare together, and the file and place of each."""
 
     body: dict[str, list[Any]] = field(default_factory=dict)
     places: dict[str, list[tuple[WrittenFile, int]]] = field(default_factory=dict)
@@ -112,7 +112,7 @@ class _Declared:
             self.places.setdefault(kind, []).extend(here)
 
     def refuse(self, error: Any) -> NoReturn:
-        """Say what the server does not take, with the file and the line of it."""
+        """Print why the server refuses an entry, with its file and line, and end."""
         found = _ENTRY.fullmatch(error.field or "")
         if found is None:
             raise error
@@ -127,7 +127,7 @@ def _refuse(file: WrittenFile, path: str, problem: str) -> NoReturn:
 
 
 def _not_json(value: Any, path: str) -> Iterator[str]:
-    """Where there is what JSON has not: a date, above all."""
+    """Find values that JSON does not have: dates, above all."""
     if isinstance(value, Mapping):
         for name, each in value.items():
             yield from _not_json(each, f"{path}.{name}")

@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 
 def counts(tasks: Iterable[Mapping[str, Any]]) -> str:
-    """How many tasks are in which status, most first: `10 allocated, 3 released`."""
+    """Count tasks by status, most first: `10 allocated, 3 released`."""
     found = Counter(str(each["status"]) for each in tasks)
     most_first = sorted(found.items(), key=lambda each: (-each[1], each[0]))
     return ", ".join(f"{many} {status}" for status, many in most_first)
 
 
 def print_why(tasks: list[dict[str, Any]]) -> None:
-    """Tasks with the same story together: which they are, what they wait for, and the remedy."""
+    """Print tasks with the same reason together: their numbers, why they wait, and the fix."""
     from cede.model.array import shown_numbers
 
     say(f"array {tasks[0]['part_of']}: {counts(tasks)}")
@@ -49,8 +49,8 @@ def print_logs(
     *,
     look: Callable[[dict[str, Any]], None] | None = None,
 ) -> None:
-    """What each task printed, one after the other, every line behind its number; with `look` each
-    is followed until it has ended.
+    """Print each task's output, one task after the other, every line behind its number; with
+    `look` each task is followed until it has ended.
     """
     from cede.client.errors import CedeClientError
     from cede.client.work import NOT_YET, follow_output, read_output
@@ -82,7 +82,7 @@ def _write(number: bytes, lines: Iterable[bytes]) -> None:
 
 
 def cancelled_line(client: Client, found: Mapping[str, Any], whole: bool) -> str:
-    """What became of a request that was cancelled; of an array, of all its tasks."""
+    """Say what became of a request that was cancelled; of an array, of all its tasks."""
     if whole:
         tasks = client.requests.list(part_of=found["part_of"])
         return f"array {found['part_of']}: {counts(tasks)}"

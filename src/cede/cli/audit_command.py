@@ -1,7 +1,7 @@
-"""`cede audit …`: who changed what, and whether that record was changed.
+"""`cede audit …`: the record of changes, and whether it was tampered with.
 
-Verifying asks a server, or reads its database without one: a server that somebody tampered with
-says what it likes. The only command that imports the store.
+Verifying asks a server, or reads its database without one: the answer of a server that was tampered
+with proves nothing. The only command that imports the store.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def list_audit(ctx: click.Context, limit: int, listing: Listing) -> None:
 
 
 class Entry(click.ParamType[str]):
-    """An entry of the chain as `verify` prints the head."""
+    """An entry of the chain in the form in which `verify` prints the head."""
 
     name = "NUMBER:HASH"
 

@@ -1,5 +1,5 @@
-"""`cede bridge …`: stands for the nodes of a cluster that somebody else runs. The only command that
-imports bridges.
+"""`cede bridge …`: makes the nodes of a foreign cluster nodes of the server. The only command
+that imports bridges.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ import click
 from cede import __version__
 from cede.cli import exit_codes
 
-# name: (where it is, what `cede --help` says)
+# name: (its module and function, its line in `cede --help`)
 COMMANDS: dict[str, tuple[str, str]] = {
     "up": ("server_command:up", "Start a server on this machine."),
     "server": ("server_command:up", "The same as up."),
@@ -25,7 +25,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "agent": ("agent_command:agent", "Make this machine a node and run what is put on it."),
     "login": ("login_command:login", "Log in to a server, and use it from now on."),
     "logout": ("login_command:logout", "Forget a server and the token for it."),
-    "use": ("login_command:use", "Which server is meant: list them, or choose one."),
+    "use": ("login_command:use", "Choose the server to use, or list those you are logged in to."),
     "status": (
         "status_command:status",
         "Every pool, and what each team has of it; as `cede` alone.",
@@ -38,17 +38,17 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "limit": ("requests:limit", "Change how much a request may hold."),
     "run": ("run_command:run", "Run a command when its units are granted."),
     "why": ("look:why", "Why a request waits, or how it ended."),
-    "shares": ("shares_command:shares", "Who has what of a pool, and what is due to whom."),
+    "shares": ("shares_command:shares", "What each policy and request of a pool uses and is due."),
     "plan": ("plan_command:plan", "What the engine would do from a snapshot file."),
     "snapshot": ("look:snapshot", "Print the whole living state."),
     "events": ("look:events", "What happened; -f to follow."),
     "page": ("page_command:page", "Print a link that opens the page."),
-    "whoami": ("look:whoami", "Who this token is."),
+    "whoami": ("look:whoami", "Show the name, role and subjects of the token."),
     "apply": ("apply_command:apply", "Make pools, policies and tenants as files declare them."),
     "export": ("apply_command:export", "Print pools, policies and tenants as such a file."),
     "pool": ("pools:pool", "Pools: named capacity."),
     "policy": ("policies:policy", "Policies: a component's place in a pool."),
-    "request": ("requests:request", "Requests: what somebody asked for."),
+    "request": ("requests:request", "Requests: units that were asked for, over all attempts."),
     "tenant": ("tenants:tenant", "Tenants: quotas and budgets across pools."),
     "usage": ("usage_command:usage", "What was held, by whom and for how long."),
     "history": ("usage_command:history", "What has ended, what it held and what it cost."),
@@ -123,7 +123,7 @@ def cli(ctx: click.Context, server: str | None, token_file: str | None, debug: b
 
 
 def _show_status(ctx: click.Context) -> None:
-    """`cede` alone shows the pools; without a server to ask, what the commands are."""
+    """Show the pools for `cede` alone; the list of commands where no server is configured."""
     from cede.client.errors import NotConfigured
 
     command = cli.get_command(ctx, "status")
@@ -137,12 +137,12 @@ def _show_status(ctx: click.Context) -> None:
 
 
 def run(arguments: list[str] | None) -> object:
-    """Run a command, and return its exit code, if it has one."""
+    """Run a command, and return its exit code, or None."""
     return cli.main(args=arguments, prog_name="cede", standalone_mode=False)
 
 
 def explain(error: BaseException) -> int:
-    """One line on stderr with the fix, and the documented code."""
+    """Print an error and its fix on one line of stderr; return the documented exit code."""
     if isinstance(error, SystemExit):
         return error.code if isinstance(error.code, int) else exit_codes.ERROR
     if isinstance(error, KeyboardInterrupt) or isinstance(error.__cause__, KeyboardInterrupt):
@@ -180,7 +180,7 @@ def explain(error: BaseException) -> int:
 
 
 def _wrong_usage(error: click.UsageError) -> str:
-    """What was typed wrong and where help is, on one line."""
+    """Name the mistake and the help for it, on one line."""
     problem = " ".join(error.format_message().split())
     where = error.ctx.command_path if error.ctx is not None else "cede"
     return f"{problem} (see {where} --help)"

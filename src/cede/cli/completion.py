@@ -1,5 +1,4 @@
-"""`cede completion SHELL`: the script that makes a shell complete commands, options and pool
-names."""
+"""`cede completion SHELL`: the script by which a shell completes commands, options and names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A client for the server that is configured, as every command has it."""
+"""A client for the configured server, as every command uses it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def connect(
     timeout: float = 10.0,
     attempts: int | None = None,
 ) -> Client:
-    """The client that options, the environment or a file configure."""
+    """Make the client that options, the environment or a file configure."""
     from cede.client.client import Client
     from cede.client.config import read_token, resolve
     from cede.client.http import ATTEMPTS, Http

@@ -1,4 +1,4 @@
-"""What every command needs: a client for the options given, and names that complete."""
+"""What every command needs: a client for its options, and argument types that complete names."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ COMPLETED_MAX = 50
 
 
 def client_of(ctx: click.Context, *, timeout: float = 10.0, attempts: int | None = None) -> Client:
-    """The client that this command's options, the environment or a file configure."""
+    """Make the client that this command's options, the environment or a file configure."""
     options = ctx.find_root().obj or ctx.find_root().params
     server, token_file = options.get("server"), options.get("token_file")
     client = connect(server, token_file, timeout=timeout, attempts=attempts)
@@ -49,7 +49,7 @@ def yes_option(function: F) -> F:
 
 
 def remove(calls: Any, what: str, name: str, yes: bool, *, also: str = "", **more: Any) -> None:
-    """Delete what has this name, once somebody is sure."""
+    """Delete the thing with this name, after a confirmation."""
     found = calls.get(name)
     if not yes:
         click.confirm(f"delete {what} {found['name']}{also}?", abort=True, err=True)
@@ -58,7 +58,7 @@ def remove(calls: Any, what: str, name: str, yes: bool, *, also: str = "", **mor
 
 
 class _Named(click.ParamType[str]):
-    """A thing by name or id; it completes from the server when that answers in time."""
+    """The name or id of a thing; completes from the server when that answers in time."""
 
     def known(self, client: Client) -> Iterator[str]:
         raise NotImplementedError
@@ -72,7 +72,7 @@ class _Named(click.ParamType[str]):
             client = client_of(ctx, timeout=COMPLETION_TIMEOUT, attempts=1)
             names = list(self.known(client))
         except Exception:
-            return []  # completion is a courtesy: no answer, no names, no noise
+            return []  # completion is a courtesy: no answer, no names, no error
         return [CompletionItem(name) for name in names if name.startswith(incomplete)]
 
 
@@ -101,13 +101,13 @@ class RequestId(_Named):
     name = "ID"
 
     def known(self, client: Client) -> Iterator[str]:
-        """The newest: who types an id wants one of today's."""
+        """Offer the newest: a typed id is mostly one of today's."""
         for each in islice(client.requests.list(limit=COMPLETED_MAX), COMPLETED_MAX):
             yield shorten(ref_of(each))
 
 
 class RequestRef(RequestId):
-    """A request that is only read: its name is enough."""
+    """A reference to a request that is only read: its name is enough."""
 
     def known(self, client: Client) -> Iterator[str]:
         found = list(islice(client.requests.list(limit=COMPLETED_MAX), COMPLETED_MAX))
@@ -118,7 +118,7 @@ class RequestRef(RequestId):
 
 
 class TeamName(_Named):
-    """Whoever has a policy somewhere."""
+    """A component that has a policy in some pool."""
 
     name = "TEAM"
 

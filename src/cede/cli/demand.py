@@ -1,5 +1,4 @@
-"""The options by which a command says what it needs; `cede run` and `cede request create` share
-them."""
+"""Options that state a demand; `cede run`, `cede submit` and `cede request create` share them."""
 
 from __future__ import annotations
 
@@ -34,7 +33,7 @@ _OPTIONS: list[Callable[[Any], Any]] = [
         "--component",
         type=TeamName(),
         metavar="NAME",
-        help="Who asks; the token's first subject unless given.",
+        help="The subject that asks; the token's first one unless given.",
     ),
     component_type_option(),
     click.option(
@@ -80,9 +79,14 @@ _TERMS: list[Callable[[Any], Any]] = [
         type=click.IntRange(CLASS_MIN, CLASS_MAX),
         help=f"Its preemption class; {CLASS_DEFAULT} unless given.",
     ),
-    click.option("--sensitive", is_flag=True, help="Never stopped for anybody, if it may."),
     click.option(
-        "--tenant", type=TenantName(), metavar="NAME", help="Whose it is, for quotas and accounts."
+        "--sensitive", is_flag=True, help="Never stopped for others, where its policy allows that."
+    ),
+    click.option(
+        "--tenant",
+        type=TenantName(),
+        metavar="NAME",
+        help="The tenant it counts for, in quotas and accounts.",
     ),
     amounts_option("--limit", help="The most that all its tasks may hold together."),
     click.option(
@@ -151,7 +155,7 @@ def demand_options(function: F) -> F:
 
 
 def stop_policy_options(function: F) -> F:
-    """How it parts from its units."""
+    """Add the options of a request's stop policy."""
     return _with(_STOP_POLICY, function)
 
 

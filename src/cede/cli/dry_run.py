@@ -1,4 +1,4 @@
-"""`--dry-run` of an edit: whom it would stop, pause or let start."""
+"""`--dry-run` of an edit: which requests it would stop, pause or let start."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _COLUMNS = ("then", "request", "component", "pool", "for", "why")
 
 
 def dry_run_option(function: F) -> F:
-    text = "Only say whom it would stop, pause or let start."
+    text = "Only list what it would stop, pause or let start."
     return click.option("--dry-run", is_flag=True, help=text)(function)
 
 
 def print_dry_run(answer: dict[str, Any], *, as_json: bool = False) -> None:
-    """The answer to a dry run, as a table."""
+    """Print the answer to a dry run as a table."""
     if as_json:
         print_json(answer)
         return

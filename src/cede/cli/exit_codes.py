@@ -13,11 +13,11 @@ UNAUTHORIZED = 7
 PREEMPTED = 8
 CANCELLED = 9
 BROKEN = 10
-# `cede run` answers with its command's own code, and like a shell with 128 + n for signal n.
+# `cede run` exits with its command's own code, and like a shell with 128 + n for signal n.
 SIGNAL_BASE = 128
 INTERRUPTED = 130
 
-# By class name, so that asking for a code imports neither the client nor its HTTP library.
+# By class name, so that this module imports neither the client nor its HTTP library.
 _BY_ERROR = {
     "NotFound": NOT_FOUND,
     "Rejected": REFUSED,
@@ -39,5 +39,5 @@ def of_error(error: BaseException) -> int:
 
 
 def of_command(exit_code: int) -> int:
-    """A child's code as a shell tells it."""
+    """Return a child's code as a shell tells it."""
     return exit_code if exit_code >= 0 else SIGNAL_BASE - exit_code

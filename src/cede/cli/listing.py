@@ -15,7 +15,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def list_options(columns: Columns, *, short: bool = True) -> Callable[[F], F]:
-    """The options of a list; its function gets a `listing`. `short` is for -c."""
+    """Add the options of a list; its function gets a `listing`. `short`: with -c."""
 
     def add(function: F) -> F:
         @wraps(function)

@@ -1,7 +1,7 @@
-"""How a list is shown: which columns and rows, in which order, in which form.
+"""How a list is shown: its columns, rows, order and form.
 
-`--filter` and `--sort` look at the columns that a table could show, also those that it does not.
-JSON and YAML hold everything the API answers; the other forms hold the chosen columns.
+`--filter` and `--sort` look at all columns that a table could show, also at those that it does not
+show. JSON and YAML hold everything the API answers; the other forms hold the chosen columns.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ _OPERATORS: dict[str, Callable[[str, str], bool]] = {
 
 
 class Columns(NamedTuple):
-    """The columns of a list: usually, with `-o wide`, and all others that it can show; `declared`
-    names those that the model declares, which is imported only for whoever chooses columns.
+    """The columns of a list: the usual ones, those that `-o wide` adds, and all others that it
+    can show. `declared` names those that the model declares, which is imported only where
+    columns are chosen.
     """
 
     usual: Sequence[str]
@@ -41,7 +42,7 @@ class Columns(NamedTuple):
 
 
 class Listing(NamedTuple):
-    """How one list is shown."""
+    """The choices by which one list is shown."""
 
     columns: tuple[str, ...]
     output: str
@@ -57,7 +58,7 @@ class Listing(NamedTuple):
         return all(passes(row) for passes in self.filters)
 
     def with_first(self, column: str) -> Listing:
-        """The same with this column before the others, unless somebody chose the columns."""
+        """The same with this column before the others, unless the columns were chosen."""
         return self if self.chosen else self._replace(columns=(column, *self.columns))
 
     def print(
@@ -67,7 +68,7 @@ class Listing(NamedTuple):
         view: Callable[[Row], Row] = lambda row: row,
         empty: str = "nothing",
     ) -> None:
-        """Print these; `view` makes of one what the table shows of it."""
+        """Print the rows; `view` makes of each the row that the table shows."""
         pairs = [(row, view(row)) for row in found]
         pairs = [(row, seen) for row, seen in pairs if self.passes(seen)]
         for column, backwards in reversed(self.sort):
@@ -88,7 +89,7 @@ class Listing(NamedTuple):
 
 
 def listing_of(columns: Columns, given: dict[str, Any]) -> Listing:
-    """The listing that these options of a list mean; they are taken from those given."""
+    """Take the options of a list out of those given, and return the listing that they mean."""
     output = given.pop("output", None) or "table"
     if given.pop("as_json", False):
         output = "json"
@@ -120,7 +121,7 @@ def _filter(text: str, known: set[str]) -> Callable[[Row], bool]:
 
 
 def _matches(column: str, wanted: str, matches: Callable[[str, str], bool], row: Row) -> bool:
-    """A value is compared as it is shown, and an id also whole."""
+    """Whether a row passes: a value is compared as it is shown, and an id also whole."""
     value = row.get(column)
     seen = {cell(value)} | ({value} if isinstance(value, str) else set())
     results = [matches(each, wanted) for each in sorted(seen)]
@@ -134,7 +135,7 @@ def _known(option: str, column: str, known: set[str]) -> str:
 
 
 def _sort_key(value: Any) -> tuple[int, float, str]:
-    """Numbers, then texts, then nothing."""
+    """Sort numbers first, then texts, then empty values."""
     if value is None or value == "":
         return (2, 0.0, "")
     if isinstance(value, int | float):
@@ -145,7 +146,7 @@ def _sort_key(value: Any) -> tuple[int, float, str]:
 def _chosen(
     columns: str | None, usual: Sequence[str], others: Iterable[str] = ()
 ) -> tuple[str, ...]:
-    """The columns that were asked for, or the usual ones; `others` lists what else there is."""
+    """Return the columns that were asked for, or the usual ones; `others` can be asked for, too."""
     if columns is None:
         return tuple(usual)
     wanted = tuple(each.strip() for each in columns.split(","))

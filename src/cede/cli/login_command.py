@@ -1,4 +1,4 @@
-"""`cede login`, `cede logout`, `cede use`: servers by name, and which of them is meant."""
+"""`cede login`, `cede logout`, `cede use`: servers by name, and the one in use."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import click
 from cede.cli.printing import print_json
 from cede.client.contexts import Context, Contexts, read_contexts
 
-# A server that does not answer at once does not answer somebody who logs in.
+# Seconds after which a login gives up.
 _TIMEOUT = 10.0
 
 
 class ContextName(click.ParamType[str]):
-    """A context by name; completes from the file that has them."""
+    """The name of a context; completes from the file of contexts."""
 
     name = "NAME"
 
@@ -28,7 +28,7 @@ class ContextName(click.ParamType[str]):
         try:
             known = read_contexts().known
         except Exception:
-            return []  # completion is a courtesy: no names, no noise
+            return []  # completion is a courtesy: no names, no error
         return [CompletionItem(name) for name in known if name.startswith(incomplete)]
 
 
@@ -133,11 +133,12 @@ def _token(server: str, token_file: str | None) -> str:
 
 
 def _certificates(server: str, trust: str | None, ca: str | None) -> str:
-    """What the server is to be trusted by, as text; empty: by what the system trusts."""
+    """Return the certificates that the server is to be trusted by, as text; empty for the
+    system's."""
     if ca is not None:
         from cede.client.transport import PEM, trusted
 
-        trusted(ca)  # says what is wrong with it
+        trusted(ca)  # raises if it is unusable
         text = Path(ca).read_text(encoding="utf-8", errors="replace")
         return text[text.index(PEM) :]
     if trust is None:

@@ -1,4 +1,4 @@
-"""Commands that only look: `why`, `snapshot`, `events`, `whoami`."""
+"""Commands that only read: `why`, `snapshot`, `events`, `whoami`."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ def why(ctx: click.Context, request_id: str, output: str) -> None:
 
 
 def _print_why(answer: dict[str, Any]) -> None:
-    """The sentence and the fix first; then pool by pool who is before it and what would help."""
-    if whose := _whose(answer.get("labels") or {}):
-        say(whose)
+    """Print the reason and the fix first; then for each pool its holders and what would help."""
+    if step := _step_of(answer.get("labels") or {}):
+        say(step)
     _print_reason(f"{answer.get('status', '')}: ", answer.get("reason"))
     _print_reason("last stopped: ", answer.get("last_stopped"), fix=False)
     if answer.get("taken_for"):
@@ -67,12 +67,12 @@ def _print_why(answer: dict[str, Any]) -> None:
         for one in each.get("candidates", []):
             say(f"  weighed: {_candidate(one)}")
         for change in each.get("changes", []):
-            say(f"  {change.get('text') or cell(change)}")  # an older server says no text
+            say(f"  {change.get('text') or cell(change)}")  # an older server sends no text
 
 
 def _candidate(one: dict[str, Any]) -> str:
-    """A holder that could have been stopped: its price, what that is made of, and why it was
-    not.
+    """Describe a holder that could have been stopped: its price, the parts of that, and why it
+    was not stopped.
     """
     parts = ", ".join(f"{name} {part:.4g}" for name, part in one["parts"].items() if part)
     made = f" ({parts})" if parts else ""
@@ -81,13 +81,13 @@ def _candidate(one: dict[str, Any]) -> str:
 
 
 def _weighed(one: dict[str, Any]) -> str:
-    """Somebody who could have been stopped instead, or was stopped too."""
+    """Describe a holder that could have been stopped instead, or was stopped as well."""
     why = "stopped" if one["why_not"] is None else one["why_not"].replace("_", " ")
     return f"{one['request']} at {one['price']:.4g}: {why}"
 
 
 def _print_checkpoint(saved: dict[str, Any]) -> None:
-    """Of work that goes on: what of it is saved, and whether it is asked to save more."""
+    """Print the checkpoint of work that goes on, and whether it is asked to save itself."""
     last = f"checkpoint {cell(saved['last'])}" if saved["last"] else "no checkpoint yet"
     say(f"{last}; work of {saved['unsaved_for']} s is not saved")
     if saved["asked"]:
@@ -98,7 +98,7 @@ def _print_checkpoint(saved: dict[str, Any]) -> None:
 
 
 def _print_fair(fair: dict[str, Any]) -> None:
-    """The stage that a waiter is served in, and whose patience it waits for."""
+    """Print the stage in which a waiter is served, and the patience that it waits for."""
     stage = fair["stage"].replace("_", " ")
     say(f"  {stage} stage; used {cell(fair['used'])} of a fair share of {cell(fair['due'])}")
     if fair["weight"] != 1:
@@ -111,8 +111,8 @@ def _print_fair(fair: dict[str, Any]) -> None:
         say(f"  {each['kind']} {cell(each['name'])}: below its share for {each['for']} s; {then}")
 
 
-def _whose(labels: dict[str, str]) -> str:
-    """The step behind a request, where its labels name one."""
+def _step_of(labels: dict[str, str]) -> str:
+    """Name the step behind a request, from its labels."""
     named = [name for name in ("pipeline", "run", "step") if labels.get(name)]
     return ", ".join(f"{name} {cell(labels[name])}" for name in named)
 
@@ -141,7 +141,7 @@ def _holder(holder: dict[str, Any]) -> str:
 
 
 def _place(holder: dict[str, Any]) -> str:
-    """Where a holder stands in its share: in it or not, or in which group and by what usage."""
+    """Say whether a holder is in its share, or its group and by what usage."""
     if holder.get("group") is None:
         return "in share" if holder.get("in_share") else "borrowed"
     usage = [
@@ -189,6 +189,6 @@ def events(
             click.echo(json.dumps(event, ensure_ascii=False))
         else:
             about = event.get("request_id") or event.get("pool_id") or ""
-            time = cell(event.get("time"))  # an older server says none
+            time = cell(event.get("time"))  # an older server sends none
             line = f"{event['index']:>8}  {time:<19}  {event['kind']:<12}  {about}"
             say(f"{line}  {cell(event.get('data'))}".rstrip())

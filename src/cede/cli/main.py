@@ -1,7 +1,6 @@
-"""`cede`: where the program begins and ends.
+"""`cede`: start and exit of the program.
 
-A plain command line is read by `cede.cli.plain`, which imports little; every other by the commands
-as click knows them.
+A plain command line is read by `cede.cli.plain`, which imports little; every other by click.
 """
 
 from __future__ import annotations
@@ -14,9 +13,9 @@ from cede.cli import exit_codes, plain
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command line and leave with its exit code."""
+    """Run the command line and exit with its code."""
     _survive_any_locale()
-    # What was imported lives until the end: the collector need not look at it, now or at the exit.
+    # Imported objects live until the end: the collector need not look at them, now or at the exit.
     gc.freeze()
     try:
         code = _run(arguments)
@@ -40,7 +39,7 @@ def _run(arguments: list[str] | None) -> object:
 
 
 def _survive_any_locale() -> None:
-    """A name that the terminal cannot show must not end the program."""
+    """Escape characters that the terminal cannot show, instead of failing."""
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
@@ -48,7 +47,8 @@ def _survive_any_locale() -> None:
 
 
 def _leave_quietly() -> None:
-    """The reader went away, as `| head` does. Python would complain once more while flushing."""
+    """End after the reader of stdout has gone, as with `| head`. Python would complain once more
+    while flushing."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os._exit(exit_codes.OK)

@@ -1,12 +1,12 @@
-"""A part that is not installed: which extra of cede brings it.
+"""A package that is not installed: names the extra of cede that brings it.
 
-`pip install cede` is the library and the command line. Whoever starts a server or an agent without
-its extra is told the command that adds it.
+`pip install cede` is the library and the command line. A server or an agent that is started without
+its extra prints the command that adds it.
 """
 
 from __future__ import annotations
 
-# What commands need beside the command line itself.
+# The extra that a command needs beside the command line itself.
 COMMANDS = {
     "up": "server",
     "server": "server",
@@ -16,7 +16,7 @@ COMMANDS = {
     "audit": "server",
     "agent": "agent",
 }
-# Packages that only some need, whatever they run.
+# Packages that only some features need, whatever the command.
 PACKAGES = {
     "psycopg": "postgres",
     "pynvml": "gpu",
@@ -27,7 +27,7 @@ PACKAGES = {
 
 
 def explained(error: ModuleNotFoundError, command: str) -> str | None:
-    """What to install, on one line; None if the module is a part of cede itself, or nobody's."""
+    """Name the extra to install, on one line; None if the module is part of cede or of no extra."""
     package = (error.name or "").partition(".")[0]
     extra = PACKAGES.get(package) or COMMANDS.get(command)
     if extra is None or package in ("", "cede"):

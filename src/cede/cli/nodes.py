@@ -62,7 +62,7 @@ def list_nodes(ctx: click.Context, pool: str | None, listing: Listing) -> None:
 
 
 def _with_reason(node: Row) -> Row:
-    """With how its bridge is, or who holds it outside of cede, where nothing else is to be said."""
+    """Fill an empty reason with a silent bridge, or with the outside use of the node."""
     reason = node["reason"]
     if node["bridge"] and reason == "silent":
         reason = f"bridge {node['bridge']} is silent"
@@ -122,7 +122,12 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 @node.command("claim")
 @_NODES
-@click.option("--for", "user", metavar="USER", help="Whose work: the name of its token; yours.")
+@click.option(
+    "--for",
+    "user",
+    metavar="USER",
+    help="The user, by the name of their token; yours unless given.",
+)
 @_JSON
 @click.pass_context
 def claim(ctx: click.Context, names: tuple[str, ...], user: str | None, as_json: bool) -> None:
@@ -145,7 +150,7 @@ def claim(ctx: click.Context, names: tuple[str, ...], user: str | None, as_json:
 @_JSON
 @click.pass_context
 def unclaim(ctx: click.Context, names: tuple[str, ...], as_json: bool) -> None:
-    """Let everybody use claimed nodes again, once nothing of their claimant runs there."""
+    """End claims of nodes. No sensitive work of the claimant may run there any more."""
     made = client_of(ctx).nodes.unclaim(names)
     if as_json:
         print_json(made)

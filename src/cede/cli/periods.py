@@ -14,7 +14,7 @@ _EXAMPLES = "write a day (2026-11-01), a month (2026-11) or a time (2026-11-01T0
 
 
 class From(click.ParamType[Any]):
-    """The beginning of what is written, as ISO 8601 with a zone."""
+    """A written time, or the beginning of a written day or month, as ISO 8601 with a zone."""
 
     name = "TIME"
     _through = False
@@ -28,7 +28,7 @@ class From(click.ParamType[Any]):
 
 
 class To(From):
-    """The end of a day or a month, or a time."""
+    """A written time, or the end of a written day or month."""
 
     _through = True
 

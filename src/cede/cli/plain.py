@@ -1,10 +1,9 @@
-"""Commands that scripts call in a loop, read without click where they are written plainly.
+"""Commands that scripts call in a loop: plain forms are read without click.
 
 Importing click and declaring the options of one command takes longer than all the rest of it. So
-the options that such scripts use are read here, in their plain forms; what they mean is in the
-modules that the commands of click use as well. Whatever is not read here, mistakes above all, is
-left to click: it has every option, and the words for what is wrong. A test holds the two against
-each other.
+the options that such scripts use are read here, in their plain forms; what they mean is in modules
+that the commands of click use as well. Any other command line, mistakes above all, is left to
+click, which has every option and the error messages. A test compares the two.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-# By option: the keyword of its value.
+# Option: keyword of its value.
 Texts = Mapping[str, str]
 
 SUBMIT: Texts = {
@@ -25,13 +24,13 @@ SUBMIT: Texts = {
     "--directory": "directory",
     "--user": "user",
 }
-# More of them are a mistake, and click says which.
+# A longer number is a mistake, and click names it.
 GPU_DIGITS = 9
 SUBMIT_FLAGS: Texts = {"--no-env": "no_env", "--json": "as_json"}
 
 
 def run(arguments: Sequence[str]) -> bool:
-    """Carry out a plain command line; False if it is none, and nothing was done."""
+    """Run a plain command line; False if it is not plain, and then nothing was done."""
     for words, command in COMMANDS.items():
         if tuple(arguments[: len(words)]) == words:
             return command(arguments[len(words) :])
@@ -41,7 +40,8 @@ def run(arguments: Sequence[str]) -> bool:
 def read(
     arguments: Sequence[str], texts: Texts, flags: Texts
 ) -> tuple[dict[str, Any], list[str]] | None:
-    """Options before `--` by their keywords, and what follows it; None if it is not that plain."""
+    """Return options before `--` by their keywords, and what follows it; None if it is not that
+    plain."""
     found: dict[str, Any] = {}
     at = 0
     while at < len(arguments):
@@ -60,7 +60,7 @@ def read(
 
 
 def submission(arguments: Sequence[str]) -> tuple[dict[str, Any], bool] | None:
-    """What `cede submit` sends, and whether to print all of the answer."""
+    """Return the body that `cede submit` sends, and whether to print all of the answer."""
     from cede.cli.submission import body_of
     from cede.model.subject import SUBJECT_TYPES
 

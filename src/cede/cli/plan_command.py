@@ -1,6 +1,6 @@
 """`cede plan FILE`: what the engine would do from a snapshot, without a server.
 
-The simulator runs here, in this process, on the very engine the server has.
+The simulator runs in this process, on the same engine that the server has.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _print_passes(answer: dict[str, Any]) -> None:
 
 
 def _what(decision: dict[str, Any]) -> str:
-    """Everything a decision says, its reason as a sentence; prices are in the JSON."""
+    """Show every field of a decision, its reason as a sentence; prices are only in the JSON."""
     hidden = ("do", "reason", "candidates")
     facts = {key: value for key, value in decision.items() if key not in hidden and value}
     if "cost" in facts:

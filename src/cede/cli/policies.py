@@ -34,7 +34,7 @@ POLICIES = Columns(
 )
 F = TypeVar("F", bound=Callable[..., Any])
 
-# What may be said when a policy is attached and changed afterwards.
+# Options of both `attach` and `update`.
 _FIELDS: list[Callable[[Any], Any]] = [
     amounts_option("-r", "--reserved", help="Its share, such as gpu=2."),
     amounts_option("-l", "--limit", help="The most it may hold."),
@@ -213,7 +213,7 @@ def update(
 
 
 def _settings(given: tuple[str, ...], already: dict[str, Any]) -> dict[str, Any] | None:
-    """Its own settings with these changed; one without a value is its own no more."""
+    """Return the policy's own settings with these changes; one given without a value is removed."""
     if not given:
         return None
     whole = {**already, **settings_of("--set", given, OF_POLICY, "a policy")}

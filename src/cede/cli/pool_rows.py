@@ -22,5 +22,5 @@ def print_pools(client: Client, listing: Listing) -> None:
 
 
 def _with_old_name(found: dict[str, Any]) -> dict[str, Any]:
-    """Document 002's lists call what is occupied `occupied_resources`."""
+    """Add `occupied_resources`, as document 002's lists name what is occupied."""
     return {**found, "occupied_resources": found.get("occupied", {})}

@@ -96,7 +96,8 @@ def describe(ctx: click.Context, pool_name: str, output: str) -> None:
     """
     found = client_of(ctx).pools.get(pool_name)
     if output == "table":
-        found["settings"] = found.get("own_settings", found["settings"])  # older servers: all
+        # Older servers have no `own_settings`: all are shown.
+        found["settings"] = found.get("own_settings", found["settings"])
     print_one(found, POOL_FIELDS, output)
 
 
@@ -176,14 +177,15 @@ def requests(ctx: click.Context, pool_name: str, view: str, listing: Listing) ->
 def _in_queue_order(
     found: list[dict[str, Any]], queue: list[dict[str, Any]] | None
 ) -> list[dict[str, Any]]:
-    """Waiters by their places; who came or left meanwhile has none and stands behind."""
+    """Sort waiters by their places; those that came or left meanwhile have none and come last."""
     places = {each["id"]: each["place"] for each in queue or ()}
     rows = [{**each, "place": places.get(each["id"])} for each in found]
     return sorted(rows, key=lambda row: (row["place"] is None, row["place"], row["submitted_at"]))
 
 
 class _PoolsAndPolicies(click.Group):
-    """One implementation under two names: these are the very same command objects."""
+    """The commands of pools and of policies under the name of document 002: the very same
+    objects."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted([*pool.commands, *_OF_POLICIES])

@@ -1,6 +1,4 @@
-"""Values as people and programs read them: lines, cells, JSON, YAML, CSV, TSV; one thing as its
-fields.
-"""
+"""Values for people and programs: lines, cells, JSON, YAML, CSV, TSV; one thing as its fields."""
 
 from __future__ import annotations
 
@@ -16,7 +14,7 @@ Row = Mapping[str, Any]
 
 
 def print_one(thing: Row, fields: Sequence[str], output: str) -> None:
-    """One thing: those of its chosen fields that say something, or all of it for programs."""
+    """Print one thing: those of the given fields that have a value, or all of it for programs."""
     if output == "json":
         print_json(thing)
     elif output == "yaml":
@@ -28,18 +26,18 @@ def print_one(thing: Row, fields: Sequence[str], output: str) -> None:
         for field in fields:
             text = cell(thing.get(field))
             if field == "id" and text != thing[field]:
-                text = f"{text} ({thing[field]})"  # the one place for people with the whole id
+                text = f"{text} ({thing[field]})"  # the only place that shows people the whole id
             if text:
                 print(f"{field.replace('_', ' '):<{width}}  {text}")
 
 
 def say(text: str, *, err: bool = False) -> None:
-    """A line for people: ids are in their short form."""
+    """Print a line for people: ids are in their short form."""
     print(shorten(text), file=sys.stderr if err else sys.stdout, flush=True)
 
 
 def print_error(error: BaseException) -> None:
-    """One line on stderr: what went wrong, and the fix."""
+    """Print on one line of stderr what went wrong, and the fix."""
     line = f"error: {getattr(error, 'message', None) or error}"
     if fix := getattr(error, "fix", ""):
         line += f" ({fix})" if fix != "nothing" else ""
@@ -58,7 +56,7 @@ def print_yaml(value: Any) -> None:
 
 
 def cell(value: Any) -> str:
-    """A value as people read it: on one line, without control characters, with short ids."""
+    """Format a value for people: on one line, without control characters, with short ids."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -73,7 +71,7 @@ def cell(value: Any) -> str:
 
 
 def print_separated(rows: Sequence[Row], columns: Sequence[str], delimiter: str) -> None:
-    """Maps and lists become JSON inside their cell, so that programs can take them apart again."""
+    """Print CSV; maps and lists become JSON inside their cell, so that programs can parse them."""
     import csv
     import io
 

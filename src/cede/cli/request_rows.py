@@ -43,7 +43,7 @@ _HOLDING = ("allocated", "preempting")
 
 
 def request_row(request: Mapping[str, Any]) -> dict[str, Any]:
-    """A request with what its columns show: whose it is, what it asks for, its reason."""
+    """Add the columns of lists: component, demand, reason and others."""
     allocation = request.get("allocation") or {}
     status = request["status"]
     return {
@@ -52,7 +52,7 @@ def request_row(request: Mapping[str, Any]) -> dict[str, Any]:
         "name": name_of(request),
         "who": request["component"],
         "asks": asked(request),
-        # One that has ended is shown where it was; one that waits, only where it asked to be.
+        # An ended request is shown in the pool where it was; a waiter only in one that it named.
         "pool": request.get("pool") or (allocation.get("pool") if status not in _WAITING else None),
         "age": age(request.get("created")),
         "state": "active" if status in _HOLDING else "queued" if status in _WAITING else "ended",
@@ -65,13 +65,13 @@ def request_row(request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def ref_of(request: Mapping[str, Any]) -> str:
-    """What people call it: its id; of a task of an array, the array's id and its number."""
+    """Return a request's id; of a task of an array, the array's id and its number."""
     number = request.get("array_task")
     return str(request["id"]) if number is None else f"{request['part_of']}_{number}"
 
 
 def name_of(request: Mapping[str, Any]) -> str:
-    """What people call it: its label `name`, else its step, else its program."""
+    """Return a name for people: the label `name`, else the step, else the program."""
     labels = request.get("labels") or {}
     named = labels.get("name") or labels.get("step")
     if named:
@@ -81,7 +81,7 @@ def name_of(request: Mapping[str, Any]) -> str:
 
 
 def asked(request: Mapping[str, Any]) -> str:
-    """What all of it asks for; a step that only counts itself asks for no more than that."""
+    """Show the amounts that all tasks ask for; `step_run` only where there is nothing else."""
     amounts = {key: many for key, many in request["resources"].items() if key != "step_run"}
     shown = ", ".join(f"{key} {many}" for key, many in (amounts or request["resources"]).items())
     tasks = request.get("tasks") or 1

@@ -72,13 +72,13 @@ FIELDS = (
 )
 # More than a screen, and one page of the API.
 SHOWN = 100
-# A stopping request is asked about this often; its grace is seconds, so more would only be noise.
+# How often a stopping request is polled; its grace is seconds, so a shorter pause adds nothing.
 DELETE_PAUSE = 0.5
 
 
 @click.group("request")
 def request() -> None:
-    """Requests: what somebody asked for."""
+    """Requests: units that were asked for, over all attempts."""
 
 
 @request.command("list")
@@ -112,7 +112,7 @@ def list_requests(
         filters["preemptible"] = "true" if preemptible else "false"
     if not everything:
         filters["limit"] = min(limit + 1, bounds.PAGE_MAX)
-    # Filtered before it is cut: the newest so many that pass.
+    # Filtered before it is cut: the newest ones that pass.
     every = map(with_times, client_of(ctx).requests.list(**filters))
     found = (each for each in every if listing.passes(request_row(each)))
     rows = found if everything else islice(found, limit)
@@ -145,7 +145,7 @@ def describe(ctx: click.Context, request_id: str, output: str) -> None:
 @output_option
 @click.pass_context
 def create(ctx: click.Context, /, output: str, retries: int, **given: Any) -> None:
-    """Ask for units without running anything: somebody else renews and releases."""
+    """Ask for units without running anything: another program renews and releases."""
     body = submission_of(retries=retries, **given)
     made = with_times(client_of(ctx).requests.create(body)) | {"tasks": None}
     print_one(_described(made) if output == "table" else made, FIELDS, output)
@@ -200,7 +200,7 @@ def delete(ctx: click.Context, request_id: str, yes: bool) -> None:
 
 
 def _wait_until_ended(client: Client, full_id: str) -> None:
-    """It was asked to stop; it does, or its pool's deadline ends it."""
+    """Wait for a request that was told to stop: it does, or its pool's deadline ends it."""
     while client.requests.get(full_id)["status"] in ("allocated", "preempting"):
         if sys.stderr.isatty():
             click.echo(".", nl=False, err=True)

@@ -1,5 +1,5 @@
-"""`cede run … -- COMMAND`: wait, run, renew, stop when told to, come back, and end as the command
-ended."""
+"""`cede run … -- COMMAND`: waits, runs, renews, stops when told to, comes back, and exits as the
+command did."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def run(
     from cede.client.interruptions import Interrupted
     from cede.client.runner import HandedOver, Runner, child_environment
 
-    body = submission_of(**given)  # what is wrong with it needs no server
+    body = submission_of(**given)  # mistakes in the options need no server
     client = client_of(ctx)
     with WaitingLine(quiet=quiet) as line:
         runner = Runner(
@@ -71,7 +71,7 @@ def run(
             on_wait=line.waits,
             notify=line.happened,
             wait_timeout=wait_timeout,
-            # The place in the queue is worth its price only where somebody watches.
+            # The place in the queue is worth its cost only where a person watches.
             whole_story=sys.stderr.isatty(),
             checkpoint_dir=checkpoint_dir,
             work=lambda: _work(command),
@@ -87,7 +87,7 @@ def run(
 
 
 def _work(command: tuple[str, ...]) -> dict[str, Any]:
-    """The command as the agent of another machine runs it: as `cede submit` would send it."""
+    """Return the command for the agent of another machine, as `cede submit` would send it."""
     from cede.cli.submission import environment_of
 
     env = environment_of((), os.environ)
@@ -95,7 +95,7 @@ def _work(command: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _follow(client: Client, request: dict[str, Any], quiet: bool) -> int:
-    """Show what the command prints there until it has ended; its exit code is ours.
+    """Show what the command prints there until it has ended; return its exit code.
 
     A signal stops it: SIGTERM, the pool's grace, SIGKILL. A second one leaves that to its node.
     """
@@ -107,7 +107,7 @@ def _follow(client: Client, request: dict[str, Any], quiet: bool) -> int:
     asked: list[int] = []
 
     def stop() -> None:
-        with suppress(CedeClientError):  # it has ended, or nobody answers: then ask again
+        with suppress(CedeClientError):  # it has ended, or no server answers: then ask again
             client.requests.cancel(request["id"])
 
     def handler(number: int, _: FrameType | None) -> None:
@@ -133,7 +133,8 @@ def _pass_signals_to(runner: Runner) -> None:
     given = runner.interruptions
 
     def handler(number: int, _: FrameType | None) -> None:
-        # Cancelling may hang in a call; a later signal, not of the same key press, means us.
+        # Cancelling may hang in a call; a later signal, not of the same key press, ends this
+        # process.
         if clock.now() >= given.cancelled_at + AGAIN_WITHIN:
             os._exit(exit_codes.SIGNAL_BASE + number)
         runner.interrupt(number)

@@ -1,8 +1,7 @@
 """`cede up`: a server in this process; `cede backup` and `cede restore`: its database. The only
 commands that import the server.
 
-Its options are the server's own: they, the environment and a file are read in one place, by the
-server.
+The options of `up` are read by the server, in one place with the environment and a file.
 """
 
 from __future__ import annotations

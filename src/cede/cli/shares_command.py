@@ -1,4 +1,4 @@
-"""`cede shares`: who has what of a pool and what is due to whom, on a server or in a file."""
+"""`cede shares`: what each element of a pool has and is due, on a server or in a file."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cede.cli.context import PoolName, client_of
 from cede.cli.printing import print_json
 from cede.cli.written_file import WrittenFile
 
-_SHOWN = 20  # more names of pools than this help nobody
+_SHOWN = 20  # a longer list of names of pools is no help
 
 
 @click.command("shares")

@@ -1,4 +1,4 @@
-"""The tree of a pool as people read it: one line an element, one bar a line.
+"""The tree of a pool as a table: one line an element, one bar a line.
 
 A bar is the whole pool. It shows what is used, what is wanted beyond that, and where the fair share
 ends, in letters that need no colour. A line never wraps: on 80 columns bars are shorter, and long
@@ -19,14 +19,14 @@ from cede.cli.printing import cell
 Json = dict[str, Any]
 
 WIDTH_WITHOUT_TERMINAL = 100
-_SATISFIED = 1e9  # of who is due nothing
+_SATISFIED = 1e9  # of an element that is due nothing
 _BAR = 20  # cells; fewer where the line is short
 _BAR_MIN = 8
 _NAME_MIN = 10
 
 
 class Letters(NamedTuple):
-    """What bars are made of."""
+    """The letters that bars are made of."""
 
     used: str
     wanted: str
@@ -48,7 +48,7 @@ def print_shares(answer: Json) -> None:
 
 
 def table(answer: Json, width: int, letters: Letters) -> list[str]:
-    """Every pool with its tree, each line at most `width` wide."""
+    """Return every pool with its tree, each line at most `width` wide."""
     lines: list[str] = []
     for pool in answer["pools"]:
         rows = [each for each in answer["elements"] if each["pool"] == pool["name"]]
@@ -128,8 +128,9 @@ def _bar_of(row: Json, cells: int, letters: Letters) -> str:
 
 
 def bar(used: float, fair: float, wanted: float, *, cells: int, letters: Letters) -> str:
-    """`cells` letters for the whole, the mark of the share between them, and one more at the end
-    for who wants more than there is. Whoever uses or wants anything at all is seen.
+    """Draw `cells` letters for the whole pool, the mark of the share between them, and one more
+    at the end if more is wanted than there is. Any use or demand at all takes at least one
+    letter.
     """
     full = _cells(used, cells)
     body = letters.used * full + letters.wanted * (_cells(wanted, cells) - full)
@@ -157,7 +158,7 @@ def _satisfied(row: Json, letters: Letters) -> str:
 
 
 def _status(row: Json, now: float) -> str:
-    """How it is, and for how long."""
+    """Return the status, and for how long it has lasted."""
     if row["starvation"] != "non_starving":
         word = "starving" if row["starvation"] == "starving" else "starving!"
         return f"{word} {_lasted(now - row['starving_since'])}"

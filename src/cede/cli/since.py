@@ -17,7 +17,7 @@ _CLOCK = re.compile(r"\d{1,2}:\d{2}(?::\d{2})?")
 
 
 class Since(NamedTuple):
-    """One of the two: seconds ago, by the node's own clock, or a Unix time."""
+    """Seconds ago, by the node's own clock, or a Unix time: one of the two."""
 
     age: float | None = None
     at: float | None = None
@@ -43,7 +43,8 @@ class SinceType(click.ParamType[Since]):
 
 
 def parse_since(text: str, now: datetime) -> Since | None:
-    """Times without a zone are local; a time of day is the latest that has been."""
+    """Parse a duration or a time. Times without a zone are local; a time of day is the latest
+    that has been."""
     with suppress(Invalid):
         return Since(age=parse_duration(text, "since") / bounds.SECOND)
     try:

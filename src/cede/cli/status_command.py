@@ -1,4 +1,4 @@
-"""`cede status`: every pool and who has what of it; `cede top`: what runs, the largest first."""
+"""`cede status`: every pool and its policies' use; `cede top`: what runs, the largest first."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ TOP = Columns(
     ("owner", "attempt", "tenant", "class", "created"),
     tuple(sorted(REQUESTS.known)),
 )
-# How often a watched screen is drawn: slower than a blink, faster than a question.
+# How often a watched screen is drawn.
 WATCH_SECONDS = 2.0
 _CLEAR = "\x1b[H\x1b[2J"
 _HOLDING = ("allocated", "preempting")
@@ -69,7 +69,7 @@ def top(ctx: click.Context, pool_name: str | None, watch: bool, listing: Listing
 
 
 def _shown(show: Callable[[], None], watch: bool) -> None:
-    """Once, or again and again until somebody presses Ctrl-C."""
+    """Show once, or again and again until Ctrl-C."""
     if not watch:
         show()
         return
@@ -110,7 +110,7 @@ def _status(client: Client, pool_name: str | None, listing: Listing) -> None:
 
 
 def _title(pool: dict[str, Any]) -> str:
-    """A pool in one line: how much of it is used, and who waits."""
+    """Return one line for a pool: how much of it is used, and how many wait."""
     used = ", ".join(
         f"{key} {pool['used'].get(key, 0)} of {most}" for key, most in pool["capacity"].items()
     )
@@ -142,7 +142,7 @@ def _top(client: Client, pool_name: str | None, listing: Listing) -> None:
 def _used(
     found: Iterable[dict[str, Any]], capacity: dict[str, dict[str, int]]
 ) -> Iterator[dict[str, Any]]:
-    """Requests with the part of their pool that they hold, in the key of which that is most."""
+    """Add to each request the part of its pool that it holds, in the key where that is largest."""
     for each in found:
         whole = capacity.get(each["pool"] or "", {})
         many = each["tasks"] or 1

@@ -1,5 +1,5 @@
-"""From options to what is sent, for commands that make requests. It imports what was asked for: a
-script submits in a loop.
+"""Makes the body of a request from options, for commands that make requests. Imports only what
+is used: scripts submit in a loop.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from cede.model.ids import short_id
 if TYPE_CHECKING:
     from cede.client.client import Client
 
-# What makes a program's name mean the same there. A fixed list: an environment holds secrets.
+# Variables that make a program's name mean the same on the node. A fixed list: an environment holds
+# secrets.
 CAPTURED = ("PATH", "VIRTUAL_ENV", "CONDA_PREFIX", "LANG")
 
 
@@ -31,7 +32,7 @@ def submit(client: Client, body: Mapping[str, Any], *, as_json: bool = False) ->
 
         print_json(made)
     else:
-        # People get what they can type; a program gets what stays unique.
+        # People get an id that they can type; a program gets one that stays unique.
         print(short_id(made["id"]) if sys.stdout.isatty() else made["id"], flush=True)
     return str(made["id"])
 
@@ -47,11 +48,11 @@ def body_of(
     label: tuple[str, ...] = (),
     **given: Any,
 ) -> dict[str, Any]:
-    """The body of a submission from the options of `cede submit`."""
+    """Return the body of a submission from the options of `cede submit`."""
     work = {
         "argv": list(command),
         "env": environment_of(env, os.environ, captured=() if no_env else CAPTURED),
-        # As a shell would: beginners and shared file systems expect it.
+        # Here, as in a shell: beginners and shared file systems expect it.
         "directory": _absolute(directory),
         "user": user,
     }
@@ -72,7 +73,8 @@ def _absolute(directory: str | None) -> str:
 def environment_of(
     given: Iterable[str], here: Mapping[str, str], captured: Iterable[str] = CAPTURED
 ) -> dict[str, str]:
-    """What goes along from here, and over it what was given: NAME=VALUE, or NAME as it is here."""
+    """Return the captured variables, and over them the given ones: NAME=VALUE, or NAME as it is
+    here."""
     found = {name: here[name] for name in captured if here.get(name)}
     for each in given:
         name, equals, value = each.partition("=")
@@ -97,7 +99,7 @@ def _placement(
     node_label: tuple[str, ...] = (),
     **given: Any,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """How many tasks there are, and the other options: `--nodes` is one task on each."""
+    """Return the number of tasks, and the other options: `--nodes` is one task on each node."""
     if nodes is not None:
         if given.get("per_node") not in (None, 1) or tasks not in (None, nodes):
             raise wrong("--nodes means one task on each; leave out --tasks, --per-node")
@@ -110,7 +112,7 @@ def _placement(
 
 
 def _ids(given: tuple[str, ...]) -> list[str] | None:
-    """Ids with commas between them, in one option or several."""
+    """Return the ids with commas between them, in one option or several."""
     return [each for text in given for each in text.split(",") if each] or None
 
 
@@ -122,7 +124,7 @@ def submission_of(
     own_settings: tuple[str, ...] = (),
     **given: Any,
 ) -> dict[str, Any]:
-    """The body of a request from these options."""
+    """Return the body of a request from these options."""
     from cede.client.demand import submission
 
     return submission(

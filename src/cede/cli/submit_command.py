@@ -76,7 +76,7 @@ def submit(
 ) -> None:
     """Let a node run COMMAND; write -- before it. Prints the request's id and returns.
 
-    It runs whether or not anybody is watching: see `cede wait`, `cede logs` and `cede cancel`.
+    The work does not need this terminal: see `cede wait`, `cede logs` and `cede cancel`.
     """
     body = body_of(**given)
     client = client_of(ctx)

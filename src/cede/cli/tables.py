@@ -1,8 +1,9 @@
 """Tables for people: the only module that lays out rows.
 
-Columns stand side by side as far as the terminal is wide; what does not fit stands below its row,
-indented, so that nothing is lost at 40 columns. Without a terminal a row is one line, whatever its
-length: people filter it with other programs. Letters and a bold head only; no colour says anything.
+Columns stand side by side as far as the terminal is wide; those that do not fit stand below their
+row, indented, so that nothing is lost at 40 columns. Without a terminal a row is one line, whatever
+its length: people filter it with other programs. Letters and a bold head only; no colour carries
+meaning.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ Row = Mapping[str, Any]
 _WIDTH_UNKNOWN = 80
 _GAP = "  "
 _INDENT = "    "
-# A column of text that is longer is cut before a column is moved below its row.
+# A longer column of text is cut before a column is moved below its row.
 _CUT = 16
 # Never cut: it is there to be copied.
 _WHOLE = ("id",)
@@ -39,7 +40,7 @@ def print_table(rows: Sequence[Row], columns: Sequence[str], *, wide: bool = Fal
 
 
 def terminal_width() -> int:
-    """As shutil does it, without its import of every kind of archive."""
+    """Return the width as shutil does, without its import of every kind of archive."""
     columns = os.environ.get("COLUMNS", "")
     if columns.isdecimal() and int(columns):
         return int(columns)
@@ -50,7 +51,7 @@ def terminal_width() -> int:
 
 
 def bold(text: str) -> str:
-    """Bold on a terminal that can, unless NO_COLOR says otherwise."""
+    """Make text bold on a terminal that can, unless NO_COLOR says otherwise."""
     plain = os.environ.get("NO_COLOR") or os.environ.get("TERM", "dumb") == "dumb"
     return text if plain or not sys.stdout.isatty() else f"\x1b[1m{text}\x1b[0m"
 
@@ -58,9 +59,10 @@ def bold(text: str) -> str:
 def layout(
     rows: Sequence[Row], columns: Sequence[str], width: int | None, *, cut: str = "…"
 ) -> list[str]:
-    """The head and the rows as lines of at most `width` columns; None is as long as it takes."""
+    """Return the head and the rows as lines of at most `width` columns; None is as long as it
+    takes."""
     texts = [{each: cell(row.get(each)) for each in columns} for row in rows]
-    # A column in which nobody has anything is only in the way of the others.
+    # A column that is empty in every row takes space from the others.
     named = [each for each in columns if each in _WHOLE or any(row[each] for row in texts)]
     widths = {each: max(_width(each), *(_width(row[each]) for row in texts)) for each in named}
     beside = _beside(named, widths, width)
@@ -71,7 +73,7 @@ def layout(
         padded = [_pad(cells(each), widths[each], each in right, cut) for each in beside]
         return _GAP.join(padded).rstrip()
 
-    lines = [line(str)]  # as --columns takes them
+    lines = [line(str)]  # names as --columns takes them
     for row in texts:
         lines.append(line(row.__getitem__))
         lines += _indented(row, below, width)
@@ -79,7 +81,7 @@ def layout(
 
 
 def _beside(columns: Sequence[str], widths: dict[str, int], width: int | None) -> list[str]:
-    """The columns that stand side by side; their widths are lowered where that is enough."""
+    """Return the columns that stand side by side; lowers their widths where that is enough."""
     shown = list(columns)
     while width is not None and len(shown) > 1:
         if _total(shown, widths) <= width:
@@ -97,7 +99,7 @@ def _beside(columns: Sequence[str], widths: dict[str, int], width: int | None) -
 def _cut_longest(
     shown: Sequence[str], widths: dict[str, int], lower: dict[str, int], over: int
 ) -> None:
-    """Take what is too much from the widest columns, one letter at a time."""
+    """Shorten the widest columns by `over` letters in all."""
     for _ in range(over):
         longest = max(
             (each for each in shown if widths[each] > lower[each]), key=widths.__getitem__
@@ -106,7 +108,7 @@ def _cut_longest(
 
 
 def _least(column: str) -> int:
-    """How narrow a column may become."""
+    """Return how narrow a column may become."""
     return sys.maxsize if column in _WHOLE else max(_CUT, len(column))
 
 
@@ -115,7 +117,7 @@ def _total(columns: Sequence[str], widths: Mapping[str, int]) -> int:
 
 
 def _indented(row: Mapping[str, str], columns: Sequence[str], width: int | None) -> list[str]:
-    """What does not fit beside the others: short things on one line, sentences on their own."""
+    """Lay out the columns below a row: short values on one line, sentences on their own."""
     if not columns:
         return []
     from textwrap import wrap  # slow to import, and most rows fit
@@ -142,7 +144,7 @@ def _pad(text: str, width: int, right: bool, cut: str) -> str:
 
 
 def _width(text: str) -> int:
-    """Columns of a terminal: some letters take two, marks none."""
+    """Count columns of a terminal: some letters take two, marks none."""
     return sum(
         0 if combining(each) else 2 if east_asian_width(each) in "WF" else 1 for each in text
     )

@@ -36,7 +36,7 @@ _NONE = "none"
 
 
 class Bound(click.ParamType[Any]):
-    """A number, or `none` for no bound at all."""
+    """A number, or `none` for no bound."""
 
     def __init__(self, number: type[int] | type[float]) -> None:
         self._number = number
@@ -157,7 +157,7 @@ def _for_people(found: dict[str, Any], for_people: bool) -> dict[str, Any]:
 
 
 def _said(bounds: dict[str, Any]) -> dict[str, Any]:
-    """What was given; `none` is said as null."""
+    """Return the given options; `none` becomes null."""
     return {
         name: None if value == _NONE else value
         for name, value in bounds.items()

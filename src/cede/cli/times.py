@@ -18,7 +18,7 @@ _UNITS = ((2 * 86_400, 86_400, "d"), (2 * 3_600, 3_600, "h"), (120, 60, "min"), 
 
 
 class Age(float):
-    """Seconds, shown as people say them; sorts as a number."""
+    """Seconds, shown in the largest fitting unit; sorts as a number."""
 
     def __str__(self) -> str:
         seconds = max(0, round(self))
@@ -27,21 +27,21 @@ class Age(float):
 
 
 def local(text: str) -> str:
-    """A time of the API as local time; another text as it is."""
+    """Format a time of the API as local time; return another text as it is."""
     if not _ISO.fullmatch(text):
         return text
     return datetime.fromisoformat(text).astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 
 def age(text: str | None) -> Age | None:
-    """How long ago a time of the API was."""
+    """Return how long ago a time of the API was."""
     if not text:
         return None
     return Age((datetime.now(UTC) - datetime.fromisoformat(text)).total_seconds())
 
 
 def with_times(request: Mapping[str, Any]) -> dict[str, Any]:
-    """A request of the API with times instead of instants."""
+    """Return a request of the API with times instead of instants."""
     found = dict(request)
     if not found.get("created") or found.get("submitted_at") is None:
         return found

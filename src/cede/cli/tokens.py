@@ -55,7 +55,7 @@ def create(
 @list_options(TOKENS)
 @click.pass_context
 def list_tokens(ctx: click.Context, listing: Listing) -> None:
-    """List tokens. Nobody has their secrets."""
+    """List tokens. Their secrets are stored nowhere."""
     listing.print(client_of(ctx).tokens.list(), empty="no tokens")
 
 

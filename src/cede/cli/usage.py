@@ -1,4 +1,4 @@
-"""Wrong usage, said without click until somebody is wrong."""
+"""Errors of usage, without importing click until there is one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def wrong(problem: str) -> Exception:
 
 
 def pairs(option: str, given: Iterable[str]) -> list[tuple[str, str]]:
-    """NAME=VALUE, as often as it was given."""
+    """Parse NAME=VALUE, as often as it was given."""
     found = []
     for each in given:
         name, equals, value = each.partition("=")

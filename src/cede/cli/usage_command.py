@@ -1,4 +1,4 @@
-"""`cede usage`: what was held by whom; `cede history`: what has ended, and what it held."""
+"""`cede usage`: what was held; `cede history`: what has ended, and what it held."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ HISTORY = Columns(
 LEVELS = Columns(
     ("at", "key", "capacity", "used", "borrowed", "free", "waiting", "waiting_requests")
 )
-# Columns that most reports have nothing in.
+# Columns that are empty in most reports.
 _IF_ANY = ("pool", "cost", "requests")
 _SHOWN = 100
-# Below this two digits would say nothing.
+# Below this value two digits are not enough.
 _SMALL = 0.1
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -71,7 +71,7 @@ def _period(begin: str | None, end: str | None, since: float | None) -> dict[str
     type=OneOf(["pool", "team", "user", "label", "policy", "tenant"]),
     default="pool",
     show_default=True,
-    help="Whose usage is told apart.",
+    help="What the usage is summed by.",
 )
 @click.option("--label", metavar="NAME", help="With --by label: which one (project).")
 @click.option("--days", is_flag=True, help="Day by day, of UTC.")
@@ -94,7 +94,7 @@ def usage(
         return
     shown = listing.with_first("day") if days else listing
     rows = [_rounded(each) if listing.for_people else each for each in found["items"]]
-    _with_what_is_there(shown, rows).print(rows, empty="nothing was held in that time")
+    _without_empty_columns(shown, rows).print(rows, empty="nothing was held in that time")
 
 
 @click.command("history")
@@ -134,7 +134,7 @@ def history(
         return
     rows = [_past_row(each) for each in pasts]
     shown = [_rounded(row) for row in rows] if listing.for_people else rows
-    _with_what_is_there(listing, shown).print(shown, empty="nothing has ended in that time")
+    _without_empty_columns(listing, shown).print(shown, empty="nothing has ended in that time")
 
 
 @click.command("history")
@@ -170,8 +170,8 @@ def _past_row(past: Any) -> dict[str, Any]:
     }
 
 
-def _with_what_is_there(listing: Listing, rows: list[dict[str, Any]]) -> Listing:
-    """Without the columns in which nothing stands, unless somebody chose the columns."""
+def _without_empty_columns(listing: Listing, rows: list[dict[str, Any]]) -> Listing:
+    """Leave out columns that are empty in every row, unless the columns were chosen."""
     if listing.chosen or not listing.for_people:
         return listing
     empty = {
@@ -183,7 +183,7 @@ def _with_what_is_there(listing: Listing, rows: list[dict[str, Any]]) -> Listing
 
 
 def _rounded(row: dict[str, Any]) -> dict[str, Any]:
-    """For people: two digits, and a name for those without one."""
+    """Round to two digits for people, and name rows without a name."""
     found = {**row, "name": row["name"] or "(none)"} if "requests" in row else dict(row)
     for name in ("node_hours", "gpu_hours", "lost_gpu_hours", "cost"):
         if found.get(name) is not None:

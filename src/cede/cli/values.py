@@ -1,7 +1,7 @@
-"""Values that people type: the options' side of the grammars of `cede.model`.
+"""Types of options for the grammars of `cede.model`.
 
 A wrong value is wrong usage: one line that names the option and shows how to write it. Nothing is
-parsed twice; the types here call the model's parsers and put its words behind the option's name.
+parsed twice; the types here call the model's parsers and put its messages behind the option's name.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ NONE = "none"
 
 
 class OneOf(click.Choice[str]):
-    """One of some words; another word is answered with the nearest of them."""
+    """One of some words; a wrong word's error names the nearest of them."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         try:
@@ -32,7 +32,7 @@ class OneOf(click.Choice[str]):
 
 
 class Duration(click.ParamType[Any]):
-    """A time such as 1h30m, as seconds; or one word, where there is one.
+    """A time such as 1h30m, as seconds; or a fixed word, if one is given.
 
     `plain` is the unit of a number without one.
     """
@@ -136,14 +136,14 @@ class Amounts(Map):
 
 
 def amounts_option(*names: str, least: int = 0, help: str) -> Callable[[F], F]:
-    """An option for amounts; given several times, its keys add up."""
+    """Make an option for amounts; given several times, its keys add up."""
     return _adding_up(*names, kind=Amounts(least), help=help)
 
 
 def map_option(
     *names: str, help: str, check: Callable[[Any], dict[str, Any]] = dict
 ) -> Callable[[F], F]:
-    """An option for a map; given several times, its keys add up and are checked as one."""
+    """Make an option for a map; given several times, its keys add up and are checked as one."""
     return _adding_up(*names, kind=Map(), help=help, check=check)
 
 
@@ -162,7 +162,7 @@ def _adding_up(
 
 
 def merged(option: str, given: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Maps that were given one after the other, as one; no key may be in two of them."""
+    """Merge maps that were given one after the other; no key may be in two of them."""
     whole: dict[str, Any] = {}
     for each in given:
         for key in each:
@@ -175,7 +175,7 @@ def merged(option: str, given: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 def settings_of(
     option: str, given: Iterable[str], allowed: tuple[str, ...], whose: str
 ) -> dict[str, Any]:
-    """Settings as NAME=VALUE, checked and in the units of the API; NAME= is None."""
+    """Parse settings from NAME=VALUE, checked and in the units of the API; NAME= is None."""
     from cede.model import written
     from cede.model.settings import parse_own, shown_own
 

@@ -1,7 +1,7 @@
-"""Waiting is quiet and explains itself: one live line on a terminal, rare lines elsewhere.
+"""Tells why a request waits: one live line on a terminal, rare lines elsewhere.
 
 Without a terminal a line is printed when the reason changes, and the gaps between lines grow, so
-that a job that waits for a night leaves a page in its log and not a book.
+that a night of waiting leaves a page in the log and not a book.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ class WaitingLine:
             click.echo(f"cede: waiting: {text}", err=True)
 
     def happened(self, kind: str, text: str) -> None:
-        """Something that is said once: granted, told to stop, killed, back in the queue."""
+        """Print an event once: granted, told to stop, killed, back in the queue."""
         self.clear()
         if not self._quiet:
             click.echo(f"cede: {kind}{': ' if text else ''}{cell(text)}", err=True)
 
     def note(self, text: str) -> None:
-        """Something that cannot be done as wanted, or not now."""
+        """Print that something cannot be done as wanted, or not now."""
         self.clear()
         if not self._quiet:
             click.echo(f"cede: {cell(text)}", err=True)
@@ -69,22 +69,23 @@ class WaitingLine:
         self._status.update(Text(text, overflow="ellipsis", no_wrap=True))
 
     def clear(self) -> None:
-        """Take the live line away: something else is printed."""
+        """Remove the live line before something else is printed."""
         if self._status is not None:
             self._status.stop()
             self._status = None
 
 
 def waiting_text(why: dict[str, Any]) -> str:
-    """The reason, and where the answer tells them the place in the queue and the latest start."""
+    """Return the reason, with the place in the queue and the latest start if the answer has
+    them."""
     text = cell(reason_text(why)) or "its turn has not come"
-    # Several pools, several queues: the best place is the one that counts for hope.
+    # Several pools, several queues: the best place is shown.
     places = [each["place"] for each in why.get("pools", []) if each.get("place")]
     starts = [each.get("earliest_start") for each in why.get("pools", [])]
     latest = min((each for each in starts if each is not None), default=None)
     told = [
         *([f"number {min(places)} in the queue"] if places else []),
-        # Walltimes tell when the holders end; nobody promises that nothing ends before.
+        # Walltimes bound when holders end; they may end before.
         *([f"starts within {Age(latest)}"] if latest is not None else []),
     ]
     return f"{text} ({', '.join(told)})" if told else text

@@ -17,10 +17,10 @@ from cede.cli.waiting_line import WaitingLine
 if TYPE_CHECKING:
     from cede.client.client import Client
 
-# What is shown of work that failed: a traceback fits, and so does a screen.
+# Lines to show of failed work: a traceback fits, and so does a screen.
 LAST_LINES = 20
 
-# What a request's end means for whoever waited for it, where the work has no exit code to pass on.
+# Exit codes by a request's end, where the work has no exit code of its own.
 _BY_STATUS = {
     "cancelled": exit_codes.CANCELLED,
     "preempted": exit_codes.PREEMPTED,
@@ -63,7 +63,7 @@ def logs(
     from cede.client.work import BOTH, Wanted, follow_output, read_output, task_group, wait_for_end
 
     client = client_of(ctx)
-    # Resolved once: `last` and a name may mean another one a moment later.
+    # Resolved once: `last` and a name may mean another request a moment later.
     tasks = task_group(client, request_id)
     request_id = tasks[0]["id"]
     age, at = since or Since()
@@ -118,7 +118,7 @@ def wait(ctx: click.Context, request_ids: tuple[str, ...], quiet: bool) -> None:
 
 
 def wait_for(client: Client, request_ids: Any, *, follow: bool = False, quiet: bool = False) -> int:
-    """The exit code of all of it together."""
+    """Wait for the ends of all; return their joint exit code."""
     from cede.cli.arrays import print_logs
     from cede.client.work import (
         Wanted,
@@ -155,7 +155,7 @@ def wait_for(client: Client, request_ids: Any, *, follow: bool = False, quiet: b
 
 
 def _print_last_lines(client: Client, ended: dict[str, Any]) -> None:
-    """What the work that failed printed last, on stderr: stdout is for work that is followed."""
+    """Print the last lines of failed work on stderr: stdout is for work that is followed."""
     from cede.client.work import failed_task, last_lines
 
     data = last_lines(client, ended, LAST_LINES) if ended["status"] == "failed" else b""
@@ -169,7 +169,7 @@ def _print_last_lines(client: Client, ended: dict[str, Any]) -> None:
 
 
 class _Watcher:
-    """Says what changes, and while nothing does, why it waits."""
+    """Prints changes of requests, and why they wait while nothing changes."""
 
     def __init__(self, line: WaitingLine, client: Client) -> None:
         self._line, self._client = line, client
@@ -187,7 +187,7 @@ class _Watcher:
             self._line.happened(request["status"], f"attempt {now[1]} on {nodes or 'its node'}")
 
     def _story(self, request: dict[str, Any]) -> dict[str, Any]:
-        """With the place in the queue and the latest start, where somebody watches."""
+        """Add the place in the queue and the latest start, where a person watches."""
         from cede.client.errors import CedeClientError
 
         if not sys.stderr.isatty():
@@ -202,10 +202,10 @@ class _Watcher:
 @click.argument("request_ids", metavar="ID…", nargs=-1, required=True, type=RequestId())
 @click.pass_context
 def cancel(ctx: click.Context, request_ids: tuple[str, ...]) -> None:
-    """Cancel requests: of an array all its tasks, with ID_7 one. What runs is asked to stop first.
+    """Cancel requests: of an array all its tasks, with ID_7 one. Running work is stopped first.
 
-    Every ID is tried and has a line of its own. One that has ended otherwise, or that nobody
-    knows, is an error; the exit code is that of the first error.
+    Every ID is tried and has a line of its own. One that has ended otherwise, or is
+    not known, is an error; the exit code is that of the first error.
     """
     from cede.cli.arrays import cancelled_line
     from cede.client.errors import CedeClientError

@@ -1,5 +1,5 @@
-"""A file that people wrote and its lines: parsed fast, and once more with line numbers when
-something is wrong."""
+"""A file that people wrote, and the lines of its entries: parsed fast, and once more with line
+numbers when something is wrong."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ class WrittenFile:
         return cls(name, text, data)
 
     def refuse(self, error: Exception) -> NoReturn:
-        """Say what is wrong with it, and where, and end; what is no fault of the file goes on."""
+        """Print what is wrong with the file, and where, and exit; re-raise an error without a
+        place in it."""
         path, problem = getattr(error, "path", None), getattr(error, "problem", None)
         if path is None:
             raise error
@@ -44,7 +45,7 @@ class WrittenFile:
         sys.exit(exit_codes.ERROR)
 
     def line_of(self, path: str) -> int:
-        """The line on which `running[2].pool` stands, or of the nearest thing around it."""
+        """Return the line of `running[2].pool`, or of the nearest thing around it."""
         import yaml
 
         node: Any = yaml.compose(self.text, Loader=yaml.SafeLoader)

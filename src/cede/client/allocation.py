@@ -1,9 +1,9 @@
 """`with client.allocation(gpu=2): …`: units for the length of a block.
 
-The block is the caller's own code in the caller's own process, so nobody can stop it from outside:
-it is told (`should_stop`, `preempted`, `on_preempting`) and has the pool's grace to leave. Work
-that may need a SIGKILL belongs into `cede run` or a step. With `checkpoint="auto"` the block's own
-`cede.checkpoint` is asked first; a process has one of those, so one such block at a time.
+The block is the caller's own code in the caller's own process, so no other process can stop it: it
+learns of a stop (`should_stop`, `preempted`, `on_preempting`) and has the pool's grace to leave.
+Work that may need a SIGKILL belongs into `cede run` or a step. With `checkpoint="auto"` the block's
+own `cede.checkpoint` is asked first; a process has one of those, so one such block at a time.
 """
 
 from __future__ import annotations
@@ -69,13 +69,13 @@ class Allocation:
 
     @property
     def preempted(self) -> threading.Event:
-        """Set once the holder was told to stop. Wait on it from another thread, or poll
+        """Set once the holder was told to stop. Wait on it in another thread, or poll
         `should_stop`."""
         return self._lease.preempting if self._lease is not None else threading.Event()
 
     @property
     def should_stop(self) -> bool:
-        """Whether to leave the block now: told to, or the lease is over."""
+        """Whether to leave the block now: the holder was told to stop, or the lease is over."""
         return self._lease is not None and (self._lease.preempting.is_set() or self._lease.lost)
 
     @property
@@ -85,11 +85,11 @@ class Allocation:
         return bool(self.request) and self.request["status"] not in (*WAITING, *HOLDING)
 
     def finish(self) -> None:
-        """Say that the work is complete although it was told to stop: no further attempt."""
+        """Report the work as complete although it was told to stop: no further attempt."""
         self._finished = True
 
     def give_up(self) -> None:
-        """Take the request back while another thread waits for its grant."""
+        """Cancel the request while another thread waits for its grant."""
         self._given_up.set()
 
     def __enter__(self) -> Allocation:
@@ -129,7 +129,7 @@ class Allocation:
             raise
         self._stop_progress = stopping
         checkpoint.begin(stopping.environment())
-        stopping.start(lease, list)  # nobody must be woken: the block looks by itself
+        stopping.start(lease, list)  # no process to wake: the block polls
 
     def __exit__(
         self,
@@ -158,7 +158,7 @@ class Allocation:
         return self._lease.request if self._lease is not None else None
 
     def _end_talk(self, lease: Lease, error: BaseException | None) -> bool:
-        """Whether the server has the checkpoint that it asked for."""
+        """End the conversation; whether the server has the checkpoint that it asked for."""
         stopping, self._stop_progress = self._stop_progress, None
         if stopping is None:
             return False
@@ -178,7 +178,7 @@ class Allocation:
         return "done" if error is None else "failed"
 
     def _lease_lost(self, lease: Lease, *, raising: bool) -> None:
-        """The block's own exception, if it has one, says more than ours would."""
+        """Mark the request as over; raise unless the block raised an error, which says more."""
         self.request = {**lease.request, "status": "cancelled"}
         if not raising:
             return

@@ -1,9 +1,9 @@
 """`AsyncClient`: every method of `Client`, to be awaited.
 
-It is no second client: each method here is the one of `client.py`, carried out in a thread of its
-own while the event loop goes on. So there is one way to send, to retry, to trust a certificate and
-to read an answer. A thread costs less than a call, and a call that the server holds back holds up
-nobody else's. A call whose task is cancelled may have been carried out all the same.
+Each method calls the one of `client.py` in a thread of its own while the event loop goes on, so
+there is one way to send, to retry, to trust a certificate and to read an answer. A thread costs
+less than a call, and a call that the server holds back delays no other. A call whose task is
+cancelled may have been carried out all the same.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _OVER = object()
 
 
 class _Twin(Protocol):
-    """What has the object that really does it, and the threads to do it in."""
+    """An object whose methods run in threads on a plain twin."""
 
     _plain: Any
     _threads: Threads
@@ -40,19 +40,19 @@ class Threads:
         self._places = asyncio.Semaphore(bounds.CALLS_AT_ONCE_MAX)
 
     async def call(self, work: Callable[[], R]) -> R:
-        """What `work` returns or raises, while the event loop goes on."""
+        """Return what `work` returns, or raise what it raises, while the event loop goes on."""
         async with self._places:
             return await in_thread(work)
 
 
 def in_thread(work: Callable[[], R]) -> asyncio.Future[R]:
-    """Daemon threads and no pool of them: the end of a program waits for no call."""
+    """Run `work` in a daemon thread, not in a pool of threads: no call delays the program's end."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[R] = loop.create_future()
 
     def settle(value: Any, error: BaseException | None) -> None:
         if future.done():
-            return  # whoever waited was cancelled
+            return  # the waiting task was cancelled
         if error is None:
             future.set_result(value)
         else:
@@ -64,7 +64,7 @@ def in_thread(work: Callable[[], R]) -> asyncio.Future[R]:
             value = work()
         except BaseException as raised:
             error = raised
-        with suppress(RuntimeError):  # the loop is closed, and nobody waits any more
+        with suppress(RuntimeError):  # the loop is closed, and no task waits
             loop.call_soon_threadsafe(settle, value, error)
 
     threading.Thread(target=run, name="cede-call", daemon=True).start()
@@ -74,7 +74,7 @@ def in_thread(work: Callable[[], R]) -> asyncio.Future[R]:
 def awaited(
     method: Callable[Concatenate[Any, P], R],
 ) -> Callable[Concatenate[_Twin, P], Coroutine[Any, Any, R]]:
-    """A method of the plain client, to be awaited."""
+    """Make a coroutine method of a method of the plain client."""
 
     @functools.wraps(method)
     async def call(self: _Twin, /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -86,7 +86,7 @@ def awaited(
 def iterated(
     method: Callable[Concatenate[Any, P], Iterator[R]],
 ) -> Callable[Concatenate[_Twin, P], AsyncIterator[R]]:
-    """A method of the plain client that returns an iterator, for `async for`."""
+    """Make an asynchronous iterator of a method of the plain client that returns an iterator."""
 
     @functools.wraps(method)
     async def call(self: _Twin, /, *args: P.args, **kwargs: P.kwargs) -> AsyncIterator[R]:
@@ -194,7 +194,7 @@ class AsyncClient:
         return self._plain.server
 
     def close(self) -> None:
-        """Calls that are under way end with `ServerUnreachable`."""
+        """Close the connection; calls that are under way end with `ServerUnreachable`."""
         self._plain.close()
 
     async def __aenter__(self) -> AsyncClient:
@@ -283,7 +283,7 @@ class AsyncAllocation:
             self._held.give_up()
             with suppress(Interrupted):
                 await entering
-                await self._leave(None, None, None)  # it was granted in the last moment
+                await self._leave(None, None, None)  # it was granted at the last moment
             raise
         return self
 

@@ -1,6 +1,6 @@
-"""A Python function as work for a child process: what it returns or raises comes back by a file.
+"""A Python function as work for a child process: its result or exception comes back in a file.
 
-A file and not a pipe: nobody has to read while it is written, so a large result cannot block.
+A file and not a pipe: it needs no reader while it is written, so a large result cannot block.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from cede.checkpoint.line import conversation_of, survive_signal
 from cede.client.errors import Failed
 from cede.client.supervisor import parent_ends
 
-# A code that no function returns by accident, for results that cannot travel.
+# A code that no function returns by accident, for results that cannot be pickled.
 UNPICKLABLE = 113
 
 
 class Call:
-    """One run of one function. `work` is for the child, `result` for us once it is over."""
+    """One run of one function: `work` is for the child, `result` for the parent afterwards."""
 
     def __init__(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]):
         self._function = function
@@ -75,11 +75,12 @@ class Call:
         return code
 
     def close(self) -> None:
-        """Drop the answer; an attempt that is followed by another has one that nobody reads."""
+        """Close the file of the answer; the answer of an attempt that another follows is never
+        read."""
         self._answer.close()
 
     def result(self, name: str, exit_code: int) -> Any:
-        """What the function returned, or its own exception, raised here."""
+        """Return the function's result, or raise its exception here."""
         self._answer.seek(0)
         data = self._answer.read()
         if not data:
@@ -87,7 +88,7 @@ class Call:
             if exit_code == 0:
                 return None
             raise Failed(f"step {name} ended with {how} and no result")
-        # The bytes are our own child's, from a file without a name.
+        # The bytes were written by our own child, to a file without a name.
         worked, value = pickle.loads(data)
         if worked:
             return value
@@ -99,7 +100,7 @@ class Call:
 
 
 def called(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-    """What a function returns; one that is `async def` gets an event loop of its own."""
+    """Call a function; one that is `async def` gets an event loop of its own."""
     value = function(*args, **kwargs)
     if not inspect.iscoroutine(value):
         return value
@@ -109,7 +110,7 @@ def called(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[
 
 
 def _stop_politely() -> None:
-    """A SIGTERM raises SystemExit, so that `finally` blocks run inside the grace."""
+    """Let SIGTERM and SIGHUP raise SystemExit, so that `finally` blocks run inside the grace."""
 
     def leave(number: int, _: object) -> None:
         raise SystemExit(128 + number)

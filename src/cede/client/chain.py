@@ -1,8 +1,8 @@
-"""Following the audit chain from its first entry to its head, piece by piece.
+"""Verifies the audit chain from its first entry to its head, piece by piece.
 
-A piece comes from a server or from a database; this knows neither. An entry is written NUMBER:HASH,
-which vouches for everything before it: whoever keeps such a note elsewhere finds later that the
-chain was written anew, even if all its hashes are right.
+A piece comes from a server or from a database; this module knows neither. An entry is written
+NUMBER:HASH, which vouches for every entry before it: an operator who keeps such a note elsewhere
+detects later that the chain was written anew, even if all its hashes are right.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from typing import Any
 from cede.model import bounds
 
 Json = dict[str, Any]
-# What was found in at most so many entries after this one: `end`, `head`, `done`, `broken`.
+# The result of verifying a number of entries after one: `end`, `head`, `done`, `broken`.
 Piece = Callable[[str, int], Json]
 
 START = "0:" + "0" * 64
 
 
 def follow(piece: Piece, noted: str | None = None) -> Json:
-    """`ok`, how many `entries` hold, how many older ones were `removed`, the `head`, and the first
-    that is `broken`, if any.
+    """Return `ok`, how many `entries` hold, how many older ones were `removed`, the `head`, and the
+    first entry that is `broken`, if any.
 
     `noted` is an entry that was the head once: the chain must still have it.
     """
@@ -31,10 +31,11 @@ def follow(piece: Piece, noted: str | None = None) -> Json:
         known = _number(end)
         limit = bounds.AUDIT_PIECE_MAX
         if at is not None and known < at:
-            # A piece ends at the noted entry, to compare it. Where the first begins is not known.
+            # A piece ends at the noted entry, to compare it. The start of the first piece is not
+            # known.
             limit = 1 if end == START else min(limit, at - known)
         found = piece(end, limit)
-        removed = found.get("removed", START)  # servers of older versions removed none
+        removed = found.get("removed", START)  # servers of older versions removed no entries
         end, broken = found["end"], found["broken"]
         if broken is None and at is not None:
             broken = _compare_removed(removed, at, noted)
@@ -50,7 +51,7 @@ def follow(piece: Piece, noted: str | None = None) -> Json:
 
 
 def _compare_removed(removed: str, at: int, noted: str | None) -> Json | None:
-    """What is wrong if the noted entry is among those that retention removed."""
+    """Return the error if the noted entry is among those that retention removed."""
     if _number(removed) < at or removed == noted:
         return None
     detail = f"entries up to {_number(removed)} were removed as too old; note a newer head"
@@ -58,7 +59,7 @@ def _compare_removed(removed: str, at: int, noted: str | None) -> Json | None:
 
 
 def _compare(end: str, at: int, noted: str | None, *, done: bool) -> Json | None:
-    """What is wrong if the noted entry is not the one that stands at its number."""
+    """Return the error if another entry than the noted one stands at its number."""
     if _number(end) == at and end != noted:
         detail = f"its hash is {end.partition(':')[2]}, and {noted} was noted"
         return {"number": at, "what": "noted", "detail": detail}

@@ -1,4 +1,4 @@
-"""Our side of a supervisor: start work, pass signals on, read how it ended."""
+"""The client's side of a supervisor: starts work, passes signals on, reads how it ended."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from cede.launch.probe import killer
 
 NOT_FOUND = 127
 NOT_EXECUTABLE = 126
-# The directory of our groups, and how long clearing one up may take.
+# The directory of our cgroups, and how long clearing one up may take.
 GROUPS = "cede-run"
 CLEAR_UP_TIMEOUT = 5.0
-# One at a time: work that another thread forks meanwhile would keep the new pipes open, and nobody
-# would see their end.
+# One fork at a time: work that another thread forks meanwhile would keep the new pipes open, and
+# their end would never be seen.
 _forking = threading.Lock()
 os.register_at_fork(after_in_child=_forking._at_fork_reinit)  # type: ignore[attr-defined]
 
@@ -39,7 +39,7 @@ class Child:
         lease_until: float | None = None,
         kept: Sequence[int] = (),
     ) -> None:
-        """`kept`: descriptors that the supervisor holds until everything is gone."""
+        """`kept`: descriptors that the supervisor holds until all processes are gone."""
         us = os.getpid()
         self._means, self._name = killer(GROUPS), uuid4().hex
         with _forking:
@@ -54,13 +54,14 @@ class Child:
             os.close(control_read)
             os.close(status_write)
         self.exit_code: int | None = None
-        # A number that was closed may be another child's by now.
+        # A descriptor that was closed may be another child's by now.
         self._is_open, self._lock = True, threading.Lock()
         if lease_until is not None:
             self.lease(lease_until)
 
     def lease(self, until: float) -> None:
-        """The work must be dead at this instant of the client's clock, unless told a later one."""
+        """Order that the work is dead at this instant of the client's clock, unless a later one
+        follows."""
         self._order(f"lease {until!r}")
 
     def signal(self, number: int) -> None:
@@ -70,7 +71,8 @@ class Child:
         self._order("kill")
 
     def wait(self, timeout: float) -> int | None:
-        """The exit code once everything is gone, negative for a signal; None after the timeout."""
+        """Return the exit code once all processes are gone, negative for a signal; None after the
+        timeout."""
         if self.exit_code is not None:
             return self.exit_code
         poll = select.poll()  # select itself knows no descriptor above 1023
@@ -86,11 +88,11 @@ class Child:
         return self.exit_code
 
     def processes(self) -> list[int]:
-        """Everything below the supervisor that has not ended."""
+        """Return all processes below the supervisor that have not ended."""
         return processes.descendants(self.pid)
 
     def _clear_up(self) -> None:
-        """Its supervisor is gone: kill what is left in the group, which only a cgroup tells."""
+        """Kill what a killed supervisor left in its group; only a cgroup still knows it."""
         if self._means["at"]:
             group = open_group(self._means, self._name, list, lambda: True)
             with contextlib.suppress(OSError):  # what cannot be killed or removed now never can
@@ -98,26 +100,26 @@ class Child:
                 group.remove()
 
     def close(self) -> None:
-        """Let go; a supervisor without anybody to report to kills what it keeps."""
+        """Close the pipes; a supervisor that has lost its parent kills the work."""
         with self._lock:
             if self._is_open:
                 self._is_open = False
                 parent_ends.difference_update((self._control, self._status))
                 _close(self._control)
                 _close(self._status)
-        # Somebody else collected it.
+        # Collected elsewhere.
         with contextlib.suppress(ChildProcessError):
             os.waitpid(self.pid, 0)
 
     def _order(self, text: str) -> None:
-        # It is over; `wait` says how.
+        # The work is over; `wait` says how.
         with self._lock, contextlib.suppress(BrokenPipeError):
             if self._is_open:
                 os.write(self._control, f"{text}\n".encode())
 
 
 def command(argv: Sequence[str], environment: Mapping[str, str]) -> Callable[[], NoReturn]:
-    """Work that is a program: an argument list, never a shell's line."""
+    """Make work that runs a program: an argument list, never a shell's line."""
 
     def run() -> NoReturn:
         # Python ignores these two for itself; a program expects to start with the defaults.
@@ -138,7 +140,7 @@ def command(argv: Sequence[str], environment: Mapping[str, str]) -> Callable[[],
 
 
 def _fork() -> int:
-    """Fork with nothing waiting in our buffers, or the child would write it a second time.
+    """Fork with empty output buffers, or the child would write their content a second time.
 
     Python warns of forks beside other threads. The supervisor takes none of their locks; a function
     that runs as a step sees what any fork sees, which the reference says.
@@ -152,6 +154,6 @@ def _fork() -> int:
 
 
 def _close(descriptor: int) -> None:
-    # Closed before.
+    # Closed already.
     with contextlib.suppress(OSError):
         os.close(descriptor)

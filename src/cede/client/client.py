@@ -1,7 +1,7 @@
-"""`Client`: every route of the API as a method, grouped by what it is about.
+"""`Client`: every route of the API as a method, grouped by resource.
 
-Values are the API's own JSON objects: there is no second set of names to learn. Lists are
-iterators that follow the cursors, so a list of a million requests never sits in memory.
+Values are the API's own JSON objects: there is no second set of names to learn. Lists are iterators
+that follow the cursors, so a list of a million requests never sits in memory.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from cede.client.allocation import Allocation
 
 PAGE = 200
-# What an answer may take on top of the time that the server was asked to hold it.
+# Seconds that an answer may take on top of the time that the server was asked to hold it back.
 HELD_TIMEOUT = 10.0
 
 
@@ -59,31 +59,32 @@ class Client:
         return f"{self.server}/#link={made['code']}"
 
     def snapshot(self) -> Json:
-        """The whole living state, as `cede plan` reads it."""
+        """Return the whole living state, as `cede plan` reads it."""
         return _object(self.http.call("GET", f"{API}/snapshot", timeout=60))
 
     def status(self) -> Json:
-        """Every pool, and every policy with what it has reserved, uses, borrows and lends."""
+        """Return every pool, and each policy with what it has reserved, uses, borrows and lends."""
         return _object(self.http.call("GET", f"{API}/status", timeout=60))
 
     def plan(
         self, snapshot: Mapping[str, Any], *, until_rest: bool = False, horizon: float | None = None
     ) -> Json:
-        """What the server's engine would do from a snapshot; nothing is changed."""
+        """Return what the server's engine would do from a snapshot; nothing is changed."""
         params = {"until_rest": "true" if until_rest else None, "horizon": horizon}
         answer = self.http.call("POST", f"{API}/plan", params=params, body=snapshot, timeout=60)
         return _object(answer)
 
     def configuration(self) -> Json:
-        """Every pool, policy and tenant, in the form that `apply` takes."""
+        """Return every pool, policy and tenant, in the form that `apply` takes."""
         return _object(self.http.call("GET", f"{API}/configuration", timeout=60))
 
     def apply(
         self, configuration: Mapping[str, Any], *, prune: bool = False, dry_run: bool = False
     ) -> Json:
-        """Make pools, policies and tenants as they are declared, all of it or nothing. `prune`
-        deletes what is there and not declared, of the kinds that are declared at all. A dry run
-        says what would change, and whom that would stop, pause or start.
+        """Make pools, policies and tenants as they are declared, all of it or nothing.
+
+        `prune` deletes what is there and not declared, of the kinds that are declared at all. A dry
+        run returns what would change, and which requests that would stop, pause or start.
         """
         params = {"prune": prune or None, "dry_run": dry_run or None}
         answer = self.http.call(
@@ -101,8 +102,9 @@ class Client:
         days: bool = False,
         label: str | None = None,
     ) -> Json:
-        """What was held `by` each pool, policy, team, user, tenant or `label`, in the last `since`
-        seconds, or from `begin` to before `end`, which are times of ISO 8601; or day by day.
+        """Return what was held `by` each pool, policy, team, user, tenant or `label`, in the last
+        `since` seconds, or from `begin` to before `end`, which are times of ISO 8601; or day by
+        day.
         """
         params: dict[str, Any] = {"by": by, "label": label, "days": "true" if days else None}
         params |= {"since": since, "from": begin, "to": end}
@@ -117,8 +119,8 @@ class Client:
         end: str | None = None,
         **filters: Any,
     ) -> Iterator[Json]:
-        """Requests that ended in a period, the last first, with what each held, lost and cost;
-        narrowed by `pool`, `component` and `user`.
+        """Iterate over requests that ended in a period, the last first, with what each held, lost
+        and cost; narrowed by `pool`, `component` and `user`.
         """
         asked = _given({**filters, "since": since, "from": begin, "to": end, "limit": 500})
         cursor = None
@@ -139,7 +141,7 @@ class Client:
         end: str | None = None,
         step: float | None = None,
     ) -> Json:
-        """How much of a pool there was, was used, borrowed, free and waited for, over time."""
+        """Return the levels of a pool over time: capacity, used, borrowed, free and waited for."""
         params = _given({"since": since, "from": begin, "to": end})
         if step is not None:
             params["step"] = round(step)
@@ -149,8 +151,8 @@ class Client:
     def events(
         self, *, after: int | None = None, follow: bool = False, request: str | None = None
     ) -> Iterator[Json]:
-        """What happened, in order, to everything or to one request; with `follow` it goes on for
-        ever, across lost connections.
+        """Iterate over the journal in order, whole or of one request; with `follow` for ever,
+        across lost connections.
         """
         from cede.client.events import follow_events, past_events
 
@@ -215,7 +217,7 @@ class Pools(_Group):
 
     def update(self, /, pool: str, *, dry_run: bool = False, **fields: Any) -> Json:
         """`fields`: capacity (merged; 0 removes a key), nodes, description, settings. With
-        `dry_run` whom it would stop, pause or start; nothing is changed.
+        `dry_run` return which requests it would stop, pause or start; nothing is changed.
         """
         path = f"{API}/pools/{segment(pool)}"
         return _object(self._http.call("PATCH", path, body=_given(fields), **_trying(dry_run)))
@@ -228,17 +230,17 @@ class Pools(_Group):
         self._http.call("DELETE", f"{API}/pools/{segment(pool)}")
 
     def requests(self, pool: str, *, view: str = "all", explain: bool = False) -> Iterator[Json]:
-        """`explain`: say of every waiter why it waits, as of now."""
+        """`explain`: with the reason why each waiter waits, as of now."""
         params = {"view": view, "explain": "true" if explain else None}
         return self._pages(f"{API}/pools/{segment(pool)}/requests", params)
 
     def shares(self, pool: str) -> Json:
-        """Every policy and request of a pool with its fair share."""
+        """Return every policy and request of a pool with its fair share."""
         path = f"{API}/pools/{segment(pool)}/shares"
         return _object(self._http.call("GET", path, timeout=60))
 
     def queue(self, pool: str) -> Json:
-        """The ids of its waiters in the order of the queue, with their places."""
+        """Return the ids of the pool's waiters in the order of the queue, with their places."""
         path = f"{API}/pools/{segment(pool)}/queue"
         return _object(self._http.call("GET", path, timeout=60))
 
@@ -261,8 +263,8 @@ class Policies(_Group):
         dry_run: bool = False,
         **fields: Any,
     ) -> Json:
-        """`fields`: component_type, name, parent, and what `update` takes. With `dry_run` whom it
-        would stop, pause or start; nothing is changed.
+        """`fields`: component_type, name, parent, and what `update` takes. With `dry_run` return
+        which requests it would stop, pause or start; nothing is changed.
         """
         body = {"pool": pool, "component": component, "priority": priority, **_given(fields)}
         return _object(self._http.call("POST", f"{API}/policies", body=body, **_trying(dry_run)))
@@ -270,8 +272,8 @@ class Policies(_Group):
     def update(self, /, policy: str, *, dry_run: bool = False, **fields: Any) -> Json:
         """`fields`: priority, reserved, limit, weight, mode, settings, integral, type, max_class,
         allow_sensitive, home, allow_lending, allow_borrowing, max_borrow_pct, return_grace; a map
-        that is given replaces the whole map. With `dry_run` whom it would stop, pause or start;
-        nothing is changed.
+        that is given replaces the whole map. With `dry_run` return which requests it would stop,
+        pause or start; nothing is changed.
         """
         path = f"{API}/policies/{segment(policy)}"
         return _object(self._http.call("PATCH", path, body=_given(fields), **_trying(dry_run)))
@@ -280,7 +282,7 @@ class Policies(_Group):
         self._http.call("DELETE", f"{API}/policies/{segment(policy)}")
 
     def of(self, pool: str, component: str, component_type: str | None = None) -> Json:
-        """The policy of one component in one pool."""
+        """Return the policy of one component in one pool."""
         found = list(self.list(pool=pool, component=component, component_type=component_type))
         if not found:
             raise NotFound(
@@ -309,7 +311,7 @@ class Tenants(_Group):
 
     def update(self, /, tenant: str, **fields: Any) -> Json:
         """`fields`: max_nodes, max_concurrent, gpu_hours_budget, node_hours_budget,
-        fair_share_target, burst_allowance; None takes a bound away.
+        fair_share_target, burst_allowance; None removes a bound.
         """
         path = f"{API}/tenants/{segment(tenant)}"
         return _object(self._http.call("PATCH", path, body=fields))
@@ -326,8 +328,8 @@ class Requests(_Group):
         return self._pages(f"{API}/requests", filters)
 
     def get(self, request: str, *, wait: float | None = None, known: str | None = None) -> Json:
-        """One request. With `wait` the answer may take so many seconds while its status is the one
-        that is `known`.
+        """Return one request. With `wait` the answer may take so many seconds while the status is
+        `known`.
         """
         path = f"{API}/requests/{segment(request)}"
         if not wait:
@@ -336,11 +338,13 @@ class Requests(_Group):
         return _object(self._http.call("GET", path, params=params, timeout=wait + HELD_TIMEOUT))
 
     def create(self, body: Mapping[str, Any], *, key: str | None = None) -> Json:
-        """Under one `key` there is one request, however often it is asked for within a day."""
+        """Submit a request. Under one `key` there is one request, however often it is sent within a
+        day."""
         return _object(self._http.call("POST", f"{API}/requests", body=dict(body), key=key))
 
     def create_many(self, bodies: Sequence[Mapping[str, Any]]) -> Sequence[Json | CedeClientError]:
-        """Many in one transaction; each is a request, or the error why it is none, in its place."""
+        """Submit many in one transaction; each becomes a request, or the error why it is none, in
+        its place."""
         body = {"requests": [dict(each) for each in bodies]}
         answer = self._http.call("POST", f"{API}/requests/bulk", body=body)
         return [
@@ -361,15 +365,16 @@ class Requests(_Group):
     ) -> Json:
         """Extend the lease. The answer is the request as it is: `preempting` if it must stop.
 
-        With `wait` it may take so many seconds, unless there is something new: for a waiter, who
-        says no `attempt`, that it waits no longer, for a holder more than the `hint` that is known.
+        With `wait` the answer may take so many seconds, unless there is news: for a waiter, which
+        gives no `attempt`, that it waits no longer; for a holder, more than the `hint` that is
+        known.
         """
         path = f"{API}/requests/{segment(request)}/renew"
         body = _given({"attempt": attempt, "running": running, "wait": wait, "hint": hint})
         return _object(self._http.call("POST", path, body=body, timeout=timeout, attempts=attempts))
 
     def say(self, /, request: str, kind: str, *, key: str | None = None, **fields: Any) -> Json:
-        """What work says after a hint: answered, progress, deferral or saved.
+        """Report what work said after a hint: answered, progress, deferral or saved.
 
         `fields`: attempt, hint, checkpoint, size, seconds, text.
         """
@@ -387,7 +392,7 @@ class Requests(_Group):
         timeout: float | None = None,
         attempts: int | None = None,
     ) -> Json:
-        """End an attempt. With the `key` of an earlier call it is that call, said again."""
+        """End an attempt. With the `key` of an earlier call it repeats that call."""
         body = _given({"outcome": outcome, "attempt": attempt, "exit_code": exit_code})
         path = f"{API}/requests/{segment(request)}/release"
         return _object(
@@ -397,16 +402,16 @@ class Requests(_Group):
     def hand_over(
         self, request: str, work: Mapping[str, Any], *, attempt: int, here: Mapping[str, str]
     ) -> Json:
-        """Let the agent of the granted node run it. If that node is `here` (name and boot of this
-        machine), nothing changes, and `work` of the answer is None.
+        """Let the agent of the granted node run the work. If that node is `here` (name and boot of
+        this machine), nothing changes, and `work` of the answer is None.
         """
         path = f"{API}/requests/{segment(request)}/hand-over"
         body = {"attempt": attempt, "work": dict(work), "here": dict(here)}
         return _object(self._http.call("POST", path, body=body))
 
     def set_limit(self, request: str, limit: Mapping[str, int]) -> Json:
-        """How much it may hold from now on, with the independent tasks it came with; `{}` takes
-        its limit away.
+        """Set how much it may hold from now on, with the independent tasks it came with; `{}`
+        removes its limit.
         """
         path = f"{API}/requests/{segment(request)}"
         return _object(self._http.call("PATCH", path, body={"limit": dict(limit)}))
@@ -416,12 +421,13 @@ class Requests(_Group):
         return _object(self._http.call("POST", path, body={}))
 
     def delete(self, request: str) -> bool:
-        """Whether it is gone; False while it is being stopped first."""
+        """Delete a request; False while it is being stopped first."""
         path = f"{API}/requests/{segment(request)}"
         return self._http.call("DELETE", path) is None
 
     def why(self, request: str, *, changes: bool = True) -> Json:
-        """`changes`: also try out what would start it now, which costs the server some work."""
+        """Return why a request waits. `changes`: also try what would start it now, which costs the
+        server."""
         path = f"{API}/requests/{segment(request)}/why"
         return _object(self._http.call("GET", path, params={"changes": str(changes).lower()}))
 
@@ -439,8 +445,8 @@ class Requests(_Group):
         age: float | None = None,
         silence: float | None = None,
     ) -> Iterator[tuple[int, bytes]]:
-        """What a task printed, in pieces, each with its place; with `follow` until it has ended or
-        the connection is lost, which `silence` seconds without output count as.
+        """Iterate over a task's output in pieces, each with its offset; with `follow` until the
+        task has ended or the connection is lost, which `silence` seconds without output count as.
 
         `stream`: stdout, stderr or both, in the order in which they were written. `tail`: the last
         lines only; `since` a Unix time, or so many seconds of `age`.
@@ -465,21 +471,21 @@ class Nodes(_Group):
         return _object(self._http.call("GET", f"{API}/nodes/{segment(node)}"))
 
     def drain(self, node: str, reason: str = "") -> Json:
-        """No new work; what runs there ends by itself."""
+        """Give the node no new work; what runs there ends by itself."""
         return self._do(node, "drain", {"reason": reason})
 
     def undrain(self, node: str) -> Json:
         return self._do(node, "undrain")
 
     def disable(self, node: str, reason: str = "") -> Json:
-        """Out of service at once: what runs there is stopped."""
+        """Take the node out of service at once: what runs there is stopped."""
         return self._do(node, "disable", {"reason": reason})
 
     def enable(self, node: str) -> Json:
         return self._do(node, "enable")
 
     def claim(self, nodes: Iterable[str], user: str | None = None) -> Json:
-        """Keep nodes for the sensitive work of a user (of who calls): all of them, or none."""
+        """Keep nodes for a user's sensitive work (default: the caller's): all of them, or none."""
         body = _given({"nodes": [*nodes], "for": user})
         return _object(self._http.call("POST", f"{API}/nodes/claim", body=body))
 
@@ -492,7 +498,7 @@ class Nodes(_Group):
         self._http.call("DELETE", f"{API}/nodes/{segment(node)}", params=params)
 
     def try_delete(self, node: str, *, force: bool = False) -> Json:
-        """Whom deleting a node would stop, pause or start; nothing is changed."""
+        """Return which requests deleting a node would stop, pause or start; nothing is changed."""
         trying = _trying(True)
         if force:
             trying["params"]["force"] = "true"
@@ -508,7 +514,7 @@ class Tokens(_Group):
         return self._pages(f"{API}/tokens", {})
 
     def create(self, /, name: str, role: str, **fields: Any) -> Json:
-        """`fields`: subjects, expires_in, uses. The answer holds the secret, this one time."""
+        """`fields`: subjects, expires_in, uses. Only this answer holds the secret."""
         body = {"name": name, "role": role, **_given(fields)}
         return _object(self._http.call("POST", f"{API}/tokens", body=body))
 
@@ -518,7 +524,7 @@ class Tokens(_Group):
 
 class Audit(_Group):
     def list(self) -> Iterator[Json]:
-        """Who did what to what, newest first."""
+        """Iterate over the entries of the audit chain, newest first."""
         return self._pages(f"{API}/audit", {})
 
     def verify(self, noted: str | None = None) -> Json:
@@ -533,7 +539,7 @@ class Audit(_Group):
 
 
 def _trying(dry_run: bool) -> Json:
-    """How a call says that it only asks what an edit would do, which takes longer than the edit."""
+    """Return the arguments of a dry run, which takes longer than the edit."""
     return {"params": {"dry_run": "true"}, "timeout": 60} if dry_run else {}
 
 

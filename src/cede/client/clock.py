@@ -1,7 +1,7 @@
 """The client's one clock: seconds that go on while the machine sleeps.
 
 Leases are promises about real time. A laptop that was closed for an hour has lost its lease, and
-the plain monotonic clock would not say so.
+the plain monotonic clock would not show it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Which server, and with which token.
+"""Finds the configured server and its token.
 
 A token is only ever sent to the server it was configured with: a file in the current folder may
-name a server, and must not be able to make somebody's token from the environment travel there.
+name a server, and must not send a token of the environment there.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from cede.model.private import is_private
 if TYPE_CHECKING:
     from pathlib import Path
 
-# The file as `cede up` writes it. Importing YAML takes longer than asking the server.
+# The file as `cede up` writes it. Importing YAML takes longer than a call to the server.
 _PLAIN = re.compile(
     r"server: (?P<server>https?://[\w.:/-]+)\ntoken: (?P<token>cede_\w+)\n"
     r"(?:ca: (?P<ca>/[\w./-]+)\n)?"
@@ -27,8 +27,8 @@ _PLAIN = re.compile(
 
 
 class Connection(NamedTuple):
-    """`server` is one address, or several with commas between them: servers of one database. `ca`
-    has the certificates to believe: a file, or the text of one; without it the system's are.
+    """`server` is one address, or several of one database with commas between them. `ca` has the
+    certificates to trust: a file, or the text of one; without it the system's are trusted.
     """
 
     server: str
@@ -51,8 +51,8 @@ def resolve(
     *,
     environ: Mapping[str, str] = os.environ,
 ) -> Connection:
-    """Arguments, then the environment, then the first configuration file that exists, where the
-    context in use stands before what `cede up` left on this machine.
+    """Return the connection from arguments, else the environment, else the first configuration file
+    that exists, where the context in use stands before what `cede up` left on this machine.
     """
     server = server or environ.get("CEDE_SERVER") or None
     token = token or environ.get("CEDE_TOKEN") or None
@@ -92,8 +92,7 @@ def _configured(environ: Mapping[str, str]) -> Connection | None:
 
 
 def read_token(path: str | Path) -> str:
-    """A token from a file of its own; `-` is not offered, because argv and logs are not for
-    secrets."""
+    """Read a token from a file. `-` is not offered, because argv and logs are not for secrets."""
     try:
         with open(path, encoding="utf-8") as file:
             _refuse_exposed(path, os.fstat(file.fileno()))
@@ -106,14 +105,15 @@ def read_token(path: str | Path) -> str:
 
 
 def shadowing(environ: Mapping[str, str] = os.environ) -> str | None:
-    """What comes before any context here, if there is something."""
+    """Return the setting or file that takes precedence over any context, or None."""
     if environ.get("CEDE_SERVER") and environ.get("CEDE_TOKEN"):
         return "CEDE_SERVER and CEDE_TOKEN"
     return next(filter(os.path.isfile, _files(environ)[0]), None)
 
 
 def _files(environ: Mapping[str, str]) -> tuple[list[str], str]:
-    """Those of this shell and this folder, and the one that `cede up` leaves on this machine."""
+    """Return the files of this shell and this folder, and the one that `cede up` leaves on this
+    machine."""
     own = []
     if given := environ.get("CEDE_CONFIG"):
         if not os.path.isfile(given):
@@ -150,7 +150,7 @@ def _read(path: str) -> Connection:
 
 
 def _refuse_exposed(path: str | Path, found: os.stat_result) -> None:
-    """A token that others can read is theirs as well. A pipe or a terminal keeps none."""
+    """Refuse a file with a token that other users can read. A pipe or a terminal keeps none."""
     if stat.S_ISREG(found.st_mode) and not is_private(found.st_mode, found.st_uid):
         import shlex
 
@@ -161,7 +161,7 @@ def _refuse_exposed(path: str | Path, found: os.stat_result) -> None:
 
 
 def clean(server: str) -> str:
-    """One address, or several with commas between them, without what means nothing."""
+    """Normalise one address, or several with commas between them."""
     return ",".join(_clean(each) for each in server.split(","))
 
 

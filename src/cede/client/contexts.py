@@ -1,5 +1,4 @@
-"""Servers that somebody has logged in to, by name, and which of them is meant: a file of its owner
-alone.
+"""Contexts: servers that a user has logged in to, by name, and the one in use, in a private file.
 
 JSON, because programs write it and every command reads it: YAML takes longer to import than the
 server takes to answer.
@@ -55,7 +54,7 @@ class Contexts(NamedTuple):
         return self._replace(known=known, current=None if self.current == name else self.current)
 
     def write(self) -> None:
-        """Whole or not at all, and never readable by others, not even for a moment."""
+        """Write the file whole or not at all, at no time readable by others."""
         folder = os.path.dirname(self.path)
         os.makedirs(folder, mode=0o700, exist_ok=True)
         data = {
@@ -77,7 +76,7 @@ def contexts_file(environ: Mapping[str, str] = os.environ) -> str:
 
 
 def read_contexts(environ: Mapping[str, str] = os.environ) -> Contexts:
-    """Those that there are; none, where nobody has logged in."""
+    """Read the file of contexts; without one there are none."""
     path = contexts_file(environ)
     try:
         with open(path, encoding="utf-8") as file:

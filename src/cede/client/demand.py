@@ -1,4 +1,4 @@
-"""From what a caller writes to the body of a request. Checked here first, so that mistakes need no
+"""Makes the body of a request from a caller's arguments, checked here so that mistakes need no
 server."""
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ def submission(
     settings: Mapping[str, Any] | None = None,
     **declared: Any,
 ) -> Json:
-    """A request of kind `work`: units for anything that is not a step; it needs a policy.
+    """Return a request of kind `work`: units for anything that is not a step; it needs a policy.
 
-    Times are seconds, or a text such as `1h30m`. `settings`: its own, where the pool shares
-    fairly; `declared`: the names of `declared_body`.
+    Times are seconds, or a text such as `1h30m`. `settings`: its own, where the pool shares fairly;
+    `declared`: the names of `declared_body`.
     """
     needs = {"gpu_count": gpu, "cpu_count": cpu, "memory": memory, "pool_resources": resources}
     retry = {"max_retries": retries, "delay": retry_delay, "preemptions": preemptions}
@@ -49,9 +49,8 @@ def submission(
 
 
 def declared_body(**given: Any) -> Json:
-    """What the model declares of a request, by its own names (`class_` for `class`): labels,
-    walltime, how its tasks sit, on what terms it waits and how it stops. What is not given is left
-    to the server.
+    """Return the declared fields of a request, by the model's names (`class_` for `class`): labels,
+    walltime, shape, terms, how it stops. Fields that are not given are left to the server.
     """
     if all(each is None for each in given.values()):
         return {}
@@ -66,8 +65,8 @@ def declared_body(**given: Any) -> Json:
 
 
 def _needs_body(given: Json, preemptible: object) -> Json:
-    """The same as a body of `ResourceSettings`, which takes longer to import than a server takes to
-    answer: without it where there is nothing in it but a number of GPUs.
+    """Return the body of `ResourceSettings`, without importing it, which takes longer than a server
+    takes to answer, where there is nothing in it but a number of GPUs.
     """
     if isinstance(preemptible, bool) and given.keys() <= {"gpu_count"}:
         from cede.model.amounts import parse_amount
@@ -81,7 +80,7 @@ def _needs_body(given: Json, preemptible: object) -> Json:
 
 
 def settings_body(settings: ResourceSettings) -> Json:
-    """Settings as JSON; decimals travel as text, so that nothing is lost to binary fractions."""
+    """Return settings as JSON; decimals as text, so that nothing is lost to binary fractions."""
     from dataclasses import fields
     from decimal import Decimal
 
@@ -96,7 +95,7 @@ def settings_body(settings: ResourceSettings) -> Json:
 
 
 def _time(field: str, given: float | str | None) -> int | float | None:
-    """Seconds, as programs send them; a text such as `1h30m` is read here."""
+    """Return seconds; a text such as `1h30m` is parsed."""
     if given is None:
         return None
     from cede.model.durations import parse_duration, seconds

@@ -1,7 +1,7 @@
-"""Which GPUs of this machine a command may use, where its pool only counts them.
+"""The GPUs of this machine that a command may use, where its pool only counts them.
 
 A device is taken by a socket with an abstract name, which the supervisor of the work holds. So no
-two commands on this machine have the same device, whoever started them, and the kernel gives it
+two commands on this machine have the same device, whatever started them, and the kernel gives it
 back with the supervisor, however that ends.
 """
 
@@ -24,7 +24,7 @@ UNKNOWN = (
 
 
 def known(environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
-    """The GPUs of this machine, of those that the environment lets us see."""
+    """Return the GPUs of this machine that the environment lets this process see."""
     found = gpus().names
     given = environ.get(VISIBLE)
     if given is None:
@@ -34,14 +34,14 @@ def known(environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
 
 
 def _name(given: str, found: tuple[str, ...]) -> str:
-    """A number is a place in the driver's list, so that both names mean one device."""
+    """Return the device's name; a number is a place in the driver's list."""
     is_place = given.isdecimal() and int(given) < len(found)
     return found[int(given)] if is_place else given
 
 
 class Taken:
-    """Devices of one attempt, from when they are taken until `close`, and then as long as the
-    process lives that inherited them."""
+    """Devices of one attempt: taken until `close`, and as long as a process lives that inherited
+    them."""
 
     def __init__(self, held: Mapping[str, socket.socket]) -> None:
         self._held = held
@@ -60,7 +60,8 @@ class Taken:
 
 
 def take(count: int, names: tuple[str, ...]) -> Taken:
-    """So many of these that nobody else on this machine has, or an error that says how many are."""
+    """Take so many of these that are free on this machine, or raise an error that says how many
+    are."""
     held: dict[str, socket.socket] = {}
     for name in names:
         if len(held) == count:
@@ -90,5 +91,5 @@ def _sign(device: str) -> socket.socket | None:
 
 
 def can_take() -> bool:
-    """Whether this system has abstract names."""
+    """Whether this system has abstract names of sockets."""
     return sys.platform.startswith("linux")

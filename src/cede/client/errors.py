@@ -1,4 +1,4 @@
-"""What can go wrong between a client and its server, as types.
+"""Errors between a client and its server, as types.
 
 Every one is a `CedeClientError` with the server's typed reason, if it gave one, so that callers
 branch on classes and codes and never on text.
@@ -11,7 +11,7 @@ from typing import Any
 
 
 class CedeClientError(Exception):
-    """Anything the library raises on its own account."""
+    """Any error that the library itself raises."""
 
     def __init__(
         self,
@@ -34,25 +34,24 @@ class CedeClientError(Exception):
 
     @property
     def request_id(self) -> str | None:
-        """The request this is about, where there is one."""
+        """The request that the error is about, or None."""
         return (self.reason or {}).get("request_id")
 
 
 class NotConfigured(CedeClientError):
-    """Nothing says which server to talk to, or with which token."""
+    """No server is configured, or no token for it."""
 
 
 class ServerUnreachable(CedeClientError):
-    """No answer, or only "later", for as long as it is sensible to try."""
+    """No answer, or only "later", after as many tries as are sensible."""
 
 
 class NotTrusted(ServerUnreachable):
-    """The server's certificate is vouched for by nobody that is trusted here."""
+    """The server's certificate is vouched for by no authority that is trusted here."""
 
 
 class ServerBroken(CedeClientError):
-    """An answer that is not one of cede's: a failure inside the server, or something else listens
-    there."""
+    """An answer that is not cede's: the server failed, or another program listens there."""
 
 
 class Unauthorized(CedeClientError):
@@ -60,7 +59,7 @@ class Unauthorized(CedeClientError):
 
 
 class Forbidden(CedeClientError):
-    """The token is good and its role or subjects do not allow this."""
+    """The token is valid, and its role or subjects do not allow the call."""
 
 
 class NotFound(CedeClientError):
@@ -68,23 +67,23 @@ class NotFound(CedeClientError):
 
 
 class Conflict(CedeClientError):
-    """Well formed, and impossible in the present state."""
+    """The call is well formed, and impossible in the present state."""
 
 
 class Invalid(CedeClientError):
-    """A value that can never be right; `field` says which."""
+    """A value that can never be right; `field` names it."""
 
 
 class Rejected(CedeClientError):
-    """No pool can ever grant this, or its requester has no policy."""
+    """No pool can ever grant the request, or its requester has no policy."""
 
 
 class Preempted(CedeClientError):
-    """The work was stopped for somebody else and its retries do not bring it back."""
+    """The work was stopped for another request, and no retry is left."""
 
 
 class Cancelled(CedeClientError):
-    """Somebody, or the end of its lease, cancelled the request."""
+    """The request was cancelled by a caller or by the end of its lease."""
 
 
 class Failed(CedeClientError):
@@ -92,7 +91,7 @@ class Failed(CedeClientError):
 
 
 class LeaseLost(CedeClientError):
-    """Renewals failed for longer than the lease: the units may be somebody else's by now."""
+    """Renewals failed for longer than the lease: the units may be granted to others by now."""
 
 
 class WaitTimeout(CedeClientError):
@@ -109,7 +108,7 @@ _ENDINGS: dict[str, tuple[type[CedeClientError], str]] = {
 
 
 def ending(request: Mapping[str, Any]) -> CedeClientError | None:
-    """The error that a request's final status stands for; None while it has none."""
+    """Return the error for a request's final status; None while it has none."""
     kind_and_word = _ENDINGS.get(str(request.get("status")))
     if kind_and_word is None:
         return None

@@ -1,4 +1,4 @@
-"""The journal as an iterator: past pages, then a live stream that survives lost connections."""
+"""The journal as an iterator: past pages, then a live stream that reconnects."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any
 from cede.client.errors import ServerUnreachable
 from cede.client.http import API, Http, Json
 
-# The server sends a comment now and then; this long without a line means that nobody is there.
+# The server sends a comment at intervals; after this long without a line the connection is dead.
 SILENCE = 60.0
 RECONNECT_FIRST = 0.5
 RECONNECT_MAX = 15.0
 
 
 def past_events(http: Http, after: int, request: str | None = None) -> Iterator[Json]:
-    """Every event after an index, page by page, until there are no more."""
+    """Iterate over every event after an index, page by page, until there are no more."""
     while True:
         params = {"after": after, "limit": 500, "request_id": request}
         page = http.call("GET", f"{API}/events", params=params)
@@ -28,8 +28,8 @@ def past_events(http: Http, after: int, request: str | None = None) -> Iterator[
 
 
 def follow_events(http: Http, after: int | None, request: str | None = None) -> Iterator[Json]:
-    """Events for ever. A lost connection is taken up again after the last index that was handed
-    out."""
+    """Iterate over events for ever; a lost connection continues after the last index that was
+    yielded."""
     pause = RECONNECT_FIRST
     while True:
         try:
@@ -49,10 +49,10 @@ def follow_events(http: Http, after: int | None, request: str | None = None) -> 
 
 
 def parse_stream(lines: Iterator[str]) -> Iterator[Json]:
-    """The `data` of each event; a start is an event with nothing but its index."""
+    """Parse the `data` of each event; the start of a stream becomes an event with only an index."""
     data: list[str] = []
     for line in lines:
-        # The first comment says where the stream starts, so that it can be taken up from there.
+        # The first comment says where the stream starts, so that it can be continued from there.
         if line.startswith(": from ") and line[7:].isdecimal():
             yield {"index": int(line[7:])}
         elif line.startswith("data:"):

@@ -14,12 +14,12 @@ R = TypeVar("R")
 
 
 class StepFuture(Future[R]):
-    """What a step will return. `result()` waits for it, and so does `await`."""
+    """The future result of a step. `result()` waits for it, and so does `await`."""
 
     def __init__(self, step: str, stop: Callable[[], None]) -> None:
         super().__init__()
         self.step = step
-        self.is_looked_at = False  # an error that nobody looks at fails the pipeline
+        self.is_looked_at = False  # an error that is never looked at fails the pipeline
         self._stop = stop
 
     def __repr__(self) -> str:
@@ -29,7 +29,8 @@ class StepFuture(Future[R]):
         return not self.done()
 
     def cancel(self) -> bool:
-        """Stop it: SIGTERM, a few seconds, SIGKILL; a request that waits is taken back at once."""
+        """Stop the step: SIGTERM, a few seconds, SIGKILL; a request that waits is cancelled at
+        once."""
         if self.done():
             return self.cancelled()
         self.is_looked_at = True
@@ -49,13 +50,13 @@ class StepFuture(Future[R]):
         return asyncio.wrap_future(self).__await__()
 
     def ended_cancelled(self) -> None:
-        """The work is gone; for whoever runs it."""
+        """Mark as cancelled; called by the runner once the work is gone."""
         super().cancel()
         self.set_running_or_notify_cancel()
 
     @property
     def unseen(self) -> BaseException | None:
-        """The error of a step that failed while nobody asked how it went."""
+        """Return the error of a failed step whose result was never asked for."""
         if self.is_looked_at or self.cancelled() or not self.done():
             return None
         return super().exception()

@@ -26,20 +26,19 @@ from cede.client.transport import Response, Transport, TransportError, Untrusted
 Json = dict[str, Any]
 
 API = "/api/v1"
-# A busy server is asked this often; with the pauses below that is about two seconds when nobody
-# listens.
+# A server is asked this often; with the pauses below that is about two seconds when none listens.
 ATTEMPTS = 4
 PAUSE_FIRST = 0.2
-# However long the server asks us to stay away, a caller who waits wants to hear from us before
-# that.
+# The longest pause that a server's `Retry-After` can ask for: callers wait for an answer.
 RETRY_AFTER_MAX = 30.0
 
-# Where there is another server to ask, an address that nobody answers at is left this soon.
+# With another server to ask, an address that does not answer is left after so many seconds.
 CONNECT_TIMEOUT = 3.0
 
-# "Later", whoever says so: cede, or a proxy while cede starts.
+# "Later", from cede, or from a proxy while cede starts.
 _LATER = (429, 502, 503, 504, 507)
-# What another server may answer better: this one does not lead, ends, or cannot reach its database.
+# Answers that another server may better: this one does not lead, ends, or cannot reach its
+# database.
 _AWAY = (502, 503, 504)
 _UNAUTHENTICATED = 401
 _PROBLEM = "urn:cede:problem:"
@@ -68,8 +67,8 @@ def _transport(server: str, token: str, ca: str) -> Transport:
 
 
 class Http:
-    """Safe to share between threads; keeps the highest index seen, so that one reads what one
-    wrote."""
+    """Calls to one server, from any thread; keeps the highest index seen, so that a caller reads
+    its own writes."""
 
     def __init__(
         self,
@@ -106,9 +105,9 @@ class Http:
         attempts: int | None = None,
         key: str | None = None,
     ) -> Any:
-        """The parsed answer of one call, after as many tries as it takes and may take.
+        """Return the parsed answer of one call, tried again as often as it may be.
 
-        A `key` of the caller's own makes a POST the same one also when it is called again.
+        A `key` of the caller's own makes repeated POSTs the same call.
         """
         return self._parse(self.send(method, path, params, body, timeout, attempts, key))
 
@@ -151,7 +150,7 @@ class Http:
             else:
                 repeated = attempt > 1 or self._leader != before
                 if method == "DELETE" and repeated and response.status_code == 404:
-                    # The try whose answer was lost did it.
+                    # The try whose answer was lost deleted it.
                     return Response(204, {}, iter(()))
                 if response.status_code not in _LATER or attempt == last:
                     return response
@@ -159,7 +158,7 @@ class Http:
         raise AssertionError("the loop above returns or raises")
 
     def _ask(self, call: Callable[[Transport], Response], *, whole: bool = False) -> Response:
-        """The first answer of a server that is not away; of none, what the first of them said."""
+        """Return the first answer of a server that is not away; if all are, that of the first."""
         first, refused, failed = self._leader, None, None
         for step in range(len(self._servers)):
             at = (first + step) % len(self._servers)
@@ -188,7 +187,7 @@ class Http:
     def stream(
         self, path: str, params: Mapping[str, Any], *, silence: float
     ) -> Iterator[Iterator[str]]:
-        """The lines of an endless answer; more than `silence` seconds without one is a lost
+        """Open an endless answer as lines; more than `silence` seconds without one is a lost
         connection."""
         with self._open(path, params, "text/event-stream", silence) as response:
             yield response.iter_lines()
@@ -197,8 +196,8 @@ class Http:
     def stream_bytes(
         self, path: str, params: Mapping[str, Any], *, silence: float | None = None
     ) -> Iterator[tuple[int, Iterator[bytes]]]:
-        """An endless answer as bytes, and at which place of the whole they begin. Without a bound
-        it may be silent for as long as it likes: quiet work prints nothing.
+        """Open an endless answer as bytes, with its offset. Without `silence` it may pause for any
+        time: quiet work prints nothing.
         """
         with self._open(path, params, "text/plain", silence) as response:
             yield int(response.headers.get("cede-log-offset", 0)), response.iter_bytes()
@@ -272,7 +271,7 @@ class Http:
             raise self._foreign(response)
         if response.is_success:
             return data
-        # What a proxy says of its own, "no such route" above all, says nothing of what cede has.
+        # A proxy's own answer, "no such route" above all, says nothing of what cede has.
         if response.status_code in _LATER or str(data.get("type")).startswith(_PROBLEM):
             if response.status_code == _UNAUTHENTICATED:
                 raise self._wrong_token(data)
@@ -302,7 +301,7 @@ class Http:
 
 
 def _new_key() -> str:
-    """Random enough that no two calls ever share it. `uuid` is slow to import."""
+    """Return a key so random that no two calls ever share it. `uuid` is slow to import."""
     return os.urandom(16).hex()
 
 
@@ -312,7 +311,7 @@ def _json(body: Any) -> bytes:
 
 
 def problem(status: int, data: Json) -> errors.CedeClientError:
-    """The typed error of a problem+json answer."""
+    """Return the typed error of a problem+json answer."""
     reason = data.get("reason") if isinstance(data.get("reason"), dict) else None
     kind = _STATUS_ERRORS.get(status, errors.ServerBroken)
     if reason is not None and kind in (errors.Forbidden, errors.Conflict, errors.Invalid):
@@ -338,5 +337,5 @@ def _line(each: Any) -> str:
 
 
 def segment(name: str) -> str:
-    """A name or id as one path segment, whatever is in it."""
+    """Quote a name or id as one path segment."""
     return quoted(name)

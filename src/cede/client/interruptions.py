@@ -1,8 +1,8 @@
-"""What a person or a program tells running work from outside: signals to pass on, and the end.
+"""Signals from outside to running work: those to pass on, and those that end it.
 
-A signal is the work's own business: an interactive program lives on after it. Two of them mean
-the end: the work is killed and its request cancelled. Ctrl-C counts twice only in quick
-succession, because people press it at a prompt all day.
+A signal is the work's own business: an interactive program lives on after it. Two of them mean the
+end: the work is killed and its request cancelled. Ctrl-C counts twice only in quick succession,
+because people press it at a prompt all day.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ AGAIN_WITHIN = 2.0
 
 
 class Interrupted(CedeClientError):
-    """Whoever started the work ended it; `number` is the signal."""
+    """The program that started the work ended it; `number` is the signal."""
 
     def __init__(self, number: int) -> None:
         super().__init__(f"stopped by signal {number}")
@@ -28,10 +28,10 @@ class Interrupted(CedeClientError):
 
 
 class Interruptions:
-    """All that came so far. Signal handlers and any thread may add to it."""
+    """All signals so far. Signal handlers and any thread may add to it."""
 
     def __init__(self) -> None:
-        # Set while something has not been dealt with: whoever waits looks again.
+        # Set while a signal is pending: waiting threads check again.
         self.waiting = threading.Event()
         self.cancelled: int | None = None  # the signal that stands for it
         self.cancelled_at = math.inf
@@ -42,7 +42,7 @@ class Interruptions:
         self._last_at = -math.inf
 
     def signal(self, number: int) -> None:
-        """A signal for the work; the second of two cancels, see above."""
+        """Note a signal for the work; the second of two cancels, see above."""
         now = clock.now()
         is_again = number != signal.SIGINT or now - self._last_at < AGAIN_WITHIN
         if self._numbers and is_again:
@@ -61,22 +61,23 @@ class Interruptions:
 
     @property
     def number(self) -> int:
-        """The signal that an interrupted wait ended by."""
+        """The signal by which an interrupted wait ended."""
         return self.cancelled or self._numbers[-1]
 
     @property
     def passed_on(self) -> bool:
-        """Whether work was ever told of a signal."""
+        """Whether a signal was ever passed on to the work."""
         return self._passed_on > 0
 
     def is_survived(self) -> bool:
-        """Whether work lives on after a Ctrl-C; True once, to say how it can be cancelled."""
+        """Whether work lives on after a Ctrl-C; True once, so that the caller says how to cancel
+        it."""
         is_first = not self._is_told and signal.SIGINT in self._numbers[: self._passed_on]
         self._is_told = self._is_told or is_first
         return is_first
 
     def take(self) -> list[int]:
-        """Signals that nobody has passed on yet; they count as dealt with."""
+        """Return signals that are to be passed on; they count as dealt with."""
         if self.cancelled is None:
             self.waiting.clear()
         taken = self._numbers[self._passed_on :]

@@ -1,13 +1,13 @@
-"""Keeping one attempt's lease, and knowing when it is lost.
+"""Renews one attempt's lease, and knows when it is lost.
 
 A renewal counts from when it was SENT: whatever the network did in between, the server's count
-started later, so our end of the lease is never after the server's. Whether the lease is over is
-read from the clock, never from this thread, because a thread can hang in a call.
+started later, so the client's end of the lease is never after the server's. Whether the lease is
+over is read from the clock, never from the renewing thread, because a thread can hang in a call.
 
 Where one server has a database for itself, every client in its network namespace can see whether
-some server has it (`cede.launch.presence`). While none has, nobody can give our units away, and a
-server that starts gives each holder its whole lease anew. So each call that fails then starts the
-lease again. A server that hangs has its database still, and prolongs nothing.
+some server has it (`cede.launch.presence`). While none has, no server can grant the units to
+others, and a server that starts gives each holder its whole lease anew. So each call that fails
+then starts the lease again. A server that hangs still has its database, and prolongs nothing.
 
 The server holds an answer back until it has news, so that a hint or a stop comes at once and no
 more calls are made.
@@ -33,7 +33,7 @@ from cede.client.errors import (
 from cede.client.http import Json
 from cede.launch.presence import is_shown
 
-# The notice to stop travels in these answers, so a holder asks this often, whatever its lease; an
+# The order to stop comes in these answers, so a holder asks this often, whatever its lease; an
 # older server holds none of them back.
 INTERVAL_MOST = 10.0
 # After a lost answer: soon enough for several tries inside the shortest lease.
@@ -79,7 +79,7 @@ class Lease:
 
     @property
     def hint(self) -> Json | None:
-        """The hint that stands, as the server tells it: its number, and the seconds left."""
+        """The pending hint, as the server tells it: its number, and the seconds left."""
         return hint_of(self.request)
 
     @property
@@ -90,7 +90,7 @@ class Lease:
 
     @property
     def ends_at(self) -> float | None:
-        """When the units may become somebody else's, on the client's clock.
+        """When the units may be granted to others, on the client's clock.
 
         None without a lease, and for a holder that was told to stop: its deadline counts then.
         """
@@ -106,7 +106,7 @@ class Lease:
 
     @property
     def away(self) -> bool:
-        """Whether the server is away. One lost answer is no absence."""
+        """Whether the server is away: more than one answer in a row was lost."""
         return self._unanswered > 1
 
     @property
@@ -115,10 +115,11 @@ class Lease:
         return self.ends_at is None or self._presence != ""
 
     def unanswered(self, sent_at: float) -> None:
-        """A call that was sent then failed. If no server has the database, the lease counts from
-        then.
+        """Note that a call sent at `sent_at` failed. If no server has the database, the lease
+        counts from then.
 
-        One that is over stays over: the units may have been given away before the server went.
+        A lease that is over stays over: the units may have been granted to others before the server
+        went.
         """
         self._unanswered += 1
         if not self._presence or is_shown(self._presence):
@@ -137,25 +138,26 @@ class Lease:
 
     def stop(self) -> None:
         self._stop.set()
-        # What is held back comes when it comes, and the fence makes it harmless.
+        # An answer that is held back may come later; the fence makes it harmless.
         is_near = not self._held_back and self._thread is not threading.current_thread()
         if is_near and self._thread.is_alive():
             self._thread.join(timeout=1)
 
     def _keep(self) -> None:
-        # The first one goes out at once: it says that the work is running.
+        # The first renewal goes out at once: it says that the work is running.
         pause = 0.0
         while not self._stop.wait(pause) and self.refused is None:
             sent_at = clock.now()
             pause = self._renew_once(sent_at)
 
     def renew(self) -> float:
-        """Renew once, before `start`, in the caller's thread; the instant the lease counts from."""
+        """Renew once, before `start`, in the caller's thread; return the instant the lease counts
+        from."""
         self._renew_once(clock.now(), running=False)
         return self._sent_at
 
     def _renew_once(self, sent_at: float, *, running: bool = True) -> float:
-        """One renewal; the pause before the next."""
+        """Renew once; return the pause before the next renewal."""
         timeout = 10.0 if self.seconds is None else max(min(10.0, self.seconds / 3), 0.5)
         held_back = self._held_back if running else 0.0
         try:
@@ -169,7 +171,7 @@ class Lease:
                 attempts=1,
             )
         except (Conflict, NotFound, Forbidden, Unauthorized) as error:
-            if not self._stop.is_set():  # else we gave it back ourselves, while this was held back
+            if not self._stop.is_set():  # else released here while this renewal was held back
                 self._refuse(error)
             return 0.0
         except ServerUnreachable:
@@ -214,11 +216,11 @@ class Lease:
 
 
 def hint_of(request: Json) -> Json | None:
-    """A stop's, or that of an ask to save itself and go on."""
+    """Return the hint of a stop, or of an ask to save itself and go on."""
     held = request.get("allocation") or {}
     return held["parting"] if held.get("state") == "checkpointing" else held.get("asked")
 
 
 def goes_on(hint: Json) -> bool:
-    """Whether its work is not to be stopped when it has saved itself."""
+    """Whether the work goes on once it has saved itself."""
     return "asked_at" in hint

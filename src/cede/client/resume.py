@@ -1,4 +1,4 @@
-"""The checkpoint from which work that we hold starts, verified in the folder where it is read.
+"""Finds and verifies the checkpoint from which held work starts, in the folder where it is read.
 
 The folder is the truth; the server's record is what was last known of it. So the newest checkpoint
 that holds counts, whether or not the server has heard of it.
@@ -19,9 +19,9 @@ Notify = Callable[[str, str], None]
 
 
 def find(directory: Path, request: Json, notify: Notify, interrupt: Callable[[], None]) -> Good:
-    """The two newest checkpoints that hold; the first is where the work starts.
+    """Return the two newest checkpoints that hold; the work starts from the first.
 
-    Says so if the one that the server knows cannot be used. Raises if there is none and the work
+    Notifies if the one that the server knows cannot be used. Raises if there is none and the work
     may not start from the beginning.
     """
     committed = str((request.get("saved") or {}).get("id", ""))
@@ -42,7 +42,7 @@ def find(directory: Path, request: Json, notify: Notify, interrupt: Callable[[],
 
 
 def _trouble(directory: Path, committed: str, found: Good) -> str:
-    """What is wrong with the checkpoint that the server knows, with the file at fault."""
+    """Say why the checkpoint that the server knows cannot be used, with the file at fault."""
     for problem in found.problems:
         if problem.startswith(f"checkpoint {committed}:"):
             return f"{problem} (in {directory})"

@@ -2,9 +2,9 @@
 
 One attempt: wait for the grant, start the work, renew, and end it in one of four ways: it ends by
 itself, it is told to stop (SIGTERM, grace, SIGKILL), its lease is lost (dead before the lease's
-end), or whoever started us sends a signal. Work that can save itself is asked to before it is told
-to stop (`stop`), and its next attempt goes on from there. Only when the whole tree of the work
-is gone are the units given back.
+end), or the runner's parent sends a signal. Work that can save itself is asked to before it is told
+to stop (`stop`), and its next attempt goes on from there. Only when all processes of the work are
+gone are the units given back.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class HandedOver:
-    """The agent of another machine runs it: follow it there."""
+    """The agent of another machine runs the work; the caller follows it there."""
 
     request: Json
 
@@ -99,13 +99,13 @@ class Runner:
         self.interruptions.signal(number)
 
     def cancel(self) -> None:
-        """End the work and the request; from any thread, as often as one likes."""
+        """End the work and the request; any thread may call it, repeatedly."""
         self.interruptions.cancel(signal.SIGTERM, INTERRUPT_GRACE)
 
     def run(self, make_work: MakeWork) -> Ended | HandedOver:
-        """Submit, then attempt after attempt until the request is over, or another machine's.
+        """Submit, then run attempt after attempt until the request is over or handed over.
 
-        Raises what ended it, unless that was the work itself.
+        Raises the cause of the end, unless that was the work itself.
         """
         if self.interruptions.waiting.is_set():
             raise Interrupted(self.interruptions.number)
@@ -124,7 +124,7 @@ class Runner:
             if request["status"] not in (*WAITING, *HOLDING):
                 return ended
             if self.interruptions.passed_on and not ended.told:
-                # It ended because somebody wanted it to: its retries are not for that.
+                # It ended by a signal that was passed on: retries are not for that.
                 give_up(self._client, request)
                 return ended
             # Back in the queue, or already granted again by the pass that took the units back.
@@ -151,7 +151,7 @@ class Runner:
         return waited
 
     def _hand_over(self, request: Json) -> HandedOver | None:
-        """Give a grant on another machine to the agent there; None if it is to run here."""
+        """Hand a grant on another machine to the agent there; None if it is to run here."""
         if self._work is None or not _members(request):
             return None
         here = {"name": hostname(), "boot": boot_id()}
@@ -160,14 +160,15 @@ class Runner:
                 request["id"], self._work(), attempt=int(request["attempt"]), here=here
             )
         except Conflict:
-            return None  # it is to stop already: the attempt begins, hears of it and ends
+            return None  # it is to stop already: the attempt begins, learns of it and ends
         except CedeClientError:
             give_up(self._client, request)
             raise
         return None if after["work"] is None else HandedOver(after)
 
     def _take_devices(self, request: Json) -> Taken:
-        """GPUs of this machine for a pool that only counts them; says so where none are known."""
+        """Take GPUs of this machine for a pool that only counts them; notifies where none are
+        known."""
         count = int((request.get("resources") or {}).get("gpu", 0))
         if not count or _members(request):
             return Taken({})
@@ -183,7 +184,8 @@ class Runner:
             raise
 
     def _run_untracked(self, request: Json, make_work: MakeWork) -> Ended:
-        """Nothing is held and nobody counts, so the retries are counted here."""
+        """Run without a policy: nothing is held, and the retries are counted here, not by the
+        server."""
         self._notify("untracked", reason_of(request))
         retry = request.get("retry") or {}
         pause = float(retry.get("delay", 0))
@@ -243,8 +245,8 @@ class Runner:
         return Ended(exit_code, after.request, outcome == "stopped" or saved, after.sent_at)
 
     def _ended_by(self, exit_code: int, *, told: bool = False) -> int | None:
-        """The signal by which whoever started us ended the work; None if it ended by itself, or
-        was `told` to stop for others.
+        """Return the signal by which the runner's parent ended the work; None if it ended by
+        itself, or was `told` to stop for others.
         """
         if self.interruptions.cancelled is not None:
             return self.interruptions.cancelled
@@ -252,8 +254,8 @@ class Runner:
         return -exit_code if died and self.interruptions.passed_on else None
 
     def _stop_progress(self, request: Json, sent_at: float) -> tuple[Stopping | None, float]:
-        """The conversation with the work, and when the lease was last renewed: verifying where to
-        start may take longer than a lease.
+        """Open the conversation with the work; return it and when the lease was last renewed, since
+        verifying where to start may take longer than a lease.
         """
         if not checkpoints(request):
             return None, sent_at
@@ -271,10 +273,10 @@ class Runner:
             raise
 
     def _give_back(self, lease: Lease, watch: Watch, exit_code: int, outcome: str) -> Waited:
-        """Report the end of an attempt; the request as it is after that."""
+        """Report the end of an attempt; return the request as it is after that."""
         request = lease.request
         key = str(uuid4())
-        # Several tries fit into the shortest lease, so that one that may go on does.
+        # Several tries fit into the shortest lease, so that a request that may go on does.
         pause = min(GIVE_BACK_PAUSE, lease.interval / 4)
         is_said = False
         while not (watch.lost or lease.lost):
@@ -301,9 +303,7 @@ class Runner:
         return self._after_loss(lease)
 
     def _after_loss(self, lease: Lease) -> Waited:
-        """Our attempt is no longer ours. The request may live on in a next one; else it is an
-        error.
-        """
+        """Return the request if it lives on in a next attempt, else raise why it was lost."""
         sent_at = clock.now()
         request = lease.request
         with contextlib.suppress(CedeClientError):
@@ -324,7 +324,7 @@ class Runner:
         }
         for member in _members(request):
             told["CEDE_NODE"] = member["node"]
-            # A step is granted a node that may be another machine; its devices mean nothing here.
+            # A step is granted a node that may be another machine, whose devices mean nothing here.
             if self._work is not None or member["node"] == hostname():
                 told[devices.VISIBLE] = ",".join(member["devices"].get("gpu") or ())
         if taken.names:
@@ -333,7 +333,7 @@ class Runner:
 
 
 class _Verifying:
-    """Keeps a lease from the thread that verifies: no other may run before the work is forked."""
+    """Renews a lease in the thread that verifies: no other may run before the work is forked."""
 
     def __init__(
         self, client: Client, request: Json, sent_at: float, interruptions: Interruptions
@@ -344,7 +344,7 @@ class _Verifying:
         self._interruptions = interruptions
 
     def go_on(self) -> None:
-        """Raise if there is no use in going on."""
+        """Renew if it is time; raise if the attempt cannot go on."""
         if self._interruptions.waiting.is_set():
             raise Interrupted(self._interruptions.number)
         if clock.now() < self._next:
@@ -357,8 +357,8 @@ class _Verifying:
 
 
 def _outcome(request: Json, exit_code: int, *, told: bool) -> str:
-    """What to report. Whether leaving unasked with an exit code was a failure, the server judges:
-    it knows what was announced, and what was saved.
+    """Return the outcome to report. Whether an exit code after an unasked end is a failure, the
+    server judges: it knows what was announced, and what was saved.
     """
     if told:
         is_victim = (request.get("reason") or {}).get("code") != "cancelled"
@@ -368,33 +368,33 @@ def _outcome(request: Json, exit_code: int, *, told: bool) -> str:
 
 
 def _outside_cause(ended: Ended) -> CedeClientError | None:
-    """The error of a request that something other than its work ended."""
+    """Return the error of a request that was ended by something other than its work."""
     status = ended.request["status"]
     error = ending(ended.request)
     if status == "failed" and ended.told:
-        # Its retries were used up by preemptions, or this one came after the last of them.
+        # Preemptions used up its retries, or this one came after the last of them.
         return Preempted(str(error), reason=ended.request.get("reason"))
     return error if status in ("rejected", "preempted", "cancelled") else None
 
 
 def _members(request: Json) -> list[Json]:
-    """Where it sits, in a pool of nodes."""
+    """The members of its allocation, in a pool of nodes."""
     return list((request.get("allocation") or {}).get("members") or ())
 
 
 def _margin(request: Json) -> float:
-    """How long before the end of the lease the work must be dead."""
+    """Return how long before the end of the lease the work must be dead."""
     lease = request.get("lease")
     return min(1.0, lease / 20) if isinstance(lease, int | float) else 0.0
 
 
 def _shell_code(exit_code: int) -> int:
-    """The code as a shell tells it: 128 + n for signal n."""
+    """Return the code as a shell tells it: 128 + n for signal n."""
     return exit_code if exit_code >= 0 else 128 - exit_code
 
 
 def child_environment(extra: dict[str, str]) -> dict[str, str]:
-    """What a child sees: our environment without the token, which is ours alone, and its own
-    facts. Nor is a conversation of ours with who runs us the child's."""
+    """Return our environment without the token and without the conversation of our own parent,
+    which are not the child's, plus `extra`."""
     ours = {"CEDE_TOKEN", *conversation_of(os.environ)}
     return {key: value for key, value in os.environ.items() if key not in ours} | extra

@@ -1,9 +1,9 @@
-"""Which run of a dynamic pipeline a step belongs to, and all that is under way in it.
+"""The runs of dynamic pipelines in this process: which run a step belongs to, and its tasks.
 
 A run is found by its context: the pipeline's own code, its coroutines and tasks,
 `asyncio.to_thread`. The threads of a pool have no context of their caller's; their steps belong to
-the only run of this process, and with several of them nobody can tell. No step goes around the
-pools because it was called from another place: it has a run, or it is an error.
+the only run of this process, and with several runs it is an error. No step bypasses the pools
+because it was called from another place: it has a run, or it is an error.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from cede.model import bounds
 
 log = logging.getLogger("cede")
 
-# In the environment while a run lasts: a process that starts meanwhile knows no run of its own.
+# In the environment while a run lasts: a process that starts meanwhile has no run of its own.
 MARK = "CEDE_PIPELINE_RUN"
 
 _current: ContextVar[Run | None] = ContextVar("cede_run", default=None)
@@ -42,7 +42,7 @@ class Task:
         self._is_stopped = False
 
     def runs(self, cancel: Callable[[], None]) -> None:
-        """It has begun; `cancel` ends it."""
+        """Note that the task has begun; `cancel` ends it."""
         with self._lock:
             self._cancel = cancel
             if self._is_stopped:
@@ -86,7 +86,7 @@ class Run:
 
     @contextmanager
     def under_way(self, step: str, task: Task) -> Iterator[None]:
-        """Whatever is between this and its end, the run waits for."""
+        """Register a task for the length of a block: the run waits for its end."""
         self.add(step, task)
         try:
             yield
@@ -118,12 +118,13 @@ class Run:
             self._threads.submit(work)
 
     def check(self, step: str) -> None:
-        """A copy of this in a forked process has neither our threads nor our connections."""
+        """Raise in a forked process: its copy of the run has neither our threads nor our
+        connections."""
         if os.getpid() != self._process:
             raise _elsewhere(step, self.pipeline)
 
     def wait(self) -> None:
-        """Until nothing is under way any more; the error of one that nobody looked at is raised."""
+        """Wait until no task is under way; raise the error of a future that was never looked at."""
         with self._changed:
             self._changed.wait_for(lambda: not self._tasks)
             self._is_over = True
@@ -132,7 +133,7 @@ class Run:
                 raise error
 
     def stop(self) -> None:
-        """Stop everything, and wait for that."""
+        """Stop all tasks, and wait for their ends."""
         with self._changed:
             self._is_over = True
             tasks = list(self._tasks)
@@ -152,7 +153,7 @@ class Run:
 
 @contextmanager
 def entered(run: Run) -> Iterator[None]:
-    """Steps that are called from here belong to this run."""
+    """Make this the run of steps that are called in the block."""
     with _lock:
         _alive.append(run)
         os.environ[MARK] = run.name
@@ -172,7 +173,7 @@ def entered(run: Run) -> Iterator[None]:
 
 @contextmanager
 def plain() -> Iterator[None]:
-    """Steps that are called from here are plain calls."""
+    """Make steps that are called in the block plain calls."""
     token = _plain.set(True)
     try:
         yield
@@ -181,7 +182,7 @@ def plain() -> Iterator[None]:
 
 
 def leave() -> None:
-    """In a step's own process another step is a plain call: one step, one request."""
+    """Make further steps plain calls, in a step's own process: one step, one request."""
     _alive.clear()
     _current.set(None)
     _plain.set(True)
@@ -189,7 +190,7 @@ def leave() -> None:
 
 
 def current(step: str) -> Run | None:
-    """The run that a step which is called here belongs to; None where it is a plain call."""
+    """Return the run that a step called here belongs to; None where it is a plain call."""
     if _plain.get():
         return None
     run = _current.get() or _only(step)

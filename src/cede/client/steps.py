@@ -46,8 +46,7 @@ log = logging.getLogger("cede")
 
 @dataclass(frozen=True, slots=True)
 class StepRetryConfig:
-    """How often a step is tried again after it failed or was preempted, and after how many
-    seconds."""
+    """How often and after how many seconds a failed or preempted step is tried again."""
 
     max_retries: int = 1
     delay: float = 0
@@ -124,12 +123,13 @@ class Step(Generic[P, R]):
     @overload
     def submit(self, *args: P.args, **kwargs: P.kwargs) -> StepFuture[R]: ...
     def submit(self, *args: Any, **kwargs: Any) -> StepFuture[Any]:
-        """Start it and go on. Futures of other steps among the arguments are waited for first."""
+        """Start the step and return its future. Futures of other steps among the arguments are
+        waited for first."""
         return self._submit(runs.current(self.name), args, kwargs)
 
     def map(self, *values: Iterable[Any], **same: Any) -> list[StepFuture[Any]]:
-        """Start it once for each value, or for each tuple of values of equally long iterables;
-        `same` is given to all.
+        """Start the step once for each value, or for each tuple of values of equally long
+        iterables; `same` is given to all.
         """
         if not values:
             raise TypeError(f"{self.name}.map() wants values")
@@ -147,7 +147,7 @@ class Step(Generic[P, R]):
         context = contextvars.copy_context()
         if run is None:
             work = partial(context.run, self._run_plain, args, kwargs)
-            # In a thread, because what is `async def` needs an event loop of its own.
+            # In a thread, because an `async def` function needs an event loop of its own.
             threading.Thread(target=_settle, args=(future, work), daemon=True).start()
             return future
 
@@ -243,7 +243,7 @@ def _outside_of_the_run(make_work: MakeWork) -> MakeWork:
 def _results(
     args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments, with the results of steps in the place of their futures."""
+    """Return the arguments, with the results of steps in the place of their futures."""
 
     def result(value: Any) -> Any:
         return value.result() if isinstance(value, StepFuture) else value
@@ -252,7 +252,7 @@ def _results(
 
 
 def _settle(future: StepFuture[Any], work: Callable[[], Any]) -> None:
-    """Give a future what `work` returns or raises."""
+    """Give a future the result or the exception of `work`."""
     try:
         value = work()
     except (Interrupted, CancelledError):

@@ -1,7 +1,7 @@
-"""The conversation with work that we hold ourselves: hints from the server to it, answers back.
+"""The conversation with work that the client holds: hints from the server to it, answers back.
 
 A thread does both, so that a server out of reach holds up neither signals nor the end of the work.
-What the work says tells only that it lives; a checkpoint is reported once its manifest verifies.
+An answer of the work only shows that it lives; a checkpoint is reported once its manifest verifies.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from cede.talk.conversation import Conversation
 Notify = Callable[[str, str], None]
 
 TICK = 0.2
-# To an unreachable server everything is said again after so many seconds.
+# After so many seconds a report to an unreachable server is sent again.
 AGAIN = 1.0
 # Progress only shows that the work lives; the server need not hear of every megabyte.
 PROGRESS_GAP = 5.0
-# Whoever was told to stop is waited for: its last checkpoint may take so long to verify.
+# The longest wait for the last checkpoint of work that was told to stop to verify.
 REST_MOST = 2.0
 REST_TICK = 0.02
 
 
 class Stopping:
-    """One attempt's conversation. Its directories are there before the work is started."""
+    """One attempt's conversation. Its directories exist before the work is started."""
 
     def __init__(
         self,
@@ -49,21 +49,22 @@ class Stopping:
         notify: Notify,
         interrupt: Callable[[], None] = lambda: None,
     ) -> None:
-        """`interrupt` is called while checkpoints are verified; what it raises ends that."""
+        """`interrupt` is called while checkpoints are verified; an exception that it raises ends
+        that."""
         self.saved = False  # the server has a checkpoint that answers its hint
         self._client = client
         self._request = request
         self._notify = notify
         self._directory = (home or _default_home()).absolute() / component("id", request["id"])
         self._committed = str((request.get("saved") or {}).get("id", ""))
-        self._own: list[str] = []  # what this attempt has committed
+        self._own: list[str] = []  # checkpoints that this attempt has committed
         self._choose_start(interrupt)
         self._talk = tempfile.TemporaryDirectory(prefix="cede-talk-", ignore_cleanup_errors=True)
         protocol = request["checkpoint_protocol"]
         talk = Path(self._talk.name)
         self._conversation = Conversation(talk, self._directory, protocol, self._send_signal)
         self._conversation.open(fresh=True)
-        # K9: earlier attempts left what they did not finish; nobody writes there now.
+        # K9: remove what earlier attempts did not finish; no process writes there now.
         shelf.clean(self._directory, None, idle=True)
         self._hint: Json | None = None
         self._progress_at = 0.0
@@ -74,7 +75,7 @@ class Stopping:
         self._thread = threading.Thread(target=self._run, name="cede-parting", daemon=True)
 
     def environment(self) -> dict[str, str]:
-        """What the work must find in its environment."""
+        """Return the variables that the work needs for the conversation."""
         told = self._conversation.environment() | {ATTEMPT: str(self._request["attempt"])}
         if self._committed:
             told[RESUME_FROM] = str(self._directory / component("saved", self._committed))
@@ -83,7 +84,7 @@ class Stopping:
     def _choose_start(self, interrupt: Callable[[], None]) -> None:
         """Find the checkpoint to go on from, and tell the server if it knows another one.
 
-        A server that is away, or of a version that does not know this report, hears of the next
+        A server that is away, or of a version that does not know this report, learns of the next
         checkpoint all the same.
         """
         found = resume.find(self._directory, self._request, self._notify, interrupt)
@@ -97,13 +98,14 @@ class Stopping:
             )
 
     def start(self, lease: Lease, members: Callable[[], list[int]]) -> None:
-        """`members` lists the processes of the work, of which those that listen are signalled."""
+        """Start the thread. `members` lists the processes of the work; those that listen are
+        signalled."""
         self._lease = lease
         self._members = members
         self._thread.start()
 
     def hear_the_rest(self, interrupted: threading.Event) -> None:
-        """The work is over, and what it said last may be the checkpoint before its end."""
+        """Read the last answers once the work is over: one may be the checkpoint before its end."""
         lease = self._lease
         assert lease is not None, "start() comes first"
         self._over.set()
@@ -132,12 +134,12 @@ class Stopping:
             self._listen()
 
     def _send_signal(self, number: int) -> bool:
-        with suppress(OSError):  # a system without /proc: the hint stands in its file
+        with suppress(OSError):  # a system without /proc: the hint is in its file
             return signals.send(self._members(), number)
         return False
 
     def _pass_on(self, lease: Lease) -> None:
-        """Ask the work to save itself, or to go on. One that is told to stop needs neither."""
+        """Ask the work to save itself, or to go on. Work that is told to stop needs neither."""
         request = lease.request
         hint = hint_of(request)
         if hint is self._hint or (hint is None and request["status"] != "allocated"):
@@ -179,8 +181,8 @@ class Stopping:
         self._say("progress", hint=number, text=", ".join(filter(None, (done, left))))
 
     def _tell_saved(self, number: int | None, id: str, size: int) -> None:
-        """Commit a verified checkpoint. Those older than the one before it may go then; until this
-        attempt has two of its own, where it started from stays.
+        """Commit a verified checkpoint. Those older than the one before it may then be removed;
+        until this attempt has two of its own, the one that it started from stays.
         """
         if number is None and shelf.age(id) <= shelf.age(self._committed):
             return
@@ -197,7 +199,7 @@ class Stopping:
                 shelf.clean(self._directory, self._own[-2])
 
     def _say(self, kind: str, **fields: object) -> Json | None:
-        """Tell the server until it has heard; None when it is of no interest any more."""
+        """Report to the server, again until it answers; None once the report is obsolete."""
         assert self._lease is not None, "start() comes first"
         key = str(uuid4())
         while not (self._given_up.is_set() or self._lease.lost):

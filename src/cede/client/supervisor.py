@@ -1,13 +1,15 @@
-"""A small process between us and the work, so that the work never outlives its right to run.
+"""A small process between the client and the work, so that the work never outlives its right to
+run.
 
-us ── control pipe ──▶ supervisor ── fork ──▶ work (a session of its own) ──▶ whatever it starts
-   ◀── status pipe ───
+client ── control pipe ──▶ supervisor ── fork ──▶ work (a session of its own) ──▶ whatever it starts
+       ◀── status pipe ───
 
 The supervisor adopts every orphan below it, so it knows the whole tree even when parts leave their
-session; where a cgroup can be made the tree is also in one. It kills all of it when we tell it to,
-when we die, when the work itself ends, and when the lease it was told of is over: the last needs no
-help from us, so a frozen or swapped-out parent cannot break the promise. When the supervisor itself
-is killed the kernel kills the work, and we kill what is left in the cgroup.
+session; where a cgroup can be made the tree is also in one. It kills all of it when the client says
+so, when the client dies, when the work itself ends, and when the lease it was told of is over: the
+last needs no help from the client, so a frozen or swapped-out parent cannot break the promise. When
+the supervisor itself is killed the kernel kills the work, and the client kills what is left in the
+cgroup.
 """
 
 from __future__ import annotations
@@ -28,9 +30,9 @@ from cede.launch.contain import Group, Means, open_group
 
 LINUX = sys.platform.startswith("linux")
 NO_CGROUP: Means = {"kill": "subreaper", "at": "", "limits": {}}
-# How long what the work left behind may take to obey a SIGTERM, once the work itself has ended.
+# How long processes that the ended work left behind may take to obey a SIGTERM.
 LEFTOVERS_GRACE = 2.0
-# How often the supervisor looks whether its parent still lives; the pipe tells sooner in nearly all
+# How often the supervisor checks that its parent still lives; the pipe tells sooner in nearly all
 # cases.
 LOOK = 1.0
 
@@ -46,10 +48,10 @@ def keep(
     parent: int,
     kept: Sequence[int] = (),
 ) -> NoReturn:
-    """The supervisor's whole life. Runs in a forked child and never returns.
+    """Run the supervisor. Called in a forked child; never returns.
 
     `means` and `name` are those of the group, `pipes` for control and status; `kept` are
-    descriptors to hold until everything is gone.
+    descriptors to hold until all processes are gone.
     """
     try:
         os._exit(_Supervisor(work, means, name, pipes, parent, kept).run())
@@ -83,19 +85,21 @@ class _Supervisor:
         self.groups = self._make_groups(means, name)
         self.pid = _start(work, self.groups, supervisor=os.getpid())
         _close_all_but({0, 1, 2, *pipes, *self.woken, *kept})
-        # The terminal's Ctrl-C is for us to forward; the supervisor must survive it to do its work.
+        # The terminal's Ctrl-C is for the client to forward; the supervisor must survive it to do
+        # its work.
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
             signal.signal(number, signal.SIG_IGN)
 
     def _make_groups(self, means: Means, name: str) -> list[Group]:
-        """What is below us, and a cgroup if one can be made: each knows some who left the other."""
+        """Return the tree below us, and a cgroup if one can be made: each has processes that left
+        the other."""
 
         def find() -> list[int]:
             return processes.descendants(os.getpid()) if LINUX else []
 
         groups = [open_group(NO_CGROUP, name, find, self._childless)]
         if means["at"]:
-            with contextlib.suppress(OSError):  # it could be made when it was tried
+            with contextlib.suppress(OSError):  # one could be made when it was tried
                 cgroup = open_group(means, name, find, self._childless)
                 cgroup.make({})
                 groups.append(cgroup)
@@ -127,7 +131,7 @@ class _Supervisor:
         return self.lease_until is not None and clock.now() >= self.lease_until
 
     def _obey(self) -> bool:
-        """Carry out the orders that came; False when nobody is left to give any."""
+        """Carry out the orders that came; False once the control pipe is closed."""
         try:
             data = os.read(self.control, 4096)
         except OSError:
@@ -147,14 +151,14 @@ class _Supervisor:
 
     def _kill(self) -> None:
         if self.exit_status is None:
-            # Also before it has entered the group. It is not reaped, so its pid is its own.
+            # Also before the work has entered the group. It is not reaped, so its pid is its own.
             _signal_group(self.pid, signal.SIGKILL)
             os.kill(self.pid, signal.SIGKILL)
         for group in self.groups:
             group.strike()
 
     def _reap(self) -> None:
-        """Collect every child that ended, our own work among them."""
+        """Collect every child that ended, the work among them."""
         while True:
             try:
                 pid, wait_status = os.waitpid(-1, os.WNOHANG)
@@ -166,7 +170,7 @@ class _Supervisor:
                 self.exit_status = os.waitstatus_to_exitcode(wait_status)
 
     def _sweep(self) -> None:
-        """The work is over; so is everything it started. Units are given back only after this."""
+        """End all processes that the ended work started; units are given back only after this."""
         deadline = clock.now() + LEFTOVERS_GRACE
         while not all(group.empty() for group in self.groups):
             if clock.now() >= deadline or self._lease_over() or os.getppid() != self.parent:
@@ -179,12 +183,12 @@ class _Supervisor:
             self._reap()
         if not LINUX:
             _signal_group(self.pid, signal.SIGKILL)
-        with contextlib.suppress(OSError):  # an empty directory harms nobody
+        with contextlib.suppress(OSError):  # an empty directory does no harm
             for group in self.groups:
                 group.remove()
 
     def _childless(self) -> bool:
-        """Whether nothing is below us: all orphans are our children, so without any it is sure."""
+        """Whether no process is below us: orphans become our children, so having none is proof."""
         if not LINUX:
             return True
         self._reap()
@@ -195,7 +199,7 @@ class _Supervisor:
         return False
 
     def _report(self) -> None:
-        # Nobody is left to tell.
+        # The parent may be gone.
         with contextlib.suppress(OSError):
             os.write(self.status, f"{self.exit_status}\n".encode())
 
@@ -225,7 +229,7 @@ def _start(work: Callable[[], NoReturn], groups: list[Group], supervisor: int) -
 
 
 def _wake_on_child() -> tuple[int, int]:
-    """A pipe that becomes readable whenever a child ends."""
+    """Return a pipe that becomes readable whenever a child ends."""
     read, write = os.pipe()
     os.set_blocking(read, False)
     os.set_blocking(write, False)
@@ -235,15 +239,15 @@ def _wake_on_child() -> tuple[int, int]:
 
 
 def _signal_group(leader: int, number: int) -> None:
-    # Nobody is left in it.
+    # The group may be empty.
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(leader, number)
 
 
 def _close_all_but(wanted: set[int]) -> None:
-    """Others wait for the ends of our pipes and sockets, so we keep none. What belongs to nobody
-    else stays: libraries with threads of their own (gRPC) start them anew in whoever is forked, and
-    end the process when their epoll is gone.
+    """Close descriptors of our parent: other processes wait for the ends of its pipes and sockets.
+    Descriptors of the process's own stay: libraries with threads of their own (gRPC) start them
+    anew in the forked child, and end the process when their epoll is gone.
     """
     for each in list(Path("/proc/self/fd").iterdir()) if Path("/proc/self/fd").exists() else []:
         number = int(each.name)

@@ -3,8 +3,8 @@
 It does what cede's API needs and no more: bodies of a known length go out; bodies of a known
 length, in chunks, or until the end of the connection come back; no redirects, no cookies, no
 compression. It knows nothing of tokens, retries or JSON. It imports `socket` and little else,
-because every command of the command line pays for what it imports; TLS and proxies are imported by
-those who use them.
+because every command of the command line pays for its imports; TLS and proxies are imported where
+they are used.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 # How many connections are kept for later calls.
 IDLE_MAX = 20
-# An answer whose head is longer is not one of a server that we know.
+# A longer line or head is not from a server that this client knows.
 LINE_MAX = 1 << 16
 HEADERS_MAX = 200
 PIECE = 1 << 16
@@ -34,12 +34,12 @@ PEM = "-----BEGIN"
 
 
 class TransportError(Exception):
-    """No whole answer: nobody listens, the connection broke, or the time was over."""
+    """No whole answer: no server listens, the connection broke, or the time was over."""
 
 
 class Untrusted(TransportError):
-    """The server has a certificate that nobody here believes; `fingerprint` is that of the one it
-    was made by, if it shows that, else its own.
+    """The server's certificate is not trusted here. `fingerprint` is that of the one it was made
+    by, if the server shows that, else its own.
     """
 
     def __init__(self, problem: str, fingerprint: str) -> None:
@@ -79,8 +79,7 @@ class Response:
 
 
 class Transport:
-    """One server, for any number of threads: each call has a connection of its own while it
-    lasts."""
+    """Connections to one server, for any number of threads: each call uses one of its own."""
 
     def __init__(self, server: str, headers: Mapping[str, str], ca: str = "") -> None:
         self._scheme, self._host, port, self._prefix = _parts(server)
@@ -159,7 +158,7 @@ class Transport:
             headers = {**headers, "Content-Type": "application/json"}
         if body is not None or method == "POST":
             headers = {**headers, "Content-Length": str(len(body or b""))}
-        # A line break in a value would be a header of somebody else's making.
+        # A line break in a value could smuggle in a header.
         given = "".join((target, *headers.values()))
         if "\r" in given or "\n" in given:
             raise TransportError("a header or the path has a line break in it")
@@ -207,7 +206,8 @@ class Transport:
             raise Untrusted(str(error.verify_message), fingerprint(last)) from None  # type: ignore[attr-defined]
 
     def certificates(self, timeout: float) -> list[bytes]:
-        """What the server shows, believed or not: its own certificate first. Nothing is sent."""
+        """Return the certificates that the server shows, trusted or not: its own first. Nothing is
+        sent."""
         from cede.client.trust import chain, unverified
 
         with _failures_as_ours():
@@ -234,7 +234,7 @@ class Transport:
 
 
 class _Connection:
-    """One connection, and the one answer that is being read from it."""
+    """One connection, and the answer that is being read from it."""
 
     def __init__(self, made: socket.socket) -> None:
         self._socket = made
@@ -253,7 +253,7 @@ class _Connection:
             return  # it is not connected any more
 
     def is_quiet(self) -> bool:
-        """Whether the server neither hung up nor sent something that nobody asked for."""
+        """Whether the server neither closed the connection nor sent anything unasked."""
         poll = select.poll()  # select itself knows no descriptor above 1023
         poll.register(self._socket, select.POLLIN)
         return not poll.poll(0)
@@ -269,7 +269,7 @@ class _Connection:
         while True:
             version, status, headers = _read_head(self._file)
             if status >= 200:
-                break  # before that it only says that it goes on
+                break  # an earlier one only says that it continues
         stays = headers.get("connection", "").lower() != "close" and version == "HTTP/1.1"
         if status in (204, 304):
             body: Iterator[bytes] = iter(())
@@ -298,7 +298,7 @@ class _Connection:
             if _line(self._file):
                 raise ValueError("a chunk is longer than it says")
         while _line(self._file):
-            pass  # headers that come last: we know none
+            pass  # trailing headers: none is used
         self.reusable = stays
 
     def _until_end(self) -> Iterator[bytes]:
@@ -335,7 +335,7 @@ def _in_words(error: OSError) -> str:
 
 
 def _guarded(body: Iterator[bytes]) -> Iterator[bytes]:
-    # Around the reading alone: what goes wrong in the caller's own loop is the caller's.
+    # Around the reading alone: errors in the caller's own loop are the caller's.
     with _failures_as_ours():
         yield from body
 
@@ -363,9 +363,9 @@ def _line(file: BinaryIO) -> bytes:
 
 
 def quoted(text: str) -> str:
-    """A text as it may stand in an address, whatever is in it."""
+    """Quote a text for use in an address."""
     if text.isascii() and text.replace("-", "").replace("_", "").isalnum():
-        return text  # most are, and the next line is slow
+        return text  # most texts are such, and the next line is slow
     from urllib.parse import quote
 
     return quote(text, safe="")
@@ -378,8 +378,8 @@ def _text(value: Any) -> str:
 
 
 def trusted(ca: str = "") -> ssl.SSLContext:
-    """Certificates to believe: those of a file or a text, else those in `SSL_CERT_FILE`, else the
-    system's; loopback or not.
+    """Return a context that trusts the certificates of a file or a text, else those in
+    `SSL_CERT_FILE`, else the system's; for loopback too.
     """
     import ssl
 
@@ -397,7 +397,7 @@ def trusted(ca: str = "") -> ssl.SSLContext:
 
 
 def _parts(address: str) -> tuple[str, str, int | None, str]:
-    """Scheme, host, port and path of an address. `urllib.parse` is slow to import."""
+    """Split an address into scheme, host, port and path. `urllib.parse` is slow to import."""
     scheme, _, rest = address.partition("://")
     authority, slash, path = rest.partition("/")
     host, colon, port = authority.rpartition("@")[2].rpartition(":")
@@ -411,7 +411,7 @@ def _parts(address: str) -> tuple[str, str, int | None, str]:
 
 
 class _Proxy:
-    """A proxy of the environment, by HTTP."""
+    """A proxy named by the environment, spoken to by plain HTTP."""
 
     def __init__(self, address: str) -> None:
         found = address if "://" in address else f"http://{address}"
@@ -430,7 +430,7 @@ class _Proxy:
             )
 
     def tunnel(self, made: socket.socket, authority: str) -> None:
-        """Let the proxy pass on what is sent from here on."""
+        """Make the proxy forward whatever is sent from here on."""
         lines = "".join(f"{name}: {value}\r\n" for name, value in self.headers.items())
         head = f"CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n{lines}\r\n"
         made.sendall(head.encode())

@@ -1,4 +1,5 @@
-"""Certificates that nobody vouches for: what a server shows, and trust by a fingerprint."""
+"""Certificates that no authority vouches for: those that a server shows, and trust by a
+fingerprint."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ def fingerprint(der: bytes) -> str:
 
 
 def parse_fingerprint(text: str) -> str:
-    """As we write it, or as `openssl x509 -fingerprint -sha256` does."""
+    """Parse a fingerprint as `fingerprint` or `openssl x509 -fingerprint -sha256` writes it."""
     digits = text.strip().lower().rpartition("=")[2].removeprefix(_PREFIX).replace(":", "")
     if not _DIGITS.fullmatch(digits):
         raise NotConfigured(f"{text!r:.100} is no fingerprint: {_PREFIX} and 64 hexadecimal digits")
@@ -27,7 +28,7 @@ def parse_fingerprint(text: str) -> str:
 
 
 def unverified() -> ssl.SSLContext:
-    """For looking at a certificate; never for sending anything."""
+    """Return a context for looking at a certificate; never for sending anything."""
     made = ssl.create_default_context()
     made.check_hostname = False
     made.verify_mode = ssl.CERT_NONE
@@ -35,11 +36,11 @@ def unverified() -> ssl.SSLContext:
 
 
 def chain(made: socket.socket) -> list[bytes]:
-    """The certificates that the other side shows, its own first."""
+    """Return the certificates that the server shows, its own first."""
     asked: Any = getattr(made, "get_unverified_chain", None)
     if asked is not None:
         return list(asked())
-    # Before Python 3.13 only the object inside tells.
+    # Before Python 3.13 only the private inner object has it.
     inner: Any = getattr(made, "_sslobj", None)
     found = inner.get_unverified_chain() if hasattr(inner, "get_unverified_chain") else None
     if found:
@@ -50,7 +51,7 @@ def chain(made: socket.socket) -> list[bytes]:
 
 
 def certificate(shown: list[bytes], wanted: str) -> str:
-    """The text of that certificate which has the wanted fingerprint."""
+    """Return as text the shown certificate that has the wanted fingerprint."""
     for each in shown:
         if fingerprint(each) == parse_fingerprint(wanted):
             return ssl.DER_cert_to_PEM_cert(each)

@@ -1,4 +1,5 @@
-"""Waiting for a grant: hear of it at once, keep the place in the queue, and say why it takes long.
+"""Waits for a grant: learns of it at once, keeps the place in the queue, and says why it takes
+long.
 
 Asking is renewing: the renewal keeps the waiter's lease, so a client that dies stops waiting by
 itself. The server holds the answer back until the request waits no longer, or until the pause is
@@ -23,20 +24,19 @@ from cede.model import bounds
 
 FIRST = 1.0
 MOST = 20.0
-# Without anybody to tell why, the server may hold the answer as long as it will.
+# Without a callback to tell why, the server may hold the answer as long as it will.
 HELD_MOST = bounds.NEWS_WAIT_MAX / bounds.SECOND
-# How often it is looked whether the wait was interrupted.
+# How often the event of an interruption is checked.
 LOOK = 0.1
-# No request has it. An older server, to which this is a holder's renewal, would hold back a grant
-# from a caller that says it knows of no hint.
+# A number that no request's hint has. An older server, to which this is a holder's renewal, would
+# hold back a grant from a caller that says it knows of no hint.
 NO_HINT = bounds.AMOUNT_MAX
 WAITING = ("queued", "suspended")
 HOLDING = ("allocated", "preempting")
 
 
 class Waited(NamedTuple):
-    """A request after waiting, and when the call that made it so was sent: its lease counts from
-    there."""
+    """A request after waiting, and when the call that got it was sent, where its lease begins."""
 
     request: Json
     sent_at: float
@@ -67,9 +67,9 @@ def wait_for_grant(
     interrupted: threading.Event | None = None,
     whole_story: bool = True,
 ) -> Waited:
-    """The request once it is allocated. Ends otherwise raise their typed error.
+    """Return the request once it is allocated; any other end raises its typed error.
 
-    `interrupted` ends the wait early: the request comes back as it is, still waiting. Without
+    `interrupted` ends the wait early: the request is returned as it is, still waiting. Without
     `whole_story` the caller is told the reason only, which costs the server much less.
     """
     stop = interrupted or threading.Event()
@@ -102,9 +102,10 @@ def wait_for_grant(
 
 
 def _renewed(client: Client, request_id: str, seconds: float, stop: threading.Event) -> Json | None:
-    """The request when it waits no longer, or as it is after so many seconds. None when `stop` is
-    set meanwhile, and when no server answers: one that restarts finds its waiters again, and the
-    lease decides, not one lost answer.
+    """Return the request when it waits no longer, or as it is after so many seconds.
+
+    None when `stop` is set meanwhile, and when no server answers: one that restarts finds its
+    waiters again, and the lease decides, not one lost answer.
     """
     told: queue.SimpleQueue[Json | BaseException] = queue.SimpleQueue()
 
@@ -136,8 +137,8 @@ def _renewed(client: Client, request_id: str, seconds: float, stop: threading.Ev
 
 
 def give_up(client: Client, request: Json) -> None:
-    """End a request of ours: a waiter at once, a holder with its units given back."""
-    # If the server does not hear us, the lease ends by itself.
+    """End the client's own request: a waiter at once, a holder with its units given back."""
+    # If no server answers, the lease ends by itself.
     with contextlib.suppress(CedeClientError):
         after = client.requests.cancel(request["id"])
         if after["status"] in HOLDING:
@@ -145,7 +146,7 @@ def give_up(client: Client, request: Json) -> None:
 
 
 def _bounded(pause: float, request: Mapping[str, Any], latest: float | None) -> float:
-    """Never longer than a third of the lease, nor much beyond the caller's patience."""
+    """Bound a pause by a third of the lease and by the time that the caller waits at most."""
     lease = request.get("lease")
     if isinstance(lease, int | float):
         pause = min(pause, lease / 3)
@@ -157,7 +158,7 @@ def _bounded(pause: float, request: Mapping[str, Any], latest: float | None) -> 
 def _why(
     client: Client, request: Json, on_wait: Callable[[Json], None] | None, whole_story: bool
 ) -> str:
-    """Tell the caller why it waits; an answer that does not come is no reason to stop waiting."""
+    """Tell the caller why the request waits; a missing answer is no reason to stop waiting."""
     if on_wait is None:
         return str((request.get("reason") or {}).get("text", ""))
     try:
@@ -174,7 +175,7 @@ def _why(
 
 
 def reason_text(why: Mapping[str, Any]) -> str:
-    """The one sentence of a `why` answer."""
+    """Return the one sentence of a `why` answer."""
     reason = why.get("reason")
     if isinstance(reason, Mapping) and reason.get("text"):
         return str(reason["text"])

@@ -1,4 +1,4 @@
-"""The conversation with one child while it holds its units: signals, notice, grace, lost leases."""
+"""Watches one child while it holds its units: signals, notice, grace, lost leases."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ from cede.model import bounds
 Notify = Callable[[str, str], None]
 
 TICK = 0.2
-# What the Ctrl-C of a library's caller gives the work; `cede run` passes signals on and waits.
+# The time that work has to end when a library's caller presses Ctrl-C; `cede run` passes signals on
+# and waits.
 INTERRUPT_GRACE = 5.0
 # Asking for the pool's grace must not use it up: well below the server's margin for stops.
 GRACE_TIMEOUT = 2.0
 
 
 class Watch:
-    """The conversation with one child while it holds its units."""
+    """Watches one child, passes signals and stops on to it, and waits for its end."""
 
     def __init__(
         self,
@@ -54,7 +55,7 @@ class Watch:
         return exit_code
 
     def guarded(self) -> int:
-        """Wait for the end; whatever interrupts us, the work is gone before we are."""
+        """Wait for the end; when that is interrupted, the work is ended before this returns."""
         try:
             return self.until_over()
         except BaseException:
@@ -92,7 +93,7 @@ class Watch:
             self.told = True
             self._child.signal(signal.SIGTERM)
             self._notify(_word(lease.request), reason_of(lease.request))
-            # From now on this is the bound, and the supervisor holds it without us.
+            # From now on the grace is the bound, and the supervisor holds it without us.
             told_at = clock.now()
             self._child.lease(told_at + self._grace(lease.request))
         elif self._nearly_over(lease) and not self.lost:
@@ -101,7 +102,7 @@ class Watch:
             self._child.signal(signal.SIGTERM)
 
     def _tell_absence(self, lease: Lease) -> None:
-        """Say once per absence of the server what becomes of the work."""
+        """Notify once per absence of the server what becomes of the work."""
         before, self._away = self._away, lease.away
         if before or not self._away or lease.refused is not None:
             return
@@ -112,8 +113,8 @@ class Watch:
             self._notify("server away", f"the work goes on while its lease lasts: {left:.0f} s")
 
     def _nearly_over(self, lease: Lease) -> bool:
-        """Whether to ask the work to stop; the supervisor kills it at the end of the lease whatever
-        we do.
+        """Whether to ask the work to stop; the supervisor kills it at the end of the lease in any
+        case.
         """
         if lease.ends_at is None or lease.seconds is None:
             return False
@@ -131,11 +132,11 @@ class Watch:
 
 
 def _word(request: Json) -> str:
-    """What a stop is called: a cancelled request makes room for nobody."""
+    """Return the word for a stop: a cancelled request is not preempted for another."""
     code = (request.get("reason") or {}).get("code")
     return "cancelling" if code == "cancelled" else "preempting"
 
 
 def reason_of(request: Json) -> str:
-    """The sentence of a request's reason, if it has one."""
+    """Return the sentence of a request's reason, or an empty text."""
     return str((request.get("reason") or {}).get("text", ""))

@@ -1,4 +1,4 @@
-"""Work that nodes run: waiting for its end, and reading what it printed."""
+"""Work that nodes run: waits for its end, and reads its output."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from cede.client.http import Json
 from cede.client.waiting import WAITING
 
 ENDED = ("released", "failed", "cancelled", "rejected", "preempted")
-# Where the server holds no answer back, the gaps between looks grow: what ends soon is seen soon,
-# and a night of waiting is cheap.
+# Where the server holds no answer back, the gaps between calls grow: a short request's end is seen
+# soon, and a night of waiting is cheap.
 GAP_FIRST = 0.1
 GAP_MAX = 3.0
 # How long the server may hold back an answer; `on_look` is told the reason as often.
 HELD = 20.0
-# What the server answers while there is no output to read: not granted, or its node is away.
+# Codes of answers while there is no output to read: not granted, or its node is away.
 NOT_YET = ("no_logs", "logs_gone", "node_silent")
 BOTH = "both"
 NO_ORDER = "no_order"
@@ -29,16 +29,16 @@ UNORDERED = (
     "an older version runs this attempt, which keeps no order of its output: stdout comes first, "
     "then stderr, from the beginning"
 )
-# So long without output, a connection counts as lost and is made again.
+# After so long without output, a connection counts as lost and is made again.
 SILENCE = 60.0
 
 
-def _nobody(_: Any) -> None:
-    """For whoever does not listen."""
+def _ignore(_: Any) -> None:
+    """Ignore a call: the callback where none is given."""
 
 
 def task_group(client: Client, request_id: str) -> list[Json]:
-    """A request, or all tasks of its array; `ID_7`, or a task's own id, is that task alone."""
+    """Return a request, or all tasks of its array; `ID_7`, or a task's own id, is one task."""
     first = client.requests.get(request_id)
     if not is_whole(first, request_id):
         return [first]
@@ -46,7 +46,7 @@ def task_group(client: Client, request_id: str) -> list[Json]:
 
 
 def is_whole(found: Json, ref: str) -> bool:
-    """Whether what was typed means all tasks of an array, of which this is the first."""
+    """Whether `ref` means all tasks of the array of which `found` is the first."""
     if not found.get("part_of") or found["part_of"] != found["id"]:
         return False
     number = found.get("array_task")
@@ -56,7 +56,7 @@ def is_whole(found: Json, ref: str) -> bool:
 def wait_for_end(
     client: Client, request_ids: Sequence[str], on_look: Callable[[Json], None]
 ) -> Iterator[Json]:
-    """Each request as it ended, in the order given; `on_look` sees them meanwhile."""
+    """Yield each request once it has ended, in the order given; `on_look` is called meanwhile."""
     for request_id in request_ids:
         gap, known = GAP_FIRST, ""
         while True:
@@ -78,16 +78,16 @@ def wait_for_end(
 
 
 def _changed(client: Client, request_id: str, known: str) -> Json:
-    """A request when it no longer has the status that is known, or after a while."""
+    """Return a request once its status is no longer `known`, or after a while."""
     if known:
-        with suppress(Invalid):  # an older server: asked for as it is
+        with suppress(Invalid):  # an older server, which cannot hold the answer back
             return client.requests.get(request_id, wait=HELD, known=known)
     return client.requests.get(request_id)
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which output: of a task, a stream or both in order, of one attempt or, with None, the latest.
+    """Selects output: of a task, a stream or both in order, of an attempt, or of the latest (None).
 
     `tail`: the last lines only; `since` a Unix time, or so many seconds of `age`.
     """
@@ -109,9 +109,9 @@ class Wanted:
 
 
 def read_output(
-    client: Client, request_id: str, wanted: Wanted, on_note: Callable[[str], None] = _nobody
+    client: Client, request_id: str, wanted: Wanted, on_note: Callable[[str], None] = _ignore
 ) -> Iterator[bytes]:
-    """What was printed until now; `on_note` hears what could not be done as wanted."""
+    """Iterate over the output so far; `on_note` is told of what could not be done as wanted."""
     where: Json = {"task": wanted.task, "attempt": wanted.attempt}
     try:
         pieces = client.requests.logs(request_id, stream=wanted.stream, **where, **wanted.beginning)
@@ -131,13 +131,14 @@ def follow_output(
     request_id: str,
     wanted: Wanted = Wanted(),  # noqa: B008
     *,
-    on_look: Callable[[Json], None] = _nobody,
-    on_note: Callable[[str], None] = _nobody,
+    on_look: Callable[[Json], None] = _ignore,
+    on_note: Callable[[str], None] = _ignore,
 ) -> Iterator[bytes]:
-    """What it prints until it has ended, across attempts, lost connections and restarts.
+    """Iterate over the output until the request has ended, across attempts, lost connections and
+    restarts.
 
-    `on_look` sees the request before each attempt, and meanwhile; `on_note` hears what could not be
-    done as wanted, and that the server is away.
+    `on_look` gets the request before each attempt, and meanwhile; `on_note` is told of what could
+    not be done as wanted, and that the server is away.
     """
     before = client.requests.get(request_id)  # a server that was never there is an error
     reading = _Reading(client, request_id, wanted, on_note)
@@ -152,14 +153,14 @@ def follow_output(
         yield from reading.follow()
         before = reading.look()
         if before["status"] in ENDED or wanted.attempt not in (None, before["attempt"]):
-            # What was printed between the last piece and the end.
+            # Output between the last piece and the end.
             yield from reading.rest()
             return
         time.sleep(GAP_FIRST * 2)
 
 
 class _Reading:
-    """How far the output of one attempt was read."""
+    """The position in the output of one attempt."""
 
     def __init__(
         self, client: Client, request_id: str, wanted: Wanted, on_note: Callable[[str], None]
@@ -172,7 +173,7 @@ class _Reading:
         self._streams = [wanted.stream]
 
     def look(self) -> Json:
-        """The request, however long its server is away."""
+        """Return the request, however long its server is away."""
         said = False
         while True:
             try:
@@ -191,7 +192,7 @@ class _Reading:
             self._attempt, self._offset, self._streams = attempt, 0, [self._wanted.stream]
 
     def follow(self) -> Iterator[bytes]:
-        """Until the attempt has ended, or the connection."""
+        """Read until the attempt or the connection has ended."""
         try:
             yield from self._read(follow=True, silence=SILENCE)
         except (Conflict, ServerUnreachable) as error:
@@ -232,7 +233,7 @@ class _Reading:
 
 
 def last_lines(client: Client, request: Json, lines: int) -> bytes:
-    """The last lines of the task that failed; none where they cannot be read."""
+    """Return the last lines of the task that failed; none where they cannot be read."""
     wanted = Wanted(failed_task(request), attempt=request["attempt"], tail=lines)
     try:
         data = b"".join(read_output(client, request["id"], wanted))
@@ -242,7 +243,7 @@ def last_lines(client: Client, request: Json, lines: int) -> bytes:
 
 
 def failed_task(request: Json) -> int:
-    """The first task that did not end well, by its number; 0 where none is known."""
+    """Return the number of the first task that did not end well; 0 where none is known."""
     members = (request.get("allocation") or {}).get("members") or ()
     return next((number for number, each in enumerate(members) if each.get("exit_code")), 0)
 
@@ -252,7 +253,7 @@ def _may_come(error: CedeClientError) -> bool:
 
 
 def exit_code(request: Json) -> int | None:
-    """The work's own exit code; None when it did not end by itself."""
+    """Return the work's own exit code; None when it did not end by itself."""
     if request["status"] == "released":
         return 0
     members = (request.get("allocation") or {}).get("members") or ()

@@ -1,1 +1,1 @@
-"""Plug-ins for programs of others. Each talks to a cede server by the client, over HTTP only."""
+"""Plug-ins for other programs. Each talks to a cede server by the client, over HTTP only."""

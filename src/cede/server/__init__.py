@@ -1,1 +1,1 @@
-"""The server: one writer thread that decides and commits, and an HTTP face in front of it."""
+"""The server: one writer thread that decides and commits, and the HTTP API in front of it."""

@@ -1,9 +1,9 @@
-"""The first start: an administrator, this machine as a pool, and a place in it, so that work runs
-at once.
+"""The first start: makes an administrator, this machine as a pool, and a policy in it, so that work
+runs at once.
 
 The secret goes into the data folder before its hash goes into the database: a crash between the two
-leaves a file that opens nothing, and the next start makes a new one; never an administrator whose
-secret nobody has.
+leaves a file that opens nothing, and the next start makes a new one; there is never an
+administrator whose secret is lost.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _ACTOR = "first start"
 
 @dataclass(frozen=True, slots=True)
 class FirstStart:
-    """What was made: to be told to whoever started the server, once."""
+    """The result of a first start, shown once to the operator who started the server."""
 
     secret: str
     client_file: Path
@@ -72,7 +72,7 @@ def first_start(
         return None
     secret, _ = tokens.new_token()
     submitter = tokens.new_token()[0] if show else ""
-    made = FirstStart(secret, client_file, _somebody(), this_machine(), submitter)
+    made = FirstStart(secret, client_file, _own_subject(), this_machine(), submitter)
     if show is not None:
         show(secret)  # before it opens anything, as with the file
     _write_private(client_file, {"server": url, "token": submitter or secret, **_trust(ca)})
@@ -81,7 +81,8 @@ def first_start(
 
 
 def this_node(heartbeat: int, labels: Mapping[str, str] = LABELS) -> Node:
-    """This machine as its agent will register it: work may be granted before the agent is here."""
+    """Return this machine as its agent will register it: work may be granted before the agent
+    has joined."""
     found = detect.gpus()
     capacity = this_machine()
     devices = {"gpu": found.names} if found.names else {}
@@ -98,7 +99,7 @@ def this_node(heartbeat: int, labels: Mapping[str, str] = LABELS) -> Node:
 
 
 def join_token(writer: Writer) -> str:
-    """For the agent of this machine, if it has no token of its own yet."""
+    """Make a join token for the agent of this machine, which has no token of its own yet."""
     secret, digest = tokens.new_token()
 
     def command(tx: Tx) -> None:
@@ -111,7 +112,7 @@ def join_token(writer: Writer) -> str:
 
 
 def this_machine() -> dict[str, int]:
-    """What this process may use, in the keys and units of pools."""
+    """Return what this process may use, in the keys and units of pools."""
     found = detect.amounts(detect.gpus())
     steps = max(STEPS_MIN, STEPS_PER_CORE * found["mcpu"] // 1000)
     return {**found, "step_run": steps}
@@ -171,8 +172,8 @@ def _register(tx: Tx, node: Node) -> None:
     tx.audit(_ACTOR, "node.register", node.id, {"name": node.name})
 
 
-def _somebody() -> Subject:
-    """Whoever started the server, by login name."""
+def _own_subject() -> Subject:
+    """Return the account that started the server as a subject, by login name."""
     try:
         return Subject.of(getpass.getuser(), "user")
     except (Invalid, KeyError, OSError):
@@ -184,7 +185,7 @@ def _trust(ca: Path | None) -> dict[str, str]:
 
 
 def _follow(client_file: Path, url: str, ca: Path | None) -> None:
-    """A server that moved to another port or to TLS takes its own client file along."""
+    """Update the server's own client file after the server moved to another port or to TLS."""
     try:
         known = yaml.safe_load(client_file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError):
@@ -198,7 +199,7 @@ def _follow(client_file: Path, url: str, ca: Path | None) -> None:
 
 
 def _write_private(path: Path, content: dict[str, str]) -> None:
-    """Whole or not at all, and never readable by others, not even for a moment."""
+    """Write a file whole or not at all, at no time readable by others."""
     part = path.with_name(f".{path.name}.{os.getpid()}")
     file = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
     with os.fdopen(file, "w", encoding="utf-8") as stream:

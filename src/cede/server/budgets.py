@@ -1,9 +1,9 @@
-"""What part of its budget each tenant has used, for the engine: read from the store, published
+"""Reads the used part of each tenant's budget from the store, and publishes it to the engine
 between two commits.
 
-Summing a quarter of a year may take a while, so it is done beside the writer and not by it. What
-the engine uses is then a minute old, which in a budget of hours is nothing. At the start it is
-waited for, so that the first pass decides as the last one did.
+Summing a quarter of a year may take a while, so it is done in a thread beside the writer. The
+engine's figures are then a minute old, which is little in a budget of hours. At the start the
+server waits for them, so that the first pass decides as the last one did.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ _log = structlog.get_logger("cede.budgets")
 
 
 class Budgets:
-    """`tell` hands a change to the writer's thread and may refuse; then the next round does it."""
+    """Reads used budgets every minute. `tell` hands a change to the writer's thread and may
+    refuse; then the next round does it."""
 
     def __init__(
         self, store: Store, tell: Callable[[Callable[[State, int], None]], object]
@@ -36,13 +37,14 @@ class Budgets:
         self._reading: threading.Thread | None = None
 
     def first(self, state: State, now: int) -> None:
-        """Before the writer starts."""
+        """Read and publish at once, before the writer starts."""
         self._next = now + EVERY
         if _any(state):
             publish_budgets(state, self._store.budgets_used(now))
 
     def look_after(self, state: State, now: int) -> None:
-        """On the writer's thread, now and then: begin the next round when it is time."""
+        """Begin the next round when it is time. The writer calls this at intervals, on its
+        thread."""
         if now < self._next or (self._reading is not None and self._reading.is_alive()):
             return
         self._next = now + EVERY
@@ -65,7 +67,7 @@ class Budgets:
         except (Overloaded, Stopping):
             return
         except Exception:
-            # What was published stays; it is read again in a minute.
+            # The published figures stay; they are read again in a minute.
             _log.exception("budgets could not be read")
 
 

@@ -1,4 +1,4 @@
-"""The one clock, and the only module that reads one.
+"""The server's clock, and the only module that reads one.
 
 Instants are integers of milliseconds: the last committed instant plus the time the machine has
 counted since, suspended or not. In the same boot the time between two runs of the server counts;
@@ -21,14 +21,15 @@ _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 def boottime() -> int:
-    """Milliseconds since this machine started, suspended ones too where the system can tell."""
+    """Return the milliseconds since this machine started, with those in which it was suspended
+    where the system counts them."""
     return time.clock_gettime_ns(_CLOCK) // _MILLISECOND
 
 
 def boot_id() -> str:
-    """Which boot this is.
+    """Return the id of this boot.
 
-    One of a kind where the system does not say, so that no time is counted twice.
+    A new one each time where the system has none, so that no time is counted twice.
     """
     try:
         return _BOOT_ID.read_text(encoding="ascii").strip()
@@ -41,18 +42,19 @@ def wall_milliseconds() -> int:
 
 
 def wall(after: timedelta = timedelta()) -> str:
-    """The label for people: ISO 8601 in UTC, of a fixed form, so that labels compare as text."""
+    """Return a label for people: ISO 8601 in UTC, of a fixed form, so that labels compare as
+    text."""
     then = datetime.now(UTC) + after
     return then.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def monotonic() -> float:
-    """Seconds for measuring how long something of ours took."""
+    """Return seconds, to measure how long an operation took."""
     return time.monotonic()
 
 
 class Clock:
-    """Goes on from the last committed moment and never back."""
+    """A clock that goes on from the last committed moment and never back."""
 
     def __init__(self, last: Moment) -> None:
         self._boot_id = boot_id()
@@ -66,5 +68,5 @@ class Clock:
         return self._latest
 
     def moment(self, instant: int) -> Moment:
-        """What is committed with an instant, so that the next run can go on from it."""
+        """Return the moment to commit with an instant, so that the next run can go on from it."""
         return Moment(instant, self._boot_id, self._start + instant - self._base)

@@ -1,7 +1,7 @@
-"""Clocks of pools over restarts: what runs is written down now and then, and goes on from there.
+"""Clocks of pools over restarts: running clocks are stored at intervals, and go on from there.
 
 Every few seconds and not with every commit: in a large pool with fair shares they move with every
-request. A crash costs at most what began since.
+request. A crash loses at most the clocks that began since.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from cede.store.values import ClockRows
 
 
 class PoolClocks:
-    """What is written down of each pool's clocks, and when to look again."""
+    """The stored clocks of each pool, and when to compare them again."""
 
     def __init__(self, written: dict[str, str], state: State) -> None:
         self._written = dict(written)
@@ -25,13 +25,13 @@ class PoolClocks:
                 clocks.restore(state, pool_id, orjson.loads(text))
 
     def due(self, state: State) -> int | None:
-        """When to look again; None while there is nothing to look at."""
+        """Return when to compare again; None while no clock runs or is stored."""
         kept = (state.starving, state.over, state.volumes)
         some = self._written or any(any(each.values()) for each in kept)
         return self._looked + CLOCKS_EVERY if some else None
 
     def rows(self, state: State, now: int) -> ClockRows:
-        """What has changed since it was written."""
+        """Return the rows that have changed since they were stored."""
         self._looked = now
         found = {pool_id: clocks.shown(state, pool_id) for pool_id in state.ledgers}
         running = {pool_id: orjson.dumps(each).decode() for pool_id, each in found.items() if each}

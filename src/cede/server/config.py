@@ -1,8 +1,8 @@
-"""What a server is told at start: flags, then the environment, then a file, then what is usual.
+"""The configuration of a server: flags, then the environment, then a file, then defaults.
 
-Unknown keys and wrong types are refused, and all problems are named at once: whoever edits a file
-wants to fix it once. A server listens on this machine only, unless it is told a certificate or told
-outright that it may.
+Unknown keys and wrong types are refused, and all problems are named at once, so that an operator
+who edits a file can fix it once. A server listens on this machine only, unless it has a certificate
+or is told outright that it may listen without one.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ FILE_VARIABLE = "CEDE_SERVER_CONFIG"
 
 
 class ConfigError(Exception):
-    """Everything that is wrong with how the server was started."""
+    """All problems of a configuration."""
 
     def __init__(self, problems: Sequence[str]) -> None:
         super().__init__("; ".join(problems))
@@ -53,7 +53,7 @@ class Config:
     agent: bool = True  # whether this machine is a node, with an agent of its own
     allow_root_jobs: bool = False
     file: Path | None = None  # that it was read from
-    # How long things are kept, in milliseconds; None: for ever.
+    # How long history is kept, in milliseconds; None: for ever.
     keep_requests: int | None = bounds.KEEP_REQUESTS_DEFAULT
     keep_events: int | None = bounds.KEEP_EVENTS_DEFAULT
     keep_audit: int | None = None
@@ -64,14 +64,15 @@ class Config:
         return Keep(self.keep_requests, self.keep_events, self.keep_audit, self.keep_idempotency)
 
     def url(self, port: int) -> str:
-        """How a program on this machine reaches the server."""
+        """Return the address at which a program on this machine reaches the server."""
         scheme = "https" if self.tls or self.tls_cert else "http"
         host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)
         return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
 def load_config(arguments: Sequence[str], environ: Mapping[str, str]) -> Config:
-    """The configuration that these flags and this environment ask for, or every problem with it."""
+    """Return the configuration of these flags and this environment, or raise all problems with
+    it."""
     flags = vars(_parser().parse_args(arguments))
     problems: list[str] = []
     file = flags.pop("config") or environ.get(FILE_VARIABLE)
@@ -163,7 +164,7 @@ def _take(given: dict[str, Any], name: str, value: object, where: str, problems:
 
 
 def _from_text(name: str, text: object) -> object:
-    """What a flag or a variable says, as the type that a file would have."""
+    """Convert the text of a flag or a variable to the type that a file would have."""
     if not isinstance(text, str):
         return text
     if name == "port":
@@ -283,12 +284,12 @@ def _check_listening(config: Config) -> list[str]:
 
 
 def _check_file(file: str | None, content: Mapping[str, Any]) -> list[str]:
-    """A file with the database's password in it lets whoever reads it have the database."""
+    """Refuse a file that other users can read if it has the database's password."""
     try:
         password = urlsplit(str(content.get("database") or "")).password
         found = Path(file).stat() if file and password else None
     except (OSError, ValueError):
-        return []  # that it is unreadable, or no address, is said elsewhere
+        return []  # that it is unreadable, or no address, is reported elsewhere
     if found is None or is_private(found.st_mode, found.st_uid):
         return []
     return [
@@ -298,11 +299,11 @@ def _check_file(file: str | None, content: Mapping[str, Any]) -> list[str]:
 
 
 def _check_key(path: Path | None) -> list[str]:
-    """A key that others can read lets them be this server."""
+    """Refuse a key that other users can read: they could pose as this server."""
     try:
         found = None if path is None else path.stat()
     except OSError:
-        return []  # that it is not there was said
+        return []  # that it is missing was reported
     if found is None or is_private(found.st_mode, found.st_uid):
         return []
     return [f"tls_key: others than its owner may use {path}; chmod 600 {shlex.quote(str(path))}"]

@@ -1,5 +1,5 @@
-"""Bounds on connections, kept below HTTP: how many there are, and how long and large a request's
-head, body and answer may be in coming.
+"""Bounds on connections, kept below HTTP: their number, and the time and size of a request's head,
+body and answer.
 
 Connections have three shares of the descriptors: strangers (no call with a valid token yet), people
 and agents. A full share never takes from another, so callers without a token cannot keep agents
@@ -20,13 +20,13 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from cede.model import bounds
 
-# Where a handler finds the connection of its call.
+# The scope's key under which a handler finds the connection of its call.
 SCOPE_KEY = "cede.connection"
-# Descriptors for the database, the log, children and whatever else is no connection.
+# Descriptors for the database, the log, children and other files.
 _OTHER_FILES = 128
 _STRANGERS_MAX = 1_024
 _SWEEP_SECONDS = 1.0
-# Calls sent ahead on one connection; no client of ours sends any.
+# Calls sent ahead on one connection; no client of cede's sends any.
 _PIPELINE_MAX = 8
 # How much of a refused body is read, so that its sender gets to read the answer.
 _DISCARD_MAX = bounds.BODY_BYTES_MAX
@@ -35,7 +35,8 @@ _log = structlog.get_logger("cede.connections")
 
 
 def room_for_connections() -> int:
-    """How many connections fit below the descriptor limit, which is raised as far as it goes."""
+    """Return how many connections fit below the descriptor limit, which is raised as far as it
+    goes."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = bounds.CONNECTIONS_MAX + _OTHER_FILES
     most = wanted if hard == resource.RLIM_INFINITY else min(hard, wanted)
@@ -57,7 +58,7 @@ class Share:
         self._groups: dict[str, dict[Connection, None]] = {}
 
     def add(self, connection: Connection, group: str) -> None:
-        """Take a connection in; beyond the bound the oldest one of the largest group goes."""
+        """Add a connection; beyond the bound the oldest one of the largest group is dropped."""
         members = self._groups.setdefault(group, {})
         members[connection] = None
         self.count += 1
@@ -98,7 +99,7 @@ class Connections:
         return self.strangers.count + self.people.count + self.agents.count
 
     def sweep_from_now_on(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Look for late connections every second while there are any."""
+        """Check every second, while there are any connections, for those that take too long."""
         if not self._sweeping:
             self._sweeping = True
             loop.call_later(_SWEEP_SECONDS, self._sweep, loop)
@@ -127,7 +128,7 @@ class Connection(HttpToolsProtocol):
         self._header_bytes = 0
         self._discarded = 0
         self.url = b""
-        # Since when the peer owes us something, and since when it does not read what we owe it.
+        # Since when the peer must send, and since when it does not read what was sent to it.
         self._owes_since: float | None = self.loop.time()
         self._unread_since: float | None = None
         self._share.add(self, self._group)
@@ -136,12 +137,13 @@ class Connection(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._share.remove(self, self._group)
         super().connection_lost(exc)
-        # Both lead back to here: without them the memory is free at once, not when somebody looks.
+        # Both refer back to this object: without them the memory is free at once, not at the next
+        # collection.
         self.cycle = None  # type: ignore[assignment]
         self.scope = {}  # type: ignore[typeddict-item]
 
     def known_as(self, token_id: str, *, agent: bool) -> None:
-        """A call with this valid token came in: the connection is a stranger's no longer."""
+        """Move the connection out of the strangers' share: a call with this valid token came in."""
         share = self.registry.agents if agent else self.registry.people
         if (share, token_id) == (self._share, self._group) or self.transport.is_closing():
             return
@@ -150,9 +152,9 @@ class Connection(HttpToolsProtocol):
         share.add(self, token_id)
 
     def drop(self, why: str) -> None:
-        """End the connection without a word: its peer may not be reading."""
+        """Abort the connection without an answer: its peer may not be reading."""
         _log.debug("a connection was closed", peer=self.client, why=why)
-        # At once, so that the same one is not chosen again before its end is known.
+        # At once, so that it is not chosen again before its end is known.
         self._share.remove(self, self._group)
         self.transport.abort()
 
@@ -217,7 +219,8 @@ class Connection(HttpToolsProtocol):
         super().on_message_complete()
 
     def send_400_response(self, msg: str) -> None:
-        """The parser stopped, over its own grammar or over a bound of ours."""
+        """Answer when the parser has stopped, over its own grammar or over one of the bounds
+        here."""
         if self._head_too_large():
             self._refuse_head()
         elif not self.transport.is_closing():
@@ -262,5 +265,5 @@ _HEAD_TOO_LARGE = (
 
 
 def protocol_for(registry: Connections) -> type[asyncio.Protocol]:
-    """The protocol class of one server, for uvicorn's `http`."""
+    """Return the protocol class of one server, for uvicorn's `http`."""
     return type("ServerConnection", (Connection,), {"registry": registry})

@@ -1,8 +1,8 @@
-"""Dying on purpose at a named point, so that tests can look at what is left (K1 to K4, K7 to K17).
+"""Named points at which tests let the server die (K1 to K4, K7 to K17).
 
 `CEDE_CRASH_POINT=before_commit | during_commit | after_commit`, with `:n` for the n-th commit of
-this run; `orders_sent`, when an agent is about to be told something new (K3); `reports_taken`, when
-what an agent said is committed and it is about to be told so (K4, K7, K11, K14). Without the
+this run; `orders_sent`, before new orders are sent to an agent (K3); `reports_taken`, when an
+agent's reports are committed and before the agent is told so (K4, K7, K11, K14). Without the
 variable nothing here is ever called.
 """
 
@@ -19,7 +19,7 @@ POINTS = ("before_commit", "during_commit", "after_commit", "orders_sent", "repo
 
 
 def crash_hook(environ: Mapping[str, str]) -> Callable[[str], None] | None:
-    """What to call at every point; None unless a crash is asked for."""
+    """Return the function to call at every point; None unless a crash is asked for."""
     given = environ.get(VARIABLE)
     if not given:
         return None

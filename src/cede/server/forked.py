@@ -6,7 +6,7 @@ that commit, costs the writer one fork (about 15 ms at 20,000 requests), has a p
 time and a memory of its own, and gives all of it back when it ends.
 
 The child runs the read and nothing else: no lock of another thread is taken there, every inherited
-descriptor is closed first, and it ends without running anything of the parent's.
+descriptor is closed first, and it ends without running any code of the parent's exit.
 """
 
 from __future__ import annotations
@@ -37,14 +37,15 @@ class ReadFailed(Exception):
 
 
 def fork_read(read: Read, state: State, now: int) -> tuple[int, int]:
-    """Start a child with this read; its process id, and where its answer comes out.
+    """Start a child with this read; return its process id, and the pipe of its answer.
 
     Called on the writer's thread, between two commits.
     """
     out, into = os.pipe()
     try:
         with warnings.catch_warnings():
-            # Newer Pythons warn of threads at a fork; what the child may do is said above.
+            # Newer Pythons warn of threads at a fork; the module's docstring says what the child
+            # may do.
             warnings.simplefilter("ignore", DeprecationWarning)
             pid = os.fork()
     except OSError:
@@ -89,7 +90,7 @@ def _write(into: int, text: bytes) -> None:
 
 
 def outcome_of(text: bytes) -> bytes:
-    """The answer that a child wrote; its refusal is raised here as it was there."""
+    """Return the answer that a child wrote, or raise the refusal that it raised."""
     if len(text) < _LENGTH.size:
         raise ReadFailed
     answered, length = _LENGTH.unpack_from(text)
@@ -98,7 +99,7 @@ def outcome_of(text: bytes) -> bytes:
         raise ReadFailed
     if answered:
         return body
-    kind, arguments, fields = pickle.loads(body)  # our own child's, over our own pipe
+    kind, arguments, fields = pickle.loads(body)  # written by our own child, into our own pipe
     error: Any = kind.__new__(kind, *arguments)
     error.__dict__.update(fields)
     raise error

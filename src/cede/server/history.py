@@ -1,7 +1,7 @@
-"""Notes every minute how much of each pool is used and wished for, beside everything else that the
-server does, and the time of day where that has moved against the server's own clock.
+"""Notes every minute how much of each pool is used and wished for, in a thread of its own, and the
+time of day where that has moved against the server's own clock.
 
-What is noted is the committed state, seen between two commits, and handed to the writer as one more
+A note has the committed state, read between two commits, and is handed to the writer as one more
 command.
 """
 
@@ -28,7 +28,8 @@ _log = structlog.get_logger("cede.history")
 
 
 class History:
-    """`start` and `stop` frame it; `turn` is one note, which tests call themselves."""
+    """The notes of one server between `start` and `stop`; `turn` makes one note, and tests call
+    it."""
 
     def __init__(
         self,
@@ -37,7 +38,7 @@ class History:
         found: Mapping[str, Levels],
         wall: Callable[[], int] = clock.wall_milliseconds,
     ) -> None:
-        """`found` is what was there when the server started, before it decided anything."""
+        """`found` has the levels at the start of the server, before it decided anything."""
         self._store = store
         self._writer = writer
         self._found: Mapping[str, Levels] | None = found
@@ -46,22 +47,22 @@ class History:
         self._thread = threading.Thread(target=self._main, name="cede-history", daemon=True)
 
     def start(self) -> None:
-        """Days of reports need the time of day, so it is noted before anybody asks; a server that
-        cannot write starts all the same.
+        """Make the first note and start the thread. Reports by days need the time of day, so it
+        is noted before the first call; a server that cannot write starts all the same.
         """
         with suppress(DiskFull, Damaged):
             self.turn()
         self._thread.start()
 
     def stop(self, seconds: float = 60) -> None:
-        """Before the writer stops."""
+        """Stop the thread, before the writer stops."""
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join(seconds)
 
     def turn(self) -> bool:
-        """Note this minute, unless it has been, and before the first one what was found at the
-        start; whether anything was written.
+        """Note this minute, unless it has been noted, and before the first one the levels at the
+        start; return whether anything was written.
         """
         returning = self._found is not None
         sampled = self._writer.query(levels).result() if self._found is None else self._found
@@ -76,13 +77,13 @@ class History:
         while True:
             try:
                 while self.turn():
-                    pass  # what was found at the start comes before the sample of now
+                    pass  # the levels at the start come before the sample of now
             except Stopping:
                 return
             except (Overloaded, DiskFull, Damaged):
-                pass  # callers are told the same: no news for the log
+                pass  # callers get the same errors: no news for the log
             except Exception:
-                # A minute without a note is the minute before it.
+                # A minute without a note counts as the minute before it.
                 _log.exception("the history of pools was not noted; it is tried again")
             rest = HISTORY_FINE - self._writer.now() % HISTORY_FINE
             if self._stop.wait(rest / SECOND):

@@ -1,9 +1,9 @@
-"""Claims and sensitive work that an earlier version kept under a token's bare name.
+"""Claims and sensitive work that an earlier version stored under a token's bare name.
 
 A name that one identity has becomes it, on nodes and requests alike and in one transaction, so that
-a claim and the work on its node stay each other's. It is done by whoever has become the writer: a
-server of the earlier version may go on writing names until then. A name that several identities
-have stays: what was granted under it goes on, and an operator says anew whose claim it is.
+a claim and the work on its node keep the same claimant. Every server does this once it has become
+the writer: a server of the earlier version may go on writing names until then. A name that several
+identities have stays: holders under it go on, and an operator must claim the nodes anew.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from cede.server.tx import Tx
 
 
 def adopt_identities(tx: Tx, named: Callable[[str], list[Token]]) -> None:
-    """Replace the bare names in the state; `named` gives the tokens that have a name."""
+    """Replace the bare names in the state; `named` returns the tokens that have a name."""
     state = tx.state
     known = {name: identity_of(named(name)) for name in sorted(_names(state))}
     for request in [each for each in state.requests.values() if each.terms.sensitive]:
@@ -29,7 +29,8 @@ def adopt_identities(tx: Tx, named: Callable[[str], list[Token]]) -> None:
 
 
 def identity_of(tokens: Iterable[Token]) -> str | None:
-    """The one identity that these tokens are; revoked ones count where there is no other."""
+    """Return the one identity of these tokens, or None; revoked ones count where there is no
+    other."""
     tokens = list(tokens)
     alive = {each.identity for each in tokens if not each.revoked}
     found = alive or {each.identity for each in tokens}

@@ -1,4 +1,4 @@
-"""Ids that sort by when they were made (uuid7).
+"""Ids that sort by the time at which they were made (uuid7).
 
 New rows go to the end of every index, which keeps inserts cheap.
 """
@@ -17,7 +17,8 @@ _last = 0  # 48 bits of milliseconds and 12 of a counter: never the same twice i
 
 
 def _tails() -> Iterator[int]:
-    """62 random bits each; the system is asked for many at once, because each asking is a call."""
+    """Yield 62 random bits at a time, read from the system in bulk, because each read is a
+    system call."""
     while True:
         for (number,) in struct.iter_unpack("<Q", os.urandom(4096)):
             yield number >> 2
@@ -27,7 +28,7 @@ _random_tails = _tails()
 
 
 def new_id() -> str:
-    """A uuid7, greater than every one that this process made before."""
+    """Return a uuid7, greater than every one that this process made before."""
     global _last
     stamp = clock.wall_milliseconds() << 12
     with _lock:

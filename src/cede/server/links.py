@@ -1,8 +1,9 @@
-"""Links that open the page: each holds a code that is worth its maker's token once, for minutes.
+"""Links that open the page: each holds a code that can be exchanged for its maker's token once, for
+minutes.
 
 A link stands in terminals, histories and messages, where a token must not. The code is of no use
-once the page was opened by it, or a few minutes after it was made. What it stands for is in the
-memory of this process alone, and gone when the process ends.
+once the page was opened by it, or a few minutes after it was made. Its token is in the memory of
+this process alone, and gone when the process ends.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ class Links:
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
         self._lock = threading.Lock()
-        self._known: dict[str, tuple[float, str]] = {}  # by code: until when, and the token
+        self._known: dict[str, tuple[float, str]] = {}  # by code: when it ends, and the token
 
     def make(self, token: str) -> str:
-        """A code for this token; beyond the bound the oldest is forgotten."""
+        """Return a new code for this token; beyond the bound the oldest is forgotten."""
         code = secrets.token_urlsafe(_CODE_BYTES)
         with self._lock:
             self._forget()
@@ -35,7 +36,7 @@ class Links:
         return code
 
     def take(self, code: str) -> str | None:
-        """The token that a code stands for, this one time; None if it stands for none."""
+        """Return the token of a code, once; None if it has none."""
         with self._lock:
             self._forget()
             found = self._known.pop(code, None)

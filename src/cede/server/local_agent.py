@@ -1,7 +1,7 @@
 """The agent that `cede up` starts for this machine: a process of its own, on the server's data.
 
-It ends when the server is told to end; what it started goes on under its supervisors, and the next
-one adopts it. It is started again when it dies by itself.
+It ends when the server is told to end; its work goes on under its supervisors, and the next agent
+adopts it. It is started again when it dies by itself.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from cede.server.config import Config
 from cede.server.own_tls import own_tls
 
 FOLDER = "agent"
-# Where services keep their state, unless the service manager says otherwise.
+# The folder where services keep their state, unless the service manager names another.
 STATE = "/var/lib"
 SQLITE = "sqlite:///"
-# What makes its node one of the pool `local`.
+# The labels by which its node belongs to the pool `local`.
 LABELS = {"pool": "local"}
 STOP_SECONDS = 10.0
-# One that dies at once is not started again at once.
+# Pauses before an agent that died is started again.
 PAUSE_FIRST, PAUSE_MAX = 1.0, 60.0
 
 _log = structlog.get_logger("cede.local_agent")
@@ -87,8 +87,8 @@ class LocalAgent:
 
 
 def folder(config: Config) -> Path:
-    """The agent's data. Work of other accounts comes by there, so where the agent is to start some
-    it is not in the server's own folder, which is closed to them.
+    """Return the agent's data folder. Where the agent starts work of other accounts, which must get
+    into it, it is not in the server's own folder, which is closed to them.
     """
     if os.geteuid() != 0 or config.allow_root_jobs:
         return config.data / FOLDER
@@ -101,17 +101,17 @@ def has_joined(config: Config) -> bool:
 
 
 def isolation(config: Config) -> Isolation:
-    """What keeps work that this agent starts from the server's files."""
+    """Return how the work of this agent is kept from the server's files."""
     return isolation_here({}, allow_root=config.allow_root_jobs)
 
 
 def labels(config: Config) -> dict[str, str]:
-    """Those that the agent will register with."""
+    """Return the labels with which the agent will register."""
     return {**LABELS, LABEL: str(isolation(config))}
 
 
 def _secrets(config: Config) -> list[Path]:
-    """The server's files with secrets, which work of its own account must not see."""
+    """Return the server's files with secrets, which work of its own account must not see."""
     found = [config.data, *(each for each in (config.file, config.tls_key) if each is not None)]
     if config.database.startswith(SQLITE):
         file = config.database.removeprefix(SQLITE).partition("?")[0]
@@ -120,7 +120,8 @@ def _secrets(config: Config) -> list[Path]:
 
 
 def _end_orphan(lock: Path, stopping: threading.Event) -> None:
-    """An agent whose server was killed may call where nobody listens any more."""
+    """End an agent whose server was killed: it may call an address where no server listens any
+    more."""
     try:
         file = os.open(lock, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -131,7 +132,8 @@ def _end_orphan(lock: Path, stopping: threading.Event) -> None:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 return
             except BlockingIOError:
-                # Whoever holds the lock wrote its number, and holds it as long as it lives.
+                # The holder of the lock wrote its process id, and holds the lock as long as it
+                # lives.
                 pid = os.pread(file, 32, 0)
                 if pid.strip().isdigit():
                     with contextlib.suppress(ProcessLookupError):

@@ -1,6 +1,6 @@
-"""Giving memory back to the system after large bodies and answers.
+"""Gives memory back to the system after large bodies and answers.
 
-The database keeps pages that it has read. glibc keeps what was freed, in an arena for each thread
+The database keeps pages that it has read. glibc keeps freed memory, in an arena for each thread
 that ever allocated much; a server that was sent large bodies once would look large for ever.
 Elsewhere than on glibc this does nothing.
 """
@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 
-# Trimming takes milliseconds, and more often than this would only make work.
+# Trimming takes milliseconds, and doing it more often would gain nothing.
 EVERY_SECONDS = 5.0
 _ARENA_MAX = -8  # of mallopt(3)
 _ARENAS = 2
@@ -28,7 +28,8 @@ def _libc() -> ctypes.CDLL | None:
 
 
 def share_arenas() -> None:
-    """Let all threads allocate from a few arenas, so that what one frees another can use."""
+    """Let all threads allocate from a few arenas, so that memory freed by one can be used by
+    another."""
     libc = _libc()
     if libc is not None:
         libc.mallopt(_ARENA_MAX, _ARENAS)
@@ -36,7 +37,8 @@ def share_arenas() -> None:
 
 class Trimmer:
     """`soon` asks for a trim once the present rush is over; `call_later` is the event loop's.
-    `first` lets go of what can be had again.
+
+    `first` drops caches that can be made again.
     """
 
     def __init__(self, first: Callable[[], None]) -> None:
@@ -51,12 +53,13 @@ class Trimmer:
 
     def _begin(self) -> None:
         self._due = False
-        # Beside the loop: the call lets go of the interpreter while it works.
+        # Beside the loop: the call releases the interpreter's lock while it works.
         threading.Thread(target=self._trim, name="cede-trim", daemon=True).start()
 
     def _trim(self) -> None:
         assert self._libc is not None
         self._first()
-        # What calls left in cycles; not what is older, which would take long and is in use.
+        # Collect what calls left in cycles, and no older objects, which would take long and are in
+        # use.
         gc.collect(1)
         self._libc.malloc_trim(0)

@@ -1,8 +1,8 @@
-"""Where the writer and the agents leave things for each other, so that neither waits for the other.
+"""Orders for agents and heartbeats from them, held between writer and HTTP so that neither waits.
 
-The writer posts what each node should do, after the commit that decided it; agents note that they
-live, and the writer collects that before its next pass. So a heartbeat that brings nothing new
-costs neither the writer nor the database anything.
+The writer posts each node's orders, after the commit that decided them; agents' heartbeats are
+noted, and the writer collects them before its next pass. So a heartbeat without news costs neither
+the writer nor the database anything.
 
 The writer's thread calls `collect` and `publish`, the event loop everything else. Between the two
 there are only single operations on a dict and a deque, which Python makes whole.
@@ -26,7 +26,7 @@ from cede.model.node import Node
 
 @dataclass(slots=True)
 class Posted:
-    """What a node should have, as of the instant `at`; `text` is its JSON once somebody asked."""
+    """The orders of a node, as of the instant `at`; `text` is their JSON, made at the first use."""
 
     node: Node
     version: int
@@ -37,7 +37,7 @@ class Posted:
 
 @dataclass(slots=True)
 class Bridged:
-    """The nodes of one bridge; `version` grows with whatever changes for any of them."""
+    """The nodes of one bridge; `version` grows with every change for any of them."""
 
     nodes: dict[str, None] = field(default_factory=dict)
     version: int = 1
@@ -52,24 +52,25 @@ class OrderBoard:
         self._heard: dict[str, int] = {}
         self._beats: deque[tuple[str, int]] = deque()
         self._loop: asyncio.AbstractEventLoop | None = None
-        # By what they wait for; with each, the statuses of a request that are no news to it.
+        # By id; with each waiting call, the statuses of a request that are no news to it.
         self._waiting: dict[str, dict[asyncio.Future[None], Container[RequestStatus]]] = {}
         for node_id in state.nodes:
-            # S14: what the server before this one answers until its term is over counts from then.
+            # S14: the server before this one may answer until its term is over; leases count from
+            # then.
             state.beats[node_id] = now + former_term
             self._post(state, node_id)
 
     # The writer ---------------------------------------------------------------------------------
 
     def collect(self, state: State) -> None:
-        """Give the engine the beats that came since it was last asked."""
+        """Give the engine the heartbeats that came since the last call."""
         while self._beats:
             node_id, at = self._beats.popleft()
             if node_id in state.nodes:
                 state.beats[node_id] = max(at, state.beats.get(node_id, 0))
 
     def publish(self, state: State, changes: Changes) -> None:
-        """Post what a commit changed, and wake whoever should do something else now."""
+        """Post the orders that a commit changed, and wake the calls that wait for them."""
         moved: list[str] = []
         if state.nodes or changes.nodes.deleted:
             touched = dict.fromkeys(_nodes_of(state, changes))
@@ -79,7 +80,7 @@ class OrderBoard:
             self._wake_soon([*((node_id, None) for node_id in moved), *told])
 
     def _post(self, state: State, node_id: str) -> bool:
-        """Whether the node should look again."""
+        """Post the orders of a node; return whether they have changed."""
         node, known = state.nodes.get(node_id), self.posted.get(node_id)
         if known is not None and known.node.bridge and (node is None or not node.bridge):
             bridged = self.bridges[known.node.bridge]
@@ -94,7 +95,7 @@ class OrderBoard:
             return False
         self.posted[node_id] = Posted(node, version, tuple(orders(state, node_id)), state.now)
         if node.bridge:
-            # Posted first, counted then: whoever sees the count sees what it counts.
+            # Posted first, counted then: a call that sees the new count sees its orders.
             bridged = self.bridges.setdefault(node.bridge, Bridged())
             if node_id not in bridged.nodes:
                 bridged.nodes = {**bridged.nodes, node_id: None}
@@ -111,17 +112,18 @@ class OrderBoard:
         return self._heard.get(node_id, self._since)
 
     async def wait_for_bridge(self, name: str, version: int, seconds: float) -> None:
-        """Until there is something newer for one of its nodes, at most so many seconds."""
+        """Wait until there are newer orders for one of the bridge's nodes, at most so many
+        seconds."""
         with self.standing(_bridge_key(name)) as waiter:
             bridged = self.bridges.get(name)
             if bridged is not None and bridged.version == version and not self.closed:
                 await asyncio.wait([waiter], timeout=seconds)
 
     async def wait(self, known: Posted, seconds: float) -> None:
-        """Until there is something newer than this for its node, at most so many seconds."""
+        """Wait until there are newer orders than these for the node, at most so many seconds."""
         node_id = known.node.id
         with self.standing(node_id) as waiter:
-            # Posted first and woken then: whatever was posted before we stood here is seen here.
+            # Posted first and woken then: orders posted before this call waited are seen here.
             if self.posted.get(node_id) is known and not self.closed:
                 await asyncio.wait([waiter], timeout=seconds)
 
@@ -129,8 +131,9 @@ class OrderBoard:
     def standing(
         self, id: str, *, but: Container[RequestStatus] = ()
     ) -> Iterator[asyncio.Future[None]]:
-        """Done as soon as a commit has something new for this node, or for whoever waits for this
-        request or holds its units. A request that has one of the statuses `but` is not new.
+        """Yield a future that is done as soon as a commit has news for this node or this request.
+
+        A request whose new status is in `but` is no news.
         """
         self._loop = asyncio.get_running_loop()
         waiter: asyncio.Future[None] = self._loop.create_future()
@@ -144,7 +147,7 @@ class OrderBoard:
                 self._waiting.pop(id, None)
 
     def wake(self, ids: Iterable[str]) -> None:
-        """Let these calls be answered now; on the event loop."""
+        """Let these waiting calls be answered now; on the event loop."""
         self._wake((id, None) for id in ids)
 
     def _wake(self, told: Iterable[tuple[str, RequestStatus | None]]) -> None:
@@ -157,7 +160,7 @@ class OrderBoard:
                     waiter.set_result(None)
 
     def close(self) -> None:
-        """Answer everybody: the server is about to stop. Safe from any thread."""
+        """Answer all waiting calls: the server is about to stop. Safe from any thread."""
         self.closed = True
         self._wake_soon([(id, None) for id in list(self._waiting)])
 
@@ -172,7 +175,7 @@ def _bridge_key(name: str) -> str:
 
 
 def _told(changes: Changes) -> Iterator[tuple[str, RequestStatus | None]]:
-    """The requests of which somebody should hear: granted, save, go on, stop, over."""
+    """Yield the requests that have news for their clients: granted, save, go on, stop, over."""
     yield from ((request.id, request.status) for request in changes.requests.updated)
     for allocation in changes.allocations.updated:
         if allocation.state is AllocationState.STOPPING:
@@ -180,7 +183,7 @@ def _told(changes: Changes) -> Iterator[tuple[str, RequestStatus | None]]:
 
 
 def _nodes_of(state: State, changes: Changes) -> Iterator[str]:
-    """The nodes for which a commit may have changed what they should do."""
+    """Yield the nodes whose orders a commit may have changed."""
     for rows in (changes.nodes.inserted, changes.nodes.updated):
         yield from (node.id for node in rows)
     yield from changes.nodes.deleted

@@ -1,9 +1,9 @@
 """`cede up --tls`: an authority and a certificate of the server's own, made by the `openssl`
 program, and renewed before they end.
 
-The authority lasts ten years and is what clients trust; the certificate lasts a year and is made
-anew a month before its end, or when the server has other names. A running server takes a new one
-along without a restart.
+The authority lasts ten years and is what clients trust; the certificate lasts a year and is renewed
+a month before its end, or when the server has other names. A running server loads a new one without
+a restart.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from cede.server.config import Config
 FOLDER = "tls"
 AUTHORITY_DAYS = 3650
 CERTIFICATE_DAYS = 365
-# Made anew when less than this is left.
+# Renewed when less than this is left.
 MARGIN_DAYS = 30
 LOOK_SECONDS = 3600.0
 _DAY = 24 * 3600
@@ -75,8 +75,8 @@ class NoTls(OSError):
 
 @dataclass(frozen=True, slots=True)
 class OwnTls:
-    """The files: keys are their owner's alone. `certificate` has the authority behind it, so that
-    whoever connects sees the fingerprint that the server printed.
+    """The files: keys are readable by their owner only. `certificate` is followed by the
+    authority, so that clients see the fingerprint that the server printed.
     """
 
     folder: Path
@@ -99,7 +99,8 @@ class OwnTls:
         return f"sha256:{sha256(der).hexdigest()}"
 
     def renew(self, names: list[str], *, margin_days: int = MARGIN_DAYS) -> bool:
-        """Make what is missing, ends soon or has other names; whether anything was made."""
+        """Make the files that are missing, end soon or have other names; return whether any was
+        made."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         made = False
         # The authority must outlive every certificate that it signs.
@@ -132,7 +133,7 @@ class OwnTls:
                 *("req", "-x509", "-config", settings, *_new_key(folder / "ca.key")),
                 *("-days", str(AUTHORITY_DAYS), "-out", str(folder / "ca.pem")),
             )
-            self.authority.unlink(missing_ok=True)  # who is interrupted here begins again
+            self.authority.unlink(missing_ok=True)  # an interrupted start begins again
             for file in ("ca.key", "ca.pem"):
                 (folder / file).replace(self.folder / file)
 
@@ -159,13 +160,13 @@ class OwnTls:
 
     @contextlib.contextmanager
     def _making(self) -> Iterator[Path]:
-        """A folder beside them: what is half made is nowhere."""
+        """Make a folder beside the files: half-made ones never get into their place."""
         with tempfile.TemporaryDirectory(dir=self.folder) as folder:
             yield Path(folder)
 
 
 class Renewal:
-    """Looks every hour whether the certificate ends soon, and lets the server take a new one."""
+    """Checks every hour whether the certificate ends soon, and makes the server load a new one."""
 
     def __init__(self, own: OwnTls, names: list[str], reload: Callable[[], None]) -> None:
         self._own, self._names, self._reload = own, names, reload
@@ -196,7 +197,7 @@ def own_tls(config: Config) -> OwnTls:
 
 
 def names_of(config: Config) -> list[str]:
-    """What a client may call this server: itself, by name, and as it was told."""
+    """Return the names and addresses by which clients may call this server."""
     given = ["localhost", "127.0.0.1", "::1", socket.gethostname(), *config.allowed_hosts]
     given += [] if config.host in _ANY else [config.host]
     return [_san(each) for each in dict.fromkeys(given) if each]

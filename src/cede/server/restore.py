@@ -1,8 +1,8 @@
-"""`cede backup` and `cede restore`: a copy of the database, and a copy in its place.
+"""`cede backup` and `cede restore`: copies of the database, and the quarantine after a restore.
 
-What was granted after a copy was made is unknown to it. A database that was restored is therefore
-put into quarantine before any server sees it (`engine/admin/quarantine.py`), and goes on from an
-epoch and an index that nobody has seen, so that agents, clients and standbys follow it (K18).
+Grants after a copy was made are unknown to it. A restored database is therefore put into quarantine
+before any server sees it (`engine/admin/quarantine.py`), and goes on from an epoch and an index
+above all that were ever seen, so that agents, clients and standbys follow it (K18).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _ACTOR = "cede restore"
 
 
 def with_config(flags: Sequence[str], do: Callable[[Config], None]) -> int:
-    """Do something with the configuration that `cede up` would have; the exit code."""
+    """Call `do` with the configuration that `cede up` would have; return the exit code."""
     try:
         do(load_config(flags, os.environ))
     except ConfigError as error:
@@ -88,7 +88,7 @@ def accept(config: Config, say: Say) -> None:
 
 
 def _accept(config: Config, url: str) -> Witness:
-    """Put a database into quarantine and let it go on from where nobody has seen it."""
+    """Put a database into quarantine, with an epoch and an index above all that were ever seen."""
     try:
         seen = Anchor(_anchor(config)).read()
     except RolledBack:  # the anchor itself is damaged, and tells nothing
@@ -119,7 +119,8 @@ def _accept(config: Config, url: str) -> Witness:
 
 
 def _anchored(config: Config, found: Witness) -> None:
-    """Witness the restored database from now on, in the place of what was witnessed before."""
+    """Write the restored database's epoch and index into the anchor, in the place of the earlier
+    ones."""
     config.data.mkdir(mode=0o700, parents=True, exist_ok=True)
     anchor = Anchor(_anchor(config))
     try:

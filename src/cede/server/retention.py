@@ -1,4 +1,4 @@
-"""Removing what is older than it is kept, beside everything else that the server does.
+"""Removes rows that are older than they are kept, in a thread of its own.
 
 A thread of the leader's looks for rows that are too old, and hands them to the writer as one more
 command, a few rows at a time. In between it rests for longer than a command took, so callers wait
@@ -24,18 +24,18 @@ from cede.store.values import Keep, Removal, Run
 
 # Seconds between two looks when nothing is left to remove.
 EVERY = 10 * bounds.MINUTE / bounds.SECOND
-# It rests so many times as long as the writer took, and at least so many seconds: at most a fifth
-# of the writer's time goes into it, whatever the machine.
+# The thread rests so many times as long as the writer took, and at least so many seconds: at most a
+# fifth of the writer's time goes into removing, whatever the machine.
 REST = 4
 REST_MIN = 0.01
-# Seconds until it tries again after an error, such as a database that cannot be reached.
+# Seconds until the next try after an error, such as a database that cannot be reached.
 AFTER_ERROR = 10.0
 
 _log = structlog.get_logger("cede.retention")
 
 
 class Retention:
-    """`start` and `stop` frame it; `turn` is one step, which tests call themselves."""
+    """Removes rows between `start` and `stop`; `turn` is one step, and tests call it."""
 
     def __init__(self, store: Store, writer: Writer, keep: Keep) -> None:
         self._store = store
@@ -48,15 +48,16 @@ class Retention:
         self._thread.start()
 
     def stop(self, seconds: float = 60) -> None:
-        """Before the writer stops; what was not removed yet is removed after the next start."""
+        """Stop the thread, before the writer stops; rows that are left are removed after the
+        next start."""
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join(seconds)
 
     def turn(self) -> bool:
-        """Remove a few rows, or begin the next run; whether there was anything to do.
+        """Remove a few rows, or begin the next run; return whether there was anything to do.
 
-        What the last run left goes first: a run begins when nothing of the one before is left.
+        Rows that the last run left go first: a run begins when nothing of the one before is left.
         """
         now = self._writer.now()
         if (removal := self._store.next_removal(self._keep, now)) is not None:
@@ -79,9 +80,9 @@ class Retention:
             except Stopping:
                 return
             except (Overloaded, DiskFull, Damaged):
-                rest = AFTER_ERROR  # callers are told the same: no news for the log
+                rest = AFTER_ERROR  # callers get the same errors: no news for the log
             except Exception:
-                # Nothing is lost by waiting: what is too old stays a little longer.
+                # Nothing is lost by waiting: old rows stay a little longer.
                 _log.exception("history could not be removed; it is tried again")
                 rest = AFTER_ERROR
 

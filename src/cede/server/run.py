@@ -1,7 +1,7 @@
-"""Running a server: become the writer, look before taking writes, serve, and stop without losing
-anybody.
+"""Runs a server: becomes the writer, checks the database before taking writes, serves, and stops
+without losing a call.
 
-The address is taken first and answers last: a second server on the same port says so at once, and a
+The address is bound first and answers last: a second server on the same port fails at once, and a
 standby refuses connections until it is the writer.
 """
 
@@ -61,7 +61,7 @@ _log = structlog.get_logger("cede.server")
 
 
 def main(arguments: Sequence[str], environ: Mapping[str, str] = os.environ) -> int:
-    """`cede up`: flags in, exit code out."""
+    """Run `cede up`: flags in, exit code out."""
     try:
         config = load_config(arguments, environ)
     except ConfigError as error:
@@ -72,7 +72,7 @@ def main(arguments: Sequence[str], environ: Mapping[str, str] = os.environ) -> i
 
 
 def serve(config: Config) -> int:
-    """Serve until told to stop. What went wrong is one line on standard error."""
+    """Serve until told to stop. An error is one line on standard error."""
     _set_up_logging(config.log_level)
     processes.close_to_account()
     try:
@@ -89,9 +89,10 @@ def serve(config: Config) -> int:
 
 
 @contextlib.contextmanager
-def _collecting_nothing() -> Iterator[None]:
-    """What is loaded lives long, and leaves no cycles: looking for them again and again while it
-    grows took a quarter of a start.
+def _collector_off() -> Iterator[None]:
+    """Disable the garbage collector during a load: loaded objects live long and leave no cycles.
+
+    Searching them for cycles again and again while they grew took a quarter of a start.
     """
     gc.disable()
     try:
@@ -101,9 +102,10 @@ def _collecting_nothing() -> Iterator[None]:
 
 
 def _spare_the_collector() -> None:
-    """What is alive here lives long: searching it for garbage took a fifth of every grant.
+    """Exempt loaded objects, which live long, from the garbage collector: searching them took a
+    fifth of every grant.
 
-    Calls leave cycles (tasks, errors), so what is young is searched every 10,000 objects, which
+    Calls leave cycles (tasks, errors), so young objects are searched every 10,000 objects, which
     takes a millisecond; with ten times as many, 27 MB of garbage stood after a rush of calls.
     """
     gc.collect()
@@ -137,7 +139,7 @@ class _Running:
                 raise
             self._take_over(store)
         with _present(store):
-            with _collecting_nothing():
+            with _collector_off():
                 loaded = store.load()
                 found = levels(loaded.state, loaded.moment.instant)
                 writer = Writer(store, loaded)
@@ -169,7 +171,7 @@ class _Running:
             store.take_over(self._stop)
 
     def _serve_http(self, store: Store, writer: Writer) -> None:
-        # Not needed to say what is wrong with a flag or a database, and slow to import.
+        # Slow to import, and not needed to report a wrong flag or database.
         from cede.server.api import web_page
         from cede.server.api.app import close_streams, create_app
 
@@ -177,7 +179,7 @@ class _Running:
         url = config.url(self._listener.getsockname()[1])
         isolated = isolation(config) if config.agent else None
         node = this_node(config.heartbeat, labels(config)) if config.agent else None
-        # Whoever lets work be root knows that it may read everything.
+        # An operator who lets work be root knows that it may read everything.
         exposed = isolated is Isolation.NONE and not config.allow_root_jobs
         own = own_tls(config) if config.tls else None
         made = first_start(
@@ -195,7 +197,7 @@ class _Running:
             app,
             log_config=None,
             access_log=False,
-            log_level="error",  # not a line for every call that cannot be read
+            log_level="error",  # no line for every unreadable call
             server_header=False,
             lifespan="off",
             timeout_graceful_shutdown=GRACE_SECONDS,
@@ -236,7 +238,8 @@ class _Running:
         return LocalAgent(config, url, this_machine(), join)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        """The first asks; a second Ctrl-C does not wait. What was committed is safe either way."""
+        """Ask the server to stop; a second Ctrl-C ends the process at once. Commits are safe
+        either way."""
         if self._stop.is_set() and number == signal.SIGINT:
             os._exit(INTERRUPTED)
         self._stop.set()
@@ -246,7 +249,7 @@ class _Running:
 
 
 class _Server(uvicorn.Server):
-    """uvicorn, leaving signals to us and saying when it really answers."""
+    """uvicorn without its handling of signals, and with a call once it really answers."""
 
     def __init__(self, config: uvicorn.Config, on_start: Callable[[], None]) -> None:
         super().__init__(config)
@@ -283,7 +286,7 @@ def _say_trust(own: OwnTls, url: str) -> None:
 
 def _renewal(own: OwnTls, config: Config, settings: uvicorn.Config) -> Renewal:
     def reload() -> None:
-        if settings.ssl is not None:  # whoever connects from now on is shown the new one
+        if settings.ssl is not None:  # connections from now on are shown the new one
             settings.ssl.load_cert_chain(own.certificate, own.key)
 
     made = Renewal(own, names_of(config), reload)
@@ -298,8 +301,9 @@ def _say_link(url: str, code: str) -> None:
 
 
 def _say_page(url: str, client_file: Path, links: Links) -> None:
-    """Where the page is, on every start. A terminal is its user's: there a link opens it with the
-    token that is in the user's own file. A log is read by others, so it gets the address alone.
+    """Print where the page is, on every start. A terminal is its user's: there a link opens it
+    with the token that is in the user's own file. A log is read by others, so it gets the
+    address alone.
     """
     token = ""
     if sys.stdout.isatty():
@@ -316,7 +320,7 @@ def _show_secret(secret: str) -> None:
 
 
 def _say_isolation(isolated: Isolation, exposed: bool, client_file: Path) -> None:
-    """What work on this machine can reach, in one line for whoever started the server."""
+    """Print in one line what work on this machine can reach."""
     if isolated is Isolation.ACCOUNT:
         _say("isolation: account; work runs as accounts of its own, one for each team")
     elif isolated is Isolation.NAMESPACE:
@@ -338,12 +342,12 @@ def _say(line: str) -> None:
 
 @contextlib.contextmanager
 def _listening(config: Config) -> Iterator[socket.socket]:
-    """The bound socket; it listens only once uvicorn has it."""
+    """Bind the socket; it listens only once uvicorn has it."""
     family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        # A page of a list leaves in one piece; the usual 16 KiB cost a turn of the loop each.
+        # A page of a list is sent in one piece; the usual 16 KiB cost a turn of the loop each.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 18)
         try:
             listener.bind((config.host, config.port))
@@ -357,11 +361,11 @@ def _listening(config: Config) -> Iterator[socket.socket]:
 
 @contextlib.contextmanager
 def _present(store: Store) -> Iterator[None]:
-    """Show clients on this machine that somebody decides about their units.
+    """Show clients on this machine that a server decides about their units.
 
     A client that sees no sign goes on beyond its lease, so the sign is there before leases are read
     and goes after the last commit. Several servers of one PostgreSQL have none: one of them being
-    away says nothing.
+    away proves nothing.
     """
     if store.file is None:
         yield
@@ -397,10 +401,7 @@ def _signals(handler: Any) -> Iterator[None]:
 
 
 def _set_up_logging(level: str) -> None:
-    """One line per event on standard error.
-
-    Standard output is for what the server says to people.
-    """
+    """Log one line per event to standard error; standard output is for messages to people."""
     number = logging.getLevelNamesMapping()[level.upper()]
     logging.basicConfig(
         level=max(number, logging.WARNING), format="%(levelname)s %(name)s %(message)s"

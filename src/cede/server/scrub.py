@@ -1,7 +1,7 @@
-"""Looking for damage in the stored history: at the start for as long as a start may take, then
-slowly and for ever.
+"""Looks for damage in the stored history: at the start for as long as a start may take, then slowly
+and for ever.
 
-What is alive was verified when it was loaded. Everything else is read on a connection of its own
+Living state was verified when it was loaded. All other rows are read on a connection of their own
 and against the digests of one commit, so commits go on meanwhile.
 """
 
@@ -20,14 +20,14 @@ from cede.store.store import Store
 # A longer history is verified while the server serves.
 START_SECONDS = 5.0
 EVERY_SECONDS = 3_600.0
-# For each second of reading, so many of rest.
+# Seconds of rest for each second of reading.
 REST = 3
 
 _log = structlog.get_logger("cede.scrub")
 
 
 class Scrub:
-    """`tell` is told what is damaged, once."""
+    """Reads the stored history in rounds. `tell` is called once, with the damage that was found."""
 
     def __init__(self, store: Store, tell: Callable[[Damaged], None]) -> None:
         self._store = store
@@ -38,7 +38,7 @@ class Scrub:
         self._thread = threading.Thread(target=self._main, name="cede-scrub", daemon=True)
 
     def first(self, seconds: float = START_SECONDS) -> None:
-        """Before the server serves: raises `Damaged` if that is found in so many seconds."""
+        """Scrub before the server serves; raise `Damaged` if damage is found in so many seconds."""
         until = perf_counter() + seconds
         found = self._store.scrub(lambda: perf_counter() < until)
         if found:

@@ -1,8 +1,8 @@
 """The form of a token: `cede_`, 256 random bits in base 62, and six characters of checksum (C3).
 
 The checksum catches a mistyped or cut token before any lookup, and lets scanners tell a leaked
-token from noise. What is stored is the SHA-256 of the whole text; slow hashes protect guessable
-secrets, which this is not.
+token from noise. The SHA-256 of the whole text is stored; slow hashes protect guessable secrets,
+which this is not.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ LENGTH = len(PREFIX) + _BODY_LENGTH + _CHECKSUM_LENGTH
 
 
 def new_token() -> tuple[str, str]:
-    """A fresh secret, to be shown once, and the hash that is stored in its place."""
+    """Return a fresh secret, to be shown once, and the hash that is stored in its place."""
     body = _base62(secrets.randbits(SECRET_BITS), _BODY_LENGTH)
     secret = PREFIX + body + _checksum(body)
     return secret, hash_of(secret)
 
 
 def well_formed(secret: str) -> bool:
-    """Whether this could be one of our tokens at all: prefix, length and checksum."""
+    """Whether this can be a token of cede at all: prefix, length and checksum."""
     if len(secret) != LENGTH or not secret.startswith(PREFIX) or not secret.isascii():
         return False
     body = secret[len(PREFIX) : -_CHECKSUM_LENGTH]
@@ -35,7 +35,7 @@ def well_formed(secret: str) -> bool:
 
 
 def hash_of(secret: str) -> str:
-    """What is stored and looked up: SHA-256 in hexadecimal."""
+    """Return the stored form, by which a token is looked up: SHA-256 in hexadecimal."""
     return hashlib.sha256(secret.encode("utf-8", "replace")).hexdigest()
 
 

@@ -1,6 +1,7 @@
-"""cede's requests as ZenML's server hands them to its clients.
+"""Requests of cede in the form in which ZenML's server gives them to its clients.
 
-Everything an answer says is in cede's request and its labels: no replica has to remember anything.
+Everything an answer says is in cede's request and its labels, so no replica has to remember
+anything.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from cede.integrations.zenml import mapping
 def answer(
     request: Mapping[str, Any], renewal: ResourceRequestRenewalRequest | None = None
 ) -> ResourceRequestResponse:
-    """A request of cede's, as of now."""
+    """Return a request of cede, as of now."""
     labels = request.get("labels") or {}
     created = _instant(request["created"])
     component = _uuid(labels.get(mapping.COMPONENT_ID))
@@ -65,21 +66,21 @@ def answer(
 def untracked(
     asked: ResourceRequestRequest, step_run_id: UUID, reason: str | None
 ) -> ResourceRequestResponse:
-    """ZenML runs the step and remembers no request."""
+    """Answer for a step that runs without a request: ZenML runs it and remembers none."""
     return _unstored(asked, step_run_id, ResourceRequestStatus.NO_MATCHING_POOL, reason)
 
 
 def refused(
     asked: ResourceRequestRequest, step_run_id: UUID, reason: str
 ) -> ResourceRequestResponse:
-    """ZenML fails the step with this reason. An exception would leave it running for ever."""
+    """Answer that ZenML fails the step for. An exception would leave it running for ever."""
     return _unstored(asked, step_run_id, ResourceRequestStatus.REJECTED, reason)
 
 
 def unchanged(
     request_id: UUID, renewal: ResourceRequestRenewalRequest, status: str, reason: str
 ) -> ResourceRequestResponse:
-    """While cede is away a waiter goes on waiting, and what was granted stays granted."""
+    """Answer while cede is away: a waiter goes on waiting, and what was granted stays granted."""
     body = ResourceRequestResponseBody(
         created=utc_now(),
         updated=utc_now(),
@@ -144,12 +145,12 @@ def _tolerance(request: Mapping[str, Any]) -> ResourceRequestReclaimTolerance:
 
 
 def _instant(text: str) -> datetime:
-    """ZenML's instants are in UTC and do not say so."""
+    """Parse an instant. ZenML's are in UTC without saying so."""
     return datetime.fromisoformat(text).replace(tzinfo=None)
 
 
 def _uuid(text: str | None) -> UUID | None:
-    """None also for what is hidden from this token."""
+    """Parse an id; None also for one that is hidden from this token."""
     try:
         return UUID(text) if text else None
     except ValueError:

@@ -1,6 +1,6 @@
-"""The line to cede: every question has an end, and asking twice is asking once.
+"""Calls to cede with a time limit, safe to repeat.
 
-A ZenML server creates steps while its clients wait, so nothing here may hang: a server that refuses
+A ZenML server creates steps while its clients wait, so no call may hang: a server that refuses
 connections is tried again until the time is over, one that is silent twice at most.
 """
 
@@ -29,7 +29,7 @@ Json = dict[str, Any]
 T = TypeVar("T")
 
 PAUSE = 0.3
-# However long a busy server asks us to stay away, somebody waits for our answer.
+# The longest pause that a busy server's `Retry-After` can ask for: a client of ZenML waits.
 PAUSE_MAX = 1.0
 
 
@@ -51,11 +51,11 @@ class Line:
         return self.client.server
 
     def create(self, body: Mapping[str, Any], *, key: str) -> Json:
-        """One request for one key, whichever replica asks and however often."""
+        """Create one request for one key, whichever replica calls and however often."""
         return self._patiently(lambda: _known(self.client.requests.create(body, key=key)))
 
     def renew(self, request_id: str, *, running: bool, patient: bool = False) -> Json:
-        """Who renews asks again soon, so one try will do unless the caller cannot go on without."""
+        """Renew once, since renewals come often; until the time is over if `patient`."""
 
         def call() -> Json:
             return _known(self.client.requests.renew(request_id, running=running or None))
@@ -66,7 +66,8 @@ class Line:
         return _known(self.client.requests.get(request_id))
 
     def release(self, request_id: str, outcomes: tuple[str, ...]) -> Json:
-        """Give units back with the first of the outcomes that fits; what has ended stays so."""
+        """Release with the first of the outcomes that cede accepts; an ended request stays as it
+        is."""
         for outcome in outcomes:
             try:
                 return _known(self.client.requests.release(request_id, outcome=outcome))
@@ -76,7 +77,7 @@ class Line:
         return self.get(request_id)
 
     def find(self, most: int, **filters: Any) -> list[Json]:
-        """At most so many requests, newest first."""
+        """Return at most so many requests, newest first."""
         found: Iterator[Json] = self.client.requests.list(**filters)
         return list(islice(found, most))
 
@@ -95,8 +96,8 @@ class Line:
 
 
 def _known(request: Json) -> Json:
-    """An answer that we can read. Of one that we cannot, nothing is concluded: to ZenML a missing
-    field would be a request that is gone, and it would stop the step."""
+    """Check that this plug-in can read an answer. Of one that it cannot, nothing is concluded: a
+    missing field would look to ZenML like a request that is gone, and it would stop the step."""
     if request.get("status") in mapping.STATUSES and request.keys() >= mapping.FIELDS:
         return request
     raise ServerBroken(
@@ -105,7 +106,7 @@ def _known(request: Json) -> Json:
     )
 
 
-# What whoever runs the ZenML server can do; other errors come with a fix of their own.
+# The remedy for the operator of the ZenML server; other errors come with a fix of their own.
 _REMEDIES: dict[type[CedeClientError], str] = {
     ServerUnreachable: "start the cede server, or correct CEDE_SERVER of the ZenML server; "
     "CEDE_ZENML_FAIL_OPEN=true there would let steps run uncounted meanwhile",
@@ -117,7 +118,7 @@ _REMEDIES: dict[type[CedeClientError], str] = {
 
 
 def advice(error: CedeClientError, server: str) -> str:
-    """What went wrong and what to do, in one line for whoever runs the pipeline."""
+    """Say in one line, for the pipeline's user, what went wrong and what to do."""
     remedy = _REMEDIES.get(type(error), error.fix)
     if isinstance(error, ServerUnreachable) and error.status is not None:
         remedy = "it is busy or being restarted; run the step again, or give it retries"

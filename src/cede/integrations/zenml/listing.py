@@ -1,7 +1,7 @@
 """`zenml resource-request list`: ZenML's filters and order, on requests that live in cede.
 
-ZenML's own lists are SQL on its tables. cede narrows by what is exact, the rest is looked at here:
-a filter that was passed over would show somebody else's requests as one's own.
+ZenML's own lists are SQL on its tables. cede narrows by exact filters, the rest is tested here: a
+filter that was ignored would show other users' requests as one's own.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _LABELS = {
 
 
 def narrowed(wanted: ResourceRequestFilter, server_id: str) -> dict[str, Any]:
-    """What cede can look for itself: at most too many, never too few."""
+    """Return the filters that cede can apply itself: they let through too many, never too few."""
     labels = {mapping.SERVER: server_id, mapping.PROJECT_ID: wanted.project}
     filters: dict[str, Any] = {}
     if wanted.logical_operator is LogicalOperators.AND:
@@ -73,7 +73,7 @@ def matches(
     wanted: ResourceRequestFilter,
     users: Collection[UUID] | None,
 ) -> bool:
-    """Whether a request is one of those that are wanted; `users`: whose, if that was asked."""
+    """Whether a request passes all filters; `users` are the owners asked for, if any."""
     found = _values(request, shown)
     either = wanted.logical_operator is LogicalOperators.OR
     answers = [
@@ -92,19 +92,19 @@ def in_order(
     column, order = wanted.sorting_params
 
     def place(each: ResourceRequestResponse) -> tuple[str, str]:
-        # Ids grow with time, so they settle what is equal.
+        # Ids grow with time, so they break ties.
         return str(getattr(each.get_body(), column, None) or ""), str(each.id)
 
     return sorted(shown, key=place, reverse=order is not SorterOps.ASCENDING)
 
 
 def _is_of_cedes_pool(asked: Filter) -> bool:
-    """A pool is found by cede, by its id as well, and with those who wait for it."""
+    """Whether cede applies a filter of pools itself, by name or id and with the pool's waiters."""
     return asked.column == "pool_id" and asked.operation is GenericFilterOps.EQUALS
 
 
 def _values(request: Mapping[str, Any], shown: ResourceRequestResponse) -> dict[str, list[Any]]:
-    """What each column may be found by; as in ZenML's other lists, by name as well as by id."""
+    """Return the values that match each column; as in ZenML's other lists, names as well as ids."""
     body = shown.get_body()
     return {
         "id": [shown.id],
@@ -130,7 +130,8 @@ def _holds(asked: Filter, found: list[Any]) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """Comparable: ZenML's filters take the hyphens out of what is compared with an id."""
+    """Make a value comparable: ZenML's filters remove the hyphens from a value compared with an
+    id."""
     if isinstance(value, list | tuple):
         return [_plain(each) for each in value]
     if value is None or isinstance(value, datetime):

@@ -16,7 +16,7 @@ from cede.model.resources import STEP_RUN
 
 Json = dict[str, Any]
 
-# What ZenML calls a kind, and the key under which pools count it.
+# ZenML's kinds, and the keys under which pools count them.
 KINDS = {"gpu": "gpu", "cpu": "mcpu", "memory": "memory_mb"}
 _UNITS = {
     "gpu": "GPUs are counted without a unit",
@@ -25,7 +25,7 @@ _UNITS = {
 }
 _MEGABYTE = 10**6
 
-# cede's status, and ZenML's word for it. A lease that ran out is `expired` whatever it ended.
+# cede's statuses, and ZenML's words for them. A lease that ran out is `expired` whatever it ended.
 STATUSES = {
     "queued": "pending",
     "suspended": "pending",
@@ -39,14 +39,15 @@ STATUSES = {
     "untracked": "no_matching_pool",
 }
 EXPIRED = "expired"
-# There is no request behind it, so there is none to list.
+# The status of an answer without a request behind it, so there is none to list.
 UNSTORED = "untracked"
 # No pool can ever grant it as pools and policies are.
 REJECTED = "rejected"
-# What every answer about a request has, and what the rest of this relies on.
+# Fields that every answer about a request has, and that this plug-in relies on.
 FIELDS = frozenset({"id", "status", "created", "resources", "preemptible", "reason", "labels"})
 
-# Who asked, so that every replica of a ZenML server finds its own again; cede keeps the state.
+# Labels that identify the asker, so that every replica of a ZenML server finds its own requests
+# again; cede keeps the state.
 SERVER = "zenml_server"
 STEP_RUN_ID = "zenml_step_run"
 RUN_ID = "zenml_run"
@@ -55,7 +56,7 @@ COMPONENT_ID = "zenml_component"
 USER_ID = "zenml_user"
 TOLERANCE = "zenml_tolerance"
 START_WITHIN = "zenml_start_within"
-# The request of the try that this one follows.
+# The request of the try before this one.
 REPLACES = "replaces"
 
 
@@ -66,7 +67,8 @@ class Unsupported(ValueError):
 def amounts_of(
     demands: Iterable[Mapping[str, Any]], gpu_count: int | None = None
 ) -> dict[str, int]:
-    """What is counted: custom keys, overridden by typed kinds of the same name, and one step slot.
+    """Return the counted amounts: custom keys, overridden by typed kinds of the same name, and one
+    step slot.
 
     ZenML sends both where a step declares `gpu_count` and a custom key `gpu`; the typed one wins,
     also where it is 0, for which ZenML sends no demand.
@@ -74,7 +76,7 @@ def amounts_of(
     typed: dict[str, int] = {}
     named: dict[str, int] = {}
     for demand in demands:
-        _refuse_what_is_not_counted(demand)
+        _refuse_uncounted(demand)
         kind = demand.get("kind")
         if demand.get("resource") is None and kind in KINDS:
             key = KINDS[kind]
@@ -115,8 +117,8 @@ def _named(demand: Mapping[str, Any]) -> str:
     return str(key)
 
 
-def _refuse_what_is_not_counted(demand: Mapping[str, Any]) -> None:
-    """What would be ignored is refused: half of a demand is another demand."""
+def _refuse_uncounted(demand: Mapping[str, Any]) -> None:
+    """Refuse parts of a demand that cede would ignore: half of a demand is another demand."""
     chosen = demand.get("class_name")
     if chosen is not None:
         key = demand.get("resource") or demand.get("kind") or "gpu"
@@ -130,26 +132,26 @@ def _refuse_what_is_not_counted(demand: Mapping[str, Any]) -> None:
 
 
 def labels_of(names: Mapping[str, object]) -> dict[str, str]:
-    """Labels for cede: what is known, as text."""
+    """Return the known values as labels for cede, as text."""
     return {name: str(value) for name, value in names.items() if value not in (None, "")}
 
 
 def status_of(request: Mapping[str, Any]) -> str:
-    """ZenML's status of a request as cede answers it."""
+    """Return ZenML's status of a request of cede."""
     if (request.get("reason") or {}).get("code") == "lease_expired":
         return EXPIRED
     return STATUSES[str(request["status"])]
 
 
 def statuses_for(wanted: str) -> tuple[str, ...]:
-    """Where in cede to look for requests of one of ZenML's statuses."""
+    """Return the statuses in cede that requests of one of ZenML's statuses can have."""
     if wanted == EXPIRED:
         return ("failed", "cancelled")
     return tuple(ours for ours, theirs in STATUSES.items() if theirs == wanted and ours != UNSTORED)
 
 
 def reason_of(request: Mapping[str, Any]) -> str | None:
-    """One line: what is so, and what would change it."""
+    """Return one line: the reason, and what would change it."""
     reason = request.get("reason") or {}
     if reason.get("code") == "preempted":
         # cede's sentence is about its own retries; here ZenML has them.
@@ -166,13 +168,13 @@ def reason_of(request: Mapping[str, Any]) -> str | None:
 
 
 def beneficiary_of(request: Mapping[str, Any]) -> str | None:
-    """The request for which this one was stopped."""
+    """Return the request for which this one was stopped."""
     found = (request.get("reason") or {}).get("beneficiary")
     return str(found) if found else None
 
 
 def demands_of(request: Mapping[str, Any]) -> list[Json]:
-    """A request's amounts as demands, for lists."""
+    """Return a request's amounts as demands, for lists."""
     return [
         {"resource": key, "quantity": amount}
         for key, amount in request["resources"].items()
@@ -180,8 +182,9 @@ def demands_of(request: Mapping[str, Any]) -> list[Json]:
     ]
 
 
-# How a step's status in ZenML ends its request: the first outcome that cede accepts. `stopped` is
-# accepted only from what was told to stop; so a victim is never taken for a failure.
+# The outcomes by which a step's status in ZenML ends its request; the first that cede accepts
+# counts. `stopped` is accepted only of a holder that was told to stop, so a victim never counts as
+# failed.
 _OUTCOMES = {
     "completed": ("done",),
     "failed": ("stopped", "failed"),
@@ -194,15 +197,16 @@ def outcomes_for(step_status: str) -> tuple[str, ...]:
 
 
 def refusal_id(step_run_id: UUID) -> UUID:
-    """The id of a request that cede never saw: the same for the same step run, and nobody's."""
+    """Return an id for a request that cede never saw: the same for the same step run, and of no
+    other request."""
     return uuid5(NAMESPACE_URL, f"urn:cede:zenml:refused:{step_run_id}")
 
 
 def needs_renewal(request: Mapping[str, Any], step_status: str, seconds_since: float) -> bool:
-    """Whether nobody but us renews a holder: its step starts and has no heartbeat yet, or runs
+    """Whether only the upkeep renews a holder: its step starts and has no heartbeat yet, or runs
     inside its pipeline's process and never has one.
 
-    `seconds_since`: how long ago ZenML last wrote the step down.
+    `seconds_since`: how long ago ZenML last updated the step's row.
     """
     allocation = request.get("allocation") or {}
     if request["status"] != "allocated" or step_status != "running":

@@ -1,7 +1,7 @@
 """An orchestrator for one machine: each step with resource settings in a process of its own.
 
 ZenML's `local` orchestrator runs steps inside the pipeline's process, where they send no heartbeats
-and cannot be preempted. This one is to see preemption without Kubernetes, and for a workstation
+and cannot be preempted. This one is for trying preemption without Kubernetes, and for a workstation
 that several people share. It is not for clusters: steps run where the pipeline runs.
 """
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# What the step's own heartbeat thread has to interrupt it before we do.
+# The time that the step's own heartbeat thread has to interrupt it before the orchestrator does.
 INTERRUPT_AFTER = 5.0
 # How often ZenML is asked whether a child was told to stop.
 LOOK_EVERY = 3.0
@@ -75,17 +75,17 @@ class OneMachineOrchestrator(LocalOrchestrator):
             env={**os.environ, **environment, "PYTHONPATH": _with_root(root)},
             cwd=root,
             stdin=subprocess.DEVNULL,
-            # A group of its own: a signal reaches what the step started as well, and Ctrl-C in the
-            # terminal reaches the pipeline only, which then stops its steps.
+            # A group of its own: a signal reaches the processes that the step started as well, and
+            # Ctrl-C in the terminal reaches the pipeline only, which then stops its steps.
             start_new_session=True,
-            preexec_fn=_hear_interrupts,
+            preexec_fn=_restore_sigint,
         )
         _children.add(step_run_info.step_run_id, child)
 
     def get_isolated_step_status(self, step_run: StepRunResponse) -> ExecutionStatus:
         child = _children.get(step_run.id)
         if child is None:
-            # Another process started it; ZenML's row is all there is to know.
+            # Another process started it; only ZenML's row is known.
             return Client().get_run_step(step_run.id, hydrate=False).status
         code = child.process.poll()
         if code is None:
@@ -94,7 +94,8 @@ class OneMachineOrchestrator(LocalOrchestrator):
         return ExecutionStatus.COMPLETED if code == 0 else ExecutionStatus.FAILED
 
     def wait_for_isolated_step(self, step_run: StepRunResponse) -> ExecutionStatus:
-        """The end of a child is known at once; ZenML's own wait looks less and less often."""
+        """Wait for the child itself, whose end is known at once; ZenML's own wait polls less and
+        less often."""
         child = _children.get(step_run.id)
         if child is None:
             return super().wait_for_isolated_step(step_run)
@@ -109,30 +110,30 @@ class OneMachineOrchestrator(LocalOrchestrator):
             child.interrupt()
 
     def cleanup_isolated_step(self, step_run: StepRunResponse) -> None:
-        """Whatever the step left running goes with it."""
+        """Kill whatever the step left running."""
         child = _children.pop(step_run.id)
         if child is not None:
             child.kill()
 
     def _see_to_its_end(self, child: Child, step_run_id: UUID) -> None:
-        """A step that was told and does not listen is interrupted, then killed.
+        """Interrupt, then kill, a step that was told to stop and does not.
 
         Its heartbeat thread asks the main thread to stop, which a long call in C does not notice.
         """
         try:
             told = Client().get_run_step(step_run_id, hydrate=False).status in _TOLD
         except Exception as error:
-            # Whoever asks us takes an error for the end of the step, and kills it. The ZenML server
-            # may be away for a while, and the step goes on without it.
+            # The caller takes an error for the end of the step, and kills it. The ZenML server may
+            # be away for a while, and the step goes on without it.
             log.debug("whether step run %s was told to stop is not known: %s", step_run_id, error)
         else:
             if told:
                 child.insist(self.config.stop_seconds)
 
 
-def _hear_interrupts() -> None:
-    """What a shell started with & or nohup ignores SIGINT, and so would its steps: ZenML asks them
-    to stop by it.
+def _restore_sigint() -> None:
+    """Restore the default of SIGINT, by which ZenML asks steps to stop: processes that a shell
+    started with & or nohup ignore it, and so would their steps.
     """
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
@@ -146,7 +147,8 @@ class Child:
         self._interrupted = False
 
     def insist(self, seconds: float) -> None:
-        """It was told to stop: interrupt it after a while, kill it when its time is over."""
+        """Interrupt a child that was told to stop after a while, and kill it when its time is
+        over."""
         if self._told_at is None:
             self._told_at = clock.now()
         elapsed = clock.now() - self._told_at
@@ -157,8 +159,8 @@ class Child:
             self.interrupt()
 
     def interrupt(self) -> None:
-        """Once: a second interrupt would break into what the first one started. To the main process
-        only: what the step started is its own to stop."""
+        """Interrupt once, since a second interrupt would break into what the first one started;
+        only the main process, which stops what it started itself."""
         if not self._interrupted:
             self._interrupted = True
             self.process.send_signal(signal.SIGINT)
@@ -169,7 +171,7 @@ class Child:
 
 
 class _Children:
-    """By step run; the pipeline launches from several threads."""
+    """Children by step run, for threads: the pipeline launches from several."""
 
     def __init__(self) -> None:
         self._found: dict[UUID, Child] = {}
@@ -188,12 +190,12 @@ class _Children:
             return self._found.pop(step_run_id, None)
 
 
-# ZenML makes a new orchestrator object whenever it loads a stack; processes are this process's.
+# A global, because ZenML makes a new orchestrator object whenever it loads a stack.
 _children = _Children()
 
 
 class OneMachineOrchestratorFlavor(BaseOrchestratorFlavor):
-    """Registered by `zenml orchestrator flavor register`."""
+    """The flavor, registered by `zenml orchestrator flavor register`."""
 
     @property
     def name(self) -> str:
@@ -209,7 +211,7 @@ class OneMachineOrchestratorFlavor(BaseOrchestratorFlavor):
 
 
 def _this_python(command: str) -> str:
-    """ZenML says `python`, which on this machine may be another one."""
+    """Return this interpreter for `python`, which ZenML says and which may be another one here."""
     return sys.executable if command in ("python", "python3") else command
 
 

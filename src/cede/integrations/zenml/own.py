@@ -1,8 +1,7 @@
-"""Which requests are this ZenML server's.
+"""The requests that belong to this ZenML server.
 
-The plug-in's token may see more than its ZenML server's users should touch: whoever can call ZenML
-must not release or renew what was asked for elsewhere. A request of somebody else does not exist
-here.
+The plug-in's token may see more than its ZenML server's users should touch: a caller of ZenML must
+not release or renew requests that were submitted elsewhere. Those do not exist here.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ KNOWN_MAX = 10_000
 
 
 class Own:
-    """Looks a request up once, then knows it; labels never change."""
+    """Looks a request up once, then remembers it; labels never change."""
 
     def __init__(self, line: Line, server_id: str) -> None:
         self._line = line
@@ -34,7 +33,7 @@ class Own:
             self._known.add(request_id)
 
     def check(self, request_id: str) -> None:
-        """Raise `NotFound` unless the request is ours."""
+        """Raise `NotFound` unless the request belongs to this ZenML server."""
         if request_id not in self._known:
             self.get(request_id)
 

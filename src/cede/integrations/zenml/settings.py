@@ -1,4 +1,4 @@
-"""What the plug-in reads from the environment of the ZenML server.
+"""The plug-in's settings, from the environment of the ZenML server.
 
 A value that cannot be right stops the ZenML server at its start, with the name of the variable: a
 plug-in that guesses would let steps run uncounted.
@@ -24,7 +24,7 @@ TOKEN_FILE = "CEDE_TOKEN_FILE"
 TIMEOUT_DEFAULT = 10.0
 TIMEOUT_MAX = 25.0
 # A running step's heartbeat promises the next one within 315 seconds at worst; one more of its 15
-# second intervals, so that the promise is over before the units go.
+# second intervals, so that it is over before the units are released.
 LEASE_DEFAULT = 330.0
 
 _PREFIX = "CEDE_ZENML_"
@@ -40,8 +40,8 @@ _WORDS = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no"
 class Settings:
     """`fail_open`: steps run uncounted while cede does not answer, instead of failing.
 
-    `timeout`: seconds that one question to cede may take. `lease`: seconds of silence after which a
-    waiter is forgotten and a running step's units return.
+    `timeout`: seconds that one call to cede may take. `lease`: seconds of silence after which a
+    waiter is cancelled and a running step's units are released.
     """
 
     connection: Connection
@@ -51,7 +51,7 @@ class Settings:
 
     @classmethod
     def read(cls, environ: Mapping[str, str] = os.environ) -> Settings:
-        _refuse_what_is_no_setting(environ)
+        _refuse_unknown(environ)
         return cls(
             connection=_connection(environ),
             fail_open=_switch(environ, FAIL_OPEN),
@@ -66,8 +66,9 @@ class Settings:
         )
 
 
-def _refuse_what_is_no_setting(environ: Mapping[str, str]) -> None:
-    """A misspelt `fail_open` would be found out when cede is away, by failing steps."""
+def _refuse_unknown(environ: Mapping[str, str]) -> None:
+    """Refuse unknown variables: a misspelt `fail_open` would show only when cede is away, by
+    failing steps."""
     for name in sorted(environ):
         if name.startswith(_PREFIX) and name not in _KNOWN:
             raise NotConfigured(f"{name} is no setting of cede's: it has {', '.join(_KNOWN)}")
@@ -79,7 +80,7 @@ def _connection(environ: Mapping[str, str]) -> Connection:
         token = read_token(Path(named)) if named and not environ.get("CEDE_TOKEN") else None
         return resolve(token=token, environ=environ)
     except NotConfigured as error:
-        # The ZenML server shows the message of an error only, and has no command line of ours.
+        # The ZenML server shows only the message of an error, and has no command line of cede's.
         raise NotConfigured(f"{error.message}; {_HOW}") from None
 
 

@@ -1,7 +1,7 @@
-"""`ResourcePoolStore`: the six questions of a ZenML server, answered by a cede server.
+"""`ResourcePoolStore`: ZenML's interface for resource pools, carried out by a cede server.
 
-It keeps nothing: a request's id is cede's, what belongs to it is in its labels, and a step run's
-request is found in ZenML's own row. So any number of replicas answer alike, and none is missed.
+It keeps nothing: a request's id is cede's, its data is in its labels, and a step run's request is
+found in ZenML's own row. So any number of replicas answer alike, and each can be lost.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# The newest this many requests can be listed; further back, ask cede.
+# The newest this many requests can be listed; for older ones, ask cede.
 LIST_MAX = 2_000
 
-# What a poller is told while cede is away: what it was told before it asked.
+# The status that a poller gets while cede is away: the one that it already had.
 _MEANWHILE = {
     ResourceRequestRuntimeState.PENDING: "pending",
     ResourceRequestRuntimeState.SUBMITTED: "allocated",
@@ -72,7 +72,7 @@ class ResourcePoolStore(ResourcePoolsSQLStoreInterface):
     def create_resource_request(
         self, session: Session, resource_request: ResourceRequestRequest
     ) -> ResourceRequestResponse:
-        """Ask cede on behalf of a step run; always with an answer, in bounded time."""
+        """Create a request for a step run; answers always, in bounded time."""
         asked, step_run_id = resource_request, resource_request.step_run_id
         if step_run_id is None:
             raise ValueError("cede counts step runs only: step_run_id is missing")
@@ -100,16 +100,16 @@ class ResourcePoolStore(ResourcePoolsSQLStoreInterface):
         return answers.answer(made)
 
     def _explained(self, request: dict[str, Any]) -> dict[str, Any]:
-        """A waiter with the reason as of now, which only who asks for it is told."""
+        """Return a waiter with its reason as of now, which only a read of the request has."""
         if request["status"] in ("queued", "suspended") and not request.get("reason"):
-            with suppress(CedeClientError):  # it waits, whether or not anybody says why
+            with suppress(CedeClientError):  # it waits, with or without a reason
                 return self._line.get(request["id"])
         return request
 
     def _hopeless(
         self, session: Session, asked: ResourceRequestRequest, step_run_id: UUID, reason: str
     ) -> ResourceRequestResponse:
-        """Refuse what would be refused again."""
+        """Refuse a request that would be refused again."""
         log.error("step run %s is refused: %s", step_run_id, reason)
         _retry_no_more(session, step_run_id)
         return answers.refused(asked, step_run_id, reason)
@@ -122,7 +122,7 @@ class ResourcePoolStore(ResourcePoolsSQLStoreInterface):
     def list_resource_requests(
         self, filter_model: ResourceRequestFilter, hydrate: bool = False
     ) -> Page[ResourceRequestResponse]:
-        """This ZenML server's requests, of the newest that cede has."""
+        """Return this ZenML server's requests, of the newest that cede has."""
         filters = listing.narrowed(filter_model, self._server_id)
         found = self._asked(lambda: self._line.find(LIST_MAX, explain="true", **filters))
         users = self._users(filter_model)
@@ -147,7 +147,7 @@ class ResourcePoolStore(ResourcePoolsSQLStoreInterface):
     def renew_resource_request(
         self, resource_request_id: UUID, renewal_request: ResourceRequestRenewalRequest
     ) -> ResourceRequestResponse:
-        """Extend the lease; to a running step the answer `preempting` is the notice to stop."""
+        """Extend the lease; to a running step the answer `preempting` is the order to stop."""
         state = renewal_request.runtime_state
         running = state is ResourceRequestRuntimeState.RUNNING
         granted = state is ResourceRequestRuntimeState.SUBMITTED
@@ -168,7 +168,7 @@ class ResourcePoolStore(ResourcePoolsSQLStoreInterface):
         return answers.answer(request, renewal_request)
 
     def release_resource_request(self, resource_request_id: UUID) -> ResourceRequestResponse:
-        """Give its units back; one that has ended stays as it is."""
+        """Give the units of a request back; one that has ended stays as it is."""
 
         def release() -> dict[str, Any]:
             self._own.check(str(resource_request_id))
@@ -177,8 +177,8 @@ class ResourcePoolStore(ResourcePoolsSQLStoreInterface):
         return answers.answer(self._asked(release))
 
     def release_step_run_resources(self, session: Session, step_run_id: UUID) -> None:
-        """Give back what a step run held. It has ended, so this never fails: if cede does not
-        answer, the upkeep does it later, and the lease without anybody."""
+        """Give back the units of a step run that has ended. Never fails: if cede does not
+        answer, the upkeep does it later, or the lease's end."""
         step = session.get(StepRunSchema, step_run_id)
         if step is None or step.resource_request_id is None:
             return
@@ -247,7 +247,7 @@ class ResourcePoolStore(ResourcePoolsSQLStoreInterface):
         )
 
     def _replaced(self, session: Session, step: StepRunSchema) -> UUID | None:
-        """The request of the try before this one."""
+        """Return the request of the try before this one."""
         before = (
             select(StepRunSchema.resource_request_id)
             .where(col(StepRunSchema.pipeline_run_id) == step.pipeline_run_id)
@@ -258,7 +258,7 @@ class ResourcePoolStore(ResourcePoolsSQLStoreInterface):
         return session.exec(before).first()
 
     def _users(self, wanted: ResourceRequestFilter) -> set[UUID] | None:
-        """Whose requests are wanted, by name or id; None: everybody's."""
+        """Return the users asked for by name or id; None for all users."""
         if wanted.user is None:
             return None
         named = wanted.generate_name_or_id_query_conditions(wanted.user, UserSchema, ["full_name"])
@@ -266,7 +266,7 @@ class ResourcePoolStore(ResourcePoolsSQLStoreInterface):
             return set(session.exec(select(UserSchema.id).where(named)))
 
     def _asked(self, call: Any) -> Any:
-        """An answer of cede's, or the error that ZenML's API has a status for."""
+        """Return cede's answer, or raise the error that ZenML's API has a status for."""
         try:
             return call()
         except NotFound as error:
@@ -275,7 +275,8 @@ class ResourcePoolStore(ResourcePoolsSQLStoreInterface):
             raise RuntimeError(advice(error, self._line.server)) from error
 
     def _introduce(self) -> None:
-        """Say whom we talk to. A cede server that is away now may be back for the first step."""
+        """Log which server and token are used. A cede server that is away now may be back for
+        the first step."""
         if self._deaf:
             log.warning(
                 "this ZenML server works without authentication, where its heartbeats fail: "
@@ -295,8 +296,8 @@ class ResourcePoolStore(ResourcePoolsSQLStoreInterface):
 
 
 def _retry_no_more(session: Session, step_run_id: UUID) -> None:
-    """Let ZenML fail a step that no retry helps. ZenML commits this with its request; a step that
-    is not submitted but called is retried by ZenML's client all the same.
+    """Let ZenML fail a step that no retry helps. ZenML commits this with its request; a step
+    that is not submitted but called is retried by ZenML's client all the same.
     """
     step = session.get(StepRunSchema, step_run_id)
     if step is not None:
@@ -306,8 +307,8 @@ def _retry_no_more(session: Session, step_run_id: UUID) -> None:
 
 
 def _without_authentication() -> bool:
-    """Whether this process is a ZenML server that lets everybody in. In 0.98 such a server answers
-    every heartbeat with an error, before it would ask us."""
+    """Whether this process is a ZenML server without authentication. In 0.98 such a server
+    answers every heartbeat with an error, before it would ask this plug-in."""
     if not handle_bool_env_var(ENV_ZENML_SERVER, default=False):
         return False
     return bool(ServerConfiguration.get_server_config().auth_scheme is AuthScheme.NO_AUTH)

@@ -1,5 +1,5 @@
-"""What becomes of requests, in the log of the ZenML server: why one waits, for whom it is stopped
-and by which rule, and why it is rejected. Each thing is said once by each replica.
+"""Logs in the ZenML server why a request waits, for which request and by which rule it is
+stopped, and why it is rejected. Each replica logs each message once.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from cede.integrations.zenml import mapping
 
 log = logging.getLogger(__name__)
 
-# Of so many requests it is remembered what was said; of an older one it may be said again.
+# The number of requests whose last message is remembered; an older one's may be logged again.
 REMEMBERED_MAX = 10_000
 
 _SAID = {
@@ -28,14 +28,14 @@ _SAID = {
 
 
 class Told:
-    """What was said of which request last."""
+    """The last message of each request."""
 
     def __init__(self) -> None:
         self._last: OrderedDict[str, str] = OrderedDict()
         self._lock = threading.Lock()
 
     def tell(self, request: Mapping[str, Any]) -> None:
-        """Say what is new of a request of cede's."""
+        """Log the state of a request if it is new."""
         if str(request["status"]) not in _SAID:
             return
         level, word = _SAID[str(request["status"])]

@@ -1,6 +1,6 @@
-"""What nobody else does: units of steps that have ended while cede was away, or whose run was
-deleted, go back; leases of steps that start, or run without heartbeats, are renewed; a step whose
-run is being stopped waits no longer.
+"""Periodic work that no other component does: it releases units of steps that ended while cede was
+away or whose run was deleted, renews leases of steps that start or run without heartbeats, and
+releases waiters whose run is being stopped.
 
 It compares cede's requests with ZenML's rows and remembers nothing, so every replica may do it and
 none needs to.
@@ -38,7 +38,7 @@ _STOPPED = (ExecutionStatus.STOPPING.value, ExecutionStatus.STOPPED.value)
 
 
 class Step(NamedTuple):
-    """A step run's row, as far as it matters here."""
+    """The columns of a step run's row that the upkeep needs."""
 
     status: str
     seconds_since: float
@@ -46,7 +46,7 @@ class Step(NamedTuple):
 
 
 class Upkeep:
-    """A thread that lives as long as its server."""
+    """The thread of the periodic work; it lives as long as its server."""
 
     def __init__(self, line: Line, engine: Engine, server_id: str, lease: float) -> None:
         self._line = line
@@ -59,11 +59,11 @@ class Upkeep:
         threading.Thread(target=self._run, name="cede-upkeep", daemon=True).start()
 
     def hurry(self) -> None:
-        """Something was left undone: look now, and again until it is done."""
+        """Sweep now, and again until it succeeds: a release was left undone."""
         self._hurry.set()
 
     def sweep(self) -> None:
-        """Look at every waiter and holder once. Raises what cede answers."""
+        """Check every waiter and holder once. Raises cede's errors."""
         alive = self._line.find(
             ALIVE_MAX,
             status=["queued", "allocated", "preempting"],
@@ -74,13 +74,14 @@ class Upkeep:
             self._tend(each, steps.get(_step_of(each)))
 
     def tended(self, waiter: dict[str, Any]) -> dict[str, Any]:
-        """A waiter as it is once it was looked at. ZenML's launcher asks for nothing else while it
-        waits: this is how it hears that its run is being stopped."""
+        """Check one waiter and return it. ZenML's launcher calls nothing else while it waits, so
+        this is how it learns that its run is being stopped."""
         step = self._steps([_step_of(waiter)]).get(_step_of(waiter))
         return self._tend(waiter, step) or waiter
 
     def _tend(self, request: dict[str, Any], step: Step | None) -> dict[str, Any] | None:
-        """What is left of a request that nobody needs any more."""
+        """Release a request that is no longer needed and return it, or renew it if only the
+        upkeep does."""
         if why := _why_over(request, step):
             log.warning("request %s is released: %s", request["id"], why)
             outcomes = mapping.outcomes_for(step.status if step else "")
@@ -134,13 +135,13 @@ def _step_of(request: dict[str, Any]) -> str:
 
 
 def _why_over(request: dict[str, Any], step: Step | None) -> str | None:
-    """Why a request has nobody any more who wants it."""
+    """Return why a request is no longer needed, or None."""
     if step is None:
         return "its step run was deleted"
     execution = ExecutionStatus(step.status)
     if execution.is_finished or execution is ExecutionStatus.RETRYING:
         return "its step run has ended"
-    # A holder hears of it by its heartbeat, and stops by itself.
+    # A holder learns of it by its heartbeat, and stops by itself.
     if request["status"] == "queued" and step.run_status in _STOPPED:
         return "its pipeline run is being stopped"
     return None

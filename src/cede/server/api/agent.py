@@ -1,8 +1,8 @@
-"""What agents call: register once, then one heartbeat after the other.
+"""Routes for agents: register once, then one heartbeat after the other.
 
-An answer is the whole list of what a node should have, so that nothing is lost with an answer that
-is lost. A heartbeat that brings nothing and finds nothing new is held until something is, and costs
-neither the writer nor the database anything.
+An answer has the whole list of a node's orders, so that nothing is lost with an answer that is
+lost. A heartbeat without news is held until there are new orders, and costs neither the writer nor
+the database anything.
 """
 
 from __future__ import annotations
@@ -54,7 +54,8 @@ _PAUSE_UNWRITABLE = 1.0
 
 @router.post("/agent/register", responses={200: ok(RegisteredOut, examples.REGISTERED)})
 async def register(body: RegisterIn, call: ThisCall) -> Response:
-    """Make this machine a node, or say again what it has. Who joins gets the node's own token."""
+    """Make this machine a node, or report again what it has. A join token is answered with the
+    node's own token."""
     context, caller = call.context, call.caller
     joins = caller.token.role is Role.JOIN
     if not joins:
@@ -114,19 +115,20 @@ async def register(body: RegisterIn, call: ThisCall) -> Response:
 
 
 def _has_agent(tx: Tx, store: Store, node: Node | None) -> bool:
-    """Whether an agent has spoken for a node; the first start of a server makes one without."""
+    """Whether an agent has registered or has a token for a node; the first start of a server
+    makes one without."""
     return node is not None and bool(node.session or tokens_of(tx, store, node_subject(node.id)))
 
 
 async def _note_refusal(context: Context, body: RegisterIn, why: str) -> None:
-    """Once for each agent that tries, however often it does."""
+    """Note the refusal once for each agent, however often it tries."""
     if context.refused.get(body.name) != body.session:
         context.refused[body.name] = body.session
         await context.execute(lambda tx: fleet.refused(tx.state, body.name, why, tx.now))
 
 
 def _noted(tx: Tx, node: Node) -> tuple[Node, list[str]]:
-    """A node, and what its operator should know."""
+    """Return a node, and notes for its operator."""
     if node.pool_id is None or checkpoints_of(tx.state, node) != "own":
         return node, []
     pool = tx.state.pools[node.pool_id].name
@@ -147,8 +149,9 @@ def _made(token: Token, node: Node | None, boot: str) -> bool:
 
 @router.post("/agent/heartbeat", responses={200: ok(HeartbeatOut, examples.HEARTBEAT)})
 async def heartbeat(body: HeartbeatIn, call: ThisCall) -> Response:
-    """A sign of life. Reports are acknowledged once they are committed, also those that come too
-    late to change anything. With `wait` the answer may take that long when nothing is new."""
+    """Report a sign of life and what happened. Reports are acknowledged once they are committed,
+    also those that come too late to change anything. With `wait` the answer may take that long
+    when there is nothing new."""
     began = perf_counter()
     context, caller = call.context, call.caller
     order_board, relay, now = context.writer.order_board, context.relay, context.writer.now()
@@ -181,7 +184,7 @@ async def heartbeat(body: HeartbeatIn, call: ThisCall) -> Response:
         await _wait(order_board, mine, most / bounds.SECOND)
         mine = _spoken_for(context, caller)
     began = perf_counter()
-    _check_session(mine, body)  # another may speak for it since
+    _check_session(mine, body)  # another agent may have registered since
     acknowledged = [each.id for each in body.reports] if taken else []
     over = await _over(context, body.saved)
     text = _heartbeat_text(context, mine, acknowledged, over, heard=taken)
@@ -215,7 +218,7 @@ def _spoken_for(context: Context, caller: Caller) -> _SpokenFor:
         return _SpokenFor(f"node {posted.node.name}", "", posted.version, (posted,))
     board = context.writer.order_board
     bridged = board.bridges.get(caller.bridge, Bridged())
-    version = bridged.version  # first: what is posted meanwhile is told again
+    version = bridged.version  # read first: orders posted meanwhile are sent again
     found = tuple(board.posted[each] for each in bridged.nodes if each in board.posted)
     if not found:
         raise Problem(409, "unknown_node", "the nodes of this bridge were deleted; register again")
@@ -230,22 +233,24 @@ async def _wait(board: OrderBoard, mine: _SpokenFor, seconds: float) -> None:
 
 
 async def _over(context: Context, requests: list[str]) -> list[str]:
-    """Those that have ended, for good; what is not known here may live elsewhere."""
+    """Return the requests that have ended for good; one that is not known here may live
+    elsewhere."""
     if not requests:
         return []
-    # Not among the other reads: a heartbeat waits for nobody's list.
+    # Not by the limited readers: a heartbeat does not wait behind lists.
     found = await run_in_threadpool(context.store.get_requests, requests)
     return [id for id, view in found.items() if view.request.ended]
 
 
 async def _taken(context: Context, take: Callable[[Tx], None]) -> bool:
-    """Commit what a node says; False while nothing can be written. Then the node keeps its lease
-    and its reports, and says them again.
+    """Commit the reports of a node; False while nothing can be written. Then the node keeps its
+    lease and its reports, and sends them again.
     """
     try:
         await context.execute(take)
     except (DiskFull, Damaged):
-        await asyncio.sleep(_PAUSE_UNWRITABLE)  # an agent that was not heard asks again at once
+        # An agent whose call was not stored calls again at once.
+        await asyncio.sleep(_PAUSE_UNWRITABLE)
         return False
     return True
 
@@ -276,7 +281,7 @@ def _heartbeat_text(
 
 
 def _joined(texts: list[bytes]) -> bytes:
-    """Lists as one list."""
+    """Join JSON lists into one."""
     if len(texts) == 1:
         return texts[0]
     return b"[" + b",".join(each[1:-1] for each in texts if each != b"[]") + b"]"
@@ -294,10 +299,11 @@ def _posted(context: Context, node_id: str) -> Posted:
 
 
 def _check_witness(context: Context, name: str, body: HeartbeatIn) -> None:
-    """S25: a node that has seen a later epoch or index than ours gets no order from us, and its
-    beat does not count: what it runs may be unknown to this copy of the database. Only this node is
-    refused, because what one of them says must not stop the others; if the copy is old they all say
-    so, and nothing is granted on any of them.
+    """S25: refuse a node that has seen a later epoch or index than this server; it gets no order,
+    and its heartbeat does not count: its tasks may be unknown to this copy of the database.
+
+    Only this node is refused, because the word of one must not stop the others; if the copy is old
+    all nodes report it, and nothing is granted on any of them.
     """
     epoch, index = context.store.epoch, context.writer.index
     if body.epoch <= epoch and body.index <= index:
@@ -313,7 +319,7 @@ def _check_witness(context: Context, name: str, body: HeartbeatIn) -> None:
 
 
 def _is_back(node: Node) -> bool:
-    """Whether the engine must learn at once that a node is heard of again."""
+    """Whether the engine must learn at once that a silent node has called again."""
     if node.out is Out.DISABLE or fleet.is_failing(node):
         return False
     return node.state in (NodeState.DEGRADED, NodeState.DOWN)
@@ -333,14 +339,16 @@ def _check_session(mine: _SpokenFor, body: HeartbeatIn) -> None:
 
 
 def _runs_nothing_else(context: Context, mine: _SpokenFor, body: HeartbeatIn) -> bool:
-    """Whether a node has seen its orders under our term and runs nothing that is not in them."""
+    """Whether a node has seen its orders under this server's term and runs no task that is not
+    in them."""
     seen = (body.epoch, body.seen) == (context.store.epoch, mine.version)
     return seen and body.strays == 0
 
 
 @dataclass(frozen=True, slots=True)
 class _Reports:
-    """What a call says of the nodes for which its caller speaks, to be taken in one transaction."""
+    """The reports of a call on the nodes for which its caller speaks, to be taken in one
+    transaction."""
 
     name: str
     bridge: str
@@ -351,7 +359,7 @@ class _Reports:
 
     def take(self, tx: Tx) -> None:
         state, body = tx.state, self.body
-        # Those deleted meanwhile: nothing that is said of them is of a current attempt.
+        # Without nodes deleted meanwhile: no report on them is of a current attempt.
         nodes = [each for each in self.nodes if each in state.nodes]
         for node_id in nodes:
             if state.nodes[node_id].session != body.session:
@@ -371,7 +379,7 @@ class _Reports:
             try:
                 reports.take(state, node_id, _report(each), tx.now)
             except CedeError as error:
-                # One that cannot be true changes nothing, and must not hold the others up.
+                # A report that cannot be true changes nothing, and must not hold the others up.
                 state.undo(mark)
                 _log.warning("a report was refused", node=node_id, kind=each.kind, error=str(error))
 
@@ -382,7 +390,8 @@ class _Reports:
                 fleet.others_hold(tx.state, node.id, each.others, each.why, tx.now)
 
     def _node_of(self, tx: Tx, report: ReportIn) -> str:
-        """The node that a report is about; a bridge's, of the task's own node if it is its own."""
+        """Return the node that a report is about; for a bridge the task's node, if it is one of
+        its own."""
         if not self.bridge:
             return self.nodes[0]
         allocation = tx.state.allocations.get(report.allocation)

@@ -1,4 +1,4 @@
-"""What agents send. Whoever speaks another protocol is told so before anything else is read."""
+"""Bodies that agents send. An agent of another protocol is refused before anything else is read."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from cede.model.errors import Invalid, quoted
 from cede.server.api.bodies import Attempt, Body, Name, Seconds, example
 from cede.server.api.declared import AmountsIn, Key, LabelText
 
-# Agents of the first start from the resume point that they are told; those before the third have no
-# session, so that two of them with one name are not always told apart.
+# Agents of protocol 1 start from the resume point that they are told; those before protocol 3 have
+# no session, so that two of them with one name are not always told apart.
 PROTOCOLS = (1, 2, 3)
 SESSIONS = 3
 
@@ -75,7 +75,7 @@ class RegisterIn(AgentBody):
     folder: Short = Field("", description="Of its checkpoints; nodes with the same one share it.")
     session: Short = Field("", description="Of this process; heartbeats carry it too. Protocol 3.")
     previous: Short = Field("", description="The session that its data folder had before.")
-    machine: Short = Field("", description="What tells its machine and data folder from others.")
+    machine: Short = Field("", description="Identifies its machine and data folder.")
 
     @model_validator(mode="after")
     def _has_a_session(self) -> RegisterIn:
@@ -89,7 +89,7 @@ class OthersIn(Body):
 
     node: Name
     others: AmountsIn
-    why: Why = Field("", description="Who holds it, or why it takes no work.")
+    why: Why = Field("", description="The holders, or why it takes no work.")
 
 
 class BridgedNodeIn(Body):
@@ -133,11 +133,11 @@ class BridgeIn(AgentBody):
     folder: Short = Field("", description="Of its checkpoints, which all of its nodes see.")
     session: Annotated[str, StringConstraints(min_length=1, max_length=bounds.NAME_LENGTH_MAX)]
     previous: Short = Field("", description="The session that its data folder had before.")
-    machine: Short = Field("", description="What tells its data folder from others.")
+    machine: Short = Field("", description="Identifies its data folder.")
 
 
 class ReportIn(Body):
-    """What became of one task; repeated until it is acknowledged by its id."""
+    """A fact about one task; repeated until it is acknowledged by its id."""
 
     id: Annotated[str, StringConstraints(min_length=1, max_length=2 * bounds.NAME_LENGTH_MAX)]
     allocation: Annotated[str, StringConstraints(min_length=1, max_length=bounds.NAME_LENGTH_MAX)]
@@ -190,7 +190,7 @@ class LogIn(Body):
 
 
 class HeartbeatIn(AgentBody):
-    """A sign of life; what happened, and what of the orders is known."""
+    """A sign of life; what happened, and which orders the agent has."""
 
     model_config = example(
         protocol=3,

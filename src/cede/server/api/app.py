@@ -1,4 +1,4 @@
-"""The FastAPI app: routers, what surrounds them, and what becomes of errors."""
+"""The FastAPI app: routers, the layers around them, and the answers to errors."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ from cede.store import Store
 
 
 class App(FastAPI):
-    """FastAPI knows the routes and describes them; our calls pass its layers by."""
+    """An app whose routes FastAPI knows and describes, while calls go past its layers."""
 
     edge: ASGIApp
 
@@ -59,12 +59,12 @@ class App(FastAPI):
         await self.edge(scope, receive, send)
 
     async def elsewhere(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """What is no route of ours: FastAPI says so."""
+        """Let FastAPI answer a call to a path that is none of cede's routes."""
         await super().__call__(scope, receive, send)
 
 
 def create_app(store: Store, writer: Writer, config: Config) -> App:
-    """The whole HTTP face over one store and one writer."""
+    """Make the whole HTTP API over one store and one writer."""
     context = Context(
         store=store,
         writer=writer,
@@ -97,7 +97,7 @@ def create_app(store: Store, writer: Writer, config: Config) -> App:
 
 
 def routes() -> App:
-    """The app with its routes and nothing behind them: enough to describe the API."""
+    """Make the app with its routes and nothing behind them: enough to describe the API."""
     app = App(
         title="cede",
         version=__version__,
@@ -110,7 +110,7 @@ def routes() -> App:
         *(system, pools, shares, status, policies, nodes, requests, logs, agent, bridges),
         *(events, plan, tokens, links, audit, tenants, usage, history, configuration, web_page),
     ):
-        # Flat, not included: whoever enumerates the router sees every route itself.
+        # Flat, not included: enumerating the router yields every route itself.
         app.router.routes.extend(module.router.routes)
     app.openapi = lambda: openapi.document(app)  # type: ignore[method-assign]
     return app

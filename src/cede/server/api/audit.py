@@ -29,7 +29,8 @@ Piece = Annotated[int, Query(ge=1, le=bounds.AUDIT_PIECE_MAX)]
 
 @router.get("/audit", responses={200: ok(AuditPage, examples.page(examples.AUDIT))})
 async def list_audit(call: ThisCall, limit: Limit, cursor: Cursor = None) -> Response:
-    """Who did what to what, newest first; each entry's hash covers the one before."""
+    """List what was changed by which token, newest first; each entry's hash covers the one
+    before."""
     store = call.context.store
     page = await call.context.read(store.list_audit, cursor=cursor, limit=limit)
     return answer({"items": [audit_out(entry) for entry in page.items], "next": page.next})
@@ -39,6 +40,6 @@ async def list_audit(call: ThisCall, limit: Limit, cursor: Cursor = None) -> Res
 async def verify_audit(
     call: ThisCall, after: After = str(chain.START), limit: Piece = bounds.AUDIT_PIECE_MAX
 ) -> Response:
-    """Whether the entries after `after` follow one from the other, as far as `limit` entries."""
+    """Verify that entries follow one from the other: at most `limit` of those after `after`."""
     verify = call.context.store.verify_audit
     return answer(chain.to_json(await call.context.read(verify, chain.Link.parse(after), limit)))

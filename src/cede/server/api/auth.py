@@ -1,7 +1,7 @@
-"""Who is calling, and what that caller may see (C1 to C4).
+"""Authenticates a caller, and knows what it may see (C1 to C4).
 
 Tokens are looked up by their SHA-256 in a small cache. One read for all of them, twice a second,
-says whether any token was changed since, so that a revocation, also one made by another server,
+shows whether any token was changed since, so that a revocation, also one made by another server,
 takes effect within a second.
 """
 
@@ -24,12 +24,12 @@ from cede.server.api.problem import Problem
 
 # C3: a revoked token works for at most this much longer; half of the promised second.
 CACHE_SECONDS = 0.5
-# An agent's heartbeat should cost no look at the database. Its token is revoked by the server that
-# it talks to, which then forgets what it remembers; one whose term may be over answers nothing.
+# An agent's heartbeat should cost no read of the database. Its token is revoked by the server that
+# it calls, which then drops its cache; one whose term may be over answers nothing.
 NODE_CACHE_SECONDS = 60.0
-# More callers than this at once only means that some are looked up more often.
+# With more callers than this at once some are only looked up more often.
 CACHE_MAX = 32_768
-# Threads that look for tokens that were not seen lately.
+# Threads that look up tokens that were not seen lately.
 STRANGERS_MAX = 2
 # The number of tokens and the sum of their hashes.
 Version = tuple[int, int]
@@ -38,7 +38,7 @@ CHALLENGE = {"WWW-Authenticate": 'Bearer realm="cede"'}
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """An authenticated token, and the questions that handlers ask of it."""
+    """An authenticated token, and what it may see and do."""
 
     token: Token
 
@@ -51,12 +51,13 @@ class Caller:
         return self.token.identity
 
     def budget(self, kind: str) -> str:
-        """The bucket that pays for a call. Operators have more: they may stop the server anyhow."""
+        """Return the bucket that pays for a call. Operators have more: they could stop the
+        server anyway."""
         operates = kind == "all" and self.token.role >= Role.OPERATOR
         return f"{'operator' if operates else kind}:{self.token.id}"
 
     def sees_identity(self, identity: str) -> bool:
-        """Whether it may know who that is: itself, or a token of nobody but its own subjects."""
+        """Whether the caller may know an identity: its own, or a token of its own subjects only."""
         if self.bound is None or identity == self.identity:
             return True
         subjects = identity.rpartition("/")[0]
@@ -65,7 +66,7 @@ class Caller:
 
     @property
     def bound(self) -> tuple[Subject, ...] | None:
-        """The subjects it is confined to; None when it sees everybody's."""
+        """The subjects it is confined to; None when it sees all."""
         if self.token.role >= Role.OPERATOR:
             return None
         if self.token.role.machine:
@@ -94,8 +95,8 @@ class Caller:
     def subject_for(
         self, component: str | None, component_type: str | None, *, anybody: bool = False
     ) -> Subject:
-        """Whom a submission is from; naming somebody it is not bound to is refused, unless it may
-        be for `anybody`: see `check_bound`.
+        """Return the subject that a submission is from. A subject that the token is not bound to
+        is refused, unless it may be for `anybody`: see `check_bound`.
         """
         if component is None:
             if self.token.subjects:
@@ -115,7 +116,7 @@ class Caller:
             raise Forbidden("component", f"this token is not bound to {subject}")
 
     def _type_of(self, component: str) -> str:
-        """A bare name is the one subject of the token that has it, else an orchestrator."""
+        """Return the type of the one subject of the token that has this name, else orchestrator."""
         types = [subject.type for subject in self.token.subjects if subject.name == component]
         return types[0] if len(types) == 1 else "orchestrator"
 
@@ -129,8 +130,8 @@ class _Known(NamedTuple):
 
 
 class Authenticator:
-    """Tokens by hash, remembered while `version`, which every change of any token changes, is the
-    same; what it is now is known for half a second.
+    """Tokens by hash, cached while the version of all tokens, which every change changes, is the
+    same; the current version is cached for half a second.
     """
 
     def __init__(
@@ -147,11 +148,12 @@ class Authenticator:
         self._cache: dict[str, _Known] = {}
         self._version: tuple[float, Version] = (-math.inf, (0, 0))
         self._reading: asyncio.Task[Version] | None = None
-        # Whoever tries many tokens must not keep those that are known from being looked up.
+        # A caller that tries many tokens must not keep known ones from being looked up.
         self._strangers = CapacityLimiter(STRANGERS_MAX)
 
     async def authenticate(self, headers: list[str]) -> Caller:
-        """The caller behind the Authorization headers, or 401 without saying which check failed."""
+        """Return the caller of the Authorization headers, or raise 401 without telling which
+        check failed."""
         if len(headers) > 1:
             raise Problem(
                 400, "malformed", "more than one Authorization header", field="Authorization"
@@ -165,14 +167,14 @@ class Authenticator:
         return await self.recheck(digest)
 
     async def recheck(self, digest: str) -> Caller:
-        """The caller with this hash as of now; long streams ask again while they last."""
+        """Return the caller with this hash as of now; long streams check again while they last."""
         token = await self._lookup(digest)
         if token is None or not hmac.compare_digest(token.hash, digest) or not self._valid(token):
             raise _unauthenticated()
         return Caller(token)
 
     def forget(self) -> None:
-        """Drop what is remembered, after a token was made or revoked here."""
+        """Let cached tokens be checked again, after one was made or revoked here."""
         self._version = (-math.inf, self._version[1])
         self._reading = None
         self._cache = {
@@ -186,7 +188,8 @@ class Authenticator:
         known = self._cache.get(digest)
         if known is not None and now - known.at < _life(known.token):
             return known.token
-        version = await self._current()  # before the token: what changes in between is looked up
+        # Before the token: a change in between is found by the next look-up.
+        version = await self._current()
         is_known = known is not None and known.token is not None
         if known is not None and is_known and version == known.version:
             return known.token
@@ -198,7 +201,7 @@ class Authenticator:
         return token
 
     async def _current(self) -> Version:
-        """The version of all tokens, at most as old as a revoked one may work."""
+        """Return the version of all tokens, at most as old as a revoked one may work."""
         at, version = self._version
         if self._monotonic() - at < CACHE_SECONDS:
             return version
@@ -210,7 +213,7 @@ class Authenticator:
         now, mine = self._monotonic(), asyncio.current_task()
         try:
             version = await to_thread.run_sync(self._read_version)
-            if self._reading is mine:  # else something was changed here meanwhile
+            if self._reading is mine:  # else a token was changed here meanwhile
                 self._version = (now, version)
             return version
         finally:

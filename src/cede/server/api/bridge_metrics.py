@@ -1,6 +1,6 @@
-"""Bridges for Prometheus: their nodes, what others hold there, and whether they are heard of.
+"""Bridges for Prometheus: their nodes, what others hold there, and their silence.
 
-Counted from what is posted for their nodes, in memory: a scrape reads no row of any node.
+Counted from the orders posted for their nodes, in memory: a scrape reads no row of any node.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ from cede.server.order_board import OrderBoard
 
 
 class BridgeGauges(Collector):
-    """Read when scraped, in a thread of its own: what is read is replaced whole when it changes."""
+    """Collected at each scrape, in a thread of its own: what it reads is replaced whole when it
+    changes."""
 
     def __init__(self, board: OrderBoard, now: Callable[[], int]) -> None:
         self._board, self._now = board, now
 
     def describe(self) -> Iterator[Metric]:
-        """Nothing: registering must read nothing."""
+        """Return nothing: registering must read nothing."""
         return iter(())
 
     def collect(self) -> Iterator[Metric]:

@@ -1,6 +1,4 @@
-"""What bridges call besides heartbeats: a bridge says which nodes it speaks for, all of them each
-time.
-"""
+"""The route by which a bridge registers its nodes: all of them, each time."""
 
 from __future__ import annotations
 
@@ -33,8 +31,8 @@ GONE = "its cluster has no such node any more; delete it: cede node delete"
 
 @router.post("/bridge/register", responses={200: ok(BridgeOut, examples.BRIDGE)})
 async def register_bridge(body: BridgeIn, call: ThisCall) -> Response:
-    """Make the nodes of a cluster nodes here, or say again what they have. Who joins gets the
-    bridge's own token."""
+    """Make the nodes of a cluster nodes here, or report again what they have. A join token is
+    answered with the bridge's own token."""
     context, caller = call.context, call.caller
     joins = caller.token.role is Role.JOIN
     if not joins and caller.bridge != body.name:
@@ -101,7 +99,7 @@ def _nodes_of(tx: Tx, bridge: str) -> list[Node]:
 
 
 def _note_gone(tx: Tx, body: BridgeIn) -> None:
-    """A node that its cluster knows no more takes no work; an operator deletes it."""
+    """Let a node that its cluster no longer has take no work; an operator deletes it."""
     named = {each.name for each in body.nodes}
     for node in _nodes_of(tx, body.name):
         if node.name not in named:

@@ -1,4 +1,4 @@
-"""The configuration as a whole: what is declared, and making it as somebody declares it."""
+"""Routes of the configuration as a whole: reading it, and making it as it is declared."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ Prune = Annotated[
     bool,
     Query(description="Delete what is there and not declared, of the kinds that the body names."),
 ]
-# Entries are checked by the reader of files, which names the place of what is wrong.
+# Entries are checked by the reader of files, which names the place of an error.
 _Entries = Annotated[list[Any], Field(max_length=bounds.DECLARED_MAX)]
 
 
 class ConfigurationIn(Body):
-    """Pools, policies and tenants as they shall be; a field that is absent has its usual value."""
+    """Pools, policies and tenants as they shall be; a field that is absent has its default."""
 
     model_config = example(**examples.CONFIGURATION)
 
@@ -64,8 +64,8 @@ async def get_configuration(call: ThisCall) -> Response:
 async def apply_configuration(
     body: ConfigurationIn, call: ThisCall, prune: Prune = False, dry_run: DryRun = False
 ) -> Response:
-    """Make pools, policies and tenants as they are declared, all of it or nothing. The order in
-    which they are declared is no matter. What is not declared stays, unless it is pruned.
+    """Make pools, policies and tenants as they are declared, all of it or nothing, in any order.
+    What is not declared stays, unless it is pruned.
     """
     wanted = read_configuration(body.model_dump(exclude_none=True))
     if dry_run:
@@ -99,12 +99,12 @@ async def _tried(call: ThisCall, wanted: Configuration, prune: bool) -> Response
     return Response(await call.costly("dry_run", asked, read), media_type="application/json")
 
 
-# What a single edit is called in the audit, where that is another word.
+# The audit's name of a single edit, where it is another word.
 _ACTIONS = {("create", "policy"): "attach", ("delete", "policy"): "detach"}
 
 
 def _detail(change: Change) -> Json:
-    """What the audit says of a change: what it is about, and what became of each field."""
+    """Return the audit's detail of a change: its object, and the new value of each field."""
     about = (
         {"name": change.name}
         if change.pool is None

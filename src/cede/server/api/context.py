@@ -1,4 +1,5 @@
-"""What every handler works with: one `Context` for the app, one `Call` for each request."""
+"""The objects that every handler works with: one `Context` for the app, one `Call` for each
+request."""
 
 from __future__ import annotations
 
@@ -37,11 +38,11 @@ from cede.store import Idempotency, Store
 T = TypeVar("T")
 
 _KEY = re.compile(rf"[!-~]{{1,{bounds.IDEMPOTENCY_KEY_LENGTH_MAX}}}")
-# Pools are never renamed, so their names may be remembered; more than this many are forgotten.
+# Pools are never renamed, so their names are cached; beyond this many the cache is dropped.
 _NAMES_MAX = 10_000
 READERS_MAX = 2
 _JSON = "application/json"
-# Where a handler finds its call.
+# The scope's key of a handler's call.
 CALL_KEY = "cede.call"
 
 
@@ -63,11 +64,11 @@ class Context:
     links: Links
     feed: Feed = field(default_factory=Feed)
     streams: int = 0  # open event streams
-    # The agent that was last refused as the second of a node, by the node's name: its session.
+    # By a node's name, the session of the agent that was last refused as its second.
     refused: dict[str, str] = field(default_factory=dict)
     plans: int = 0  # plans being made or waiting for their turn
     planning: asyncio.Lock = field(default_factory=asyncio.Lock)
-    # Threads that read beside the loop and the writer; each of more would slow down both.
+    # Threads that read beside the loop and the writer; more would slow down both.
     reading: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(READERS_MAX))
     # Large bodies are parsed one at a time.
     parsing: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(1))
@@ -75,14 +76,14 @@ class Context:
     # Bulk calls: each keeps the loop busy for as long as hundreds of others.
     bulk_gate: Gate = field(default_factory=lambda: Gate(most=1))
     trimmer: Trimmer = field(init=False)
-    listing: asyncio.Lock = field(default_factory=asyncio.Lock)  # of who makes a long list
+    listing: asyncio.Lock = field(default_factory=asyncio.Lock)  # held while a long list is made
     _names: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.trimmer = Trimmer(self.store.give_back_memory)
 
     async def read(self, function: Callable[..., T], *args: Any, **filters: Any) -> T:
-        """A read of the database, off the event loop."""
+        """Read from the database, off the event loop."""
         meter = METER.get()
 
         def measured() -> T:
@@ -103,7 +104,8 @@ class Context:
         weight: int = 1,
         lasting: bool = True,
     ) -> Any:
-        """A command, answered once it is committed; see `Writer.execute` and `Writer.run`."""
+        """Execute a command and return its answer once it is committed; see `Writer.execute` and
+        `Writer.run`."""
         future = self.writer.run(
             command,
             idempotency=idempotency,
@@ -115,12 +117,13 @@ class Context:
         return await self.while_leading(future)
 
     async def query(self, read: Callable[[State, int], T]) -> T:
-        """A look at the committed state, between two commits."""
+        """Read the committed state, between two commits."""
         return await self.while_leading(self.writer.ask(read))
 
     async def while_leading(self, future: asyncio.Future[T]) -> T:
-        """What the writer makes of a command, unless the term ends first: a writer whose database
-        does not answer may hang for long. The caller asks again, and a key tells what became of it.
+        """Await the writer's result, or raise once the term ends: a writer whose database does
+        not answer may hang for long. The caller tries again, and a key shows whether the command
+        was committed.
         """
         leadership = self.writer.leadership
         try:
@@ -129,7 +132,8 @@ class Context:
                 await asyncio.wait([future], timeout=left)
             return await future
         finally:
-            # Nobody waits for it any more; what the writer has begun it finishes all the same.
+            # The result is not awaited any more; the writer finishes what it has begun all the
+            # same.
             future.cancel()
 
     def node_name(self, node_id: str) -> str:
@@ -137,7 +141,7 @@ class Context:
         return node_id if posted is None else posted.node.name
 
     async def pool_names(self, ids: Iterable[str | None]) -> dict[str, str]:
-        """Names of these pools; one that is gone has none."""
+        """Return the names of these pools; one that is gone has none."""
         missing = {each for each in ids if each is not None and each not in self._names}
         if missing:
             found = await self.read(self.store.pool_names, missing)
@@ -167,13 +171,14 @@ class Call:
         read: Read,
         light: Callable[[State], bool] | None = None,
     ) -> bytes:
-        """A read that may take long; see `Costly.ask`. Whoever may see the same is one scope."""
+        """Run a read that may take long; see `Costly.ask`. Callers that may see the same share
+        one scope."""
         asked = asyncio.ensure_future(self.context.costly.ask(kind, scope, read, light))
         return await self.context.while_leading(asked)
 
     async def shared(self, make: Callable[[], Awaitable[Any]]) -> Response:
-        """The answer to this very call, one for all who may see the same; see `Shared`. `make`
-        gives it as a value, or as the bytes of its JSON.
+        """Return the answer to this very call, one for all callers that may see the same; see
+        `Shared`. `make` returns it as a value, or as the bytes of its JSON.
         """
 
         async def body() -> bytes:
@@ -185,7 +190,7 @@ class Call:
         return Response(await self.context.shared.ask(key, body), media_type=_JSON)
 
     async def idempotency(self) -> Idempotency | None:
-        """What makes a repetition of this call recognisable (S19); None without a key."""
+        """Return what makes a repetition of this call recognisable (S19); None without a key."""
         given = self.request.headers.getlist("idempotency-key")
         if not given:
             return None

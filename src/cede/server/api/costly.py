@@ -1,12 +1,13 @@
-"""The gate in front of reads that cost: computed once for everybody who asks the same, off the
+"""The gate in front of costly reads: computed once for all callers that ask the same, off the
 writer, one of each kind at a time, bounded in number and in time (C10).
 
-Askers of the same (query, scope) share one computation if it has not begun when they ask: what they
-get is never older than their call. A read that took much of a processor rests before it is computed
-again, so that all readers together use a part of one core only; each pays for it, up to a bound.
+Callers with the same (query, scope) share one computation if it has not begun when they ask: the
+answer is never older than their call. A read that took much of a processor rests before it is
+computed again, so that all readers together use a part of one core only; each pays for it, up to a
+bound.
 
-A read that takes less than a fork does is computed on the writer's thread, between two commits, as
-far as the last time tells; one with a search in it never is, because its cost may leap.
+A read that takes less than a fork does is computed on the writer's thread, between two commits,
+judged by its last time; one with a search in it never is, because its cost may leap.
 """
 
 from __future__ import annotations
@@ -29,17 +30,17 @@ from cede.server.writer import Writer
 
 # Beyond this many requests in the state a costly read may take longer than a fork.
 SMALL_STATE = 200
-# What a fork costs the writer, in seconds of a processor; in a child a read takes several times as
-# long as without one, because every page that it looks at is copied.
+# The cost of a fork to the writer, in seconds of a processor; in a child a read takes several times
+# as long as without one, because every page that it touches is copied.
 FORK_SECONDS = 0.05
 CHILD_SECONDS = 0.4
-# A read that took longer than a fork is forked for so long, and then tried again.
+# A read that took longer than a fork is forked for so long, and then tried in place again.
 FORKED_SECONDS = 60.0
-# Of how many different reads that is known.
+# The number of different reads for which that is known.
 KNOWN_MAX = 256
 # Different reads that may wait for their turn.
 WAITING_MAX = 32
-# For one computation on a busy machine, and for a place in the queue before it.
+# Seconds of one computation on a busy machine, and of a place in the queue before it.
 READ_SECONDS = 2 * forked.CPU_SECONDS
 WAIT_SECONDS = 60
 # A read that took more processor time than this rests so many times as long, at most so many
@@ -47,7 +48,7 @@ WAIT_SECONDS = 60
 QUICK_SECONDS = 0.25
 REST_TIMES = 4
 REST_MAX = 10.0
-# What one of them takes from a budget at most, in seconds: it is shared by all who ask.
+# The most that one of them takes from a budget, in seconds: its callers share it.
 SECONDS_PAID = 1.0
 
 _PIECE = 1 << 20
@@ -55,7 +56,7 @@ _PIECE = 1 << 20
 
 @dataclass(slots=True)
 class _Flight:
-    """One computation that has not begun, and everybody who waits for it."""
+    """One computation that has not begun, and all calls that wait for it."""
 
     done: asyncio.Future[bytes]
     key: tuple[Any, ...]
@@ -82,8 +83,8 @@ class Costly:
         read: forked.Read,
         light: Callable[[State], bool] | None = None,
     ) -> bytes:
-        """The answer of `read`, which depends on nothing but the state, the kind and the scope. It
-        is `light` where it searches nothing and tries nothing out.
+        """Return the answer of `read`, which depends on nothing but the state, the kind and the
+        scope. It is `light` where it searches nothing and tries nothing.
         """
         key = (kind, *scope)
         flight = self._waiting.get(key)
@@ -92,7 +93,8 @@ class Costly:
                 detail = f"{WAITING_MAX} costly reads are waiting already"
                 raise unavailable("too_many_reads", detail, 2)
             flight = _Flight(asyncio.get_running_loop().create_future(), key, light)
-            # Whoever gives up must not make the loop complain about an error that nobody took.
+            # A call that gives up must not make the loop complain about an exception never
+            # retrieved.
             flight.done.add_done_callback(lambda done: done.cancelled() or done.exception())
             self._waiting[key] = flight
             task = asyncio.create_task(self._fly(flight, kind, read))
@@ -112,7 +114,7 @@ class Costly:
                 rest = self._not_before.get(kind, 0.0) - self.monotonic()
                 if rest > 0:
                     await asyncio.sleep(rest)
-                # From here on later askers would get what is older than their call.
+                # Later callers would get an answer older than their call.
                 del self._waiting[flight.key]
                 answer = await self._compute(flight, read)
                 if flight.cost > QUICK_SECONDS:
@@ -120,7 +122,7 @@ class Costly:
                     self._not_before[kind] = self.monotonic() + rest
             flight.done.set_result(answer)
         except Exception as error:
-            if self._waiting.get(flight.key) is flight:  # else it is that of who asked since
+            if self._waiting.get(flight.key) is flight:  # else it is a later caller's
                 del self._waiting[flight.key]
             flight.done.set_exception(error)
 
@@ -155,7 +157,7 @@ class Costly:
 
 
 async def _child(flight: _Flight, pid: int, out: int) -> bytes:
-    """What a forked child answers."""
+    """Return the answer of a forked child."""
     try:
         async with asyncio.timeout(READ_SECONDS):
             text = await _read_all(out)
@@ -163,13 +165,13 @@ async def _child(flight: _Flight, pid: int, out: int) -> bytes:
     except (TimeoutError, forked.ReadFailed):
         raise _too_long() from None
     finally:
-        os.kill(pid, signal.SIGKILL)  # it has written all, or nobody waits for it
+        os.kill(pid, signal.SIGKILL)  # it has written all, or its answer is not wanted
         _, _, used = await asyncio.to_thread(os.wait4, pid, 0)
         flight.cost += used.ru_utime + used.ru_stime
 
 
 async def _read_all(out: int) -> bytes:
-    """What comes out of a pipe until its other end is closed."""
+    """Read a pipe until its other end is closed."""
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(limit=_PIECE)
     transport, _ = await loop.connect_read_pipe(

@@ -1,4 +1,4 @@
-"""Declared fields of the model in bodies and answers: what pydantic makes of each kind."""
+"""Declared fields of the model in bodies and answers: the pydantic type of each kind."""
 
 from __future__ import annotations
 
@@ -42,17 +42,17 @@ Amount = Annotated[int, Field(ge=0, le=bounds.AMOUNT_MAX)]
 AmountsIn = Annotated[dict[Key, Amount], Field(max_length=bounds.KEYS_MAX)]
 LabelText = Annotated[str, StringConstraints(max_length=bounds.LABEL_LENGTH_MAX)]
 LabelsIn = Annotated[dict[LabelText, LabelText], Field(max_length=bounds.LABELS_MAX)]
-# Ranges and how many at once; the model says what is wrong inside.
+# Ranges and how many at once; the model reports errors inside.
 _ARRAY = r"^[0-9,: %\-]*$"
 
 
 def seconds(most: int, *, least: int = 0, word: str | None = None) -> Any:
-    """A number of seconds within bounds, or one word; one check, so one error."""
+    """Make a type of seconds within bounds, or one word; one check, so one error."""
 
     def check(value: Any) -> Any:
         if word is not None and value == word:
             return value
-        if isinstance(value, str):  # programs send numbers; options and files have more
+        if isinstance(value, str):  # programs send numbers; only options and files take texts
             raise Invalid("value", f"must be a number of seconds, not {value!r:.80}")
         if parse_duration(value, "value", most=most) < least:
             raise Invalid("value", f"must be at least {least / 1000:g} seconds, not {value}")
@@ -64,7 +64,8 @@ def seconds(most: int, *, least: int = 0, word: str | None = None) -> Any:
 
 
 def count(kind: Count) -> Any:
-    """An integer; where anything else is malformed, pydantic leaves the check to the kind."""
+    """Make a type of integers; where other values are malformed, pydantic leaves the check to
+    the kind."""
     if not kind.malformed:
         return Annotated[int, Field(ge=kind.least, le=kind.most)]
 
@@ -75,7 +76,7 @@ def count(kind: Count) -> Any:
     return Annotated[int, PlainValidator(check), WithJsonSchema(schema)]
 
 
-# What may be sent for a field of each kind, and what is shown of it.
+# The type of each kind in bodies, and below in answers.
 _SENT: dict[type[Kind], Callable[[Any], Any]] = {
     Flag: lambda kind: bool,
     Text: lambda kind: Annotated[str, StringConstraints(max_length=kind.most)],
@@ -112,8 +113,8 @@ _SHOWN: dict[type[Kind], Any] = {
 
 
 def sends(*parts: type, edits: bool = False) -> Extends:
-    """The body with the declared fields of these dataclasses, each of which may be absent: then it
-    has its default, or stays as it is in a body that `edits`.
+    """Extend a body with the declared fields of these dataclasses, each of which may be absent:
+    then it has its default, or stays as it is in a body that `edits`.
     """
 
     def field(each: Declared) -> Any:
@@ -128,7 +129,7 @@ def sends(*parts: type, edits: bool = False) -> Extends:
 
 
 def shows(*parts: type) -> Extends:
-    """The answer with the declared fields of these dataclasses, all of which are there."""
+    """Extend an answer with the declared fields of these dataclasses, all of which are present."""
 
     def field(each: Declared) -> Any:
         kind = _SHOWN[type(each.kind)]
@@ -144,7 +145,7 @@ def _extended(parts: tuple[type, ...], field: Callable[[Declared], Any]) -> Exte
             each.keyword: field(each)
             for part in parts
             for each in fields_of(part)
-            if each.keyword not in model.model_fields  # its own word of it stands
+            if each.keyword not in model.model_fields  # a field that the model defines itself stays
         }
         about: Any = {"__module__": model.__module__, "__doc__": model.__doc__}
         return create_model(model.__name__, __base__=model, **about, **added)
@@ -153,7 +154,7 @@ def _extended(parts: tuple[type, ...], field: Callable[[Declared], Any]) -> Exte
 
 
 def given(body: BaseModel, part: type) -> dict[str, Any]:
-    """What a body says of the declared fields of a dataclass, by their names."""
+    """Return the values that a body has for the declared fields of a dataclass, by their names."""
     names = _names_of(part)
     present = names.keys() & body.__pydantic_fields_set__
     return {names[each]: getattr(body, each) for each in present} if present else {}
@@ -165,7 +166,7 @@ def _names_of(part: type) -> dict[str, str]:
 
 
 def example_of(*parts: type) -> dict[str, Any]:
-    """The declared fields of these dataclasses as the document shows them."""
+    """Return the declared fields of these dataclasses as the document shows them."""
     return {
         each.name: each.shown_default if each.example is None else each.example
         for part in parts

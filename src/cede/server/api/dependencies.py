@@ -1,7 +1,8 @@
-"""What a submission follows: looked up in the database, and checked again in the transaction.
+"""The dependencies of a submission: looked up in the database, and checked again in the
+transaction.
 
 A dependency that has ended is only in the database, one that is alive in the writer's state. It may
-end between the two looks: then the caller looks it up again, and finds how it ended.
+end between the two reads: then the caller looks it up again, and finds how it ended.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class Ended(CedeError):
 
 
 class Followed(NamedTuple):
-    """One dependency: what it is called, in which field, and what was found of its tasks."""
+    """One dependency: its reference, its field, and the tasks that were found."""
 
     ref: str
     field: str
@@ -35,7 +36,8 @@ class Followed(NamedTuple):
 
 
 async def look_up(call: Call, submission: Submission) -> list[Followed]:
-    """Every dependency as it is in the database; one that the caller may not see is not there."""
+    """Return every dependency as it is in the database; one that the caller may not see is not
+    found."""
     found = []
     for field in (WELL, ANY):
         for ref in getattr(submission, field):
@@ -54,7 +56,8 @@ async def _look_up(call: Call, ref: str, field: str) -> Followed:
 
 
 def following(state: State, follows: Iterable[Followed]) -> dict[str, Any]:
-    """The fields of a submission that follows these; `Ended` if one must be looked up again."""
+    """Return the fields of a submission with these dependencies; raise `Ended` if one must be
+    looked up again."""
     refs: dict[str, dict[str, None]] = {WELL: {}, ANY: {}}
     hopeless: Reason | None = None
     for each in follows:

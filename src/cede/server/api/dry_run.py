@@ -1,4 +1,5 @@
-"""`?dry_run=true` of an edit: whom it would stop, pause or let start. Nothing is changed.
+"""`?dry_run=true` of an edit: lists the requests that it would stop, pause or let start. Nothing is
+changed.
 
 The edit is tried on the committed state, off the writer where the state is large.
 """
@@ -18,12 +19,12 @@ from cede.server.api.context import Call
 from cede.sim.preview import preview
 
 DryRun = Annotated[
-    bool, Query(description="Only say whom it would stop, pause or start; nothing is changed.")
+    bool, Query(description="Only list what it would stop, pause or start; nothing is changed.")
 ]
 
 
 async def tried(call: Call, edit: Callable[[State, int], object]) -> Response:
-    """The answer to a dry run of `edit`."""
+    """Return the answer to a dry run of `edit`."""
 
     def read(state: State, now: int) -> bytes:
         text: bytes = orjson.dumps(preview(state, now, partial(edit, state, now)))

@@ -1,8 +1,8 @@
-"""From what went wrong to problem+json (RFC 9457), without parsing text.
+"""Makes an error into problem+json (RFC 9457), without parsing text.
 
-Each problem says what is wrong, in which field, and which bound it broke; its `type` is
-`urn:cede:problem:CODE`, and the code is what programs compare. No input may cause a 5xx (C10):
-those are only for a server that is overloaded, not the writer, or broken.
+Each problem tells what is wrong, in which field, and which bound it broke; its `type` is
+`urn:cede:problem:CODE`, and programs compare the code. No input may cause a 5xx (C10): those are
+only for a server that is overloaded, not the writer, or broken.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ MEDIA_TYPE = "application/problem+json"
 
 _FULL_RETRY_AFTER = 5
 
-# At most this many single errors are listed in one problem; the first ones tell the story.
+# At most this many single errors are listed in one problem.
 ERRORS_MAX = 20
-# Pydantic says "Input should be …" and "String should have …"; our own errors say "must".
+# Pydantic says "Input should be …" and "String should have …"; cede's own errors say "must".
 _OTHER_WORDS = re.compile(r"^\w+ should ")
 
 
 class UnknownFields(Invalid):
-    """More fields that we do not know than are worth listing; `field` is the first."""
+    """More unknown fields than are worth listing; `field` is the first."""
 
 
 def respond(problem: Problem) -> Response:
@@ -51,7 +51,8 @@ def respond(problem: Problem) -> Response:
 
 
 def problem_of(error: Exception) -> Problem:
-    """What to answer to an error of ours or the framework's; any other is our own mistake."""
+    """Return the problem for an error of cede's or the framework's; any other is a bug of the
+    server."""
     match error:
         case Problem():
             return error
@@ -82,7 +83,7 @@ def problem_of(error: Exception) -> Problem:
 
 
 def _not_now(error: CedeError | StoreError) -> Problem:
-    """What is wrong with this server at the moment, and not with the call."""
+    """Return the problem of an error that is this server's at the moment, and not the call's."""
     match error:
         case Overloaded():
             return unavailable("overloaded", str(error))
@@ -102,7 +103,7 @@ def _not_now(error: CedeError | StoreError) -> Problem:
 
 
 def unavailable(code: str, detail: str, retry_after: int = 1) -> Problem:
-    """503 with the time after which trying again makes sense."""
+    """Return 503 with the time after which trying again makes sense."""
     return Problem(503, code, detail, headers={"Retry-After": str(retry_after)})
 
 
@@ -119,8 +120,8 @@ def _of_http(error: HTTPException) -> Problem:
 
 
 def validation_problem(errors: Sequence[Mapping[str, Any]]) -> Problem:
-    """Pydantic's findings in our form; the first names the field, the others are listed. What is
-    not even a value of its kind comes first: it is a 400.
+    """Return pydantic's findings as a problem; the first names the field, the others are listed.
+    A value that is not even of its kind comes first: it is a 400.
     """
     errors = sorted(errors, key=lambda each: not _is_malformed(each))
     status, code = (400, "malformed") if _is_malformed(errors[0]) else (422, "invalid")

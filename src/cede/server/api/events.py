@@ -32,10 +32,10 @@ from cede.server.api.views import event_out
 router = APIRouter(prefix=API, tags=["events"], route_class=CedeRoute)
 
 HEARTBEAT_SECONDS = 15.0
-# The store is asked this often even if nobody said that something was committed; also how long a
-# revoked token can still read.
+# The store is read this often even without a beat of the pulse; also how long a revoked token can
+# still read.
 POLL_SECONDS = 0.5
-# After something was sent, what happens so soon after goes together.
+# After a piece was sent, events of so many seconds are sent together.
 GATHER_SECONDS = 0.1
 # Each stream costs a poll; more than this many at once is a mistake or an attack.
 STREAMS_MAX = 500
@@ -73,7 +73,7 @@ async def events(
     pool: PoolFilter = None,
     request_id: RequestFilter = None,
 ) -> Response:
-    """What happened, in order, of what the token may see.
+    """Events in order, of what the token may see.
 
     With `follow=true` or `Accept: text/event-stream` the answer is a stream that does not end. It
     starts after `after`, or after `Last-Event-ID`, or now.
@@ -93,7 +93,7 @@ async def events(
 
 
 class _Wanted:
-    """Which events one caller gets to see."""
+    """Selects the events that one caller gets to see."""
 
     def __init__(self, call: Call, pool_id: str | None, request_id: str | None) -> None:
         self.call = call
@@ -160,11 +160,12 @@ async def _stream(call: Call, wanted: _Wanted, start: int | None) -> Response:
 
 
 async def _lines(call: Call, wanted: _Wanted, after: int) -> AsyncIterator[bytes]:
-    """Committed events in order, a comment when nothing happens, and the end with the server's."""
+    """Yield committed events in order, a comment when nothing happens, and end with the server."""
     context = call.context
     context.streams += 1
     silent_since = context.monotonic()
-    # Before the first beat, and whenever there was none, the store says what others have committed.
+    # Before the first beat, and whenever there was none, the store knows what others have
+    # committed.
     beaten = False
     try:
         yield b": from %d\n\n" % after

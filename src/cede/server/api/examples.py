@@ -1,4 +1,4 @@
-"""Answers as the OpenAPI document shows them; a test checks that each fits its schema."""
+"""Example answers for the OpenAPI document; a test checks that each fits its schema."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""The journal for streams: what comes next is read and encoded once for all that follow the same.
+"""The journal for streams: the next piece is read and encoded once for all streams with the same
+filter.
 
-Streams that follow the same from the same index are at the same place after every piece, because
-each piece reaches up to what was committed when it was read.
+Streams with the same filter and index are at the same place after every piece, because each piece
+reaches up to what was committed when it was read.
 """
 
 from __future__ import annotations
@@ -22,20 +23,20 @@ Read = Callable[[], Awaitable[list[Json]]]
 
 
 class Piece(NamedTuple):
-    text: bytes  # of the events, as a stream sends them
-    events: int  # how many
-    last: int  # nothing up to this index is left out
+    text: bytes  # the events, as a stream sends them
+    events: int  # their number
+    last: int  # no event up to this index is left out
 
 
 class Feed:
-    """`after` gives the piece after an index."""
+    """`after` returns the piece after an index."""
 
     def __init__(self) -> None:
         self._pieces: dict[tuple[Any, ...], asyncio.Task[Piece]] = {}
 
     async def after(self, scope: tuple[Any, ...], index: int, head: int, read: Read) -> Piece:
-        """What `read` gives of the events after `index`, a page of them at most; `head` was known
-        before. Whoever may see the same of the same is one scope.
+        """Return the events that `read` finds after `index`, a page of them at most; `head` was
+        known before. Callers that may see the same with the same filter are one scope.
         """
         key = (*scope, index)
         task = self._pieces.get(key)
@@ -48,7 +49,7 @@ class Feed:
         try:
             return await asyncio.shield(task)
         except Exception:
-            self._pieces.pop(key, None)  # whoever asks next tries again
+            self._pieces.pop(key, None)  # the next caller tries again
             raise
 
 

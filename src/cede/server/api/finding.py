@@ -1,4 +1,4 @@
-"""Finds the request that a caller means, among those that it may see."""
+"""Finds the request that a caller refers to, among those that it may see."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from cede.store import RequestView
 
 
 class Found(NamedTuple):
-    """`whole`: with it all tasks of its array are meant."""
+    """`whole`: the reference is to all tasks of its array."""
 
     view: RequestView
     whole: bool
 
     @property
     def ref(self) -> str:
-        """What it is called for good, whatever the caller typed."""
+        """The canonical reference, whatever the caller typed."""
         request = self.view.request
         return request.id if self.whole else request.ref
 
 
 async def find_request(call: Call, ref: str, *, named: bool = False) -> RequestView:
-    """A request that the caller may see; anybody else's does not exist for it.
+    """Return a request that the caller may see; requests of others do not exist for it.
 
-    `-` and `last` are the caller's latest. A name is enough for reading only: work that somebody
-    else gave the same name must not be stopped by it. `ID_7` is one task of an array.
+    `-` and `last` are the caller's latest. A name is enough for reading only: it must not stop work
+    that another client gave the same name. `ID_7` is one task of an array.
     """
     return (await find(call, ref, named=named)).view
 
 
 async def find(call: Call, ref: str, *, named: bool = False) -> Found:
-    """The same, and whether it is a task alone: by its number or by its own id."""
+    """Find a request, and whether the reference is to one task: by its number or by its own id."""
     store, bound = call.context.store, call.caller.bound
     try:
         if ref in LATEST:

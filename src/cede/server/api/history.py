@@ -1,4 +1,4 @@
-"""What was: requests that have ended, and how much of a pool was used and wished for over time."""
+"""Routes of history: requests that have ended, and the levels of pools over time."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ router = APIRouter(prefix=API, tags=["history"], route_class=CedeRoute)
 
 # Widths of points that people can read off an axis, in seconds.
 STEPS = (60, 300, 900, 3_600, 10_800, 21_600, 43_200, 86_400)
-# A chart has about so many points if nobody says how wide they are.
+# The number of points of a chart, if no width is given.
 _POINTS = 180
-# How far back a chart looks if nobody says so.
+# How far back a chart reaches, if no period is given.
 _DAY_SECONDS = bounds.DAY / bounds.SECOND
 
 User = Annotated[
@@ -50,13 +50,13 @@ Step = Annotated[
 class LevelOut(Out):
     capacity: float
     used: float
-    borrowed: float = Field(description="What of it no share covers.")
+    borrowed: float = Field(description="The used part that no share covers.")
     free: float
     waiting: float = Field(description="What waiters ask for, together.")
 
 
 class PointOut(Out):
-    at: str = Field(description="The beginning of what this is the mean of.")
+    at: str = Field(description="The beginning of the span that this is the mean of.")
     waiting_requests: float
     keys: dict[str, LevelOut]
 
@@ -77,7 +77,7 @@ class PastOut(Out):
     lost_gpu_hours: float
     lost_hours: dict[str, float] = Field(
         description="Of them: since its last checkpoint, of attempts that were stopped for "
-        "somebody or ended by their machine."
+        "others or ended by their machine."
     )
     cost: float | None = Field(description="By what its pools cost now; null: they say nothing.")
 
@@ -173,9 +173,9 @@ async def get_pool_history(
     end: To = None,
     step: Step = None,
 ) -> Response:
-    """How much of a pool there was, was used, borrowed, free and waited for: means of equal spans,
-    of the last day unless a period is given. It is noted every minute; of what is more than a day
-    ago means of hours are kept, for 400 days."""
+    """The levels of a pool: capacity, used, borrowed, free and waited for, as means of equal
+    spans, of the last day unless a period is given. They are noted every minute; of more than a
+    day ago means of hours are kept, for 400 days."""
     context = call.context
     found = await context.read(context.store.get_pool, pool)
     back = _DAY_SECONDS if since is None and begin is None else since
@@ -188,7 +188,8 @@ async def get_pool_history(
 
 
 def _edges(period: Period, step: int | None) -> tuple[list[int], int]:
-    """Where points begin and end: at full steps of the time of day, the last one at its end."""
+    """Return the edges of points: at full steps of the time of day, the last one at the period's
+    end."""
     wall, last = period.wall, period.now if period.until is None else min(period.until, period.now)
     begin, end = wall.time(period.since or 0), wall.time(last)
     span = max(0, end - begin) / bounds.SECOND

@@ -1,4 +1,4 @@
-"""Join tokens, and the tokens that those who join get: of a machine, or of a bridge (C8)."""
+"""Join tokens, and the tokens of the machines and bridges that join by them (C8)."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from cede.store import Store
 
 
 def spendable(tx: Tx, store: Store, token: Token, has_made: Callable[[Token], bool]) -> Token:
-    """The join token as it is now, if it may make one more, or `has_made` this one: the answer
-    that carried the new token may have been lost, and then it is asked for once more.
+    """Return the join token as it is now, if it may make one more, or `has_made` this one: the
+    answer that carried the new token may have been lost, and then it is asked for once more.
     """
     token = tx.token(token.id, store)
     if token.revoked:
@@ -27,7 +27,7 @@ def spendable(tx: Tx, store: Store, token: Token, has_made: Callable[[Token], bo
 
 
 def hand_over(tx: Tx, store: Store, join: Token, mine: Subject, name: str, digest: str) -> None:
-    """One machine or bridge, one token. Whoever spoke for it before does so no longer."""
+    """Give one machine or bridge one token, and revoke its earlier ones."""
     if join.uses is not None and mine not in join.subjects:
         tx.put_token(replace(join, uses=join.uses - 1, subjects=(*join.subjects, mine)))
     revoke_tokens(tx, store, mine)
@@ -41,6 +41,6 @@ def revoke_tokens(tx: Tx, store: Store, mine: Subject) -> None:
 
 
 def tokens_of(tx: Tx, store: Store, mine: Subject) -> list[Token]:
-    """The tokens that speak for a machine or a bridge, as this transaction has them."""
+    """Return the tokens that speak for a machine or a bridge, as this transaction has them."""
     found = {each.id: each for each in (*store.tokens_of_machine(mine), *tx.tokens)}
     return [each for each in found.values() if each.role is Role.NODE and each.subjects == (mine,)]

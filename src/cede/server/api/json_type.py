@@ -1,4 +1,4 @@
-"""The type of an answer before it is written out."""
+"""The type of an answer as JSON."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""How much one caller may ask of the server (C10): a bucket of cost units that fills at a steady
-rate.
+"""Bounds on what one caller may ask of the server (C10): a bucket of cost units that fills at a
+steady rate.
 
 A unit is a tenth of a millisecond of processor time. A call pays its permission's cost before
 anything is done for it, and afterwards what it really took, into debt if need be. A token has half
@@ -24,12 +24,14 @@ from cede.server.api.problem import Problem
 UNITS_PER_SECOND = 10_000
 RATE = 5_000
 BURST = 20_000
-# Of these: what each kind of bucket has. Renewals of a thousand holders, the calls of one node, and
-# the wrong tokens and open calls of one address need far less than all the rest of a token's.
+# The part of the rate and burst that each kind of bucket has. Renewals of a thousand holders, the
+# calls of one node, and the wrong tokens and open calls of one address need far less than all the
+# rest of a token's.
 PARTS = {"all": 1.0, "operator": 2.0, "renew": 0.4, "beat": 0.4, "address": 0.4, "open": 0.4}
 # Buckets that are full again carry no information; beyond this many they are dropped.
 BUCKETS_MAX = 10_000
-# Calls that are worked on at once, besides those that keep leases; and that wait for their turn.
+# Calls that are worked on at once, besides those that keep leases; and calls that wait for their
+# turn.
 CALLS_MAX = 64
 CALLS_WAITING_MAX = 2_000
 
@@ -41,7 +43,7 @@ class _Bucket:
 
 
 class Limiter:
-    """Token buckets by name, KIND:WHOSE. `now` is any monotonic number of seconds."""
+    """Token buckets by name, KIND:OWNER. `now` is any monotonic number of seconds."""
 
     def __init__(self, rate: int = RATE, burst: int = BURST) -> None:
         self.rate = rate
@@ -65,7 +67,7 @@ class Limiter:
         bucket.level -= cost
 
     def charge(self, name: str, cost: float, now: float) -> None:
-        """Take what a call took beyond its price, into debt of at most one full bucket."""
+        """Take the cost beyond a call's price, into debt of at most one full bucket."""
         bucket, _, burst = self._filled(name, now)
         bucket.level = max(bucket.level - cost, -burst)
 
@@ -91,8 +93,8 @@ class Limiter:
 
 
 class Meter:
-    """Processor seconds that one call takes: on the event loop, and what others add. A call that
-    keeps a lease is `urgent`.
+    """Processor seconds that one call takes: on the event loop, and what its other threads add.
+    A call that keeps a lease is `urgent`.
     """
 
     def __init__(self, *, urgent: bool = False) -> None:
@@ -103,7 +105,7 @@ class Meter:
         self.seconds += seconds
 
     def measured(self, work: Coroutine[Any, Any, Any]) -> _Measured:
-        """`work`, to be awaited in its place; every step of it is added."""
+        """Wrap `work`, to be awaited in its place; every step of it is added."""
         return _Measured(self, work)
 
 
@@ -132,14 +134,14 @@ class _Measured:
             error = None
             try:
                 result = yield waited_for
-            except BaseException as thrown:  # the work itself says what becomes of it
+            except BaseException as thrown:  # the work itself handles it
                 error = thrown
 
 
 class Gate:
     """Lets so many calls be worked on at once, the others in the order in which they came.
 
-    What keeps leases does not pass here, so at most so many calls are ahead of a renewal.
+    Calls that keep leases do not pass here, so at most so many calls are ahead of a renewal.
     """
 
     def __init__(self, most: int = CALLS_MAX, waiting_max: int = CALLS_WAITING_MAX) -> None:
@@ -149,8 +151,8 @@ class Gate:
 
     @contextmanager
     def away(self) -> Iterator[None]:
-        """Give the place to others while the call waits for something to happen. It comes back
-        without a turn: what it does then is little, and it has waited.
+        """Give the place to others while the call waits for an event. It comes back without a
+        turn: it has little left to do, and it has waited.
         """
         self.leave()
         try:
@@ -170,7 +172,7 @@ class Gate:
             await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():
-                self.leave()  # the place came and nobody is there to take it
+                self.leave()  # the place came and the call is gone
             raise
 
     def leave(self) -> None:

@@ -38,7 +38,7 @@ class LinkIn(Body):
 
 
 class OpenedOut(Out):
-    token: str = Field(description="The token of whoever made the link.")
+    token: str = Field(description="The token with which the link was made.")
 
 
 @router.post(

@@ -57,8 +57,9 @@ async def show(
     whole: bool = True,
     reasons: dict[str, Json] | None = None,
 ) -> list[Json]:
-    """Requests as this caller may see them; with `explain`, waiters with their present reason; with
-    `reasons`, those that still wait with the given one, which this caller may see as it is.
+    """Return requests as this caller may see them; with `explain`, waiters with their present
+    reason; with `reasons`, those that still wait with the given one, which this caller may see
+    as it is.
     """
     views = list(views)
     ids = {view.request.id for view in views}
@@ -103,7 +104,7 @@ async def show(
 async def _explained(
     call: Call, views: list[RequestView]
 ) -> tuple[list[RequestView], dict[str, Json]]:
-    """Why each waiter waits; one that has left the queue since it was read is read again."""
+    """Return why each waiter waits; one that has left the queue since it was read is read again."""
     waiting = [view.request.id for view in views if view.request.waiting]
     reasons = await reasons_of(call, waiting)
     if left := [id_ for id_ in waiting if id_ not in reasons]:
@@ -113,7 +114,7 @@ async def _explained(
 
 
 async def reasons_of(call: Call, ids: list[str]) -> dict[str, Json]:
-    """Why each of these waits, as of the latest commit (L10)."""
+    """Return why each of these waits, as of the latest commit (L10)."""
     if not ids:
         return {}
 
@@ -139,4 +140,4 @@ async def reasons_of(call: Call, ids: list[str]) -> dict[str, Json]:
         found: dict[str, Json] = orjson.loads(await call.costly("reasons", of, read))
         return found
     except (Overloaded, Stopping):
-        return {}  # a read answers all the same, with what was last stored
+        return {}  # a read answers all the same, with the stored reasons

@@ -1,4 +1,5 @@
-"""What work wrote: kept on its node, and passed on from there to whoever may see the request."""
+"""The output of work: kept on its node, and passed on from there to callers that may see the
+request."""
 
 from __future__ import annotations
 
@@ -25,10 +26,10 @@ from cede.server.api.route import CedeRoute
 
 router = APIRouter(prefix=API, tags=["requests"], route_class=CedeRoute)
 
-# How often a log that is followed is looked at while nothing is written.
+# How often a log that is followed is read while nothing is written.
 FOLLOW_SECONDS = 0.5
 OFFSET = "Cede-Log-Offset"
-# The protocol of agents that know the order of the streams.
+# The first protocol of agents that know the order of the streams.
 KNOWS_ORDER = 2
 
 Task = Annotated[int, Query(ge=0, lt=bounds.TASKS_MAX, description="Which task, from 0.")]
@@ -70,8 +71,8 @@ async def logs(
     since: Since = None,
     age: Age = None,
 ) -> Response:
-    """What a task has written, from its node. What was rotated away is left out. `both` has the
-    streams in the order in which they were written; offsets then count both."""
+    """The output of a task, from its node. Rotated output is left out. `both` has the streams in
+    the order in which they were written; offsets then count both."""
     context = call.context
     if context.streams >= STREAMS_MAX:
         raise unavailable("too_many_streams", f"{STREAMS_MAX} streams are open already", 5)
@@ -87,7 +88,7 @@ async def logs(
         age,
     )
     _check_node(context, member.node_id, about)
-    # The first piece before the answer begins, so that what is wrong can still be said.
+    # The first piece is read before the answer begins, so that an error can still be reported.
     first = await context.relay.ask(member.node_id, about)
     headers = {OFFSET: str(first.offset), "X-Accel-Buffering": "no"}
     pieces = _pieces(call, member.node_id, about, first, follow)
@@ -146,16 +147,16 @@ async def _pieces(
                 await asyncio.sleep(FOLLOW_SECONDS)
                 if not await _still_allowed(context, call):
                     return
-                # Looked at before the last question: what ended was written by then. An agent may
+                # Read before the last question: an ended task has written by then. An agent may
                 # know of no end, where nothing was ever started.
                 over = await _is_over(context, about)
             about = about.after(piece.offset + len(piece.data))
             try:
                 piece = await context.relay.ask(node_id, about)
             except Problem:
-                return  # the answer has begun: whoever follows asks again from where it ended
+                return  # the answer has begun: a following client asks again from where it ended
             if follow and piece.offset > about.offset:
-                return  # rotated away meanwhile: whoever follows learns the new place by asking
+                return  # rotated away meanwhile: a following client learns the new offset by asking
     finally:
         context.streams -= 1
 

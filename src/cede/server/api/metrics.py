@@ -1,7 +1,7 @@
-"""What Prometheus reads. Labels are pools, policies, tenants, rules and routes; never an id.
+"""Metrics for Prometheus. Labels are pools, policies, tenants, rules and routes; never an id.
 
-Gauges are read from the state and the store when asked for, and grants and preemptions are counted
-from the journal then: neither can drift from what is true, and the writer pays next to nothing.
+Gauges are read from the state and the store at each scrape, and grants and preemptions are counted
+from the journal then: neither can drift from the truth, and the writer pays next to nothing.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from cede.server.api.share_metrics import ShareGauges
 from cede.store import Store
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-# Seconds: what a pass, a commit or an answer takes.
+# Seconds of a pass, a commit or an answer.
 _FAST = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
-# Seconds: what people wait.
+# Seconds that people wait.
 _WAITS = (0.01, 0.05, 0.1, 0.5, 1, 5, 15, 60, 300, 900, 3600, 14400, 86400)
 # One scrape counts at most so many pages of the journal; the next goes on from there.
 _PAGES_MAX = 400
@@ -32,11 +32,11 @@ _PAGES_MAX = 400
 _SUBMITTED_MAX = 100_000
 # As document 004 calls it.
 _RULES = {Code.SENSITIVE_CLAIM: "sensitive"}
-# A victim is one until then.
+# Events after which a request is no victim any more.
 _AFTER_STOP_PROGRESS = frozenset(
     {"requeued", "suspended", "goes_on", *(str(status) for status in TERMINAL)}
 )
-# Seconds: from a hint to a checkpoint.
+# Seconds from a hint to a checkpoint.
 _CHECKPOINTS = (0.5, 1, 5, 15, 30, 60, 120, 300, 600, 900, 1200)
 
 
@@ -54,7 +54,7 @@ class Metrics:
         self.grants = Counter("cede_grants", "Allocations granted.", ["pool"], registry=own)
         self.preemptions = Counter(
             "cede_preemptions",
-            "Holders told to stop for somebody else, by the rule that allowed it.",
+            "Holders told to stop for others, by the rule that allowed it.",
             ["pool", "policy", "reason"],
             registry=own,
         )
@@ -164,13 +164,14 @@ class Metrics:
         self.commits.observe(commit_seconds)
 
     def count_judged(self, judged: Mapping[tuple[str, str], int]) -> None:
-        """Count what a pass thought of running work; called on the writer's thread."""
+        """Count a pass's decisions on whether running work should save itself; called on the
+        writer's thread."""
         for (pool, decision), times in judged.items():
             self.evaluations.labels(pool, decision).inc(times)
 
     def render(self, pools: Sequence[Contents] = (), shares: bytes = b"[]") -> bytes:
-        """The text that Prometheus scrapes, with pools and fair shares as they were read; slow with
-        many series: not for the event loop.
+        """Return the text that Prometheus scrapes, with the given pools and fair shares; slow
+        with many series: not for the event loop.
         """
         with self._lock:
             self._gauges.pools = pools
@@ -206,7 +207,7 @@ class Metrics:
             self._count_stop_progress(event, pool, event.request_id)
 
     def _count_stop_progress(self, event: Event, pool: str, request_id: str) -> None:
-        """From the order to part to what became of it."""
+        """Count the events of a stop, from its order to its end."""
         if event.kind == "preempting":
             reason = event.data.get("reason", {})
             if reason.get("code") in TAKINGS:
@@ -233,14 +234,14 @@ class Metrics:
 
 
 class _Gauges(Collector):
-    """Read when scraped."""
+    """Collected at each scrape."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self.pools: Sequence[Contents] = ()
 
     def describe(self) -> Iterator[Metric]:
-        """Nothing: registering must not read the store."""
+        """Return nothing: registering must not read the store."""
         return iter(())
 
     def collect(self) -> Iterator[Metric]:
@@ -257,7 +258,7 @@ class _Gauges(Collector):
         yield from (capacity, occupied, requests)
         yield self._nodes()
         yield from self._tenants()
-        leases = _gauge("cede_leases", "Leases that run now, by whose they are.", "holder")
+        leases = _gauge("cede_leases", "Leases that run now, of nodes and of clients.", "holder")
         for holder, count in self._store.lease_counts().items():
             leases.add_metric([holder], count)
         yield leases

@@ -26,7 +26,7 @@ Naming = Callable[[str], str]
 
 
 def orders_text(posted: Posted, now: int) -> bytes:
-    """The orders of a node as JSON; made once, unless they say how much time is left."""
+    """Return the orders of a node as JSON; made once, unless they contain how much time is left."""
     if posted.text is not None:
         return posted.text
     text: bytes = orjson.dumps([order_out(each, now) for each in posted.orders])
@@ -113,7 +113,8 @@ def ask_out(ask: Ask, now: int) -> Json:
 
 
 def node_out(state: State, node: Node, heard: int, now: int) -> Json:
-    """A node with what is on it; allocations are for whoever may see their requests."""
+    """Return a node with what is on it; its allocations are only for callers that may see their
+    requests."""
     held: dict[str, int] = {}
     others = {key: amount for key, amount in node.others.items() if key in node.amounts}
     on_it = state.on_node(node)
@@ -156,8 +157,8 @@ def node_out(state: State, node: Node, heard: int, now: int) -> Json:
 
 
 def checkpoints_of(state: State, node: Node) -> str | None:
-    """Whether work that saved itself there can go on elsewhere in its pool: its checkpoint folder
-    is `shared` with every other node, or it is its `own` or a part's.
+    """Return whether saved work of this node can go on elsewhere in its pool: its checkpoint
+    folder is `shared` with every other node, or it is its `own` or a part's.
     """
     if not node.folder or node.pool_id is None:
         return None

@@ -1,4 +1,4 @@
-"""Nodes: what machines there are, what is on them, and taking them out of service."""
+"""Routes of nodes: listing them, showing what is on them, and taking them out of service."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ async def get_node(node: NodeRef, call: ThisCall) -> Response:
 
 @router.post("/nodes/{node}/drain", responses=_ONE)
 async def drain(node: NodeRef, call: ThisCall, body: NodeOutIn | None = None) -> Response:
-    """Give it no more work; what runs there ends by itself."""
+    """Give the node no more work; what runs there ends by itself."""
     reason = "" if body is None else body.reason
     return await _act(
         call, node, "drain", lambda tx, id_: fleet.drain(tx.state, id_, tx.now, reason)
@@ -75,7 +75,7 @@ async def undrain(node: NodeRef, call: ThisCall) -> Response:
 
 @router.post("/nodes/{node}/disable", responses=_ONE)
 async def disable(node: NodeRef, call: ThisCall, body: NodeOutIn | None = None) -> Response:
-    """Out of service at once: what runs there is stopped and waits again."""
+    """Take a node out of service at once: what runs there is stopped and waits again."""
     reason = "" if body is None else body.reason
     return await _act(
         call, node, "disable", lambda tx, id_: fleet.disable(tx.state, id_, tx.now, reason)
@@ -84,7 +84,7 @@ async def disable(node: NodeRef, call: ThisCall, body: NodeOutIn | None = None) 
 
 @router.post("/nodes/{node}/enable", responses=_ONE)
 async def enable(node: NodeRef, call: ThisCall) -> Response:
-    """Back into service."""
+    """Bring a node back into service."""
     return await _act(call, node, "enable", lambda tx, id_: fleet.enable(tx.state, id_, tx.now))
 
 
@@ -92,8 +92,8 @@ async def enable(node: NodeRef, call: ThisCall) -> Response:
 async def claim(body: ClaimIn, call: ThisCall) -> Response:
     """Keep nodes for one user's sensitive work, all of them or none, now or not at all.
 
-    Others are asked to save their work there and to leave. Operators may do so for anybody; others
-    for themselves, in pools where a policy of theirs has `allow_sensitive`.
+    Work of others there is asked to save itself and is stopped. Operators may claim for any user;
+    other callers for themselves, in pools where a policy of theirs has `allow_sensitive`.
     """
     caller = call.caller
     claimant = caller.identity if body.for_ is None else await _identity(call, body.for_)
@@ -116,7 +116,7 @@ async def claim(body: ClaimIn, call: ThisCall) -> Response:
 
 @router.post("/nodes/unclaim", responses={200: ok(ClaimOut, examples.UNCLAIM)})
 async def unclaim(body: UnclaimIn, call: ThisCall) -> Response:
-    """Claimed nodes are everybody's again. Operators may end any claim, others their own."""
+    """End claims of nodes. Operators may end any claim, other callers their own."""
     caller = call.caller
     found = [await _find(call, each) for each in body.nodes]
     by = None if caller.bound is None else caller.identity
@@ -133,7 +133,8 @@ async def unclaim(body: UnclaimIn, call: ThisCall) -> Response:
 
 
 def _check_allowed(state: State, caller: Caller, nodes: list[Node]) -> None:
-    """Whoever may run no sensitive work in a pool has nothing to claim its nodes for."""
+    """Refuse a caller that may run no sensitive work in a pool: it has nothing to claim nodes
+    for."""
     if caller.bound is None:
         return
     for pool_id in dict.fromkeys(each.pool_id for each in nodes):
@@ -153,7 +154,7 @@ def _check_allowed(state: State, caller: Caller, nodes: list[Node]) -> None:
 
 @contextmanager
 def _unnamed(state: State, caller: Caller, nodes: list[Node]) -> Iterator[None]:
-    """A refusal names who is on a node; to a tenant others have no names (C4)."""
+    """Remove the names of others on a node from a refusal to a tenant (C4)."""
     try:
         yield
     except Conflict as error:
@@ -169,7 +170,8 @@ def _unnamed(state: State, caller: Caller, nodes: list[Node]) -> Iterator[None]:
 
 
 async def _identity(call: Call, name: str) -> str:
-    """Whom an operator means: a name that one identity has, or SUBJECT/NAME where several do."""
+    """Return the identity that an operator names: by a name that one identity has, or
+    SUBJECT/NAME where several do."""
     caller = call.caller
     if name in (caller.name, caller.identity):
         return caller.identity
@@ -200,7 +202,7 @@ Force = Annotated[bool, Query(description="Nothing runs there any more: I vouch 
 async def delete_node(
     node: NodeRef, call: ThisCall, force: Force = False, dry_run: DryRun = False
 ) -> Response:
-    """Forget a node that holds nothing; its token is worth nothing from then on.
+    """Forget a node that holds nothing; its token is revoked.
 
     With `force` also one that is down and still holds work, which is then given back.
     """
@@ -244,7 +246,7 @@ async def _one(call: Call, node: Node) -> Json:
 
 
 async def _show(call: Call, ids: list[str]) -> list[Json]:
-    """As of the latest commit; work of others is counted and not named (C4)."""
+    """Return nodes as of the latest commit; work of others is counted and not named (C4)."""
     context, caller = call.context, call.caller
     order_board = context.writer.order_board
 

@@ -1,4 +1,4 @@
-"""The OpenAPI document: what FastAPI knows, and what it cannot: errors, roles, keys.
+"""The OpenAPI document: FastAPI's, with the errors, roles and keys that it does not know.
 
 Every operation gets the problems that its method and permission can lead to, from the same tables
 that cause them.
@@ -34,13 +34,13 @@ name the field and the bound.
 
 
 def ok(model: type[BaseModel] | UnionType, example: Any, description: str = "Done") -> Json:
-    """One entry of a route's `responses`."""
+    """Return one entry of a route's `responses`."""
     content = {"application/json": {"example": example}}
     return {"model": model, "description": description, "content": content}
 
 
 def document(app: FastAPI) -> Json:
-    """The whole document, made once."""
+    """Return the whole document, made once."""
     if app.openapi_schema is None:
         made = get_openapi(
             title=app.title,

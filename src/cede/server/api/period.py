@@ -51,7 +51,7 @@ class Period(NamedTuple):
 async def period_of(
     context: Context, since: float | None, begin: datetime | None, end: datetime | None
 ) -> Period:
-    """The period, or what is wrong with it."""
+    """Return the period, or raise what is wrong with it."""
     if since is not None and begin is not None:
         raise Invalid("since", "and from say the same; give one of them")
     wall = await context.read(context.store.wall)
@@ -66,7 +66,7 @@ async def period_of(
 
 
 def time_of(wall: Wall, instant: int) -> str:
-    """ISO 8601 in UTC."""
+    """Format an instant as ISO 8601 in UTC."""
     then = datetime.fromtimestamp(wall.time(instant) / bounds.SECOND, UTC)
     return then.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
@@ -74,7 +74,7 @@ def time_of(wall: Wall, instant: int) -> str:
 def cost_of(
     pools: Mapping[str, Mapping[str, int]], costs: Mapping[str, Mapping[str, float]]
 ) -> float | None:
-    """What held time costs by what its pools cost now; None where none of them says so."""
+    """Return the cost of held time by its pools' present prices; None where none has one."""
     if not any(pool_id in costs for pool_id in pools):
         return None
     return sum(
@@ -86,7 +86,7 @@ def cost_of(
 
 
 def _milliseconds(time: datetime) -> int:
-    """Since 1970."""
+    """Return milliseconds since 1970."""
     aware = time if time.tzinfo is not None else time.replace(tzinfo=UTC)
     try:
         return max(0, int(aware.timestamp() * bounds.SECOND))

@@ -1,7 +1,7 @@
-"""Which role each route asks for: the one table (C2).
+"""The role that each route asks for: the one table (C2).
 
-A route that is not in it is denied to everyone, so a new route without a thought about who may call
-it does not work at all. `cost` is what a call takes from its token's budget.
+A route that is not in it is denied to all callers, so a new route does not work until its
+permission is decided. `cost` is what a call takes from its token's budget.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ API = "/api/v1"
 
 
 class Body(NamedTuple):
-    """The largest body that a route takes; `values` None: they are not counted, nor built here."""
+    """The largest body that a route takes; `values` None: its values are neither counted nor
+    built here."""
 
     size: int
     values: int | None
@@ -31,10 +32,12 @@ UNREAD = Body(bounds.BODY_BYTES_MAX, None)
 
 @dataclass(frozen=True, slots=True)
 class Permission:
-    """`role` None is for everyone, also without a token; `also` may call it beside those whom the
-    role covers. `whole` asks for a token that is bound to no subject, because the answer names
-    everybody's. What keeps leases has budgets of its own, apart from `all` other calls. `waits` is
-    for calls that take long and do little: for an agent, an event, or a process of their own.
+    """`role` None is for all callers, also without a token; `also` is a role that may call it in
+    addition.
+
+    `whole` asks for a token that is bound to no subject, because the answer names those of all.
+    Calls that keep leases have budgets of their own, apart from `all` other calls. `waits` is for
+    calls that take long and do little: they wait for an agent, an event, or a process of their own.
     """
 
     role: Role | None
@@ -47,7 +50,7 @@ class Permission:
 
     @property
     def gated(self) -> bool:
-        """Whether the call waits for a place among the others; what keeps leases never does."""
+        """Whether the call waits for a place among the others; calls that keep leases never do."""
         return self.role is not None and self.budget == "all" and not self.waits
 
     def allows(self, role: Role) -> bool:
@@ -104,7 +107,7 @@ PERMISSIONS: dict[tuple[str, str], Permission] = {
     ("POST", f"{API}/nodes/{{node}}/disable"): _OPERATE,
     ("POST", f"{API}/nodes/{{node}}/enable"): _OPERATE,
     ("DELETE", f"{API}/nodes/{{node}}"): _OPERATE,
-    # For oneself, where the policy allows sensitive work; operators also for others.
+    # For the caller itself, where its policy allows sensitive work; operators also for others.
     ("POST", f"{API}/nodes/claim"): Permission(Role.SUBMITTER, cost=10, body=MEDIUM),
     ("POST", f"{API}/nodes/unclaim"): Permission(Role.SUBMITTER, cost=10, body=MEDIUM),
     ("POST", f"{API}/agent/register"): Permission(
@@ -139,11 +142,11 @@ PERMISSIONS: dict[tuple[str, str], Permission] = {
     ("GET", f"{API}/tokens/{{id}}"): _ADMIN,
     ("DELETE", f"{API}/tokens/{{id}}"): _ADMIN,
     ("GET", f"{API}/audit"): _ADMIN,
-    # The answer names entries by number and says nothing of their content.
+    # The answer names entries by number and contains nothing of them.
     ("GET", f"{API}/audit/verify"): Permission(Role.OPERATOR, cost=100),
 }
 
 
 def permission_for(method: str, path: str) -> Permission | None:
-    """The permission of a route by its template; None denies."""
+    """Return the permission of a route by its template; None denies."""
     return PERMISSIONS.get((method, path))

@@ -1,4 +1,5 @@
-"""What if: the living state as data, and what the engine would do from any such data."""
+"""Routes of snapshot and plan: the living state as data, and what the engine would do from such
+data."""
 
 from __future__ import annotations
 
@@ -27,9 +28,9 @@ from cede.snapshot import writer as snapshot
 
 router = APIRouter(prefix=API, tags=["plan"], route_class=CedeRoute)
 
-# One at a time, and not more than a few waiting for it.
+# One at a time, and at most a few waiting for it.
 PLANS_MAX = 4
-# Somewhat more than the process itself allows itself, for a machine that is busy.
+# Somewhat more than the process's own bound, for a machine that is busy.
 PLAN_SECONDS = 2 * plan_process.CPU_SECONDS
 
 Horizon = Annotated[
@@ -72,7 +73,7 @@ _SNAPSHOT = {
 
 @router.post("/plan", responses={200: ok(Anything, examples.PLAN)}, openapi_extra=_SNAPSHOT)
 async def plan(call: ThisCall, until_rest: bool = False, horizon: Horizon = None) -> Response:
-    """What the engine would decide from a snapshot. Nothing is changed."""
+    """Plan: what the engine would decide from a snapshot. Nothing is changed."""
     context = call.context
     if context.plans >= PLANS_MAX:
         raise unavailable("too_many_plans", f"{PLANS_MAX} plans are being made already", 2)

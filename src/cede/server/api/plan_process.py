@@ -1,10 +1,10 @@
 """A process that plans one snapshot and ends: `python -m cede.server.api.plan_process`.
 
-Planning somebody's snapshot may take long, and in the server's own process it would slow down
-deciding for real. Here it has a processor share, a time and a memory of its own (C10). The snapshot
-comes in on standard input, after a line that says what is asked, and is parsed nowhere else; the
-plan, or what is wrong, goes out on standard output. It loads neither the web framework nor the
-store: their start would cost several times what a small plan does.
+Planning a caller's snapshot may take long, and in the server's own process it would slow down real
+decisions. Here it has a processor share, a time and a memory of its own (C10). The snapshot comes
+in on standard input, after a line with the options, and is parsed nowhere else; the plan, or the
+problem, goes out on standard output. It loads neither the web framework nor the store: their start
+would cost several times what a small plan does.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from cede.sim import plan
 
 CPU_SECONDS = 30
 MEMORY_BYTES = 4 * 2**30
-# Before a problem; no plan begins so.
+# The first byte of a problem; no plan begins so.
 REFUSED = b"!"
 _NICE = 10
 
 
 def answer(asked: dict[str, Any], body: bytes) -> bytes:
-    """The plan; or `REFUSED` and the problem of a snapshot that is not one."""
+    """Return the plan; or `REFUSED` and the problem of an invalid snapshot."""
     try:
         made = plan.run(_snapshot(body), until_rest=asked["until_rest"], horizon=asked["horizon"])
         text: bytes = orjson.dumps(made)

@@ -112,8 +112,8 @@ async def get_policy(policy: PolicyRef, call: ThisCall) -> Response:
 async def update_policy(
     policy: PolicyRef, body: PolicyPatch, call: ThisCall, dry_run: DryRun = False
 ) -> Response:
-    """Change what is given; a map that is given replaces the old one. Waiters that ask for more
-    than it then allows are paused.
+    """Change the given fields; a map that is given replaces the old one. Waiters that ask for
+    more than the policy then allows are paused.
     """
     actor = call.caller.identity
 
@@ -135,7 +135,7 @@ async def update_policy(
 
 @router.delete("/policies/{policy}", status_code=204, responses={204: {"description": "Gone"}})
 async def detach_policy(policy: PolicyRef, call: ThisCall) -> Response:
-    """Take a subject's place in a pool away; what it holds there must have ended."""
+    """Remove a subject's place in a pool; what it holds there must have ended."""
     actor = call.caller.identity
 
     def command(tx: Tx) -> None:
@@ -149,7 +149,8 @@ async def detach_policy(policy: PolicyRef, call: ThisCall) -> Response:
 
 
 async def _visible(call: Call, ref: str) -> PolicyView:
-    """A bound token finds its own policies only; an ambiguous start must not name foreign ones."""
+    """Return a policy that the caller may see: a bound token finds its own policies only, and an
+    ambiguous start must not name foreign ones."""
     store = call.context.store
     bound = call.caller.bound
     if bound is None:

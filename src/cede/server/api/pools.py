@@ -1,4 +1,4 @@
-"""Pools: capacity by name, and what is in it."""
+"""Routes of pools: capacity by name, and what is in it."""
 
 from __future__ import annotations
 
@@ -79,6 +79,7 @@ async def update_pool(
     pool: PoolRef, body: PoolPatch, call: ThisCall, dry_run: DryRun = False
 ) -> Response:
     """Change capacity (merged; 0 removes a key), the labels of its nodes, settings or description.
+
     Running work stays; waiters that ask for more than there will be are paused.
     """
     actor = call.caller.identity
@@ -108,7 +109,8 @@ async def update_pool(
 
 @router.post("/pools/{pool}/enable", responses={200: ok(PoolOut, examples.POOL)})
 async def enable_pool(pool: PoolRef, call: ThisCall) -> Response:
-    """End the quarantine of a pool after a restore: nothing is held in it that is not known."""
+    """End the quarantine of a pool after a restore: the caller vouches that nothing unknown is
+    held in it."""
     actor = call.caller.identity
 
     def command(tx: Tx) -> str:
@@ -123,7 +125,7 @@ async def enable_pool(pool: PoolRef, call: ThisCall) -> Response:
 
 @router.delete("/pools/{pool}", status_code=204, responses={204: {"description": "Gone"}})
 async def delete_pool(pool: PoolRef, call: ThisCall) -> Response:
-    """Remove a pool that nothing holds."""
+    """Remove a pool in which nothing is held."""
     actor = call.caller.identity
 
     def command(tx: Tx) -> None:

@@ -1,7 +1,7 @@
-"""A problem of the HTTP face (RFC 9457), as whoever finds one raises it.
+"""The exception of a problem in the HTTP API (RFC 9457).
 
-What makes an answer of it is elsewhere: a process that only reads and plans a snapshot finds
-problems too, and need not load a web framework and a database for that.
+Making an answer of it is elsewhere: a process that only reads and plans a snapshot finds problems
+too, and need not load a web framework and a database for that.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ TITLES = {
 
 
 class Problem(Exception):
-    """An error of the HTTP face, ready to be shown."""
+    """An error of the HTTP API, ready to be shown."""
 
     def __init__(
         self,

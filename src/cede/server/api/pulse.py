@@ -1,4 +1,4 @@
-"""Wakes streams when something was committed: a hint only, the store is the truth and is polled."""
+"""Wakes streams after a commit: a hint only, the store is the truth and is polled."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Pulse:
         self.closed = False
 
     def beat(self) -> None:
-        """Safe from any thread; free when nobody waits."""
+        """Wake all streams. Safe from any thread; free when none waits."""
         loop = self._loop
         if loop is not None and self._waiters:
             with contextlib.suppress(RuntimeError):  # the loop is gone: so are its streams
@@ -27,7 +27,7 @@ class Pulse:
         self.beat()
 
     async def wait(self, seconds: float) -> bool:
-        """Until the next beat, at most so many seconds; whether there was one."""
+        """Wait for the next beat, at most so many seconds; return whether there was one."""
         self._loop = asyncio.get_running_loop()
         waiter: asyncio.Future[None] = self._loop.create_future()
         self._waiters.add(waiter)

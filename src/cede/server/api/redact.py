@@ -1,8 +1,8 @@
-"""What a token that is bound to subjects must not read about others (C4).
+"""Removes the names of others from answers to a token that is bound to subjects (C4).
 
-Reasons, stories and events name who holds, who is served first and to whom capacity is promised: by
-the ids of requests and the names of policies. To a tenant everybody else is "another team": the
-numbers and the rule stay, the names go.
+Reasons and events name holders, waiters that are served first, and waiters to which capacity is
+promised: by the ids of requests and the names of policies. To a tenant every other one is "another
+team": the numbers and the rule stay, the names go.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ ANOTHER = "another team"
 OTHERS = "other teams"
 
 _ID_LENGTH = 36
-# As the reason `nodes_claimed` lists nodes.
+# Claimants in the list of nodes of the reason `nodes_claimed`.
 _FOR_WHOM = re.compile(r"\(for (.+?)\)(?=, |$)")
 _SEVERAL = re.compile(rf"{ANOTHER}(?:, {ANOTHER})+")
 
 
 def request(shown: Json, beside: Set[str] = frozenset()) -> None:
-    """Clean a request that is about to be shown; what its owner wrote itself stays as it is, and
-    so do the ids of those that are shown `beside` it.
+    """Clean a request that is about to be shown; its owner's own words stay as they are, and so
+    do the ids of requests that are shown `beside` it.
     """
     if shown["reason"] is not None:
-        # Whom it follows its owner named itself.
+        # Its dependencies were named by its owner.
         refs = (*shown["after"], *shown["after_any"])
         own = {shown["id"], shown["part_of"], *(each.partition("_")[0] for each in refs)} - {None}
-        # Most name nobody outside the list: it need not be copied for each of them.
+        # Most name no request outside the list: it need not be copied for each of them.
         shown["reason"] = clean(shown["reason"], beside if own <= beside else own | beside)
 
 
@@ -45,10 +45,10 @@ def event(shown: Json) -> None:
 
 
 def clean(value: Any, seen: Collection[str]) -> Any:
-    """Any answer, all the way down; `seen` are the ids that the caller may see."""
+    """Clean any answer, all the way down; `seen` are the ids that the caller may see."""
     if isinstance(value, dict):
         cleaned = {key: clean(inner, seen) for key, inner in _without_claimants(value).items()}
-        # A row about somebody's holding: the policy is as telling as the request.
+        # A row about another's holding: the policy is as telling as the request.
         if "policy" in cleaned and "request" in value and value["request"] not in seen:
             cleaned["policy"] = ANOTHER
         return cleaned
@@ -63,7 +63,7 @@ def clean(value: Any, seen: Collection[str]) -> Any:
 
 
 def seen_by(caller: Caller, state: State, value: Any) -> Any:
-    """Any answer as this caller may see it: what is alive and its own keeps its name."""
+    """Return any answer as this caller may see it: living requests of its own keep their names."""
     if caller.bound is None:
         return value
     known = (state.requests.get(each) for each in set(_ids_in(value)))
@@ -71,13 +71,13 @@ def seen_by(caller: Caller, state: State, value: Any) -> Any:
 
 
 def claimant(identity: str, caller: Caller) -> str:
-    """Whose claim a node has, by name, to whoever may know that there is such a token."""
+    """Return the claimant's name, if the caller may know that there is such a token."""
     return name_in(identity) if caller.sees_identity(identity) else ANOTHER
 
 
 def _without_claimants(value: Json) -> Json:
-    """A reason or a change that tells for whom nodes are claimed: others, always. It is told in a
-    field, and again in the sentences made of it.
+    """Remove claimants, which are always others, from a reason or a change: they are in a field,
+    and again in the sentences made of it.
     """
     hidden = [str(value[key]) for key in ("claimant", "claimed_by") if value.get(key)]
     if value.get("code") == Code.NODES_CLAIMED:
@@ -93,7 +93,7 @@ def _without_claimants(value: Json) -> Json:
 
 
 def _ids_in(value: Any) -> Iterator[str]:
-    """Every id of a request that an answer mentions."""
+    """Yield every id of a request that an answer mentions."""
     if isinstance(value, dict):
         for inner in value.values():
             yield from _ids_in(inner)

@@ -1,5 +1,5 @@
-"""Questions to agents about logs: they go out with the next answer, which is given at once, and the
-pieces come in with the agent's next call. Everything here is on the event loop.
+"""Questions to agents about logs: sent with the next answer to the agent, which is given at
+once; the pieces come in with the agent's next call. Everything here is on the event loop.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from cede.server.ids import new_id
 
 # Each holds a piece in memory; more at once on one node would only wait for each other.
 QUESTIONS_MAX = 32
-# An answer may be lost with its question: so long after, it is asked once more.
+# An answer may be lost with its question: after so long, it is asked once more.
 ASK_AGAIN_SECONDS = 2.0
-# An agent that calls answers within a moment; this is for one on a slow link.
+# An agent answers within a moment; this is for one on a slow link.
 PATIENCE_SECONDS = 15.0
 
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """A place in what one task wrote."""
+    """A place in the output of one task."""
 
     allocation: str
     attempt: int
@@ -44,7 +44,7 @@ class About:
         return self.stream == "both" or (self.tail, self.since, self.age) != (None, None, None)
 
     def after(self, offset: int) -> About:
-        """The question after an answer: where to begin was the first one's."""
+        """Return the question after an answer: only the first one has a beginning."""
         return replace(self, offset=offset, tail=None, since=None, age=None)
 
 
@@ -71,7 +71,8 @@ class Relay:
         self._open: dict[str, dict[str, _Question]] = {}
 
     async def ask(self, node_id: str, about: About) -> Piece:
-        """A piece of a log from its node; a problem when there is none, or no answer."""
+        """Return a piece of a log from its node; raise a problem when there is none, or no
+        answer."""
         asked = self._open.setdefault(node_id, {})
         if len(asked) >= QUESTIONS_MAX:
             raise unavailable("too_many_streams", f"{QUESTIONS_MAX} logs of this node are read", 5)
@@ -95,7 +96,7 @@ class Relay:
         return any(self._is_due(each) for each in self._open.get(node_id, {}).values())
 
     def questions(self, node_id: str) -> list[Json]:
-        """What to ask this node with the answer that is about to go."""
+        """Return the questions to send to this node with the next answer."""
         now = self._monotonic()
         due = [(i, q) for i, q in self._open.get(node_id, {}).items() if self._is_due(q)]
         shown: list[Json] = []
@@ -119,7 +120,7 @@ class Relay:
         return shown
 
     def take(self, node_id: str, piece: LogIn) -> None:
-        """An answer; one to a question that this node was not asked is nobody's (C8)."""
+        """Take an answer; one to a question that this node was not asked is dropped (C8)."""
         question = self._open.get(node_id, {}).get(piece.id)
         if question is None or question.reply.done():
             return

@@ -1,4 +1,4 @@
-"""From what people type (a name, an id or a part of it) to the one thing that it means."""
+"""Resolves what people type (a name, an id or a part of it) to one pool, policy or tenant."""
 
 from __future__ import annotations
 
@@ -44,7 +44,8 @@ def _by_start(table: Mapping[str, T], kind: str, ref: str) -> T:
 
 
 def started_by(ids: Iterable[str], ref: str) -> list[str]:
-    """The ids whose short form `ref` starts; where there are none, those that start with it."""
+    """Return the ids whose short form `ref` starts; where there are none, those that start with
+    it."""
     known = sorted(ids)
     short = [id_ for id_ in known if ends_with(id_, ref)]
     return short or [id_ for id_ in known if id_.startswith(ref)]

@@ -1,7 +1,7 @@
-"""What callers get back, as the OpenAPI document shows it.
+"""Models of answers, for the OpenAPI document.
 
-Answers are built by hand in `views.py`, because validating what we made ourselves costs more than
-making it; a test checks that the two agree.
+Answers are built by hand in `views.py`, because validating our own values costs more than making
+them; a test checks that the two agree.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class PoolOut(Out):
 
 @shows(Policy)
 class PolicyOut(Out):
-    """A policy; what the model declares of it is added to these."""
+    """A policy; the fields that the model declares are added to these."""
 
     id: str
     name: str
@@ -63,7 +63,7 @@ class PolicyOut(Out):
 
 
 class ReasonOut(BaseModel):
-    """A typed explanation; which further names and numbers there are depends on the code."""
+    """A typed explanation; its further names and numbers depend on the code."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -79,7 +79,9 @@ class ConcernedOut(Out):
     component: str
     pool: str | None = None
     reason: ReasonOut | None = None
-    for_: str | None = Field(default=None, alias="for", description="For whom it would be stopped.")
+    for_: str | None = Field(
+        default=None, alias="for", description="The request for which it would be stopped."
+    )
 
 
 class DryRunOut(Out):
@@ -107,7 +109,7 @@ class ChangeOut(Out):
 
 
 class AppliedOut(Out):
-    """What has changed; of a dry run also what it would do to work."""
+    """The changes; of a dry run also what they would do to work."""
 
     changes: list[ChangeOut]
     counts: dict[str, int] | None = None
@@ -117,7 +119,7 @@ class AppliedOut(Out):
 
 
 class ConfigurationOut(Out):
-    """Every pool, policy and tenant, each with the fields that are not the usual ones."""
+    """Every pool, policy and tenant, each with the fields that differ from their defaults."""
 
     pools: list[dict[str, Any]]
     policies: list[dict[str, Any]]
@@ -141,7 +143,7 @@ class MemberOut(Out):
 
 
 class StopProgressOut(Out):
-    """Where the stop of a victim that was asked to save itself has come to."""
+    """How far the stop of a victim that was asked to save itself has come."""
 
     hint: int
     hinted_at: Seconds
@@ -204,7 +206,7 @@ class RetryOut(Out):
 
 @shows(Request, StopPolicy, Terms)
 class RequestOut(Out):
-    """A request; what the model declares of it is added to these."""
+    """A request; the fields that the model declares are added to these."""
 
     id: str | None = Field(description="Null when the request runs untracked.")
     component: str
@@ -269,7 +271,7 @@ class NodeOut(Out):
     held: Amounts
     bridge: str | None = Field(description="The bridge that speaks for it.")
     others: Amounts = Field(description="Held outside of cede, in the cluster of its bridge.")
-    others_why: str = Field(description="By whom, or why it takes no work there.")
+    others_why: str = Field(description="The holders there, or why it takes no work there.")
     free: Amounts
     devices: dict[str, list[str]]
     labels: dict[str, str]
@@ -279,7 +281,9 @@ class NodeOut(Out):
     silent: Seconds = Field(description="Seconds since it was heard of.")
     failures: int
     created: str
-    claimed_by: str | None = Field(description="For whose sensitive work alone it is.")
+    claimed_by: str | None = Field(
+        description="The claimant, for whose sensitive work alone it is."
+    )
     lease: Seconds = Field(description="How long its work survives without the server.")
     checkpoints: str | None = Field(
         description="Its checkpoint folder: `shared` by all nodes of its pool, or its `own`."
@@ -289,7 +293,7 @@ class NodeOut(Out):
 
 class ClaimOut(Out):
     nodes: list[NodeOut]
-    for_: str | None = Field(alias="for", description="Whose they are now; null: everybody's.")
+    for_: str | None = Field(alias="for", description="The claimant from now on; null: none.")
     stopping: int = Field(description="How many are stopped for it.")
 
 
@@ -303,7 +307,7 @@ class RegisteredOut(Out):
 
 
 class ArrayTaskOut(Out):
-    """Which of how many tasks of an array it is."""
+    """The number of a task in its array."""
 
     array_id: str
     task: int
@@ -312,7 +316,7 @@ class ArrayTaskOut(Out):
 
 @shows(StopPolicy)
 class OrderOut(Out):
-    """What one task on a node should do; the list of them is whole."""
+    """The order for one task on a node; the list of orders is whole."""
 
     allocation: str
     request: str
@@ -340,7 +344,7 @@ class OrderOut(Out):
 
 
 class QuestionOut(Out):
-    """A piece of a log that somebody wants to read."""
+    """A piece of a log that a caller wants to read."""
 
     id: str
     allocation: str
@@ -359,7 +363,7 @@ class BridgeOut(Out):
     nodes: int = Field(description="How many it speaks for.")
     epoch: int
     heartbeat: Seconds
-    token: str | None = Field(None, description="The bridge's own, for who joined.")
+    token: str | None = Field(None, description="The bridge's own, when it joined; shown once.")
 
 
 class HeartbeatOut(Out):
@@ -369,7 +373,7 @@ class HeartbeatOut(Out):
     heartbeat: Seconds
     lease: Seconds
     acknowledged: list[str]
-    heard: bool = Field(description="Whether what the call said was written down.")
+    heard: bool = Field(description="Whether the reports of the call were stored.")
     orders: list[OrderOut]
     logs: list[QuestionOut]
     over: list[str] = Field(description="Of the requests in `saved` those that have ended.")

@@ -1,7 +1,7 @@
 """Fair shares for Prometheus: every policy of the pools that share fairly, with its parts.
 
 Shares are read from the writer's state, as `cede shares` reads them; where this server does not
-lead, or the reading takes too long, the other series are answered without them.
+lead, or the read takes too long, the other series are answered without them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _PARTS = {
 
 
 def read_shares(state: State, now: int) -> bytes:
-    """The policies of all pools that share fairly."""
+    """Return the policies of all pools that share fairly."""
     found = []
     for pool in sorted(state.pools.values(), key=lambda each: each.name):
         if state.ledgers[pool.id].fair:
@@ -55,7 +55,7 @@ def _shown(pool: str, row: Row, now: int) -> dict[str, Any]:
 
 
 class ShareGauges(Collector):
-    """What was read last."""
+    """The shares of the last read."""
 
     def __init__(self) -> None:
         self.rows: list[dict[str, Any]] = []

@@ -1,4 +1,4 @@
-"""The shares of a pool, as the OpenAPI document shows them."""
+"""Models of a pool's shares, for the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Fractions = dict[str, float]
 
 
 class GroupsOut(Out):
-    """Ids of allocations: what others may take, and when."""
+    """Ids of allocations by what others may take, and when."""
 
     non_preemptible: list[str]
     aggressively_preemptible: list[str]
@@ -21,7 +21,7 @@ class GroupsOut(Out):
 
 
 class ShareOut(Out):
-    """A policy or a request as it stands. Shares are parts of the whole pool, by key."""
+    """A policy or a request with its shares, which are parts of the whole pool, by key."""
 
     pool: str
     id: str
@@ -38,14 +38,16 @@ class ShareOut(Out):
     usage: Amounts
     demand: Amounts
     fair_share: Fractions
-    strong_share: Fractions = Field(description="What of its share its guarantee gives.")
-    integral_share: Fractions = Field(description="What of its share its saved volume adds.")
-    weighed_share: Fractions = Field(description="What of its share comes by weight.")
+    strong_share: Fractions = Field(description="The part of its share that its guarantee gives.")
+    integral_share: Fractions = Field(
+        description="The part of its share that its saved volume adds."
+    )
+    weighed_share: Fractions = Field(description="The part of its share that comes by weight.")
     volume: Fractions = Field(description="What it has saved up, in amount times seconds.")
     usage_share: Fractions
     demand_share: Fractions
     dominant: str
-    satisfaction: float = Field(description="1e9 for who is due nothing.")
+    satisfaction: float = Field(description="1e9 where nothing is due.")
     status: str = Field(description="normal or below_fair_share")
     starvation: str = Field(description="non_starving, starving or aggressively_starving")
     below_since: Seconds | None

@@ -1,4 +1,4 @@
-"""Who has what of a pool, and what is due to whom."""
+"""The route of shares: what each policy and request of a pool uses and is due."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ Requests = Annotated[bool, Query(description="Whether requests are shown beside 
 
 @router.get("/pools/{pool}/shares", responses={200: ok(SharesOut, EXAMPLE)})
 async def pool_shares(pool: PoolRef, call: ThisCall, requests: Requests = True) -> Response:
-    """Every policy and request of a pool with its fair share, what it uses and wants, and whether
-    it starves. A pool that decides by what is reserved is shown as it would be.
+    """Every policy and request of a pool with its fair share, what it uses and wants, and
+    whether it starves. A pool that decides by what is reserved is shown as it would be.
     """
     caller = call.caller
 
@@ -46,7 +46,8 @@ async def pool_shares(pool: PoolRef, call: ThisCall, requests: Requests = True) 
 
 
 def _seen_by(caller: Caller, shown: Json) -> Json:
-    """What a tenant may read of it (C4): its own elements, below whomever they stand."""
+    """Return the part that a tenant may read (C4): its own elements, without the names of those
+    above."""
     mine = [
         each
         for each in shown["elements"]

@@ -1,4 +1,5 @@
-"""Every pool at a glance, and the order of one pool's queue."""
+"""Routes of status, queue and holders: every pool at a glance, and the order of one pool's
+queue."""
 
 from __future__ import annotations
 
@@ -51,8 +52,8 @@ class PolicyStatusOut(Out):
     reserved: Amounts
     limit: Amounts | None
     used: Amounts = Field(description="What its requests hold.")
-    borrowed: Amounts = Field(description="What of it no share covers.")
-    lent: Amounts = Field(description="What of its reserve others hold.")
+    borrowed: Amounts = Field(description="The used part that no share covers.")
+    lent: Amounts = Field(description="The part of its reserve that others hold.")
     waiting: int = Field(description="How many of its requests wait.")
     oldest_wait: float | None = Field(description="Seconds since the oldest of them was submitted.")
 
@@ -76,7 +77,7 @@ class StatusOut(Out):
 
 class PlaceOut(Out):
     place: int | None = Field(
-        description="From 1; with `limit` null, and first, for who was promised capacity."
+        description="From 1; with `limit`, waiters with an earmark come first, with null."
     )
     id: str
     latest_start: float | None = Field(
@@ -97,7 +98,7 @@ class HolderOut(Out):
         "null for a promise."
     )
     protected: str | None = Field(
-        description="Why it is stopped for nobody now: sensitive, unsaved or near_completion."
+        description="Why it is not stopped for others now: sensitive, unsaved or near_completion."
     )
     request: RequestOut | None = Field(None, description="Null if it has just left.")
 
@@ -188,8 +189,8 @@ async def get_queue(
     limit: PartLimit = None,
     component: Component = None,
 ) -> Response:
-    """The order in which a pool's waiters stand now. With `limit` a part of it, with the requests
-    and why each waits."""
+    """The order in which a pool's waiters stand now. With `limit` a part of it, with the
+    requests and why each waits."""
     caller = call.caller
 
     def shown(subject: Subject) -> bool:
@@ -200,7 +201,7 @@ async def get_queue(
             (place, age[2]) for place, ((*_, age), _) in enumerate(in_order(ledger), 1)
         )
         if limit is not None:
-            # They stand in no queue any more, and still wait.
+            # Waiters with an earmark are in no queue any more, and still wait.
             every = chain(((None, id_) for id_ in promised(state, ledger)), every)
         return (each for each in every if shown(state.requests[each[1]].subject))
 
@@ -246,8 +247,8 @@ async def get_queue(
 async def get_holders(
     pool: PoolRef, call: ThisCall, limit: Limit, offset: Offset = 0, component: Component = None
 ) -> Response:
-    """Who holds a pool's units, by which right, and what stopping it would cost: first whoever
-    would be asked to leave first; promises to waiters last."""
+    """The holders of a pool, by which right each holds, and what stopping it would cost: the one
+    that would be stopped first comes first; promises to waiters come last."""
     caller = call.caller
 
     def read(state: State, now: int) -> bytes:
@@ -271,7 +272,7 @@ async def get_holders(
 
 
 def _told(state: State, caller: Caller, pool: str, request_id: str, known: Known) -> Json:
-    """Why it waits, as the caller may see it, and when it starts at the latest."""
+    """Return why a request waits, as the caller may see it, and when it starts at the latest."""
     request, pool_id = state.requests[request_id], pool_in(state, pool).id
     start = latest_start_in(state, request, pool_id)
     return {
@@ -281,8 +282,8 @@ def _told(state: State, caller: Caller, pool: str, request_id: str, known: Known
 
 
 async def _with_requests(call: Call, found: Json) -> bytes:
-    """Rows with the requests that they name, as of the latest commit; null for one that has left
-    since.
+    """Return rows with the requests that they name, as of the latest commit; null for one that
+    has left since.
     """
     context, items = call.context, found["items"] or []
     views = await context.read(context.store.get_requests, [each["id"] for each in items])

@@ -1,4 +1,4 @@
-"""The server about itself: who am I, is it well, which version, how busy."""
+"""Routes about the server: the token of a call, health, version, metrics."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ async def healthz(call: ThisCall) -> Response:
 
 
 def _what_is_broken(problem: str) -> str:
-    """The invariant's id only: whoever asks without a token may learn nobody's names (C4)."""
+    """Return the invariant's id only: a caller without a token may learn no names (C4)."""
     found = re.match(r"[A-Z][0-9]+\b", problem)
     return found[0] if found else "the pass failed"
 
@@ -62,13 +62,13 @@ def _what_is_broken(problem: str) -> str:
     responses={200: ok(VersionOut, {"name": "cede", "version": __version__, "api": "v1"})},
 )
 async def version() -> Response:
-    """Which version this is. Needs no token."""
+    """The version of the server. Needs no token."""
     return answer({"name": "cede", "version": __version__, "api": "v1"})
 
 
 @router.get(f"{API}/whoami", responses={200: ok(WhoamiOut, examples.WHOAMI)})
 async def whoami(call: ThisCall) -> Response:
-    """What the server knows about the token of this call."""
+    """The name, role and subjects of the token of this call."""
     token = call.caller.token
     return answer(
         {
@@ -87,10 +87,12 @@ async def whoami(call: ThisCall) -> Response:
     responses={200: {"description": "Prometheus text", "content": _TEXT}},
 )
 async def get_metrics(call: ThisCall) -> Response:
-    """Numbers for Prometheus. They name every policy, so a token bound to subjects may not."""
+    """Numbers for Prometheus. They name every policy, so a token bound to subjects may not read
+    them."""
     pools: list[Contents] = []
     shares = b"[]"
-    with suppress(Problem, NotLeading, Overloaded, Stopping):  # the others are told all the same
+    # The other series are answered all the same.
+    with suppress(Problem, NotLeading, Overloaded, Stopping):
         pools = await call.context.query(lambda state, now: contents(state))
         if any(each.pool.settings.share is Share.FAIR_SHARE for each in pools):
             shares = await call.costly("share metrics", (), read_shares)

@@ -1,4 +1,4 @@
-"""What callers say of tenants, and what they get back of tenants and usage."""
+"""Bodies and answers of tenants and usage."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cede.server.api.json_type import Json
 from cede.server.api.schemas import Out, Page
 from cede.store import TenantView, UsageView
 
-# Hours are shown to the microsecond: further digits are only how computers divide.
+# Hours are shown to the microsecond: further digits are only noise of floats.
 _DIGITS = 9
 
 
@@ -25,7 +25,7 @@ class TenantFields(Body):
     """How much a tenant may have; null: no bound."""
 
     def said(self) -> dict[str, Any]:
-        """What is given, null included, as the engine takes it."""
+        """Return the given fields, null included, as the engine takes them."""
         given = self.model_dump(exclude_unset=True)
         return {name: given[name] for name in FIELDS if name in given}
 
@@ -39,14 +39,14 @@ class TenantIn(TenantFields):
 
 
 class TenantPatch(TenantFields):
-    """What changes; null takes a bound away."""
+    """The fields to change; null takes a bound away."""
 
     model_config = example(max_nodes=8, max_concurrent=None)
 
 
 @shows(Tenant)
 class TenantOut(Out):
-    """A tenant; what the model declares of it is added to these."""
+    """A tenant; the fields that the model declares are added to these."""
 
     id: str
     name: str
@@ -69,7 +69,7 @@ class UsedOut(Out):
     requests: int | None = Field(
         description="That held anything in that time; null with `days`: one may be of several."
     )
-    preempted: int = Field(description="Attempts that were stopped for somebody else.")
+    preempted: int = Field(description="Attempts that were stopped for others.")
     starts: int = Field(description="Requests that were granted for the first time.")
     mean_wait: float | None = Field(description="Seconds that these had waited; null: none.")
     node_hours: float
@@ -78,7 +78,7 @@ class UsedOut(Out):
     lost_gpu_hours: float
     lost_hours: dict[str, float] = Field(
         description="Of them: since its last checkpoint, of attempts that were stopped for "
-        "somebody or ended by their machine."
+        "others or ended by their machine."
     )
     cost: float | None = Field(description="By what the pools cost now; null: they say nothing.")
     day: str | None = Field(description="With `days`: of UTC.")
@@ -106,7 +106,7 @@ def tenant_out(view: TenantView) -> Json:
 
 
 def used_out(view: UsageView, name: str | None, pool: str | None = None) -> Json:
-    """`name` is what people call it; what is gone is called by its id."""
+    """Return a row of usage. `name` is for people; what is gone has its id for a name."""
     return {
         "id": None if view.id == name else view.id,
         "name": name,

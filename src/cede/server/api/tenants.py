@@ -47,8 +47,8 @@ async def list_tenants(call: ThisCall, limit: Limit, cursor: Cursor = None) -> R
 
 @router.post("/tenants", status_code=201, responses={201: ok(TenantOut, TENANT, "Created")})
 async def create_tenant(body: TenantIn, call: ThisCall) -> Response:
-    """Make a tenant. Requests that gave its name already count; what they have used of its budget
-    is told by the next read."""
+    """Make a tenant. Requests that gave its name already count; the next read shows what they
+    have used of its budget."""
     actor = call.caller.identity
 
     def command(tx: Tx) -> Json:
@@ -72,7 +72,7 @@ async def get_tenant(tenant: TenantRef, call: ThisCall) -> Response:
 
 @router.patch("/tenants/{tenant}", responses={200: ok(TenantOut, TENANT)})
 async def update_tenant(tenant: TenantRef, body: TenantPatch, call: ThisCall) -> Response:
-    """Change what is given; null takes a bound away. Running work stays, whatever the quota."""
+    """Change the given fields; null takes a bound away. Running work stays, whatever the quota."""
     actor = call.caller.identity
 
     def command(tx: Tx) -> str:

@@ -1,4 +1,5 @@
-"""Tokens: made, listed and revoked by admins. The secret is in one answer and nowhere else (C3)."""
+"""Routes of tokens: made, listed and revoked by admins. The secret is in one answer and nowhere
+else (C3)."""
 
 from __future__ import annotations
 
@@ -49,10 +50,10 @@ async def get_token(id: TokenRef, call: ThisCall) -> Response:
     "/tokens", status_code=201, responses={201: ok(NewTokenOut, examples.NEW_TOKEN, "Created")}
 )
 async def create_token(body: TokenIn, call: ThisCall) -> Response:
-    """Make a token. The answer holds its secret, this one time.
+    """Make a token. Only this answer holds its secret.
 
     A submitter, and a viewer that has subjects, is confined to them. For the other roles the first
-    subject only says who asks where a request does not.
+    subject is only the default of requests that name none.
     """
     role = Role.parse(body.role)
     name = parse_name(body.name, "name")
@@ -71,7 +72,7 @@ async def create_token(body: TokenIn, call: ThisCall) -> Response:
         tx.audit(actor, "token.create", token_id, detail)
         return token_out(token)
 
-    # What is remembered under an idempotency key has no secret in it, so a repetition gets none.
+    # The answer remembered under an idempotency key has no secret in it, so a repetition gets none.
     made = await call.context.execute(command, idempotency=await call.idempotency())
     if made["id"] != token_id:
         raise Conflict(
@@ -84,7 +85,7 @@ async def create_token(body: TokenIn, call: ThisCall) -> Response:
 
 @router.delete("/tokens/{id}", status_code=204, responses={204: {"description": "Revoked"}})
 async def revoke_token(id: TokenRef, call: ThisCall) -> Response:
-    """Revoke a token: within a second it is worth nothing, on every server."""
+    """Revoke a token: within a second it is of no use on every server."""
     store = call.context.store
     token = await call.context.read(store.get_token, id)
     actor = call.caller.identity

@@ -1,4 +1,5 @@
-"""Usage: what was held, by whom and for how long."""
+"""The route of usage: what each pool, policy, team, user, tenant or label held, and for how
+long."""
 
 from __future__ import annotations
 
@@ -50,9 +51,9 @@ async def get_usage(
     days: Days = False,
     label: Label = PROJECT,
 ) -> Response:
-    """Node-hours, GPU-hours and the hours of every key, what of them was lost, and what they cost,
-    by pool, policy, team, user, tenant or label: from grants to their ends, or to now. A token that
-    is bound to subjects sees what their policies held."""
+    """Node-hours, GPU-hours and the hours of every key, what of them was lost, and what they
+    cost, by pool, policy, team, user, tenant or label: from grants to their ends, or to now. A
+    token that is bound to subjects sees what their policies held."""
     context = call.context
     period = await period_of(context, since, begin, end)
     if days and period.since is None:

@@ -55,6 +55,6 @@ def _file(request: Request, name: str, media_type: str) -> Response:
 
 @cache
 def _content(folder: str, name: str) -> tuple[bytes, bytes]:
-    """A file as it is and compressed; both are made once, because they never change."""
+    """Return a file as it is and compressed; both are made once, because they never change."""
     content = (files("cede.server.api") / "page" / folder / name).read_bytes()
     return content, gzip.compress(content, mtime=0)
