@@ -76,6 +76,23 @@ def test_rewriting_keeps_what_it_is_given_and_goes_on(path: Path) -> None:
     assert read(path) == ENTRIES[2:]
 
 
+def test_a_rewriting_is_due_when_the_journal_has_doubled(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = Journal(path)
+    journal.append(*ENTRIES)
+    assert not journal.has_grown  # it is short
+    monkeypatch.setattr("cede.agent.journal.COMPACT_BYTES", 100)
+    assert journal.has_grown
+    journal.rewrite(ENTRIES)  # all of them are still needed: another rewriting would save nothing
+    assert not journal.has_grown
+    journal.append(*ENTRIES)
+    assert not journal.has_grown
+    journal.append(ENTRIES[-1])
+    assert journal.has_grown
+    journal.close()
+
+
 def test_a_full_disk_keeps_what_was_there(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     journal = Journal(path)
     journal.append(ENTRIES[0])

@@ -18,7 +18,7 @@ from typing import Any
 
 from cede.agent.values import Do, Entry, Key, Kind, Order, Over, Removed, Report, Taken
 
-# A journal is rewritten when it is longer than this and at least half of it is past.
+# A journal is rewritten when it is longer than this, and twice as long as after its last rewriting.
 COMPACT_BYTES = 1 << 20
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _OF_ORDER = tuple(each.name for each in fields(Order))
@@ -44,10 +44,12 @@ class Journal:
         os.fsync(self._file)
         _sync_folder(path)
         self._end = good
+        self._rewritten = 0
 
     @property
-    def size(self) -> int:
-        return self._end
+    def has_grown(self) -> bool:
+        """Whether a rewriting is worth its write."""
+        return self._end > max(COMPACT_BYTES, 2 * self._rewritten)
 
     def append(self, *entries: Entry) -> None:
         """Append entries; return when they are on disk, all of them or none.
@@ -84,6 +86,7 @@ class Journal:
             raise JournalFull(os.strerror(error.errno)) from None
         os.close(self._file)
         self._file, self._end = file, len(text)
+        self._rewritten = self._end
 
     def close(self) -> None:
         os.close(self._file)

@@ -25,8 +25,8 @@ from cede.agent.attempts import Attempts
 from cede.agent.hands import Hands
 from cede.agent.identity import Unusable
 from cede.agent.isolation import warnings
-from cede.agent.journal import COMPACT_BYTES, JournalDamaged, JournalFull
 from cede.agent.journal import Journal as JournalFile
+from cede.agent.journal import JournalDamaged, JournalFull
 from cede.agent.link import Introduction, Link
 from cede.agent.machine import Machine
 from cede.agent.settings import Settings
@@ -188,7 +188,7 @@ class Runner:
         if self._attempts.has_news:
             self._link.tell()
         self._attempts.look_for_old(self._ask)
-        if self._journal.size > COMPACT_BYTES:
+        if self._journal.has_grown:
             self._compact()
 
     def _handle(self, event: Event) -> None:
