@@ -92,7 +92,7 @@ class Session:
                 self._done = step + 1
             yield step
 
-    # What the host asks.
+    # The host's hints.
 
     def step(self, done: int) -> bool:
         with self._lock:
@@ -177,7 +177,7 @@ class Session:
         answer = self._answer
         return answer is not None and answer.number == hint.number and answer.status is Status.SAVED
 
-    # What the application answers.
+    # The application's answers.
 
     def defer(self, seconds: float, why: str) -> bool:
         with self._lock:

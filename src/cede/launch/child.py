@@ -80,7 +80,7 @@ class Child:
 def _become(
     spec: dict[str, Any], group: Group, supervisor: int, output: list[int], ready: int, failed: int
 ) -> NoReturn:
-    users = ""  # what of the user's could be wrong at this point
+    users = ""  # the part of the user's command that could be wrong here
     program = ""  # set once it is the program
     try:
         # The supervisor's /proc is closed; the work's own is open, and the child needs its own from

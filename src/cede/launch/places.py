@@ -1,4 +1,4 @@
-"""Where an attempt's files are, and how they are opened.
+"""The files of an attempt, and how they are opened.
 
     ATTEMPTS/ALLOCATION.TASK/
         spec.json         what to run, by what means this machine contains it, and what the agent

@@ -34,7 +34,7 @@ READS_PER_LOOK = 16
 # Reads of what may still be in a pipe when all its writers are dead; more is another process's.
 READS_AT_END = 64
 
-# Its answers to the launching process. Whether it has started follows TOOK_OVER.
+# Its answers to the launching process. That it has started, or could not, follows TOOK_OVER.
 TOOK_OVER, KEPT_ALREADY, FAILED, STARTED = 0, 2, 1, 3
 
 

@@ -15,7 +15,7 @@ from cede.model.stopping import Ask, StopProgress
 
 
 class Phase(StrEnum):
-    """What the agent last reported of a member."""
+    """The phase of a member, as its agent last reported it."""
 
     ASSIGNED = "assigned"
     STARTED = "started"
@@ -37,7 +37,7 @@ class Member:
     looked: bool = False  # its agent has looked for checkpoints before the start
     answered: int = 0  # the number of the last hint that it answered with a checkpoint
     reach: tuple[int, int] = (0, 0)  # a hint, and the first step at which it can save for it
-    unread: bool = False  # what it left in its folder was not verified in time
+    unread: bool = False  # the checkpoints that it left were not verified in time
 
 
 @dataclass(frozen=True, slots=True)

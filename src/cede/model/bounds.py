@@ -170,7 +170,7 @@ NODE_FAILURES_MAX = 5
 # Then the node is given work again, as often as document 004's system does it: its fault may be
 # gone, and if not, it costs a few attempts that use up no retries.
 NODE_RETRY = 5 * MINUTE
-# Work that outlived this many machines is more likely to be what breaks them.
+# Work that outlived this many machines is more likely to be the cause.
 LOST_MAX = 10
 
 # Work that left this many times in a row to save itself, and saved nothing, has failed.
@@ -213,7 +213,7 @@ OVER_LIMIT_GRACE_DEFAULT = 15 * SECOND
 # Weights are compared with each other; these ends are far beyond any use.
 WEIGHT_MIN = 1e-6
 WEIGHT_MAX = 1e6
-# What a relaxed guarantee gives at once, in multiples of its flow: more would be a burst.
+# The most that a relaxed guarantee gives at once, in multiples of its flow: more would be a burst.
 MULTIPLIER_MAX = 10
 
 # The reference's window for budgets. No tenant can spend the most; a budget of zero is a quota.
@@ -246,5 +246,5 @@ SNAPSHOT_BYTES_MAX = 256 * 1024 * 1024
 ROUNDS_MAX = 100
 # Requests of each kind that a dry run of an edit lists; their number is always given.
 PREVIEWED_MAX = 1_000
-# How many passes `plan --until-rest` runs before it says that it did not come to rest.
+# How many passes `plan --until-rest` runs before it reports that it did not come to rest.
 PASSES_MAX = 10_000

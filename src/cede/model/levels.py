@@ -16,9 +16,7 @@ _DIGITS = 3
 
 
 class Level(NamedTuple):
-    """Of one key: the capacity, what is held, the part of it that no share covers, and what waiters
-    ask.
-    """
+    """Amounts of one key: capacity, held, the held part that no share covers, and waited for."""
 
     capacity: float = 0
     used: float = 0

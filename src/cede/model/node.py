@@ -75,13 +75,13 @@ class Node:
     folder: str = ""  # the identity of its checkpoint folder, the same on nodes that share it
     protocol: int = 1  # the protocol version of its agent
     beside_server: bool = False  # it shares its machine with the only server
-    # Its agent's process, and what tells its machine and data folder from others.
+    # The identity of its agent's process, and that of the agent's machine and data folder.
     session: str = ""
     machine: str = ""
     # The database was restored, and the agent has not yet reported that no unknown work runs.
     quarantined: bool = False
-    # The bridge that speaks for it, what outside jobs hold of it in that bridge's cluster, and
-    # whose.
+    # The bridge that speaks for it, the amounts that outside jobs hold of it in that bridge's
+    # cluster, and a text on these jobs.
     bridge: str = ""
     others: Amounts = field(default_factory=dict)
     others_why: str = ""

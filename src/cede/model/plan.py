@@ -83,7 +83,7 @@ class Plan:
     # Takings that defeat themselves: a waiter, and a holder that would take the units back at once,
     # or its key if other holders are equivalent.
     in_vain: set[tuple[str, Any]] = field(default_factory=set, repr=False, compare=False)
-    # The outcomes of repeated tries.
+    # The sets of stopped holders and earmark owners beside which they were tried again.
     outcomes: set[frozenset[str]] = field(default_factory=set, repr=False, compare=False)
     # By pool and allocation: the demand that is kept for a stopped holder that comes back.
     wanted: dict[str, dict[str, Wanted]] = field(default_factory=dict, repr=False, compare=False)

@@ -1,4 +1,4 @@
-"""The step from what a pipeline step declares to what is counted (document 001, primer).
+"""The resources that a pipeline step declares, and the amounts that they count as (document 001).
 
 `ResourceSettings` is the declaration; `request_amounts` is the one place that turns it into keys
 and integers.

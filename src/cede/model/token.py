@@ -10,7 +10,7 @@ from cede.model.subject import Subject
 
 
 class Role(IntEnum):
-    """What a token may do.
+    """The role of a token.
 
     From viewer on, each role may do everything that the ones before it may. A machine's roles stand
     beside them: no other role may do what a machine's may, and they may do nothing else.
@@ -31,7 +31,7 @@ class Role(IntEnum):
         return self < Role.VIEWER
 
     def covers(self, needed: Role) -> bool:
-        """Whether this role may do what needs `needed`."""
+        """Whether this role includes the role `needed`."""
         return self is needed or (not needed.machine and self >= needed)
 
     @classmethod

@@ -1,4 +1,4 @@
-"""What an agent runs: an argument list, never a shell."""
+"""The command that an agent runs: an argument list, never a shell."""
 
 from __future__ import annotations
 

@@ -239,7 +239,7 @@ def stop_victims(state: State) -> bool:
 
 
 def _stop(state: State, allocation: Allocation) -> None:
-    """Save what was asked to save itself, then end every task of the allocation."""
+    """Save the allocation if it was asked to save itself, then end every task of it."""
     if allocation.state is AllocationState.CHECKPOINTING:
         for task in range(max(len(allocation.members), 1)):
             current = state.allocations[allocation.id]

@@ -139,7 +139,7 @@ def amounts(fields: Entry, whole: Callable[[], dict[str, int]]) -> tuple[dict[st
         if isinstance(needs, Mapping) and not set(needs) & set(
             ResourceSettings.__dataclass_fields__
         ):
-            parse_own(needs, OF_REQUEST, "a request")  # says which of them is none
+            parse_own(needs, OF_REQUEST, "a request")  # names the unknown one
         raise Invalid("resources", "give either resources or settings")
     if needs is None:
         literal = parse_amounts(fields["resources"], "resources", empty=False)

@@ -72,7 +72,7 @@ class Conversation:
         self._verifier.know(None if fresh and not known else known)
         try:
             self._line = self._open_line()
-        except OSError as error:  # the work blocks its directory; it is not heard
+        except OSError as error:  # the work blocks its directory: it is not asked
             self._line = SignalLine(self._talk, lambda number: None)
             self._trouble = SaveFailed(None, f"it cannot be asked: {error.strerror}")
         self._agreed = files.read_step(self._talk, files.AGREED)

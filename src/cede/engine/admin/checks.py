@@ -129,8 +129,8 @@ def _no_nodes(pool: Pool, subject: Subject, which: str) -> str:
 
 
 def _shared_homes(state: State, pool: Pool, policies: list[Policy]) -> Iterator[Misfit]:
-    """The policies that share a home node with another: a node is one policy's own, and the last
-    policy is the wrong one.
+    """The misfit of each node that is the home of several policies: the last of these policies is
+    the wrong one.
     """
     at_home = [(each, each.home) for each in policies if each.home is not None]
     if len(at_home) < 2:

@@ -216,7 +216,7 @@ def _word(value: object, field: str) -> str:
 
 
 def others_hold(state: State, node_id: str, amounts: object, why: object, now: int) -> None:
-    """Set what outside jobs hold of a node in its bridge's cluster, as of now: all of it if the
+    """Set the amounts that outside jobs hold of a node in its bridge's cluster: all of it if the
     cluster's node takes no work.
     """
     state.now = now

@@ -74,7 +74,7 @@ def enable_pool(state: State, name_or_id: str, now: int) -> Pool:
 
 
 def unknown(state: State) -> str:
-    """What is still unknown, in words."""
+    """The nodes and leases that are still unknown, in words."""
     parts = []
     if silent := _silent(state):
         more = f" and {len(silent) - _NAMED} more" if len(silent) > _NAMED else ""

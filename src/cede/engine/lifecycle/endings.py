@@ -232,7 +232,7 @@ def _pin(state: State, request: Request, allocation: Allocation) -> Pin | None:
 
 
 def expire(state: State, due: list[Key]) -> bool:
-    """End what is over by time: leases, stops, withholding; whether anything was."""
+    """End expired leases, stops, pins and withholding; whether there were any."""
     changed = False
     for kind, entity_id in due:
         if kind == "request" and (request := state.requests.get(entity_id)) is not None:

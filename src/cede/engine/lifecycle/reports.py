@@ -213,8 +213,8 @@ def _let_others_save(state: State, allocation: Allocation) -> None:
 
 
 def _conclude(state: State, allocation: Allocation, text: str) -> None:
-    """End an allocation, judged from all its members. `text` is of the last member: one that failed
-    before it stopped the gang, and its text was kept then.
+    """End an allocation, judged from all its members. `text` is the last member's: an earlier
+    failure has already stopped the gang, with its own text in the reason.
     """
     request = state.requests[allocation.request_id]
     members = allocation.members

@@ -37,8 +37,9 @@ def first_point(state: State, request: Request, members: Iterable[Member]) -> st
 def found(
     state: State, allocation: Allocation, task: int, ids: Sequence[str], problems: str
 ) -> None:
-    """Apply what the agent of one task has verified, newest first; the last task's report decides
-    the resume point. A task that is stopped before it started looks again the next time.
+    """Apply the checkpoints that one task's agent has verified, newest first; the last task's
+    report decides the resume point. A task that is stopped before it started looks again the next
+    time.
     """
     if allocation.resume is not None or allocation.leaving:
         return
@@ -85,8 +86,8 @@ def _decide(state: State, request: Request, allocation: Allocation, problems: st
 
 
 def found_by_holder(state: State, request: Request, ids: Sequence[str]) -> None:
-    """Apply what the client of held work has verified; the work has already chosen, and starts from
-    the first.
+    """Apply the checkpoints that the client of held work has verified; the work has already chosen,
+    and starts from the first.
     """
     saved = request.saved
     if ids and (saved is None or age(ids[0]) > age(saved.id)):

@@ -69,7 +69,7 @@ class Stream:
         promise: bool = False,
         gone: Amounts | None = None,
     ) -> list[Allowance]:
-        """The bounds of the waiters' own policy at this level, with `gone` of its share free."""
+        """The bounds of the waiters' own policy at this level; `gone` of its share is used up."""
         found = own_bounds(ledger, self.key, alone=alone, promise=promise)
         if self.rights != BORROWED:
             share = share_bound(ledger, self.key, self.rights, self.band(ledger), gone)

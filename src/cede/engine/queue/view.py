@@ -36,8 +36,8 @@ def site(
     gone: Iterable[str] = (),
     only: EligibleNodes | None = None,
 ) -> View:
-    """What is free for a waiter of standing `bound`, now or to promise, once `gone` have left; on
-    all nodes or on some.
+    """The view of a waiter of standing `bound`: the rooms that it may use, now or to promise, once
+    `gone` have left; on all nodes or on some.
     """
     inventory = ledger.inventory
     assert inventory is not None
