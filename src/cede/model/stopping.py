@@ -101,7 +101,7 @@ class Saved:
 def age(checkpoint: str) -> tuple[tuple[int, str], ...]:
     """The sort key of checkpoint ids: numbers compare as numbers, so that 10-1 comes after 9-1.
 
-    The library for applications sorts in the same way and cannot import this.
+    The library for applications sorts in the same way and does not import this.
     """
     pieces = re.findall(r"\d+|\D+", checkpoint)
     return tuple((int(each), "") if each.isdigit() else (-1, each) for each in pieces)

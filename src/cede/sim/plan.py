@@ -40,7 +40,7 @@ def run(snapshot: object, until_rest: bool = False, horizon: object = None) -> d
     state = load(snapshot)
     state.eager = True  # compute shares before each pass
     last = state.now + (0 if horizon is None else parse_duration(horizon, "horizon"))
-    _ask_nobody_to_save(state)
+    _turn_brokers_off(state)
     names = _names(state, snapshot)
     first = [_claim(state, each, names) for each in read_claims(snapshot)]
     first += [_decision(state, each, names) for each in _reject(state, snapshot)]
@@ -50,7 +50,7 @@ def run(snapshot: object, until_rest: bool = False, horizon: object = None) -> d
     return result
 
 
-def _ask_nobody_to_save(state: State) -> None:
+def _turn_brokers_off(state: State) -> None:
     """Turn the brokers off: asks to save and go on move no units, and would never come to rest."""
     for pool in [each for each in state.pools.values() if each.settings.broker]:
         state.put(replace(pool, settings=replace(pool.settings, broker=False)))
@@ -106,7 +106,7 @@ def decide_at_rest(state: State) -> Plan | None:
 def on_until_rest(state: State, horizon: object = None) -> dict[str, Any]:
     """Run passes on a state until rest, up to the horizon."""
     state.eager = True
-    _ask_nobody_to_save(state)
+    _turn_brokers_off(state)
     last = state.now + (0 if horizon is None else parse_duration(horizon, "horizon"))
     return _until_rest(state, last, {})
 

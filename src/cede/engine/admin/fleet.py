@@ -463,7 +463,7 @@ def _lose_members(state: State, allocation: Allocation, node: Node) -> None:
 
 
 def settle_drains(state: State) -> bool:
-    """Mark draining nodes whose work has ended as drained; whether there were any."""
+    """Mark draining nodes as drained once their work has ended; whether there were any."""
     done = [node for each in state.draining if not state.on_node(node := state.nodes[each])]
     for node in done:
         state.put(replace(node, state=NodeState.DRAINED))

@@ -45,8 +45,8 @@ class Closest:
 def closest_node(
     state: State, ledger: PoolLedger, preemptor: Preemptor, view: View, form: Form
 ) -> Closest | None:
-    """The node on which a task of this form misses the least; None if nodes with room exist, only
-    too few of them, or no holder is in the way.
+    """The node on which a task of this form misses the least, of those with a holder in the way;
+    None if there is no such node, as when only too few nodes have room.
     """
     inventory = ledger.inventory
     assert inventory is not None

@@ -181,9 +181,7 @@ def _not_fairer(
 
 
 def _protected(ledger: PoolLedger, policy: Policy, names: Names) -> Reason | None:
-    """The reason that all that others hold of a key is within their usage thresholds; None if it is
-    not.
-    """
+    """The reason when all that others hold of a key is within their usage thresholds; else None."""
     key = names["key"]
     others = [
         each
@@ -233,7 +231,7 @@ def _in_the_middle(
     holding: Holding,
     names: Names,
 ) -> Reason:
-    """The reason that all that could be taken is between the thresholds, which this waiter does not
+    """The reason when all that could be taken is between the thresholds, which this waiter does not
     reach.
     """
     theirs = settings_for(ledger, holding.policy_id)

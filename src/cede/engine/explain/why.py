@@ -187,7 +187,7 @@ def _held(verdict: Verdict, bound: int) -> int:
 
 
 def _task_group(waiter: _Waiter) -> Reason:
-    """The reason that other tasks of its request have used up the request's limit."""
+    """The reason when other tasks of its request have used up the request's limit."""
     verdict = waiter.verdict
     bound = waiter.request.terms.limit[verdict.key]
     enough = _held(verdict, bound) + verdict.requested
@@ -217,7 +217,7 @@ def _own(waiter: _Waiter, bound: int) -> tuple[int, dict[str, Any]]:
 
 
 def _limit_above(waiter: _Waiter) -> Reason:
-    """The reason that the policies below an ancestor have used up the ancestor's limit."""
+    """The reason when the policies below an ancestor have used up the ancestor's limit."""
     verdict, above = waiter.verdict, waiter.ledger.policies[waiter.verdict.whose]
     bound = above.limit[verdict.key]
     detail = {"above": above.name, "held": _held(verdict, bound), "bound": bound}
@@ -225,7 +225,7 @@ def _limit_above(waiter: _Waiter) -> Reason:
 
 
 def _not_free(waiter: _Waiter) -> Reason:
-    """The reason that too little is free: out of service, being freed, or held by staying
+    """The reason when too little is free: out of service, being freed, or held by staying
     holders.
     """
     ledger = waiter.ledger
@@ -239,7 +239,7 @@ def _not_free(waiter: _Waiter) -> Reason:
 
 
 def _being_freed(waiter: _Waiter) -> Reason:
-    """The reason that enough is being freed and promised to no waiter: it goes to the first in the
+    """The reason when enough is being freed and promised to no waiter: it goes to the first in the
     queue that it suffices for, which may be another waiter or a victim that comes back.
     """
     state, ledger, key = waiter.state, waiter.ledger, waiter.verdict.key
@@ -339,7 +339,7 @@ def _off_nodes(waiter: _Waiter) -> Reason | None:
 
 
 def _nodes_out(waiter: _Waiter) -> Reason | None:
-    """The reason that nodes out of service would have enough, together with what is free."""
+    """The reason when nodes out of service would have enough, together with what is free."""
     inventory, form = waiter.ledger.inventory, waiter.ledger.form(waiter.request)
     assert inventory is not None and form is not None
     out = [
@@ -357,7 +357,7 @@ def _nodes_out(waiter: _Waiter) -> Reason | None:
 
 
 def _held_outside(waiter: _Waiter) -> Reason | None:
-    """The reason that outside jobs hold a bridge's nodes on which a task would fit otherwise."""
+    """The reason when outside jobs hold a bridge's nodes on which a task would fit otherwise."""
     inventory, form = waiter.ledger.inventory, waiter.ledger.form(waiter.request)
     assert inventory is not None and form is not None
     need = inventory.room(dict(form.amounts))
@@ -416,7 +416,7 @@ def _no_place(waiter: _Waiter) -> Reason:
 
 
 def _of_owner(waiter: _Waiter) -> Reason | None:
-    """The reason that no holder can be stopped for an owner inside its reserve, not even by
+    """The reason when no holder can be stopped for an owner inside its reserve, not even by
     amounts: the node that comes closest, and what is in the way there. None if that does not keep
     it waiting.
     """
@@ -438,7 +438,7 @@ def _of_owner(waiter: _Waiter) -> Reason | None:
 
 
 def _elsewhere(waiter: _Waiter) -> Reason:
-    """The reason that it waits for nodes that have its checkpoint, and would start on others."""
+    """The reason when it waits for nodes that have its checkpoint, and would start on others."""
     inventory, pin, saved = waiter.ledger.inventory, waiter.request.pin, waiter.request.saved
     assert inventory is not None and pin is not None
     having = [s.node for s in inventory.spots.values() if s.node.folder in pin.folders]
@@ -453,7 +453,7 @@ def _elsewhere(waiter: _Waiter) -> Reason:
 
 
 def _claimed(waiter: _Waiter) -> Reason | None:
-    """The reason that nodes are claimed for other users, if it would start there otherwise; that
+    """The reason when nodes are claimed for other users, if it would start there otherwise; that
     they are claimed is no secret.
     """
     ledger, policy, key = waiter.ledger, waiter.policy, waiter.key
@@ -491,7 +491,7 @@ def _missing_places(request: Request, reason: Reason) -> tuple[str, int]:
 
 
 def _taking_reason(waiter: _Waiter) -> Reason:
-    """The reason that no holder may be stopped: the nearest rule that prevents it."""
+    """Why no holder may be stopped: the nearest rule that prevents it."""
     state, ledger, request, policy = waiter.state, waiter.ledger, waiter.request, waiter.policy
     names, granted = _shortage(waiter), waiter.granted
     key = names["key"]
@@ -760,8 +760,8 @@ def _pool_story(state: State, request: Request, policy: Policy, tried: bool) -> 
 
 def _place(state: State, ledger: PoolLedger, request: Request, policy: Policy) -> int | None:
     """Its place in this pool's queue, from 1: waiters start before it that were promised capacity
-    before it, or that come before it without a bound of their own. None where there are too many to
-    count.
+    before it, or that come before it and that no bound of their own keeps back. None where there
+    are too many to count.
     """
     if length(ledger) > PLACE_MAX:
         return None

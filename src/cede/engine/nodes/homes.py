@@ -151,8 +151,8 @@ class Homes:
         return frozenset((each, who, True) for each in lenders for who in claimants), idle
 
     def _lendable(self, lender: Policy, use: Use, form: Form) -> SortedList[Entry]:
-        """The idle nodes that a policy still lends, those first that hold the most tasks of the
-        form; cached with the policy's use.
+        """As many idle nodes as a policy still lends, chosen by how many tasks of the form they
+        hold; cached with the policy's use.
         """
         known = use.lendable.get(form)
         if known is None:

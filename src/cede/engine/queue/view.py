@@ -1,7 +1,7 @@
 """The nodes of a pool as one waiter may use them: by its standing, and with some holders gone.
 
-Promises to waiters of lower standing do not restrict it, nor does its own; what is withheld for a
-head of its standing or above does.
+Promises to waiters of lower standing do not restrict it, nor do those to itself; what is withheld
+for a head of its standing or above does.
 """
 
 from __future__ import annotations
