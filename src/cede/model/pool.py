@@ -19,7 +19,7 @@ class Pool:
     description: str = ""
     created: str = ""
     edited: int = 0  # the place in the journal of the last edit of its amounts
-    nodes: Mapping[str, str] | None = None  # labels of its nodes; their sum is its capacity
+    nodes: Mapping[str, str] | None = None  # labels of its nodes, which add up to its capacity
     # Until this instant nothing is granted: the database was restored, and leases that it does not
     # know of may last until then.
     quarantine: int | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 _ROOT = 0
 _OTHERS = 0o077
-# A key of root that a group of services may read, as Debian and Kubernetes set it up.
+# A key file of root that a group of services may read, as Debian and Kubernetes set it up.
 _OTHERS_THAN_GROUP_READERS = 0o037
 
 

@@ -104,7 +104,7 @@ class Settings:
     near_completion_threshold: int = 0  # work this close to the end of its walltime is not stopped
     # From this fraction of its walltime on, work is nearly done and expensive to stop.
     near_completion_fraction: float = bounds.NEAR_COMPLETION_FRACTION_DEFAULT
-    protect_unsaved: bool = False  # nor is work of class 7 or above that is never saved
+    protect_unsaved: bool = False  # work of class 7 or above that is never saved is not stopped
     wait_first: bool = False  # nothing is stopped for a waiter that starts as soon by itself
     fair_share_update_period: int = bounds.SHARES_PERIOD_DEFAULT
     fair_share_starvation_timeout: int = bounds.STARVATION_DEFAULT

@@ -109,7 +109,7 @@ def duration(fields: Entry, name: str) -> int | None:
     return None if fields.get(name) is None else parse_duration(fields[name], name)
 
 
-# The demand of a request -----------------------------------------------------------------------
+# The demand of a request ----------------------------------------------------------------------
 
 
 def subject(fields: Entry) -> Subject:

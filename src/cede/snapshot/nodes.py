@@ -121,7 +121,7 @@ def _heartbeat(fields: Entry) -> int:
     return parse_duration(fields["heartbeat"], "heartbeat", most=bounds.HEARTBEAT_MAX)
 
 
-# Where tasks sit -------------------------------------------------------------------------------
+# Where tasks sit ------------------------------------------------------------------------------
 
 
 def footprint(state: State, path: str, fields: Entry, pool_id: str, tasks: int) -> Footprint:

@@ -88,7 +88,7 @@ def _named(state: State, names: Iterable[str]) -> list[Node]:
     return list(found.values())
 
 
-# Whether a claim is granted --------------------------------------------------------------------
+# Whether a claim is granted -------------------------------------------------------------------
 
 
 def _check_free(node: Node) -> None:
@@ -140,7 +140,7 @@ def _is_leaving(request: Request) -> bool:
     return request.status is RequestStatus.PREEMPTING
 
 
-# Effects of a claim ----------------------------------------------------------------------------
+# Effects of a claim ---------------------------------------------------------------------------
 
 
 def _take_promises(state: State, node: Node, claimant: str) -> None:

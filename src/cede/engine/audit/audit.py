@@ -463,7 +463,7 @@ def _nodes(alive: Alive, pool: Pool) -> Iterator[str]:
             newest[member.node_id] = max(newest.get(member.node_id, 0), each.index)
             if not each.leaving:
                 staying.setdefault(member.node_id, []).append(one)
-                if each.state is not AllocationState.LOST:  # told to leave, or never heard
+                if each.state is not AllocationState.LOST:  # which never reported
                     yield from _intruder(state, mine[member.node_id], each.request_id)
             yield from _held_twice(each, member, devices)
     for request, earmark in alive.promised(pool):

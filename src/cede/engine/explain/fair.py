@@ -265,7 +265,7 @@ def _hundredths(share: float) -> int | float:
     return int(shown) if shown == int(shown) else shown
 
 
-# The full account ------------------------------------------------------------------------------
+# The full account -----------------------------------------------------------------------------
 
 
 def story(state: State, ledger: PoolLedger, waiter: Request, policy: Policy) -> dict[str, Any]:

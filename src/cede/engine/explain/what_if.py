@@ -200,7 +200,7 @@ def _ended(state: State, request_id: str, owners: list[str]) -> tuple[str | None
     with what_if(state):
         for each in owners:
             owner = state.requests[each]
-            if not owner.ended:  # ended already with its dependency
+            if not owner.ended:  # it may have ended with a dependency
                 _end(state, owner)()
         before = {each.id for each in state.waiting() if each.earmark is None}
         decide(state, state.now)

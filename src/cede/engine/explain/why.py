@@ -152,7 +152,7 @@ class _Waiter:
         return site(self.state, self.ledger, bound, promise=promise, own=own, only=only)
 
 
-# The verdict in words --------------------------------------------------------------------------
+# The verdict in words -------------------------------------------------------------------------
 
 
 def _delay(waiter: _Waiter) -> Reason:
@@ -676,7 +676,7 @@ _WORDS: dict[Bound, Callable[[_Waiter], Reason]] = {
 }
 
 
-# The full account ------------------------------------------------------------------------------
+# The full account -----------------------------------------------------------------------------
 
 
 def why(state: State, request_id: str, now: int, *, tried: bool = True) -> dict[str, Any]:

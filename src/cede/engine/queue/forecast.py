@@ -220,7 +220,7 @@ class _Beside:
         return self._room(self._gone, self._kept, False)
 
 
-# The latest start ------------------------------------------------------------------------------
+# The latest start -----------------------------------------------------------------------------
 
 
 def latest_start(state: State, ledger: PoolLedger, request: Request, policy_id: str) -> int | None:

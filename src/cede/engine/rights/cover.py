@@ -61,7 +61,7 @@ class Holding:
 
 
 Place = tuple[bool, int, int, str]
-# Called with a holding that has become covered, or uncovered and whether it was covered before.
+# Called with a holding that is now covered; or with one that is not, and whether it was before.
 Covered = Callable[[Holding], None]
 Uncovered = Callable[[Holding, bool], None]
 

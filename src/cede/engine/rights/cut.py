@@ -55,7 +55,7 @@ class Cut:
         if self.covers(place):
             self._inside.remove(place)
             take_from(self._sum, amounts)
-        else:  # the next one may be smaller, where a line counts it
+        else:  # the next one may be smaller, and its own amounts count
             self._behind.remove(place)
         self._grow()
 
