@@ -178,8 +178,8 @@ def _hold_supervisor(place: Place) -> int | None:
 def sweep(directory: Path, *, supervisor_too: bool = False) -> dict[str, Any]:
     """Kill what a dead supervisor left, write the missing exit record and return it.
 
-    Safe to repeat, and after a crash at any point. A live supervisor is refused, or, with
-    `supervisor_too`, killed first, for one that hangs.
+    Safe to repeat, and after a crash of its own at any point. A live supervisor is refused, or,
+    with `supervisor_too`, killed first: that is for one that hangs.
     """
     with Place(directory) as place:
         if supervisor_too:

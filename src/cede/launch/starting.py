@@ -67,7 +67,7 @@ class Template:
         """Start the supervisor of a prepared attempt, and return when it has taken over and, unless
         that takes long, when its work has started.
 
-        Work that was started before is not started again.
+        Work that any process has started before is not started again.
         """
         if not sys.platform.startswith("linux"):
             raise LaunchFailed(f"work is kept on Linux only, and this is {sys.platform}")
