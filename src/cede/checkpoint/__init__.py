@@ -9,8 +9,8 @@
             with checkpoint.saving() as directory:
                 model.write(directory / "model")
 
-Under cede, `should_save` is also true as soon as cede asks for a checkpoint. Anywhere else nobody
-asks, and checkpoints are in `./checkpoints` or where CEDE_CHECKPOINT_DIR says.
+Under cede, `should_save` is also true as soon as cede asks for a checkpoint. Without cede only the
+interval counts, and checkpoints are in `./checkpoints` or in CEDE_CHECKPOINT_DIR.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ __all__ = [
     "stopping",
 ]
 
-# How work ends that leaves early because it was asked to and has saved itself; EX_TEMPFAIL.
+# The exit code of work that leaves early because it was asked to and has saved itself; EX_TEMPFAIL.
 EXIT_SAVED = 75
 
 _environment: Mapping[str, str] = os.environ
@@ -49,7 +49,9 @@ _making = threading.Lock()
 
 
 def _get() -> Session:
-    """Made by the first call: what imports this module in a child process must serve nothing."""
+    """The session, made by the first call: a child process that imports this module must serve
+    nothing.
+    """
     global _session
     with _making:
         if _session is None:
@@ -58,7 +60,7 @@ def _get() -> Session:
 
 
 def begin(environment: Mapping[str, str]) -> None:
-    """Take part in the conversation of this environment from now on, whatever was before.
+    """Use the conversation of this environment from now on, whatever was used before.
 
     Called by cede, in a process that was not started for it alone.
     """
@@ -76,7 +78,7 @@ def resume_from() -> Path | None:
 def steps(
     total: int | None, *, every: int | None = None, seconds: float | None = None
 ) -> Iterator[int]:
-    """The steps that are still to do, of 0 to `total` - 1 (None: without end).
+    """The steps still to do, of 0 to `total` - 1 (None: without end).
 
     Save every so many steps or seconds. The last step is always one to save after.
     """
@@ -98,8 +100,9 @@ def step(n: int) -> bool:
 
     The tasks of a gang save at one step, which they agree on through their agents: each calls this
     after the same steps. It never waits. Without an agreed step, a task saves when a quarter of the
-    time until the deadline is left, and at once under an agent of an older version, which agrees on
-    nothing. If the agreed step moves on, save once more. In the loop of `steps` call `should_save`.
+    time until the deadline is left; under an agent of an older version, which agrees on nothing, it
+    saves at once. If the agreed step moves on, save once more. In the loop of `steps` call
+    `should_save`.
     """
     if n < 0:
         raise ValueError(f"n: {n} is less than 0")
@@ -107,33 +110,37 @@ def step(n: int) -> bool:
 
 
 def saving(labels: Mapping[str, str] | None = None) -> AbstractContextManager[Path]:
-    """A directory to write into: after the block a checkpoint, after an exception nothing."""
+    """A directory to write into: after the block it is a checkpoint, after an exception it is
+    gone.
+    """
     return _get().saving(labels)
 
 
 def saved(path: str | os.PathLike[str], labels: Mapping[str, str] | None = None) -> None:
-    """Make a checkpoint of a file or folder that is written already; it is copied."""
+    """Make a checkpoint of an existing file or folder; it is copied."""
     _get().saved(Path(path), labels)
 
 
 def stopping() -> bool:
-    """Whether cede asked for a checkpoint and has it: going on is of no use, unless withdrawn.
+    """Whether cede asked for a checkpoint and has it: going on is of no use, unless the ask is
+    withdrawn.
 
-    Go on anyway, and cede stops you; or leave, with `sys.exit(checkpoint.EXIT_SAVED)`. In a gang it
-    stays False, because other tasks may need our next step to save at theirs: cede stops all.
+    Go on anyway, and cede stops the work; or leave, with `sys.exit(checkpoint.EXIT_SAVED)`. In a
+    gang it stays False, because other tasks may need this task's next step to save at theirs: cede
+    stops all.
     """
     return _get().stopping()
 
 
 def defer(seconds: float, why: str) -> bool:
-    """Ask for time before saving. False if nothing is asked of us. cede grants what it can."""
+    """Ask for time before saving. False if no checkpoint is asked for. cede grants what it can."""
     return _get().defer(seconds, why)
 
 
 def progress(fraction: float, estimate: float | None = None) -> None:
-    """Say how far the save is, from 0 to 1, and how many seconds it still needs.
+    """Report how far the save is, from 0 to 1, and how many seconds it still needs.
 
-    Whoever says nothing is taken for hanging when the time is over, and gets no more of it.
+    Work that reports nothing counts as hanging when its time is over, and gets no more.
     """
     _get().progress(fraction, estimate)
 

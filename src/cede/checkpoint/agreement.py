@@ -12,17 +12,17 @@ from collections import deque
 
 from cede.checkpoint.words import STEP_MAX
 
-# The first answer looks so far ahead: an agent and a server that are there need less.
+# How far ahead the first answer looks: a live agent and server need less time.
 HORIZON = 2.0
-# With this part of the time until the deadline gone, a save that others may not have is better
-# than none.
+# From this fraction of the time until the deadline on, a save that other tasks may not have is
+# better than none.
 PATIENCE = 0.75
 _SAMPLE_SECONDS = 0.1
 _SAMPLES = 20
 
 
 class Pace:
-    """How fast steps are done, on the average of the last seconds."""
+    """The speed of steps, averaged over the last seconds."""
 
     def __init__(self) -> None:
         self.stride = 1  # steps from one call to the next
@@ -39,12 +39,12 @@ class Pace:
             self._samples.append((now, done))
 
     def rest(self, seconds: float) -> None:
-        """Leave out the time of a save."""
+        """Exclude the time of a save."""
         shifted = [(at + seconds, done) for at, done in self._samples]
         self._samples = deque(shifted, maxlen=_SAMPLES)
 
     def per_second(self) -> float:
-        """0 as long as nothing was measured."""
+        """The steps per second; 0 until something was measured."""
         if len(self._samples) < 2:
             return 0.0
         (start, first), (end, last) = self._samples[0], self._samples[-1]
@@ -52,14 +52,14 @@ class Pace:
 
 
 class Agreement:
-    """One task's part in the agreement about one hint, from the moment the hint is noticed."""
+    """One task's part in the agreement about one hint, from the moment it notices the hint."""
 
     def __init__(self, number: int, noticed: float, pace: Pace, *, is_hosted: bool = True) -> None:
-        """`is_hosted`: the host takes part. One of an older version does not, and is answered by a
-        save at once.
+        """`is_hosted`: the host takes part. A host of an older version does not, and is answered by
+        a save at once.
         """
         self.number = number
-        self.reach: int | None = None  # our answer
+        self.reach: int | None = None  # the step that this task answered
         self._pace = pace
         self._is_hosted = is_hosted
         self._noticed = noticed
@@ -72,7 +72,9 @@ class Agreement:
     def should_save(
         self, done: int, now: float, *, deadline: float, agreed: int | None, total: int | None
     ) -> bool:
-        """Whether `done` is a step to save at; changes `reach` if the host has to hear another."""
+        """Whether `done` is a step to save at; sets `reach` anew if the host must hear another
+        answer.
+        """
         self._agreed = agreed
         late_at = self._noticed + PATIENCE * (deadline - self._noticed)
         if agreed in self._saved:
@@ -91,21 +93,21 @@ class Agreement:
         return self._wanted == step
 
     def save(self, step: int, id: str) -> None:
-        """A checkpoint of this step is on disk, whether or not it was asked for."""
+        """Note that a checkpoint of this step is on disk, asked for or not."""
         self._saved.setdefault(step, id)
         if self.wants(step):
             self._has_answered = True
 
     @property
     def settled(self) -> str:
-        """The checkpoint that we have of the agreed step; empty if there is none."""
+        """This task's checkpoint of the agreed step; empty if there is none."""
         return self._saved.get(self._agreed, "") if self._agreed is not None else ""
 
     def _answer(self, done: int, total: int | None, seconds_left: float) -> None:
-        """Name the first step that we come to after the horizon, as far as the pace tells.
+        """Set `reach` to the first step that comes after the horizon, at the present pace.
 
-        No step comes after the last one, and that is one that a task saves at anyway. A pace that
-        is not known yet gives the next step, once: right if steps take seconds, and else corrected.
+        No step comes after the last one, and a task saves at that one anyway. An unknown pace gives
+        the next step, once: right if steps take seconds, and otherwise corrected.
         """
         stride, pace = self._pace.stride, self._pace.per_second()
         last = STEP_MAX if total is None else max(done, total)

@@ -1,7 +1,8 @@
-"""Opening what somebody else wrote, beneath a directory and without following a link.
+"""Opening another account's files, beneath a directory and without following a link.
 
-Whoever runs in the directory may put anything there, also between two of our calls: links to other
-people's files, FIFOs that block, devices. Every failure is an OSError, as if the file were missing.
+The owner of the directory may put anything there, also between two calls here: links to other
+accounts' files, FIFOs that block, devices. Every failure is an OSError, as if the file were
+missing.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 @contextmanager
 def directory(path: str | os.PathLike[str]) -> Iterator[int]:
-    """A directory that its owner named: here, and only here, a link may stand."""
+    """A directory that its owner named: only here may the path contain a link."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         yield descriptor
@@ -37,7 +38,7 @@ def open_file(root: int, path: str) -> int:
             inner = os.open(parent, _DIRECTORY, dir_fd=folder)
             os.close(folder)
             folder = inner
-        # Asked before it is opened, because to open a device can be to use it.
+        # Checked before it is opened, because opening a device can already use it.
         _demand_regular(os.stat(name, dir_fd=folder, follow_symlinks=False))
         file = os.open(name, _FILE, dir_fd=folder)
     finally:
@@ -51,7 +52,7 @@ def open_file(root: int, path: str) -> int:
 
 
 def read_file(root: int, path: str, most: int) -> bytes:
-    """A whole small file; one larger than `most` is EFBIG."""
+    """The content of a small file; a file larger than `most` is EFBIG."""
     with os.fdopen(open_file(root, path), "rb") as stream:
         content = stream.read(most + 1)
     if len(content) > most:
@@ -60,9 +61,9 @@ def read_file(root: int, path: str, most: int) -> bytes:
 
 
 def replace_file(root: int, name: str, content: bytes, *, sync: bool) -> None:
-    """Put a whole file in place at once: a reader sees the old one or the new one."""
+    """Replace a file whole: a reader sees the old or the new content."""
     partial = f"{name}.partial"
-    with suppress(FileNotFoundError):  # of a writer that was killed
+    with suppress(FileNotFoundError):  # left by a writer that was killed
         os.unlink(partial, dir_fd=root)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     with os.fdopen(os.open(partial, flags, 0o644, dir_fd=root), "wb") as stream:

@@ -1,4 +1,4 @@
-"""The clock that an application and its host share: seconds since boot, also while asleep."""
+"""The clock that an application and its host share: seconds since boot, also while suspended."""
 
 from __future__ import annotations
 

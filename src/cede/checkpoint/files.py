@@ -1,8 +1,8 @@
 """The small JSON files of a conversation, in the talk directory.
 
-The host writes `hint.json` in every protocol, because it also tells a host that was restarted what
-it had asked. In the protocol `signal` the application reads it, and answers in `answer.json`. In
-every protocol the tasks of a gang agree on a step: each writes `reach.json`, and the host of each
+The host writes `hint.json` in every protocol, because it also tells a restarted host what was
+asked. In the protocol `signal` the application reads it, and answers in `answer.json`. In every
+protocol the tasks of a gang agree on a step: each writes `reach.json`, and its host writes
 `agreed.json`.
 """
 
@@ -18,7 +18,7 @@ HINT = "hint.json"
 ANSWER = "answer.json"
 REACH = "reach.json"
 AGREED = "agreed.json"
-# In the hint: its host passes on what the tasks of a gang agree on.
+# In the hint: its host passes on the agreed steps of a gang.
 AGREES = "agrees"
 BYTES_MAX = 1024 * 1024
 _ANSWER_BYTES_MAX = 16 * 1024
@@ -26,7 +26,7 @@ _STEP_BYTES_MAX = 1024
 
 
 def write_hint(talk: int, hint: Hint, **more: Any) -> None:
-    """`more` is what the host wants to know again after a restart."""
+    """Write the hint; `more` is what the host needs again after a restart."""
     data = {
         "number": hint.number,
         "deadline": hint.deadline,
@@ -61,7 +61,7 @@ def write_answer(talk: int, answer: Answer) -> None:
 
 
 def read_answer(talk: int) -> Answer | None:
-    """What the application answered; whatever is wrong in it is left out."""
+    """The application's answer; invalid parts of it are left out."""
     data = _read(talk, ANSWER, _ANSWER_BYTES_MAX)
     number = data.get("number", 0)
     status = Status.__members__.get(str(data.get("status")).upper(), Status.ANSWERED)
@@ -83,7 +83,7 @@ def read_answer(talk: int) -> Answer | None:
 
 
 def write_step(talk: int, name: str, number: int, step: int) -> None:
-    """Replace `reach.json` or `agreed.json`: a step, and the number of the hint it is for."""
+    """Replace `reach.json` or `agreed.json`: a step, and the number of the hint that it is for."""
     data = {"number": number, "step": step}
     beneath.replace_file(talk, name, json.dumps(data).encode(), sync=False)
 

@@ -20,10 +20,10 @@
        176  char[256]   why, UTF-8, filled up with zeros
        432  u32         CRC-32 (that of zlib) of the bytes 128 to 431
 
-A block whose checksum is wrong is being written, or its writer was killed: it is looked at again
-later. That needs no memory barriers and no locks, so that a short C program can take part. The host
-reads and writes the file and never maps it, because an application that shortens a file kills
-whoever has it mapped.
+A block with a wrong checksum is being written, or its writer was killed: it is read again later.
+That needs no memory barriers and no locks, so that a short C program can take part. The host reads
+and writes the file and never maps it, because an application that shortens a mapped file kills
+every process that has it mapped.
 """
 
 from __future__ import annotations

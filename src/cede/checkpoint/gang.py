@@ -23,7 +23,9 @@ class Gang:
         self._pace.note(done, now)
 
     def should_save(self, hint: Hint, done: int, total: int | None, now: float) -> bool:
-        """Whether the tasks save at this step for this hint; tells the host what it must hear."""
+        """Whether the tasks save at this step for this hint; writes the answer that the host must
+        hear.
+        """
         agreement = self._about(hint, now)
         before = agreement.reach
         is_due = agreement.should_save(
@@ -40,13 +42,13 @@ class Gang:
         return agreement is not None and agreement.number == hint.number and agreement.wants(step)
 
     def save(self, step: int, id: str, seconds: float) -> None:
-        """A checkpoint of this step is on disk, and to write it took so long."""
+        """Note that a checkpoint of this step is on disk, and that writing it took `seconds`."""
         self._pace.rest(seconds)
         if self._agreement is not None:
             self._agreement.save(step, id)
 
     def settled(self, hint: Hint) -> str:
-        """The checkpoint that answers this hint at the agreed step, if we have one."""
+        """The checkpoint at the agreed step, which answers this hint; empty if there is none."""
         agreement = self._agreement
         return agreement.settled if agreement and agreement.number == hint.number else ""
 
@@ -63,7 +65,7 @@ class Gang:
 
 
 def gang_of(environment: Mapping[str, str]) -> Gang | None:
-    """The gang that this task belongs to; None if it is alone, or nobody asks it anything."""
+    """The gang that this task belongs to; None if it is alone or outside cede."""
     talk = environment.get(TALK_DIR)
     in_gang = number_in(environment, TASKS) > 1 and not environment.get(ARRAY)
     return Gang(talk) if talk and in_gang else None

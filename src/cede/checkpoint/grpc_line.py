@@ -1,7 +1,7 @@
 """The protocol `grpc`, the application's side: it serves `Application.Hint` on `talk/app.sock`.
 
-Needs the extra `cede[grpc]`. The server's threads only pass on what the working thread says: one
-that answered by itself would vouch for a loop that hangs.
+Needs the extra `cede[grpc]`. The server's threads only pass on the working thread's answers: a
+thread that answered by itself would vouch for a loop that hangs.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from cede.checkpoint.words import SERVICE, SOCKET, Answer, Hint, Status
 
 # How soon a stream notices that its caller is gone.
 _LOOK_SECONDS = 0.5
-# A host, and one that took its place before the first was noticed to be gone.
+# One host, and its successor before the first was noticed to be gone.
 _CALLS_MAX = 4
 
 
 class _DaemonThreads(Executor):
-    """Threads that do not keep a finished program from ending, as those of the library would."""
+    """Threads that do not keep a finished program from ending, as the library's own would."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         future: Future[Any] = Future()
@@ -51,7 +51,7 @@ class GrpcLine:
         self._changed = threading.Condition()
         self._hint: Hint | None = None
         self._answer: Answer | None = None
-        # By way of a descriptor: the address of a socket holds 107 bytes, and a path may be longer.
+        # Through a descriptor: the address of a socket holds 107 bytes, and a path may be longer.
         self._talk = os.open(talk, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         with suppress(FileNotFoundError):
             os.unlink(SOCKET, dir_fd=self._talk)
@@ -90,7 +90,7 @@ class GrpcLine:
         while not hint.withdrawn and context.is_active():
             with self._changed:
                 self._changed.wait_for(partial(self._is_news, hint, told), _LOOK_SECONDS)
-                if self._hint is not hint:  # withdrawn, or asked again by whoever took its place
+                if self._hint is not hint:  # withdrawn, or replaced by a successor's
                     return
                 answer = self._answer
             if answer is None or answer.number != hint.number or answer == told:
@@ -101,7 +101,7 @@ class GrpcLine:
                 return
 
     def _is_stale(self, hint: Hint) -> bool:
-        """Whether it was overtaken on its way."""
+        """Whether a later hint has overtaken this one."""
         last = self._hint
         return last is not None and (hint.number, True) <= (last.number, last.withdrawn)
 
@@ -111,7 +111,7 @@ class GrpcLine:
 
 
 def _replies(before: Answer | None, answer: Answer) -> Iterator[Any]:
-    """What is new in an answer, as messages."""
+    """The new parts of an answer, as messages."""
     if before is None:
         yield pb.HintReply(estimate=pb.Estimate(seconds=answer.estimate))
     if answer.deferrals > (before.deferrals if before else 0):

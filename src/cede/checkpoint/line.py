@@ -1,4 +1,4 @@
-"""The application's end of a conversation: what is asked of us, and how we answer."""
+"""The application's end of a conversation: the host's hints and the application's answers."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ SIGNAL = signal.SIGUSR1
 
 class Line(Interface):
     def hint(self) -> Hint | None:
-        """The latest hint, also when it was withdrawn."""
+        """The latest hint, even if it was withdrawn."""
 
     def tell(self, answer: Answer) -> None:
-        """Replace our answer."""
+        """Replace the answer."""
 
 
 class NoLine:
-    """Outside cede nobody asks."""
+    """The line of an application outside cede, which is never asked."""
 
     def hint(self) -> Hint | None:
         return None
@@ -44,9 +44,10 @@ class NoLine:
 
 
 class SignalLine:
-    """The signal wakes us; what is asked stands in a file.
+    """A line of the protocol `signal`: the signal wakes, and the hint is in a file.
 
-    So a hint is not lost when the signal came before our handler, or went to somebody else's.
+    So a hint is not lost when the signal came before the handler was set, or went to another
+    handler.
     """
 
     def __init__(self, talk: Path) -> None:
@@ -61,7 +62,7 @@ class SignalLine:
 
 
 def conversation_of(environment: Mapping[str, str]) -> list[str]:
-    """The variables of a conversation that somebody else's process has, and must not pass on."""
+    """The variables of a conversation with another process, which must not be passed on."""
     names = (CHECKPOINT_DIR, CHECKPOINT_PROTOCOL, RESUME_FROM, TALK_DIR)
     return [name for name in names if name in environment] if TALK_DIR in environment else []
 
@@ -88,9 +89,9 @@ def open_line(environment: Mapping[str, str]) -> Line:
 
 
 def survive_signal(environment: Mapping[str, str]) -> None:
-    """Have a handler for the hint's signal, which would end us by default.
+    """Set a handler for the hint's signal, which would end the process by default.
 
-    A handler that is there already is called as before, and one that is not Python's stays alone.
+    An existing handler is called as before, and one that is not Python's stays alone.
     """
     if environment.get(CHECKPOINT_PROTOCOL) != Protocol.SIGNAL or not environment.get(TALK_DIR):
         return
@@ -103,10 +104,10 @@ def survive_signal(environment: Mapping[str, str]) -> None:
             before(number, frame)
 
     def ignore() -> None:
-        # Python gives up its handlers long before the process is gone, and ours is done with.
+        # Python drops its handlers long before the process ends, and this one is no longer needed.
         if signal.getsignal(SIGNAL) is handler:
             signal.signal(SIGNAL, signal.SIG_IGN)
 
-    with suppress(ValueError):  # not the main thread; then we are not signalled, and read the file
+    with suppress(ValueError):  # not the main thread: no signal, but the file is read
         signal.signal(SIGNAL, handler)
         atexit.register(ignore)

@@ -1,8 +1,8 @@
 """A checkpoint: the files below `DIR/ID/`, and `DIR/ID.manifest.json` that names each of them.
 
-The manifest is renamed into place after everything it names is on disk, so a checkpoint exists
-whole or not at all (K9). Who reads one believes nothing: it may be a lie, a trap or half a file,
-and `verify` answers with a `Saved` or raises `NotACheckpoint`, nothing else.
+The manifest is renamed into place after everything that it names is on disk, so a checkpoint exists
+whole or not at all (K9). A reader trusts nothing in it: it may be false, a trap or half a file, and
+`verify` returns a `Saved` or raises `NotACheckpoint`, nothing else.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from typing import Any, NoReturn
 from cede.checkpoint import beneath
 
 SUFFIX = ".manifest.json"
-# One component of a path that leaves room for the suffix. It begins with a digit, so that a folder
-# of somebody's own beside the checkpoints is not taken for one and cleaned away.
+# One path component that leaves room for the suffix. It begins with a digit, so that another folder
+# beside the checkpoints is not taken for one and removed.
 ID = re.compile(r"[0-9][0-9A-Za-z_-]{0,99}")
-# Parsing holds up every other thread: this much takes about a tenth of a second.
+# Parsing blocks every other thread: this much takes about a tenth of a second.
 MANIFEST_BYTES_MAX = 16 * 1024 * 1024
 FILES_MAX = 50_000
 PATH_LENGTH_MAX = 1024
@@ -34,14 +34,14 @@ LABEL_LENGTH_MAX = 512
 _PIECE = 1024 * 1024
 _HASH = re.compile(r"[0-9a-f]{64}")
 
-# Called with the bytes done and the bytes in all; what it raises ends the work.
+# Called with the bytes done and the bytes in all; an exception that it raises ends the work.
 Progress = Callable[[int, int], None]
 
 
 class NotACheckpoint(Exception):
-    """There is no checkpoint of this id that can be believed.
+    """There is no trustworthy checkpoint of this id.
 
-    `file` is the one that is at fault, relative to the checkpoint; empty: its manifest.
+    `file` is the file at fault, relative to the checkpoint; empty: the manifest.
     """
 
     def __init__(self, reason: str, file: str = "") -> None:
@@ -59,7 +59,9 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """A checkpoint whose files are all there, as its manifest says. `step`: steps that are done."""
+    """A checkpoint whose files all exist, as its manifest says. `step` is the number of steps
+    done.
+    """
 
     id: str
     step: int
@@ -83,7 +85,7 @@ def write(
     labels: Mapping[str, str] | None = None,
     progress: Progress | None = None,
 ) -> Saved:
-    """Make a checkpoint of what is in `directory/id/`: when this returns, it is on disk."""
+    """Make a checkpoint of the files in `directory/id/`: when this returns, it is on disk."""
     if not is_id(id):
         raise NotACheckpoint(f"{id!r:.80} is not an id")
     paths = sorted(_walk(directory / id, ""))
@@ -100,14 +102,14 @@ def write(
             files.append(File(path, size, digest))
         saved = Saved(id, step, directory / id, tuple(files), dict(labels or {}))
         content = json.dumps(_as_data(saved), separators=(",", ":")).encode()
-        _read(content, id, directory)  # what we write, we would believe
+        _read(content, id, directory)  # must pass its own verification
         _sync_folders(directory / id)
         beneath.replace_file(root, id + SUFFIX, content, sync=True)
     return saved
 
 
 def verify(directory: Path, id: str, progress: Progress | None = None) -> Saved:
-    """The checkpoint, if its manifest and every file in it hold what they claim."""
+    """The checkpoint, if its manifest is valid and every file has the stated size and hash."""
     if not is_id(id):
         raise NotACheckpoint(f"{id!r:.80} is not an id")
     try:
@@ -164,7 +166,7 @@ def _from(progress: Progress | None, files: list[File], total: int) -> Progress:
 
 
 def _walk(folder: Path, prefix: str) -> Iterator[tuple[str, int]]:
-    """Every file with its size. What is neither a file nor a folder cannot be in a checkpoint."""
+    """Every file with its size. Anything but files and folders is refused."""
     with os.scandir(folder) as entries:
         for entry in entries:
             path = prefix + entry.name
@@ -221,7 +223,7 @@ def _read_files(data: Any) -> tuple[File, ...]:
 
 
 def _is_path(value: object) -> bool:
-    """Relative, and in its one form: no empty, `.` or `..` component."""
+    """Whether a path is relative and normal: no empty, `.` or `..` component."""
     if not _is_text(value, PATH_LENGTH_MAX):
         return False
     parts = str(value).split("/")
@@ -259,5 +261,5 @@ def _demand(holds: object, reason: str) -> None:
 
 
 def _short(path: str) -> str:
-    """A path as it may stand in a message: somebody else chose it."""
+    """A path for a message, cut and quoted because the application chose it."""
     return repr(path[:80])

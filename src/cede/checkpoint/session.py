@@ -1,4 +1,4 @@
-"""The state behind `cede.checkpoint`: which step we are at, when to save, what was asked.
+"""The state behind `cede.checkpoint`: the present step, when to save, and the present hint.
 
 One per process. Any thread may call it; the lock is not held while files are written and hashed.
 """
@@ -28,7 +28,7 @@ from cede.checkpoint.manifest import NotACheckpoint, Saved
 from cede.checkpoint.words import Answer, Hint, Status, plain
 
 LOCAL_DIRECTORY = "checkpoints"
-# Hashing reports every megabyte, and nobody reads faster than this.
+# Hashing reports every megabyte; answers are written no more often than this.
 _TELL_SECONDS = 0.2
 
 
@@ -43,7 +43,7 @@ class Session:
         self._gang = gang_of(environment)
         self._resumed: Saved | None = None
         self._has_looked = False
-        self._done = 0  # steps that are done once the present one is
+        self._done = 0  # the steps done once the present one is
         self._is_counted = False  # by `steps` or by `step`
         self._total: int | None = None
         self._every: int | None = None
@@ -54,9 +54,9 @@ class Session:
         self._told_at = 0.0
         self._deferred_until = 0.0
         self._writing: set[str] = set()
-        self._before: str = ""  # the last good checkpoint, which stays until there are two newer
+        self._before: str = ""  # the last good checkpoint, kept until there are two newer ones
 
-    # Where we are.
+    # Where the application is.
 
     def resumed(self) -> Saved | None:
         """The checkpoint to go on from, verified once."""
@@ -71,7 +71,7 @@ class Session:
 
     def _find(self) -> Saved | None:
         if self._resume_path:
-            # Not another one instead: cede chose it, perhaps for several tasks together.
+            # No other one instead: cede chose it, perhaps for several tasks together.
             path = Path(self._resume_path)
             return manifest.verify(path.parent, path.name)
         if self._is_local and self.directory.is_dir():
@@ -92,7 +92,7 @@ class Session:
                 self._done = step + 1
             yield step
 
-    # What is asked.
+    # The host's hints.
 
     def step(self, done: int) -> bool:
         with self._lock:
@@ -118,14 +118,18 @@ class Session:
 
     @property
     def _agrees(self) -> bool:
-        """Whether we save where the other tasks do; without a count nobody can say where."""
+        """Whether this task saves where the other tasks do; without a count of steps no step can be
+        agreed.
+        """
         return self._gang is not None and self._is_counted
 
     def _is_asked(self, now: float) -> bool:
         return self._pending() is not None and now >= self._deferred_until
 
     def _is_asked_together(self, now: float) -> bool:
-        """A later agreed step asks for another save, so a hint that was answered still counts."""
+        """Whether to save for a hint, with the gang. A later agreed step asks for another save, so
+        an answered hint still counts.
+        """
         assert self._gang is not None
         self._gang.note(self._done, now)
         hint = self._line.hint()
@@ -142,12 +146,12 @@ class Session:
     def _is_interval_over(self) -> bool:
         if self._every is None:
             return False
-        if self._agrees:  # counted from 0: the tasks may have made their last saves apart
+        if self._agrees:  # counted from 0: tasks may have made their last saves apart
             return self._done // self._every > self._last_step // self._every
         return self._done - self._last_step >= self._every
 
     def _pending(self) -> Hint | None:
-        """The hint that stands and is not carried out."""
+        """The present hint, if it is not withdrawn and not carried out."""
         hint = self._line.hint()
         if hint is None or hint.withdrawn or self._is_saved(hint):
             return None
@@ -155,7 +159,7 @@ class Session:
         return hint
 
     def _notice(self, hint: Hint) -> None:
-        """Answer a hint that nobody has seen before."""
+        """Answer a hint that is new to this session."""
         if self._answer is None or self._answer.number != hint.number:
             self._deferred_until = 0.0
             self._tell(Answer(hint.number))
@@ -173,7 +177,7 @@ class Session:
         answer = self._answer
         return answer is not None and answer.number == hint.number and answer.status is Status.SAVED
 
-    # What we answer.
+    # The application's answers.
 
     def defer(self, seconds: float, why: str) -> bool:
         with self._lock:
@@ -216,8 +220,9 @@ class Session:
                 self._change(status=Status.SAVING)
             id = shelf.next_id(self.directory, step, self._attempt)
             self._writing.add(id)
-        # A hint that comes while we write is answered as well, but only if it is seen before the
-        # manifest is there: what a host finds when it asks, it takes for older than its hint.
+        # A hint that comes during the write is answered too, but only if it is seen before the
+        # manifest exists: the host takes a checkpoint that it already finds for older than its
+        # hint.
         asked = hint
 
         def hashing(done: int, total: int) -> None:
@@ -241,7 +246,7 @@ class Session:
         self._is_on_disk(id, step, asked, began)
 
     def saved(self, path: Path, labels: Mapping[str, str] | None) -> None:
-        """Copied, because the application may write to its own files again."""
+        """Make a checkpoint of a copy, because the application may change its own files again."""
         with self.saving(labels) as directory:
             if path.is_dir():
                 shutil.copytree(path, directory, symlinks=True, dirs_exist_ok=True)

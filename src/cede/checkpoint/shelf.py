@@ -1,4 +1,4 @@
-"""The checkpoints in one directory: which there are, which is newest, and which may go."""
+"""The checkpoints in one directory: which exist, which is newest, and which may be removed."""
 
 from __future__ import annotations
 
@@ -16,37 +16,38 @@ from cede.checkpoint import beneath, manifest
 from cede.checkpoint.manifest import SUFFIX, NotACheckpoint, is_id
 from cede.checkpoint.words import plain
 
-# Whoever writes a million entries gets the first ones looked at and waits no longer than others.
+# Of a directory with a million entries only the first are read, so that it takes no longer than
+# others.
 ENTRIES_MAX = 10_000
-# A report names so many broken checkpoints; all of them are passed over.
+# Broken checkpoints named in a report; all of them are passed over.
 PROBLEMS_MAX = 10
 _PARTIAL = SUFFIX + ".partial"
 
 
 @dataclass(frozen=True, slots=True)
 class Good:
-    """The checkpoints that hold, newest first, and a sentence for each newer one that does not."""
+    """The valid checkpoints, newest first, and a sentence for each newer invalid one."""
 
     ids: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
 
 
 def age(id: str) -> tuple[tuple[int, str], ...]:
-    """What ids are sorted by: numbers as numbers, so that 10-1 comes after 9-1."""
+    """The sort key of ids: numbers compare as numbers, so that 10-1 comes after 9-1."""
     pieces = re.findall(r"\d+|\D+", id)
     return tuple((int(piece), "") if piece.isdigit() else (-1, piece) for piece in pieces)
 
 
 def newest(directory: Path) -> list[str]:
-    """The ids with a manifest, newest first. Only `verify` says which of them are checkpoints."""
+    """The ids with a manifest, newest first. Only `verify` tells which of them are checkpoints."""
     with beneath.directory(directory) as root:
         return sorted(_with(SUFFIX, _entries(root)), key=age, reverse=True)
 
 
 def good(directory: Path, at_most: int = 2, *, interrupt: Callable[[], None] | None = None) -> Good:
-    """Verify ids, newest first, until `at_most` of them hold. A missing directory has none.
+    """Verify ids, newest first, until `at_most` of them are valid. A missing directory has none.
 
-    Hashing may take minutes: `interrupt` is called every megabyte, and what it raises is passed on.
+    Hashing may take minutes: `interrupt` is called every megabyte, and its exception is passed on.
     """
     try:
         candidates = newest(directory)
@@ -71,9 +72,9 @@ def good(directory: Path, at_most: int = 2, *, interrupt: Callable[[], None] | N
 
 
 def next_id(directory: Path, step: int, attempt: int) -> str:
-    """An id that nothing has yet; its directory is made at once, so that nobody else takes it.
+    """A new id, with its directory already made to reserve it.
 
-    The attempt is part of it, so that tasks of different attempts never have the same.
+    The attempt is part of the id, so that tasks of different attempts never have the same.
     """
     directory.mkdir(parents=True, exist_ok=True)
     for turn in count(1):
@@ -89,11 +90,11 @@ def next_id(directory: Path, step: int, attempt: int) -> str:
 
 
 def clean(directory: Path, keep: str | None, *, idle: bool = False) -> list[str]:
-    """Remove what is older than the checkpoint `keep`; the ids that are gone.
+    """Remove checkpoints older than `keep`; returns the removed ids.
 
     Newer ones stay: they may be good and not committed yet. Without `keep` every whole one stays.
-    Partial ones may just be being written, so they go only with `idle`, which promises that nobody
-    writes here: before an attempt starts.
+    Partial ones may still be in writing, so they are removed only with `idle`, which promises that
+    no process writes here: before an attempt starts.
     """
     gone: list[str] = []
     with beneath.directory(directory) as root:
@@ -109,13 +110,13 @@ def clean(directory: Path, keep: str | None, *, idle: bool = False) -> list[str]
 
 
 def remove(directory: Path, id: str) -> bool:
-    """Remove one, whole or partial; whether it is gone."""
+    """Remove one checkpoint, whole or partial; whether it is gone."""
     with beneath.directory(directory) as root:
         return _remove(root, id)
 
 
 class _Interrupted(Exception):
-    """Carries any exception past `verify`, which takes an OSError for a file's."""
+    """Carries any exception past `verify`, which would take an OSError for a file's."""
 
     def __init__(self, reason: Exception) -> None:
         self.reason = reason
@@ -135,7 +136,7 @@ def _progress(interrupt: Callable[[], None] | None) -> manifest.Progress | None:
 
 
 def _problem(id: str, error: NotACheckpoint) -> str:
-    """Which file of which checkpoint is at fault, and how."""
+    """The file of the checkpoint that is at fault, and the reason."""
     reason = error.reason.removeprefix(f"{id}: ")
     where = "" if error.file else f"{id}{SUFFIX}: "
     return plain(f"checkpoint {id}: {where}{reason}")
@@ -152,7 +153,9 @@ def _with(suffix: str, names: list[str]) -> set[str]:
 
 
 def _remove(root: int, id: str) -> bool:
-    """The manifest first: killed anywhere in here, we leave a partial one and no false one (K9)."""
+    """Remove the manifest first: a kill anywhere in here leaves a partial checkpoint and no false
+    one (K9).
+    """
     try:
         _unlink(root, id + SUFFIX)
         os.fsync(root)
@@ -164,7 +167,7 @@ def _remove(root: int, id: str) -> bool:
             os.unlink(id, dir_fd=root)
     except FileNotFoundError:
         return True
-    except (OSError, RecursionError):  # somebody else's, or a trap; the next cleaning tries again
+    except (OSError, RecursionError):  # another account's, or a trap; the next cleaning tries again
         return False
     return True
 

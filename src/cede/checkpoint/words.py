@@ -1,8 +1,8 @@
-"""What a host asks and what an application answers, whatever carries it.
+"""Hints of a host and answers of an application, in any protocol.
 
-Both are states and not messages: the latest one says everything that still matters, so a reader
-that was away, or was restarted, has missed nothing. Values from the other side are made harmless
-here, by `Answer.sane`.
+Both are states, not messages: the latest one has everything that still matters, so a reader that
+was away, or was restarted, has missed nothing. Values from the other side are made harmless here,
+by `Answer.sane`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ NUMBER_MAX = 2**63 - 1
 # Steps stay exact in every JSON reader.
 STEP_MAX = 2**53 - 1
 
-# Of the protocol grpc: what the application serves, and where in its talk directory.
+# The service of the protocol grpc that the application serves, and its socket in the talk
+# directory.
 SERVICE = "cede.checkpoint.v1.Application"
 SOCKET = "app.sock"
 
@@ -40,7 +41,7 @@ class Status(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Hint:
-    """Save yourself. `deadline` is an instant of `clock.now`; `goes_on` is said to who is not to be
+    """An ask to save. `deadline` is an instant of `clock.now`; with `goes_on` the work is not
     stopped afterwards.
     """
 
@@ -52,10 +53,10 @@ class Hint:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """How far the application is with the hint of this number.
+    """The state of the application's answer to the hint of this number.
 
-    `deferrals` counts how often it has asked for time, and `defer_seconds` is what it asked for
-    last, so that a deferral is not lost when progress follows at once, and not counted twice.
+    `deferrals` counts how often it has asked for time, and `defer_seconds` is its last request, so
+    that a deferral is not lost when progress follows at once, and not counted twice.
     """
 
     number: int
@@ -79,13 +80,13 @@ class Answer:
 
 
 def plain(text: str, most: int = WHY_LENGTH_MAX) -> str:
-    """Somebody else's text as one short line without anything that steers a terminal."""
+    """Foreign text as one short line without terminal control characters."""
     line = " ".join(text[: most * 4].split())
     return "".join(each for each in line if each.isprintable())[:most]
 
 
 def _between(value: float | None, most: float) -> float | None:
-    """A number from 0 to `most`, or nothing if it is none."""
+    """A number from 0 to `most`; None if it is not one."""
     if value is None or math.isnan(value) or value < 0:
         return None
     return min(value, most)

@@ -1,8 +1,8 @@
-"""The pass: choose what changes next. Same state and instant, same plan.
+"""The pass: decide what changes next. The same state and instant give the same plan.
 
 The steps go from least to most disruptive, so that a step runs only on what the gentler ones left.
-A taking can leave room for somebody else, so the steps are repeated until they change nothing: a
-pass ends at rest. It looks only at pools in which something changed since the last one.
+A taking can leave room for another waiter, so the steps are repeated until they change nothing: a
+pass ends at rest. It considers only pools in which something changed since the last pass.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from cede.model.plan import Plan
 
 
 def decide(state: State, now: int) -> Plan:
-    """One pass over `state`, which it changes; what it decided is also in the plan."""
+    """Run one pass over `state`, which it changes; the plan lists its decisions."""
     plan = Plan(now, granted=Noted(state.journal), stopped=Noted(state.journal))
     due = state.begin_pass(now)
-    plan.changed = expire(state, due)  # 1. what is over by itself, and whom an edit paused
+    plan.changed = expire(state, due)  # 1. ended by time, and requests paused by an edit
     if state.displaced:
         plan.changed |= announce(state)
     for kind, entity_id in due:
@@ -39,7 +39,7 @@ def decide(state: State, now: int) -> Plan:
     if state.draining:
         plan.changed |= settle_drains(state)
     plan.changed |= quarantine.end(state)
-    refresh(state, due)  # 2. fair shares and scores, where they order
+    refresh(state, due)  # 2. fair shares and scores, where they set the order
     score_queues(state)
     changed = False
     mark, plan.began = state.mark(), state.index
@@ -60,13 +60,13 @@ def decide(state: State, now: int) -> Plan:
         and not plan.decisions
         and not (state.events[-1:] and state.events[-1].index > plan.began)
     ):
-        state.undo(mark)  # what it tried came to nothing
+        state.undo(mark)  # the tries came to nothing
         state.dirty.clear()
         state.roomier.clear()
         changed = plan.again
     plan.changed |= changed
     stop_clocks(state, plan)
-    ask_to_save(state, plan, due)  # 9. who stays, and should save itself
+    ask_to_save(state, plan, due)  # 9. staying holders that should save themselves
     state.reschedule(due)
     timers = (state.timers.next(), quarantine.due(state))
     due_next = min((each for each in timers if each is not None), default=None)
@@ -78,21 +78,21 @@ def _round(state: State, plan: Plan) -> None:
     for pool_id in _dirty(state):  # 3. promises that no longer hold
         plan.changed |= drop_dead(state, state.ledgers[pool_id])
     pools = [each for each in _dirty(state) if state.pools[each].quarantine is None]
-    stop_overruns(state, plan, pools)  # 4. what is above a limit, where it may not stay
+    stop_overruns(state, plan, pools)  # 4. work above a limit, where it may not stay
     grant_all(state, plan, pools)  # 5. grants, in standing order
-    # What is on its way is promised at once, and nobody may be stopped for his equal.
+    # Capacity that is being freed is promised at once, and no holder may be stopped for its equal.
     if let_victims_go(state, plan):
         plan.again = True
-    preempt_all(state, plan, pools)  # 6. takings, for whom no pool could grant
+    preempt_all(state, plan, pools)  # 6. takings, for waiters that no pool could grant
     if spare(state, plan):  # 7. victims that need not stop
         plan.again = True
     if not plan.again:
-        keep_heads(state, plan, pools)  # 8. room for the first of those who wait
+        keep_heads(state, plan, pools)  # 8. room for blocked heads
 
 
 def _try_again(state: State, plan: Plan) -> bool:
-    """Whether what came to nothing may come to something beside what stands now: once for each
-    outcome that was not seen before.
+    """Whether to try the takings that came to nothing again beside the present outcome: once for
+    each new outcome.
     """
     if not plan.in_vain:
         return False
@@ -106,9 +106,9 @@ def _try_again(state: State, plan: Plan) -> bool:
 
 
 def _dirty(state: State) -> list[str]:
-    """The pools to look at, in an order that everybody agrees on.
+    """The pools to decide, in a fixed order.
 
-    What happens in one pool may send its waiters to their other pools, so those are looked at too.
+    A change in one pool may send its waiters to their other pools, so those are included.
     """
     pools = dict(state.dirty)
     if state.several:

@@ -1,6 +1,6 @@
 """From the supervisor's fork to the work's first instruction.
 
-The forked child gets ready, waits until the supervisor has written down that it exists, and becomes
+The forked child gets ready, waits until the supervisor has recorded it in started.json, and becomes
 the work. So work without a started.json has never run, and starting it again is safe.
 """
 
@@ -17,7 +17,7 @@ from cede.launch.contain import Group
 from cede.launch.lookup import cannot_enter, cannot_run
 
 UMASK = 0o022
-# What a supervisor ignores, what Python does, and what whoever started the agent did.
+# Signals ignored by a supervisor, by Python, or by the process that started the agent.
 IGNORED = {
     *processes.POLITE,
     *(
@@ -26,8 +26,8 @@ IGNORED = {
         if signal.getsignal(each) is not signal.SIG_DFL
     ),
 }
-# What a wrong command line, a missing program or a wrong directory answers. Anything else (no
-# memory, no descriptors, a broken disk) is the machine's.
+# Errors of a wrong command line, a missing program or a wrong directory. Any other (no memory, no
+# descriptors, a broken disk) is the machine's.
 USERS_ERRORS = {
     errno.ENOENT, errno.EACCES, errno.ENOEXEC, errno.ENOTDIR, errno.EISDIR, errno.E2BIG,
     errno.ELOOP, errno.ENAMETOOLONG, errno.EINVAL, errno.ETXTBSY, errno.EPERM,
@@ -60,18 +60,18 @@ class Child:
         self.became_work = False
 
     def go(self) -> None:
-        # Without a reader it failed to get ready, and `why_not` says why.
+        # Without a reader it failed to get ready, and `why_not` has the reason.
         with contextlib.suppress(BrokenPipeError):
             os.write(self._go, b"1")
         os.close(self._go)
 
     def why_not(self) -> tuple[str, str] | None:
-        """Whose fault and what, if the work could not be started."""
+        """The cause and the error, if the work could not be started."""
         try:
             text = os.read(self.failure, 4096).decode(errors="replace")
         except BlockingIOError:
             return None
-        # The exec closed the other end, or the child's death did.
+        # The other end was closed by the exec, or by the child's death.
         self.became_work = not text
         cause, _, error = text.partition(" ")
         return (cause, error) if text else None
@@ -80,10 +80,11 @@ class Child:
 def _become(
     spec: dict[str, Any], group: Group, supervisor: int, output: list[int], ready: int, failed: int
 ) -> NoReturn:
-    users = ""  # what of the user's could be wrong by now
-    program = ""  # set once that is its program
+    users = ""  # the part of the user's command that could be wrong here
+    program = ""  # set once it is the program
     try:
-        # Its supervisor's /proc is closed; the work's own is not, and we need ours from here on.
+        # The supervisor's /proc is closed; the work's own is open, and the child needs its own from
+        # here on.
         processes.prctl(processes.PR_SET_DUMPABLE, 1)
         _die_with(supervisor)
         os.setsid()
@@ -105,7 +106,7 @@ def _become(
         users = spec["directory"]
         os.chdir(users)
         if not os.read(ready, 1):
-            os._exit(1)  # the supervisor died before it wrote down that we exist
+            os._exit(1)  # the supervisor died before it recorded the child
         users = program = spec["argv"][0]
         os.execvpe(program, spec["argv"], spec["env"])
     except Exception as error:
@@ -122,21 +123,21 @@ def _become(
 
 
 def _die_with(supervisor: int) -> None:
-    """Without its supervisor nobody holds the lease's end, so the work goes too."""
+    """Die with the supervisor: without it no process enforces the lease."""
     processes.prctl(processes.PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != supervisor:
         os._exit(1)
 
 
 def _plain_signals() -> None:
-    """A program expects to start with nothing ignored and nothing blocked."""
+    """Reset all signals: a program expects none to be ignored or blocked."""
     for number in IGNORED:
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
 def _no_protection() -> None:
-    """An agent that is spared when memory runs out does not pass that on to its work."""
+    """Give up the agent's protection from the out-of-memory killer, which is not for its work."""
     file = os.open("/proc/self/oom_score_adj", os.O_RDWR | os.O_CLOEXEC)
     try:
         if int(os.read(file, processes.PAGE)) < 0:
@@ -149,7 +150,7 @@ def _drop(user: dict[str, Any] | None) -> None:
     if user is None:
         return
     for descriptor in (1, 2):
-        # Or /dev/stdout, which opens them again, would be closed to their new owner.
+        # Else /dev/stdout, which opens them again, would be closed to their new owner.
         os.fchown(descriptor, user["uid"], user["gid"])
     os.setgroups(user["groups"])
     os.setresgid(user["gid"], user["gid"], user["gid"])

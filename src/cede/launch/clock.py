@@ -1,5 +1,5 @@
-"""The clocks of a node. What is promised goes by seconds since boot, which go on while the machine
-sleeps: a deadline that one process writes is read by another. Files and what was printed go by the
+"""The clocks of a node. Promises go by seconds since boot, which go on while the machine is
+suspended: a deadline that one process writes is read by another. Files and printed output go by the
 time of day, which people know.
 """
 
@@ -13,5 +13,5 @@ def boottime() -> float:
 
 
 def time_of_day() -> float:
-    """What ages of files are counted from, and when output was printed; no promise is."""
+    """The time of day, for ages of files and instants of output; no promise goes by it."""
     return time.time()

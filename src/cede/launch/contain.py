@@ -1,11 +1,12 @@
-"""A group is every process of one attempt, wherever they fork, setsid or re-parent to.
+"""Containment: a group is every process of one attempt, wherever it forks, setsids or re-parents
+to.
 
 Three means, best first. *cgroup2*: the kernel kills the group at once (`cgroup.kill`). *freezer*:
-the group of the first hierarchy is frozen, each member killed, and thawed. *subreaper*: whatever is
-orphaned below the supervisor becomes its child; each is stopped, then killed, until none is left.
-Limits may be kept by other hierarchies than the one that kills, of either version.
+the group of the first hierarchy is frozen, each member killed, and thawed. *subreaper*: orphans
+below the supervisor become its children; each is stopped, then killed, until none is left. Limits
+may be enforced by other hierarchies than the one that kills, of either version.
 
-Which of these a machine has is found out by `cede.launch.probe`; here they are used.
+`cede.launch.probe` finds out which of these a machine has; here they are used.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from cede.launch import processes
 from cede.launch.clock import boottime
 from cede.launch.places import read_all
 
-# How long a removal waits for the kernel to let go of a group that is already empty.
+# How long a removal waits for the kernel to release a group that is already empty.
 REMOVE_TIMEOUT = 1.0
 # How long members may take to freeze before they are killed unfrozen.
 FREEZE_TIMEOUT = 0.1
@@ -30,7 +31,9 @@ MEBIBYTE = 1 << 20
 
 
 class Means(TypedDict):
-    """How groups are made here: who kills, below which directory, and who limits what where."""
+    """The means of containment here: what kills, in which directory, and which hierarchies
+    limit.
+    """
 
     kill: str  # cgroup2 | freezer | subreaper
     at: str  # the directory of the groups that kill; empty with subreaper
@@ -38,7 +41,7 @@ class Means(TypedDict):
 
 
 class Group:
-    """One attempt's processes. What kills is the subclass's; limits and places are here."""
+    """One attempt's processes. Subclasses kill; limits and places are here."""
 
     def __init__(self, means: Means, name: str) -> None:
         self.home = f"{means['at']}/{name}" if means["at"] else ""
@@ -47,14 +50,14 @@ class Group:
         }
 
     def make(self, limits: Mapping[str, int]) -> None:
-        """Make the group, empty, with these limits. OSError when this machine cannot."""
+        """Make the group, empty, with these limits. OSError if this machine cannot."""
         for limit in limits:
             if limit not in self.limiting:
                 raise OSError(errno.EOPNOTSUPP, f"this machine cannot limit {limit}")
         self.limiting = {each: self.limiting[each] for each in limits}
         for directory in self.directories():
             _make(directory)
-        # A supervisor that died here before us may have left something in it.
+        # An earlier supervisor that died here may have left processes in it.
         if not self.kill(timeout=LEFT_BEHIND_TIMEOUT):
             raise OSError(errno.EBUSY, "what an earlier supervisor left in the group does not die")
         for limit, value in limits.items():
@@ -65,7 +68,7 @@ class Group:
         return [*dict.fromkeys([*homes, *(at for _, at in self.limiting.values())])]
 
     def enter(self, pid: int) -> None:
-        """Put a process in; what it forks from now on is in the group too."""
+        """Put a process in; its later forks are in the group too."""
         for directory in self.directories():
             write(f"{directory}/cgroup.procs", str(pid))
 
@@ -84,7 +87,7 @@ class Group:
         return not self.members()
 
     def strike(self) -> None:
-        """Kill what is in it now."""
+        """Kill the present members."""
         raise NotImplementedError
 
     def kill(self, timeout: float | None = None) -> bool:
@@ -102,7 +105,7 @@ class Group:
         return True
 
     def oom_kills(self) -> int:
-        """How many processes the memory limit has killed."""
+        """The number of processes that the memory limit has killed."""
         version, directory = self.limiting.get("memory_mb", (0, ""))
         name = {1: "memory.oom_control", 2: "memory.events"}.get(version)
         for line in read(f"{directory}/{name}").splitlines() if name else []:
@@ -112,19 +115,19 @@ class Group:
         return 0
 
     def remove(self) -> None:
-        """Remove the group, which is empty. Removing it again does nothing."""
+        """Remove the empty group. A repeated call does nothing."""
         for top in self.directories():
             try:
                 os.rmdir(top)
             except FileNotFoundError:
                 continue
-            except OSError:  # the work made groups of its own in it, or somebody is still there
+            except OSError:  # the work made groups of its own in it, or a process is still there
                 for directory, _, _ in os.walk(top, topdown=False):
                     _remove(directory, self.strike)
 
 
 class Unified(Group):
-    """cgroup2: one write kills everything, and nothing forks its way out."""
+    """cgroup2: one write kills everything, and no fork escapes."""
 
     def empty(self) -> bool:
         events = read(f"{self.home}/cgroup.events")
@@ -157,7 +160,7 @@ class Freezer(Group):
 
 
 class Tree(Group):
-    """No cgroup: `find` lists the members, `none` says for certain that there are none."""
+    """No cgroup: `find` lists the members, `none` tells for certain that there are none."""
 
     def __init__(
         self, means: Means, name: str, find: Callable[[], list[int]], none: Callable[[], bool]
@@ -173,7 +176,7 @@ class Tree(Group):
         return self._none()
 
     def strike(self) -> None:
-        # What is stopped forks no more, so the list grows shorter than they can make it longer.
+        # A stopped process cannot fork, so the list of new ones runs out.
         seen: set[int] = set()
         while more := set(self._find()) - seen:
             self.signal(signal.SIGSTOP)
@@ -184,7 +187,7 @@ class Tree(Group):
 def open_group(
     means: Means, name: str, find: Callable[[], list[int]], none: Callable[[], bool]
 ) -> Group:
-    """The group of this name; `find` and `none` serve where no cgroup does."""
+    """The group of this name; `find` and `none` are used where there is no cgroup."""
     if means["kill"] == "cgroup2":
         return Unified(means, name)
     if means["kill"] == "freezer":
@@ -193,7 +196,7 @@ def open_group(
 
 
 def group_names(means: Means) -> list[str]:
-    """Every group that exists here, with or without an attempt that knows of it (K6)."""
+    """The names of all existing groups, with or without a known attempt (K6)."""
     places = {means["at"], *(at for _, at in means["limits"].values())} - {""}
     found: set[str] = set()
     for place in places:
@@ -203,7 +206,7 @@ def group_names(means: Means) -> list[str]:
 
 
 def read(path: str) -> str:
-    """A file of a cgroup; empty when the group is gone."""
+    """The content of a cgroup's file; empty if the group is gone."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -218,7 +221,7 @@ def read(path: str) -> str:
 
 
 def write(path: str, text: str) -> None:
-    # One write call: the kernel takes each as an order of its own.
+    # One write call: the kernel takes each call as one command.
     descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     try:
         os.write(descriptor, text.encode())
@@ -230,7 +233,7 @@ def _make(directory: str) -> None:
     try:
         os.mkdir(directory)
     except FileExistsError:
-        return  # a supervisor that died made it
+        return  # made by a supervisor that died
     except FileNotFoundError:
         os.makedirs(directory, exist_ok=True)
 
@@ -242,7 +245,7 @@ def _set_limit(limit: str, value: int, version: int, directory: str) -> None:
     amount = str(value * MEBIBYTE)
     names = {1: ("memory.limit_in_bytes", "memory.memsw.limit_in_bytes"), 2: ("memory.max",)}
     for name in names[version]:
-        # Swap is counted only by kernels that were told to.
+        # Swap is counted only by kernels that are configured for it.
         if name != "memory.memsw.limit_in_bytes" or os.path.exists(f"{directory}/{name}"):
             write(f"{directory}/{name}", amount)
     if version == 2 and os.path.exists(f"{directory}/memory.swap.max"):
@@ -250,7 +253,9 @@ def _set_limit(limit: str, value: int, version: int, directory: str) -> None:
 
 
 def _remove(directory: str, strike: Callable[[], None]) -> None:
-    """Whoever was forked or came in after the last look is killed as well."""
+    """Remove a group's directory; processes that were forked or entered after the last look are
+    killed too.
+    """
     over = boottime() + REMOVE_TIMEOUT
     while True:
         try:

@@ -1,13 +1,13 @@
-"""What is to be done with an attempt, now: wait, ask it to stop, or kill it. Pure.
+"""What a supervisor must do with an attempt now: wait, ask it to stop, or kill it. Pure.
 
-Whatever begins its end first is the cause. The lease is the one order without a grace.
+The first reason to end is the cause. Only the lease has no grace.
 """
 
 from __future__ import annotations
 
 from typing import TypedDict
 
-# What the work leaves behind when it ends by itself has so long to obey a SIGTERM.
+# The grace after SIGTERM for processes that the work leaves behind when it ends by itself.
 LEFTOVERS_GRACE = 2.0
 
 WAIT, ASK, KILL = "wait", "ask", "kill"
@@ -18,7 +18,7 @@ class Stop(TypedDict):
 
 
 class Control(TypedDict):
-    """control.json: what the agent wants."""
+    """The content of control.json: the agent's wishes."""
 
     deadline: float | None
     stop: Stop | None
@@ -28,11 +28,11 @@ NOTHING_WANTED: Control = {"deadline": None, "stop": None}
 
 
 class Course:
-    """`cause` is final once the work's first process has ended."""
+    """The course of one attempt. `cause` is final once the work's first process has ended."""
 
     def __init__(self, walltime_ends: float | None, walltime_grace: float) -> None:
         self.cause = "exited"
-        self.until: float | None = None  # when asking is over
+        self.until: float | None = None  # the instant from which on it is killed
         self._walltime_ends = walltime_ends
         self._walltime_grace = walltime_grace
         self._stop_began: float | None = None
@@ -40,7 +40,7 @@ class Course:
         self._killing = False
 
     def next(self, now: float, control: Control, running: bool) -> str:
-        """`running`: the work's first process has not ended."""
+        """The next action; `running`: the work's first process has not ended."""
         stop = control["stop"]
         if control["deadline"] is not None and now >= control["deadline"]:
             self._begin("lease", now, running)
@@ -63,7 +63,7 @@ class Course:
         return WAIT if asked else ASK
 
     def wakes_at(self, now: float, control: Control, at_least: float) -> float:
-        """When to decide again, at the latest."""
+        """The latest instant of the next decision."""
         instants = (self.until, control["deadline"], self._walltime_ends)
         later = [each for each in instants if each is not None and each > now]
         return min([now + at_least, *later])

@@ -1,5 +1,5 @@
-"""The supervisor, or the template that forks it, dies on purpose at a named point, so that tests
-can look at what is left (K6, K10, K11).
+"""Crash points: the supervisor, or the template that forks it, dies at a named point, so that tests
+can examine what is left (K6, K10, K11).
 
 `CEDE_SUPERVISOR_CRASH=fork_after` and the like. Without the variable nothing here ever happens.
 """
@@ -10,7 +10,7 @@ import os
 import signal
 
 VARIABLE = "CEDE_SUPERVISOR_CRASH"
-# Before a supervisor has taken over: the template dies, and at the last the fork itself.
+# Before a supervisor has taken over: the template dies, and at the last point the fork itself.
 LAUNCH_POINTS = ("template_before", "template_after", "template_forked", "taking_over")
 POINTS = (
     "group_before", "group_after",

@@ -1,6 +1,6 @@
 """This machine: its name, its boot and its GPUs, the same for an agent and for a client beside it.
 
-No library and no driver is the normal case of a machine without GPUs.
+A machine without GPUs normally has neither library nor driver.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Gpus:
-    """Names are NVIDIA's own ids, which stay the same when the order of the devices does not."""
+    """The GPUs of this machine. Names are NVIDIA's own ids, which stay the same when the order of
+    the devices changes.
+    """
 
     names: tuple[str, ...] = ()
     models: tuple[str, ...] = ()
@@ -47,7 +49,7 @@ def _ask(nvml: Any) -> Gpus:
 
 
 def _text(value: Any) -> str:
-    """Older versions of the library answer with bytes."""
+    """Text; older versions of the library return bytes."""
     return value.decode() if isinstance(value, bytes) else str(value)
 
 
@@ -56,5 +58,5 @@ def hostname() -> str:
 
 
 def boot_id() -> str:
-    """Another one after every start of the machine."""
+    """The id of this boot: another one after every start of the machine."""
     return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()

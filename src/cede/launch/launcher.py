@@ -1,8 +1,8 @@
-"""The agent's side of a supervisor: prepare, launch, adopt, order, ask, and sweep up after one.
+"""The agent's side of a supervisor: prepare, launch, adopt, order, ask, and clean up after one.
 
-Everything goes through the attempt's directory, so an agent that was restarted knows as much as the
-one that launched. Whether a supervisor lives is told by its lock on that directory, which the
-kernel gives back whatever it died of; its pid cannot be mistaken for somebody else's.
+Everything goes through the attempt's directory, so a restarted agent knows as much as the one that
+launched. A supervisor lives as long as its lock on that directory is held, which the kernel
+releases however it died; its pid cannot be mistaken for another process's.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class State(StrEnum):
     STARTING = "starting"
     RUNNING = "running"
     ENDED = "ended"
-    LOST = "lost"  # its supervisor is gone and left no exit record: sweep
+    LOST = "lost"  # its supervisor died and left no exit record: sweep
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +47,12 @@ class Status:
 def prepare(
     attempts: Path, spec: Spec, containment: Containment, deadline: float | None = None
 ) -> Path:
-    """Write down what to run, durably. Doing it again changes nothing.
+    """Write the spec durably. A repeated call changes nothing.
 
-    `deadline` is when the lease is over, in seconds since boot.
+    `deadline` is the end of the lease, in seconds since boot.
     """
     directory = attempts / spec.name
-    # The work may look up `talk/` in here, whoever it runs as; it may list nothing.
+    # The work may use `talk/` in here, whatever its account; it may list nothing.
     directory.mkdir(parents=True, exist_ok=True)
     with Place(directory) as place:
         os.fchmod(place.fd, 0o711)
@@ -63,14 +63,14 @@ def prepare(
             return directory
         with suppress(FileExistsError):
             os.mkfifo(places.WAKE, 0o600, dir_fd=place.fd)
-        # Files are what costs most here: this one has two names.
+        # Creating files is the main cost here: this one has two names.
         with suppress(FileExistsError):
             os.link(places.WAKE, places.LOCK, src_dir_fd=place.fd, dst_dir_fd=place.fd)
         wanted: Control = {**NOTHING_WANTED, "deadline": deadline}
         whole = {**spec.to_json(), places.MEANS: containment.means, places.WANTED: wanted}
-        # Last, because it says that the rest is there.
+        # Last, because it marks the rest as complete.
         place.write(places.SPEC, whole, sync=True)
-    # Where the folder is not ours to read, as a bridge's is not, its owner has made the directory.
+    # Where the folder is not readable here, as a bridge's is not, its owner has made the directory.
     with suppress(PermissionError), Place(attempts) as place:
         os.fsync(place.fd)
     return directory
@@ -83,7 +83,7 @@ def launch(directory: Path) -> None:
 
 
 class Kept:
-    """An attempt with its supervisor, whoever launched it. Close it, or use it in a `with`."""
+    """An attempt with its supervisor, launched here or adopted. Close it, or use it in a `with`."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -107,13 +107,13 @@ class Kept:
         self._place.close()
 
     def fileno(self) -> int:
-        """Becomes readable when the supervisor has ended, whatever of."""
+        """A descriptor that becomes readable when the supervisor has ended, for whatever reason."""
         if self._pidfd is None:
             raise Conflict("not_kept", f"{self.directory.name} has no supervisor")
         return self._pidfd
 
     def status(self) -> Status:
-        # In this order: a supervisor writes before it lets go.
+        # In this order: a supervisor writes before it releases the lock.
         holder = self._place.holder()
         started = self._place.read(places.STARTED)
         ending = self._place.read(places.EXIT)
@@ -128,11 +128,13 @@ class Kept:
         return self._control()["stop"] is not None
 
     def set_deadline(self, deadline: float | None) -> None:
-        """Until when the work may run, in seconds since boot. The supervisor kills it then."""
+        """Set the end of the lease, in seconds since boot, at which the supervisor kills the
+        work.
+        """
         self._want({**self._control(), "deadline": deadline})
 
     def stop(self, grace: float) -> None:
-        """SIGTERM to all of it, and after the grace SIGKILL. A shorter grace later counts."""
+        """Send SIGTERM to all of it, and after the grace SIGKILL. A later, shorter grace counts."""
         if not 0 <= grace < float("inf"):
             raise Invalid("grace", "must be seconds, 0 or more")
         self._want({**self._control(), "stop": {"grace": grace}})
@@ -151,7 +153,7 @@ class Kept:
         try:
             wake = self._place.open(places.WAKE, os.O_WRONLY | os.O_NONBLOCK)
         except OSError:
-            return  # nobody listens: over, or not yet begun
+            return  # no reader: over, or not yet begun
         try:
             os.write(wake, b"1")
         except BlockingIOError:
@@ -161,7 +163,9 @@ class Kept:
 
 
 def _hold_supervisor(place: Place) -> int | None:
-    """A descriptor of the process that has the lock; the second look makes sure that it is it."""
+    """A descriptor of the process that holds the lock; the second look makes sure that it is that
+    process.
+    """
     while (pid := place.holder()) is not None:
         held = processes.hold(pid)
         if held is not None and place.holder() == pid:
@@ -172,11 +176,10 @@ def _hold_supervisor(place: Place) -> int | None:
 
 
 def sweep(directory: Path, *, supervisor_too: bool = False) -> dict[str, Any]:
-    """Kill what a dead supervisor left, and write the exit record that it did not. Returns the
-    record.
+    """Kill what a dead supervisor left, write the missing exit record and return it.
 
-    Safe to repeat, and after a crash of its own at any point. A supervisor that lives is refused,
-    or, with `supervisor_too`, killed first: that is for one which hangs.
+    Safe to repeat, and after a crash of its own at any point. A live supervisor is refused, or,
+    with `supervisor_too`, killed first: that is for one that hangs.
     """
     with Place(directory) as place:
         if supervisor_too:
@@ -196,7 +199,7 @@ def sweep(directory: Path, *, supervisor_too: bool = False) -> dict[str, Any]:
 
 
 def _take_over(place: Place, name: str) -> None:
-    """Take the lock, if need be when a supervisor that has written its record has tidied up."""
+    """Take the lock, if need be once a supervisor that has written its record has cleaned up."""
     over = boottime() + SWEEP_TIMEOUT
     while not place.lock():
         if not place.exists(places.EXIT) or boottime() >= over:
@@ -211,7 +214,7 @@ def _kill_supervisor(place: Place) -> None:
     try:
         signal.pidfd_send_signal(held, signal.SIGKILL)
     except ProcessLookupError:
-        pass  # it was faster
+        pass  # it has ended already
     finally:
         os.close(held)
     over = boottime() + SWEEP_TIMEOUT
@@ -225,8 +228,8 @@ def _left_group(spec: Spec, means: Any) -> Group:
     def find() -> list[int]:
         return processes.marked(marker)
 
-    # One look can miss what is forked while it lasts; then its parent was seen, and the next finds
-    # it.
+    # One look can miss a process that is forked meanwhile; then its parent was seen, and the next
+    # look finds it.
     return open_group(means, spec.name, find, lambda: not find() and not find())
 
 

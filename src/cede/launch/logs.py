@@ -1,8 +1,8 @@
-"""What the work prints, bounded: `stdout.log` and, when it is full, `stdout.log.1` before it.
+"""The work's output, bounded: `stdout.log` and, when it is full, `stdout.log.1` before it.
 
-A position counts from the first byte ever printed, so a reader who comes back after a rotation
-knows what it missed. `stdout.base` says at which position `stdout.log` begins. `order.log` holds
-the order of the two streams in records of one size; see `cede.launch.order`.
+A position counts from the first byte ever printed, so a reader that returns after a rotation knows
+what it missed. `stdout.base` has the position at which `stdout.log` begins. `order.log` has the
+order of the two streams in records of one size; see `cede.launch.order`.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import Self
 from cede.launch.places import Place
 
 STREAMS = ("stdout", "stderr")
-# A reader that meets a rotation looks again; so many in a row are not met.
+# A reader that meets a rotation looks again; this many in a row do not happen.
 LOOKS = 100
 
 
 class Log:
-    """The supervisor's end. The file is made when there is something to write. A full or broken
-    disk loses lines, never the work.
+    """The supervisor's end of a log. The file is made when there is something to write. A full or
+    broken disk loses lines, never the work.
     """
 
     def __init__(self, place: Place, stream: str, most: int) -> None:
@@ -33,13 +33,13 @@ class Log:
         self._file = -1
 
     def begin(self) -> None:
-        """Make the file, unless it is there."""
+        """Make the file, unless it exists."""
         if self._file < 0:
             self._file = self._open()
 
     @property
     def position(self) -> int:
-        """The position after the last byte that was written."""
+        """The position after the last written byte."""
         return self._base + self._size
 
     def write(self, data: bytes) -> None:
@@ -55,7 +55,7 @@ class Log:
             return
 
     def append(self, records: Sequence[bytes]) -> int:
-        """Write records of one size, each whole and in one file; how many were written."""
+        """Write records of one size, each whole and in one file; returns how many were written."""
         written = 0
         try:
             self.begin()
@@ -77,12 +77,12 @@ class Log:
         return written
 
     def replace_last(self, record: bytes) -> None:
-        """Write a record over the last one, which has the same size."""
+        """Overwrite the last record with one of the same size."""
         with contextlib.suppress(OSError):
             os.pwrite(self._file, record, self._size - len(record))
 
     def _rotate(self) -> None:
-        """Begin a new file. Whichever step fails, the next write does all of them again."""
+        """Begin a new file. If a step fails, the next write does all of them again."""
         log = f"{self._stream}.log"
         with contextlib.suppress(FileNotFoundError):  # renamed by a try that failed later
             self._place.rename(log, f"{log}.1")
@@ -143,11 +143,11 @@ class Kept:
 
     @property
     def written_at(self) -> float:
-        """When the last byte was written, by the time of day."""
+        """The time of day at which the last byte was written."""
         return 0.0 if self._current is None else os.fstat(self._current).st_mtime
 
     def read(self, position: int, most: int) -> bytes:
-        """Up to `most` bytes from a position on that is not before the oldest."""
+        """Up to `most` bytes from a position on, which is not before the oldest."""
         assert position >= self.oldest, (position, self.oldest)
         data = b""
         if self._older is not None and position < self._base:
@@ -160,7 +160,7 @@ class Kept:
 def read_log(place: Place, stream: str, position: int, most: int) -> tuple[int, bytes]:
     """Up to `most` bytes from a position on, or from the oldest kept byte if that is later.
 
-    Answers where they begin, and the bytes; none where nothing was printed yet.
+    Returns the position where they begin, and the bytes; none where nothing was printed yet.
     """
     assert stream in STREAMS, stream
     with Kept.open(place, stream) as kept:

@@ -1,4 +1,4 @@
-"""Why work cannot start in its directory or with its program, as its user is told."""
+"""Why work cannot start in its directory or with its program, in words for its user."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ import errno
 import os
 from collections.abc import Mapping
 
-# A message is for people; a search path may have any length.
+# For people: a search path may have any length.
 _PROGRAM_MAX = 200
 _PATH_MAX = 1000
 
 
 def cannot_run(problem: str, program: str, env: Mapping[str, str]) -> str:
-    """What is wrong with a program; one without a folder in its name is told with its PATH."""
+    """The sentence on a program's error; a program without a folder in its name is named with its
+    PATH.
+    """
     told = f"{problem}: {_cut(program, _PROGRAM_MAX)}"
     if os.path.dirname(program):
         return told
@@ -21,7 +23,7 @@ def cannot_run(problem: str, program: str, env: Mapping[str, str]) -> str:
 
 
 def cannot_enter(code: int, directory: str, user: Mapping[str, object] | None) -> str:
-    """What is wrong with a directory; whoever may not enter it is told as which account."""
+    """The sentence on a directory's error; a forbidden directory is named with the account."""
     told = f"{os.strerror(code)}: {directory}"
     if code != errno.EACCES or user is None:
         return told

@@ -1,10 +1,10 @@
 """Hides folders from work that runs as the same account as its supervisor.
 
 The work gets a user namespace and a mount namespace of its own, in which each hidden folder is
-empty and read-only; of what is in it only the shown folders are there. The kernel closes
+empty and read-only except for the shown folders in it. The kernel closes
 /proc/PID/{environ,mem,fd,root} of every process outside a user namespace to the processes inside,
-and lets a namespace nested in it remove none of these mounts. The account is mapped to itself, so
-that owners of files, checkpoints and devices stay as they are.
+and lets a nested namespace remove none of these mounts. The account is mapped to itself, so that
+owners of files, checkpoints and devices stay as they are.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ LANDLOCK_SCOPE_SIGNAL = 1 << 1
 
 
 def hide(hidden: Sequence[str], shown: Sequence[str]) -> None:
-    """Enter namespaces without the hidden files and folders. OSError when that is impossible.
+    """Enter namespaces without the hidden files and folders. OSError if that is impossible.
 
-    `shown` are folders below hidden ones. What does not exist needs no hiding.
+    `shown` are folders below hidden ones. A missing path needs no hiding.
     """
     uid, gid = os.geteuid(), os.getegid()
     _check(libc.unshare(CLONE_NEWUSER | CLONE_NEWNS), "unshare")
-    # Groups stay as they are, and cannot be dropped to get round a file that is closed to a group.
+    # Groups stay as they are, and cannot be dropped to circumvent a file that is closed to a group.
     _write("/proc/self/setgroups", "deny")
     _write("/proc/self/uid_map", f"{uid} {uid} 1")
     _write("/proc/self/gid_map", f"{gid} {gid} 1")
-    # What is mounted outside later comes in; nothing mounted here goes out.
+    # Later mounts outside propagate in; mounts made here do not propagate out.
     _mount(None, "/", None, MS_REC | MS_SLAVE)
-    # Descriptors reach what is about to be covered. Not opened before: a mount of the namespace
-    # outside cannot be bound in here.
+    # Descriptors reach the folders that are about to be covered. Not opened before: a mount of the
+    # namespace outside cannot be bound in here.
     kept = {each: os.open(each, os.O_PATH | os.O_CLOEXEC) for each in map(os.path.realpath, shown)}
     covered: list[str] = []
     for path in sorted(filter(os.path.exists, set(map(os.path.realpath, hidden)))):
@@ -63,8 +63,8 @@ def hide(hidden: Sequence[str], shown: Sequence[str]) -> None:
 
 
 def keep_signals_inside() -> None:
-    """From here on this process and its children signal nobody but each other, where the kernel
-    has Landlock with scopes (6.12); needs `no_new_privs`. Elsewhere nothing changes.
+    """Let this process and its children signal only each other from here on, if the kernel has
+    Landlock with scopes (6.12); needs `no_new_privs`. On other kernels nothing changes.
     """
     if libc.syscall(SYS_LANDLOCK_CREATE_RULESET, None, 0, LANDLOCK_VERSION) < (
         LANDLOCK_ABI_WITH_SCOPES
@@ -111,7 +111,7 @@ def _write(path: str, text: str) -> None:
 
 
 def main() -> int:
-    """Try it on a folder of our own; what prevents it goes to standard output."""
+    """Try it on a folder of its own; what prevents it goes to standard output."""
     import tempfile  # a supervisor does not need it, and starts sooner without
 
     with tempfile.TemporaryDirectory(prefix="cede-probe-") as folder:

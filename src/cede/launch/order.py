@@ -1,9 +1,9 @@
-"""The order of the two streams: `order.log`, a record of one size for each piece that was printed.
+"""The order of the two streams: `order.log`, with a record of one size for each printed piece.
 
-A record says how far each stream was, which of them was then written, how much and when. The
+A record has the position of each stream, which of them was then written, how much and when. The
 position in both streams together is the sum of the positions in each, so a position names one byte
-in any view. The two logs stay what they are; a byte that no record covers, because the supervisor
-was killed before it wrote one, comes after all others.
+in any view. The two logs are unchanged; a byte that no record covers, because the supervisor was
+killed before it wrote one, comes after all others.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ ORDER = "order"
 BOTH = "both"
 # Positions in stdout and stderr, time of day, length, milliseconds from first to last, stream.
 RECORD = struct.Struct("<QQdIHBx")
-# A piece that follows another of its stream so soon shares its record: printing a byte at a time
+# A piece that follows another of its stream this soon shares its record: printing a byte at a time
 # must not fill the disk with records.
 SPAN = 1.0
 LENGTH_MAX = 1 << 30
-# One read takes so many records at most: whoever prints a byte to each stream in turn must not
-# hold up the agent.
+# Records of one read at most: work that prints a byte to each stream in turn must not delay the
+# agent.
 RECORDS_MOST = 4096
-# The records that are read at once.
+# Records that are read at once.
 BLOCK = 128
-# How far the last lines are looked for.
+# How far back the last lines are looked for.
 TAIL_BYTES = 1 << 20
 TAIL_STEP = 1 << 14
 
 
 class Piece(NamedTuple):
-    """A record: `length` bytes of one stream, and where both streams were before."""
+    """A record: `length` bytes of one stream, and the positions of both streams before them."""
 
     stdout: int
     stderr: int
@@ -63,7 +63,7 @@ class Piece(NamedTuple):
 
 
 class Order:
-    """The supervisor's end."""
+    """The supervisor's end of the order."""
 
     def __init__(self, place: Place, most: int) -> None:
         self._log = Log(place, ORDER, most - most % RECORD.size)
@@ -72,8 +72,8 @@ class Order:
         self._now = 0.0
 
     def begin(self) -> None:
-        """Before anything is written to a stream: logs without an order are those of a supervisor
-        that knew of none.
+        """Make the file before a stream is written: logs without an order are those of an older
+        supervisor.
         """
         with suppress(OSError):  # a full disk loses the order, never the work
             self._log.begin()
@@ -81,9 +81,10 @@ class Order:
     def note(
         self, pieces: Sequence[tuple[str, int]], positions: Mapping[str, int], now: float
     ) -> None:
-        """Record which streams were written in turn, and how much, up to positions. What could not
-        be recorded before is covered by the next record of its stream; what could not be written
-        is in none.
+        """Record which streams were written in turn, and how much, up to `positions`.
+
+        Pieces that could not be recorded before are covered by the next record of their stream;
+        bytes that could not be written are in none.
         """
         self._now = now = max(self._now, now)  # records are searched by time
         left = [positions[stream] - self._covered[n] for n, stream in enumerate(STREAMS)]
@@ -111,7 +112,7 @@ class Order:
             self._covered[last.stream] += last.length
 
     def _grow(self, stream: int, length: int, now: float) -> bool:
-        """Let the last record cover more, if it may."""
+        """Extend the last record, if it may; whether it did."""
         last = self._last
         if last is None or last.stream != stream or not _may_grow(last, length, now):
             return False
@@ -127,24 +128,24 @@ def _may_grow(last: Piece, length: int, now: float) -> bool:
 
 
 class NoOrder(Exception):
-    """The supervisor of this attempt wrote no order: it is of a version before that."""
+    """The supervisor of this attempt wrote no order, because its version is too old."""
 
 
 class Both:
     """A reader of both streams in order. Close it, or use it in a `with`.
 
-    Begins at the oldest byte from which both streams are whole, so that what it reads has no gaps.
-    `over`: nothing is printed any more, so what no record covers can be read, too.
+    It begins at the oldest byte from which both streams are whole, so that its output has no gaps.
+    `over`: nothing is printed any more, so bytes that no record covers can be read too.
     """
 
     def __init__(self, place: Place, *, over: bool) -> None:
         with ExitStack() as stack:
-            # The streams last: they then have whatever the records speak of, or had it.
+            # The streams last: then they have, or had, all that the records cover.
             self._order = stack.enter_context(Kept.open(place, ORDER))
             size = RECORD.size
             first, last = self._order.oldest // size, self._order.end // size
             self.streams = [stack.enter_context(Kept.open(place, each)) for each in STREAMS]
-            # Looked for again: it may have come between, with the first of the streams.
+            # Checked again: it may have been made meanwhile, with the first of the streams.
             has_output = any(each.exists for each in self.streams)
             if has_output and not self._order.exists and not place.exists(f"{ORDER}.log"):
                 raise NoOrder
@@ -164,8 +165,8 @@ class Both:
         self._stack.close()
 
     def read(self, position: int, most: int) -> bytes:
-        """Up to `most` bytes from a position on that is not before the oldest; fewer where the
-        records are small, none at the end only.
+        """Up to `most` bytes from a position on, which is not before the oldest; fewer where the
+        records are small, none only at the end.
         """
         data = b""
         index = self._at(position)
@@ -183,7 +184,7 @@ class Both:
         return data
 
     def since(self, at: float, stream: int | None = None) -> int:
-        """The position of what was printed at a time of day or later, to the second."""
+        """The position of the output printed at a time of day or later, to the second."""
         index = bisect_left(self._all, at, key=lambda each: self._piece(each).until)
         if index < len(self._all):
             piece = self._piece(self._all[index])
@@ -204,7 +205,7 @@ class Both:
         return self._last(lambda piece: piece.start, position)
 
     def _last(self, key: Callable[[Piece], int], most: int) -> int:
-        """The last record whose key is at most this; -1 if there is none."""
+        """The last record whose key is at most `most`; -1 if there is none."""
         return bisect_right(self._all, most, key=lambda each: key(self._piece(each))) - 1
 
     def _piece(self, index: int) -> Piece:
@@ -219,7 +220,7 @@ class Both:
         return Piece(*RECORD.unpack_from(block, (index - at) * RECORD.size))
 
     def _uncovered(self) -> list[Piece]:
-        """What was printed after the last record, as records of each stream."""
+        """The output after the last record, as records of each stream."""
         covered = [0, 0]
         if self._records:
             last = self._piece(self._records[-1])
@@ -236,7 +237,7 @@ class Both:
 
 
 class Output(NamedTuple):
-    """A piece of what was printed; `end`: nothing will follow."""
+    """A piece of the output; `end`: nothing will follow."""
 
     start: int
     data: bytes
@@ -254,9 +255,9 @@ def read_output(
     since: float | None = None,
 ) -> Output:
     """Up to `most` bytes of a stream or of both, from a position on or, if that is later, from the
-    oldest kept byte, the last `tail` lines or what was printed `since` a time of day.
+    oldest kept byte, the last `tail` lines or the output `since` a time of day.
 
-    Raises `NoOrder` where the supervisor wrote none and the question needs one.
+    Raises `NoOrder` if the supervisor wrote none and the question needs one.
     """
     with ExitStack() as stack:
         both = None
@@ -289,7 +290,7 @@ def last_lines(view: Kept | Both, lines: int) -> int:
         before = max(position - TAIL_STEP, floor)
         data = _whole(view, before, position - before)
         if position == end and data.endswith(b"\n"):
-            data = data[:-1]  # the last line's own
+            data = data[:-1]  # the end of the last line
         while left and (at := data.rfind(b"\n")) >= 0:
             left -= 1
             if not left:

@@ -1,4 +1,4 @@
-"""Where an attempt's files are, and how they are opened.
+"""The files of an attempt, and how they are opened.
 
     ATTEMPTS/ALLOCATION.TASK/
         spec.json         what to run, by what means this machine contains it, and what the agent
@@ -29,8 +29,8 @@ from typing import Any
 from cede.model.errors import Invalid
 
 SPEC = "spec.json"
-CONTAINMENT = "containment.json"  # where agents before wrote the means
-MEANS, WANTED = "containment", "control"  # where they are in spec.json
+CONTAINMENT = "containment.json"  # where earlier agents wrote the means
+MEANS, WANTED = "containment", "control"  # their names in spec.json
 LOCK = "lock"
 CONTROL = "control.json"
 WAKE = "wake"
@@ -47,7 +47,7 @@ FLOCK = "hhqqi4x"
 
 
 def read_all(descriptor: int) -> bytes:
-    """What is in a file from here on. A file object would ask the kernel twice as much."""
+    """The rest of a file. A file object would make twice as many system calls."""
     data = b""
     while piece := os.read(descriptor, PIECE):
         data += piece
@@ -103,7 +103,7 @@ class Place:
         os.rename(old, new, src_dir_fd=self.fd, dst_dir_fd=self.fd)
 
     def read(self, name: str) -> Any:
-        """The JSON in a file; None where there is no such file."""
+        """The JSON in a file; None if there is no such file."""
         try:
             descriptor = self.open(name, os.O_RDONLY)
         except FileNotFoundError:
@@ -114,8 +114,8 @@ class Place:
             os.close(descriptor)
 
     def read_spec(self) -> tuple[Any, Any, Any]:
-        """What to run, by what means it is contained, and what the agent wanted at first. Where
-        that is not in the same file, an agent before that prepared the attempt, or nobody did.
+        """The spec, the means of containment, and the agent's first wishes. If the latter are not
+        in the same file, the attempt was prepared by an earlier agent, or not at all.
         """
         spec = self.read(SPEC)
         if spec is None or MEANS not in spec:
@@ -123,13 +123,13 @@ class Place:
         return spec, spec.pop(MEANS), spec.pop(WANTED)
 
     def write(self, name: str, value: object, *, sync: bool = False) -> None:
-        """Replace a file whole: whoever reads it sees the old or the new."""
+        """Replace a file whole: a reader sees the old or the new content."""
         self.rename(self._new(name, value, sync), name)
         if sync:
             os.fsync(self.fd)
 
     def create(self, name: str, value: object, between: Callable[[], None] | None = None) -> bool:
-        """Write a file that is never written again; False when it is there already. Durable."""
+        """Write a file that is never written again; False if it exists already. Durable."""
         new = self._new(name, value, sync=True)
         if between is not None:
             between()
@@ -139,7 +139,7 @@ class Place:
         return created
 
     def create_from(self, written: str, name: str, between: Callable[[], None]) -> bool:
-        """The same, where what it says is in another file already: one file of two names."""
+        """The same for content that is in another file already: one file with two names."""
         descriptor = self.open(written, os.O_RDONLY)
         try:
             os.fsync(descriptor)
@@ -174,7 +174,8 @@ class Place:
     def lock(self) -> bool:
         """Take the attempt for this process until it ends or closes the place.
 
-        It must not ask for the `holder` meanwhile: closing any descriptor of the file lets go.
+        It must not ask for the `holder` meanwhile: closing any descriptor of the file releases the
+        lock.
         """
         self._lock = self.open(LOCK, os.O_RDWR | os.O_CREAT)
         try:
@@ -188,7 +189,7 @@ class Place:
         return True
 
     def holder(self) -> int | None:
-        """The pid of whoever has the lock; a lock never outlives its process."""
+        """The pid of the process that holds the lock; a lock never outlives its process."""
         try:
             descriptor = self.open(LOCK, os.O_RDWR)
         except FileNotFoundError:

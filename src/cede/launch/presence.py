@@ -1,9 +1,10 @@
 """A sign that some server has a database, for every process in the same network namespace.
 
-A refused connection proves little: a proxy may be down, the server may be closing its doors, or a
-standby on another port may have taken over. The sign is a socket with an abstract name that follows
-from the database alone. The writer holds it from before it reads the database until after its last
-commit, and the kernel removes it with the process, however that ends. A frozen process keeps it.
+A refused connection proves little: a proxy may be down, the server may be shutting down, or a
+standby on another port may have taken over. The sign is a socket with an abstract name that is
+derived from the database alone. The writer holds it from before it reads the database until after
+its last commit, and the kernel removes it with the process, however that ends. A frozen process
+keeps it.
 """
 
 from __future__ import annotations
@@ -25,14 +26,16 @@ PAUSE = 0.05
 
 @cache
 def name_of(database: Path) -> str:
-    """The name for this file: that of its folder's identity, so that it survives a restore."""
+    """The sign's name for this file, derived from its folder's identity, so that it survives a
+    restore.
+    """
     folder = database.absolute().parent.stat()
     identity = f"{folder.st_dev}/{folder.st_ino}/{database.name}"
     return "cede-" + hashlib.sha256(identity.encode()).hexdigest()[:32]
 
 
 def is_shown(name: str) -> bool:
-    """Whether somebody holds the sign. In doubt it is held."""
+    """Whether a process holds the sign. In doubt it is held."""
     if not sys.platform.startswith("linux"):
         return True
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as probe:
@@ -47,7 +50,7 @@ class Presence:
         self._socket: socket.socket | None = None
 
     def show(self, patience: float = PATIENCE) -> bool:
-        """Take the sign; False if somebody else keeps it, or the system has none."""
+        """Take the sign; False if another process keeps it, or the system has none."""
         if not sys.platform.startswith("linux"):
             return False
         taken = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)

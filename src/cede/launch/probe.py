@@ -1,7 +1,8 @@
-"""Which means of containment this machine really has: each is used once, on a process of our own.
+"""Finds the means of containment that this machine really has: each is used once, on a process of
+its own.
 
-What the kernel lists and what it lets us do differ in containers, under a delegated service, and
-without root. So nothing is believed that was not seen to kill, or to limit.
+What the kernel lists and what it permits differ in containers, under a delegated service, and
+without root. So only a means that was seen to kill, or to limit, is trusted.
 """
 
 from __future__ import annotations
@@ -49,7 +50,9 @@ sys.exit(3)
 
 @dataclass(frozen=True, slots=True)
 class Containment:
-    """What kills, what limits, and in words why the others do not. The fields of `Means` first."""
+    """What kills, what limits, and in words why the others do not. The fields of `Means` come
+    first.
+    """
 
     kill: str
     at: str
@@ -70,9 +73,8 @@ class Containment:
 
 
 def probe(name: str = "cede", only: str | None = None) -> Containment:
-    """Find the best means. `name` is the directory of this agent's groups, unlike any other's.
-
-    `only` asks for one means and no better one.
+    """Find the best means. `name` is the directory of this agent's groups, unlike any other
+    agent's. `only` asks for one means and no better one.
     """
     component("name", name)
     if not sys.platform.startswith("linux"):
@@ -93,9 +95,10 @@ def probe(name: str = "cede", only: str | None = None) -> Containment:
 
 @functools.cache
 def killer(name: str) -> Means:
-    """What kills here best, without limits, for whoever keeps work by itself; found out once.
+    """The best means of killing here, without limits, for a process that supervises work by itself;
+    found out once.
 
-    `subreaper` is taken without a trial: there is nothing that could be done instead.
+    `subreaper` is taken without a trial: there is no alternative left.
     """
     component("name", name)
     hierarchies: dict[str, str] = {}
@@ -109,7 +112,7 @@ def killer(name: str) -> Means:
 
 
 def _try_kind(kind: str, at: str) -> str:
-    """Why this does not kill here; empty when it does."""
+    """Why this means does not kill here; empty if it does."""
     if kind == "subreaper":
         return _try_adopting()
     if not at:
@@ -173,7 +176,7 @@ def _code(limit: str) -> str:
 
 
 def _enable(controller: str, at: str) -> None:
-    """Let the groups below `at` have a controller; each directory on the way must pass it on."""
+    """Give the groups below `at` a controller; each directory on the way must pass it on."""
     above = Path(at).parent
     if controller not in (above / "cgroup.controllers").read_text().split():
         raise OSError(f"{above} was not given the controller {controller}")
@@ -184,7 +187,7 @@ def _enable(controller: str, at: str) -> None:
 
 
 class _Trial:
-    """A process of ours in a group of its own, which is gone afterwards whatever happened."""
+    """A process in a group of its own, which is gone afterwards whatever happened."""
 
     def __init__(self, means: Means, limits: Mapping[str, int], code: str) -> None:
         name = f"probe-{os.getpid()}"
@@ -203,7 +206,7 @@ class _Trial:
         return self
 
     def begin(self, *, hear: bool) -> None:
-        """Put it in and let it begin; `hear`: wait until it said that it did."""
+        """Put the process in and let it begin; with `hear` wait until it reports that it has."""
         assert self._process.stdin is not None and self._process.stdout is not None
         self.group.enter(self._process.pid)
         self._process.stdin.write(b"1")
@@ -229,9 +232,10 @@ def _beneath(directory: str, name: str) -> str:
 
 
 def _hierarchies() -> dict[str, str]:
-    """Where this process is in each hierarchy: `cgroup2`, and v1 by the name of its controller.
+    """The directory of this process in each hierarchy: `cgroup2`, and v1 by the name of its
+    controller.
 
-    Groups are made below it, so whatever bounds us bounds the work too.
+    Groups are made below it, so bounds on this process bound the work too.
     """
     ours: dict[str, str] = {}
     for line in Path("/proc/self/cgroup").read_text().splitlines():
@@ -252,13 +256,13 @@ def _hierarchies() -> dict[str, str]:
 
 
 def _ours(directory: Path) -> Path:
-    """The directory below which our groups go: this one, unless the one above was given to us.
+    """The directory below which groups go: this one, unless the one above is delegated.
 
     systemd marks what it delegates. A service with a subgroup of its own has its processes there,
     so that the directory above is empty, and may pass controllers on.
     """
     for mark in ("user.delegate", "trusted.delegate"):
-        # Not marked, not allowed to look, or not a kind of file that is ever marked.
+        # Not marked, not permitted to look, or not a kind of file that is ever marked.
         with contextlib.suppress(OSError):
             if os.getxattr(directory.parent, mark) == b"1":
                 return directory.parent

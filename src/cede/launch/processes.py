@@ -1,4 +1,4 @@
-"""What the kernel says of processes, and signals that never reach a stranger."""
+"""Process information from the kernel, and signals that never reach another process."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ PR_SET_CHILD_SUBREAPER = 36
 PR_SET_NO_NEW_PRIVS = 38
 # Descriptors held at once while signalling; far below every usual limit.
 BATCH = 200
-# Nobody stops a supervisor by a polite signal: it would have to leave its work alone.
+# A supervisor ignores polite signals: stopping it would leave its work unsupervised.
 POLITE = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1)
 PAGE = 4096
 
 
-# Once: loading it makes classes, which costs a supervisor more than most of what it does.
+# Loaded once: it makes classes, which costs a supervisor more than most of its work.
 libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -31,7 +31,7 @@ def prctl(option: int, value: int) -> None:
 
 def close_to_account() -> None:
     """Close this process to others of its account: its environment, memory and descriptors in
-    /proc, and ptrace. Nothing happens on a system that is not Linux.
+    /proc, and ptrace. Does nothing on a system that is not Linux.
     """
     if sys.platform.startswith("linux"):
         prctl(PR_SET_DUMPABLE, 0)
@@ -43,19 +43,19 @@ def ignore_polite_signals() -> None:
 
 
 def start_time(pid: int) -> int | None:
-    """When a process started, in ticks since boot: with the pid, its identity."""
+    """The instant at which a process started, in ticks since boot: with the pid, its identity."""
     fields = _stat(pid)
     return int(fields[19]) if fields else None
 
 
 def _stat(pid: int | str) -> list[str] | None:
-    """The fields of /proc/PID/stat from the state on; None when there is no such process."""
+    """The fields of /proc/PID/stat from the state on; None if there is no such process."""
     try:
         file = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         return None
     try:
-        # In one piece: the kernel writes less than a page.
+        # In one read: the kernel writes less than a page.
         return os.read(file, PAGE).rpartition(b")")[2].decode().split()
     except ProcessLookupError:
         return None
@@ -68,7 +68,7 @@ def everybody() -> list[int]:
 
 
 def descendants(root: int) -> list[int]:
-    """Everything below `root` that has not ended, in one look at the process table."""
+    """All processes below `root` that have not ended, in one look at the process table."""
     children: dict[int, list[int]] = {}
     for pid in everybody():
         if fields := _stat(pid):
@@ -106,8 +106,9 @@ def ended(pid: int) -> bool:
 def send(number: int, members: Callable[[], list[int]]) -> None:
     """Send a signal to every member.
 
-    Between listing a pid and signalling it, it may have become somebody else's. So the process is
-    held first and looked up again: if it lives, its pid is its own, and the second list is right.
+    Between listing a pid and signalling it, the pid may have become another process's. So the
+    process is held first and looked up again: if it lives, its pid is its own, and the second list
+    is right.
     """
     listed = members()
     for first in range(0, len(listed), BATCH):
@@ -117,14 +118,14 @@ def send(number: int, members: Callable[[], list[int]]) -> None:
                 try:
                     signal.pidfd_send_signal(held[pid], number)
                 except ProcessLookupError:
-                    continue  # it was faster
+                    continue  # it has ended already
         finally:
             for fd in held.values():
                 os.close(fd)
 
 
 def hold(pid: int) -> int | None:
-    """A descriptor of a process; None when there is none."""
+    """A descriptor of a process; None if there is none."""
     try:
         return os.pidfd_open(pid)
     except ProcessLookupError:

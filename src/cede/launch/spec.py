@@ -1,4 +1,6 @@
-"""What one attempt of one task runs, and under what bounds. JSON both ways, every field checked."""
+"""The spec of one attempt of one task: what runs, and under which bounds. JSON both ways, every
+field checked.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +22,9 @@ LOG_BYTES_DEFAULT = 16 * 1024 * 1024
 SECONDS_MAX = 366 * 24 * 3600
 WALLTIME_GRACE_DEFAULT = 30.0
 
-# The two variables by which the processes of an attempt are found again without a cgroup.
+# The two variables that identify an attempt's processes without a cgroup.
 ALLOCATION_VARIABLE, TASK_VARIABLE = "CEDE_ALLOCATION", "CEDE_TASK"
-# With it the task is one of an array, and its number is not that of a member of a gang.
+# With it the task is one of an array, and its number is not that of a gang's member.
 ARRAY_VARIABLE = "CEDE_ARRAY"
 
 
@@ -55,7 +57,7 @@ class User:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """None: not limited."""
+    """Limits of an attempt; None: not limited."""
 
     pids: int | None = None
     memory_mb: int | None = None
@@ -68,8 +70,7 @@ class Limits:
 @dataclass(frozen=True, slots=True)
 class Spec:
     """`env` is the whole environment; `user` None is the supervisor's own; times are seconds.
-
-    `hide` are files and folders that the work does not see, but for the folders `show` in them.
+    `hide` are files and folders that the work does not see, except for the folders `show` in them.
     """
 
     fence: Fence
@@ -111,8 +112,8 @@ class Spec:
 
     @property
     def marker(self) -> dict[str, str]:
-        """What tells its processes from those of others: tasks of a gang have numbers of their own,
-        and a task of an array has an allocation of its own.
+        """The variables that tell its processes from others: a task of a gang has its own number,
+        and a task of an array its own allocation.
         """
         return {name: self.env[name] for name in (ALLOCATION_VARIABLE, TASK_VARIABLE)}
 
@@ -143,7 +144,7 @@ class Spec:
 
 
 def _object(name: str, value: object, of: Any) -> Mapping[str, Any]:
-    """The value as arguments of a dataclass: every field it needs, and none that it lacks."""
+    """The value as arguments of a dataclass: every required field, and no unknown one."""
     if not isinstance(value, Mapping):
         raise Invalid(name, f"must be an object, not {quoted(value)}")
     known = {each.name for each in fields(of)}
@@ -183,7 +184,7 @@ def _tuple(name: str, value: object) -> tuple[Any, ...]:
 
 
 def _text(name: str, value: object) -> int:
-    """How many bytes a text takes."""
+    """The number of bytes that a text takes."""
     if not isinstance(value, str):
         raise Invalid(name, f"must be text, not {quoted(value)}")
     try:

@@ -1,8 +1,8 @@
-"""The agent's side of the template: starts it, hands launches to it, and starts it again.
+"""The agent's side of the template: starts it, sends launches to it, and starts it again.
 
-Any number of threads may launch at once. A launch has a pipe of its own whose writing end goes to
-the supervisor-to-be. One byte on it is the answer; its end without a byte says that nobody has it
-any more, so that no supervisor came of it and none will: then the launch is asked for again.
+Any number of threads may launch at once. A launch has its own pipe, whose writing end goes to the
+future supervisor. One byte on it is the answer. Its end without a byte means that no process has it
+any more, so that no supervisor came of it and none will: then the launch is sent again.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from cede.model.errors import CedeError
 
 # A supervisor that has not taken over by now is not going to.
 LAUNCH_TIMEOUT = 20.0
-# How long a launch waits for the work as well: whoever launched it need not look for it then.
+# How long a launch also waits for the work: then its caller need not look for it.
 START_TIMEOUT = 1.0
-# How often a launch is asked for again when its template, or its fork, is killed meanwhile.
+# How often a launch is sent again when its template, or its fork, is killed meanwhile.
 TRIES = 5
 END_TIMEOUT = 5.0
 
@@ -36,7 +36,7 @@ class LaunchFailed(CedeError):
 
 
 class Template:
-    """The template process of one agent. Close it, or use it in a `with`: supervisors go on."""
+    """The template process of one agent. Close it, or use it in a `with`; supervisors go on."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -67,7 +67,7 @@ class Template:
         """Start the supervisor of a prepared attempt, and return when it has taken over and, unless
         that takes long, when its work has started.
 
-        Work that was started before is not started again, whoever did it.
+        Work that any process has started before is not started again.
         """
         if not sys.platform.startswith("linux"):
             raise LaunchFailed(f"work is kept on Linux only, and this is {sys.platform}")
@@ -80,14 +80,14 @@ class Template:
         raise LaunchFailed(f"the supervisor was killed {TRIES} times before it took over")
 
     def _ask(self, directory: Path) -> int | None:
-        """The supervisor's answer; None when it, or the template, died without one."""
+        """The supervisor's answer; None if it, or the template, died without one."""
         told, tell = os.pipe()
         try:
             try:
                 self._send(os.fsencode(directory.absolute()), tell)
             finally:
                 os.close(tell)
-            poll = select.poll()  # select itself knows no descriptor above 1023
+            poll = select.poll()  # `select` cannot take descriptors above 1023
             poll.register(told, select.POLLIN)
             if not poll.poll(LAUNCH_TIMEOUT * 1000):
                 raise LaunchFailed(f"no supervisor took over within {LAUNCH_TIMEOUT:.0f} s")
@@ -107,7 +107,7 @@ class Template:
                 try:
                     socket.send_fds(self._line, [message], [tell])
                 except (BrokenPipeError, ConnectionError):
-                    self._end()  # it was killed; nothing that it was told is lost with it
+                    self._end()  # it was killed; nothing that was sent to it is lost
                 else:
                     return
         raise LaunchFailed(f"the template process was killed {TRIES} times")
@@ -116,7 +116,7 @@ class Template:
         ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             self._process = subprocess.Popen(
-                # -S: it needs us and the standard library, and starts sooner without the rest.
+                # -S: it needs cede and the standard library, and starts sooner without the rest.
                 [sys.executable, "-S", "-m", "cede.launch.template"],
                 stdin=its.fileno(),
                 stdout=subprocess.DEVNULL,
@@ -145,7 +145,9 @@ class Template:
 
 
 def supervisor_environment() -> dict[str, str]:
-    """Ours is not for the supervisor: it needs neither tokens nor the markers of attempts."""
+    """The supervisor's environment, without tokens and markers of attempts, which it does not
+    need.
+    """
     passed_on = ("LANG", "LC_ALL", "PATH", crash.VARIABLE)
     kept = {name: os.environ[name] for name in passed_on if name in os.environ}
     return {**kept, "PYTHONPATH": str(Path(cede.__file__).parents[1]), "PYTHONSAFEPATH": "1"}

@@ -1,8 +1,9 @@
-"""One small process that keeps one attempt; a fork of the template (`cede.launch.template`).
+"""The supervisor: one small process that contains one attempt; a fork of the template
+(`cede.launch.template`).
 
-It belongs to nobody: whoever started it may die. It kills the work when told, when the lease is
-over and when the walltime is; and when the work's first process ends, with whatever that left
-behind. The exit record is written when nothing runs any more, and before anything is tidied up.
+It depends on no other process: the one that launched it may die. It kills the work when told, when
+the lease is over and when the walltime is; and when the work's first process ends, it kills what
+that left behind. The exit record is written when nothing runs any more, and before any cleaning up.
 """
 
 from __future__ import annotations
@@ -24,21 +25,21 @@ from cede.launch.order import Order
 from cede.launch.places import Place
 from cede.launch.turns import CHUNK, Turns
 
-# control.json is read at least so often, whether or not anybody woke us.
+# control.json is read at least this often, with or without a wake-up.
 LOOK = 0.2
-# How often we look whether what the work left behind is gone: units wait for it.
+# How often to check whether what the work left behind is gone: units wait for it.
 LOOK_AT_LEFTOVERS = 0.02
-# What one stream may send before we look again, so that a flood does not hold up a kill.
+# Reads from one stream before the next look, so that a flood does not delay a kill.
 READS_PER_LOOK = 16
-# What may still be in a pipe when everybody who could write to it is dead; more is a stranger's.
+# Reads of what may still be in a pipe when all its writers are dead; more is another process's.
 READS_AT_END = 64
 
-# What it says to whoever launched it. That it has started, or could not, follows on TOOK_OVER.
+# Its answers to the launching process. That it has started, or could not, follows TOOK_OVER.
 TOOK_OVER, KEPT_ALREADY, FAILED, STARTED = 0, 2, 1, 3
 
 
 class Supervisor:
-    """`tell` is the pipe to whoever launched it."""
+    """The supervisor of one attempt. `tell` is the pipe to the process that launched it."""
 
     def __init__(self, place: Place, tell: int) -> None:
         self.place = place
@@ -52,7 +53,7 @@ class Supervisor:
         self.child: Child | None = None
         self.turns: Turns
         self.status: int | None = None
-        self.noted: dict[str, Any] | None = None  # what ended.json says
+        self.noted: dict[str, Any] | None = None  # the content of ended.json
         self.failure: tuple[str, str] | None = None
         self.started_at: float | None = None
         self.course = Course(None, 0.0)
@@ -73,7 +74,7 @@ class Supervisor:
             if self.child is not None:
                 self._watch(self.child, self.turns)
         except Exception as error:
-            # Our own mistake or the machine's: nothing may stay behind, and somebody must know.
+            # An error here or of the machine: nothing may stay behind, and the agent must know.
             self.failure = ("infrastructure", f"the supervisor failed: {error!r}")
             self.group.kill()
         self._record()
@@ -117,11 +118,11 @@ class Supervisor:
         if order == WAIT:
             child.go()
         elif order == ASK:
-            # Told to stop before it began: then it does not begin.
+            # Told to stop before it began, so it does not begin.
             os.kill(child.pid, signal.SIGKILL)
 
     def _watch(self, child: Child, turns: Turns) -> None:
-        """Turn after turn until the work has ended and the group is empty."""
+        """Run turn after turn until the work has ended and the group is empty."""
         pidfd = os.pidfd_open(child.pid)
         poll = select.poll()
         for each in (self.wake, pidfd, child.failure, *child.output.values()):
@@ -149,13 +150,15 @@ class Supervisor:
         self._pump(turns, READS_AT_END)
 
     def _pause(self) -> int:
-        """Milliseconds until the next decision; rounded up, or the last one would spin."""
+        """Milliseconds until the next decision; rounded up, because the last pause would spin
+        otherwise.
+        """
         now = boottime()
         at_least = LOOK if self.status is None else LOOK_AT_LEFTOVERS
         return int((self.course.wakes_at(now, self.control, at_least) - now) * 1000) + 1
 
     def _look(self) -> None:
-        """Learn what the agent wants; what cannot be read changes nothing."""
+        """Read the agent's wishes; an unreadable file changes nothing."""
         now = boottime()
         if now < self.looked_at + LOOK:
             return
@@ -169,12 +172,12 @@ class Supervisor:
         if order == KILL:
             crash.at("kill_before")
             if self.child is not None and self.status is None:
-                # Also where it has not entered the group yet.
+                # Even if it has not entered the group yet.
                 os.kill(self.child.pid, signal.SIGKILL)
             self.group.kill(timeout=LOOK)
             crash.at("kill_after")
         elif self.asking and self.child is not None and self.child.became_work:
-            # Not before: what gets the work ready ignores what its supervisor ignores.
+            # Not before: the child that becomes the work ignores what its supervisor ignores.
             self.asking = False
             self.group.signal(signal.SIGTERM)
             # A stopped process obeys only when it goes on.
@@ -182,7 +185,7 @@ class Supervisor:
         return order
 
     def _pump(self, turns: Turns, most: int) -> None:
-        """Move what was printed to the logs, and its order."""
+        """Move output to the logs, and record its order."""
         for _ in range(most):
             pieces = list(turns.read())
             if not pieces:
@@ -191,12 +194,12 @@ class Supervisor:
             for stream in dict(pieces):
                 self.logs[stream].write(b"".join(data for each, data in pieces if each == stream))
             positions = {stream: log.position for stream, log in self.logs.items()}
-            # Afterwards: a record never speaks of what is not there.
+            # Afterwards: a record never covers missing bytes.
             lengths = [(stream, len(data)) for stream, data in pieces]
             self.order.note(lengths, positions, time_of_day())
 
     def _reap(self) -> None:
-        """Collect every child that ended: the work, and the orphans we adopted."""
+        """Collect every child that ended: the work, and adopted orphans."""
         while True:
             try:
                 found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
@@ -205,7 +208,8 @@ class Supervisor:
             if found is None:
                 return
             if self.child is not None and found.si_pid == self.child.pid:
-                # K11: written before the kernel forgets it, so that no death of ours loses it.
+                # K11: written before the kernel forgets it, so that no death of the supervisor
+                # loses it.
                 self._note(found)
             os.waitpid(found.si_pid, 0)
 
@@ -215,13 +219,15 @@ class Supervisor:
         exited = found.si_code == os.CLD_EXITED
         self.status = found.si_status if exited else -found.si_status
         record = self._exit_record()
-        # A full disk; exit.json is tried all the same.
+        # The disk may be full; exit.json is tried all the same.
         with contextlib.suppress(OSError):
             self.place.write(places.ENDED, record)
             self.noted = record
 
     def _childless(self) -> bool:
-        """Whether nothing is below us: all orphans are our children, so without any it is sure."""
+        """Whether no process is below this one: orphans become its children, so without children it
+        is certain.
+        """
         self._reap()
         try:
             os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
@@ -253,7 +259,7 @@ class Supervisor:
 
 
 def supervise(directory: str, tell: int) -> None:
-    """Become the supervisor of an attempt, say on the pipe `tell` whether it took over, and stay
+    """Become the supervisor of an attempt, report on the pipe `tell` whether it took over, and stay
     until the attempt is over. The caller has forked, leads a session of its own and ignores polite
     signals.
     """
@@ -270,17 +276,17 @@ def supervise(directory: str, tell: int) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """How agents that were started before the template start supervisors, also those that still
-    run when their package is replaced by this one.
+    """The entry point for agents that were started before the template existed, also those that
+    still run when their package is replaced by this one.
     """
     for each in os.listdir("/proc/self/fd"):
-        # One of them is that of this very listing.
+        # One of them belongs to this very listing.
         with contextlib.suppress(OSError):
             if int(each) > 2:
                 os.close(int(each))
     told, tell = os.pipe()
     if os.fork():
-        # Whoever started us waits for this process only, and has no child left that it must reap.
+        # The caller waits for this process only, and has no child left that it must reap.
         os.close(tell)
         answer = os.read(told, 1)
         os._exit(answer[0] if answer else FAILED)

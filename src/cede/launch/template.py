@@ -2,9 +2,9 @@
 launch.
 
 A launch is one message on its standard input, a socket: the attempt's directory, and the writing
-end of a pipe. The fork becomes the supervisor, says on the pipe that it took over, and belongs to
-nobody from then on. The template knows nothing of attempts and keeps nothing: killed at any moment
-it is started again, and a launch whose pipe ends without a word never happened.
+end of a pipe. The fork becomes the supervisor, reports on the pipe that it took over, and depends
+on no other process from then on. The template knows nothing of attempts and keeps nothing: killed
+at any moment it is started again, and a launch whose pipe ends without a byte never happened.
 
 It has one thread and three descriptors, so that a fork of it inherits nothing else.
 """
@@ -23,7 +23,7 @@ from typing import NoReturn
 from cede.launch import crash, places, processes, supervisor
 from cede.launch.places import Place
 
-MESSAGE_MAX = 1 << 13  # above every path
+MESSAGE_MAX = 1 << 13  # longer than every path
 
 
 def serve(line: socket.socket) -> None:
@@ -46,11 +46,11 @@ def serve(line: socket.socket) -> None:
 
 
 def _supervise(line: socket.socket, directory: str, tell: int) -> NoReturn:
-    """The fork: the supervisor of one attempt, whatever becomes of the template."""
+    """Run the fork: the supervisor of one attempt, which outlives the template."""
     try:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # it collects its work itself
         line.detach()
-        for each in (0, 2):  # the socket, and what was the agent's: `_say` has another place
+        for each in (0, 2):  # the socket, and the agent's: `_say` writes elsewhere
             os.dup2(1, each)
         os.setsid()
         crash.at("template_forked", os.getppid())
@@ -67,7 +67,7 @@ def _supervise(line: socket.socket, directory: str, tell: int) -> NoReturn:
 
 
 def _say(directory: str, words: str) -> None:
-    """Leave a supervisor's last words where people and its agent look for them."""
+    """Write a supervisor's last words where people and its agent look for them."""
     with Place(directory) as place:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
         with open(place.open(places.SUPERVISOR_LOG, flags), "ab") as log:
@@ -75,17 +75,17 @@ def _say(directory: str, words: str) -> None:
 
 
 def _refuse(directory: str, tell: int, error: OSError) -> None:
-    """Say why there is no supervisor, where its own last words would be."""
+    """Report why there is no supervisor, where its own last words would be."""
     try:
         _say(directory, f"cannot fork: {error}\n")
         os.write(tell, bytes([supervisor.FAILED]))
     except OSError:
-        return  # the pipe ends without a word, which says the same
+        return  # the pipe ends without a byte, which means the same
 
 
 def main() -> int:
     processes.ignore_polite_signals()
-    # The kernel collects supervisors: nobody waits for them here.
+    # The kernel collects supervisors: no process waits for them here.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     processes.close_to_account()
     # Pages that the collector does not touch stay shared between the template and its forks.

@@ -1,10 +1,10 @@
-"""The supervisor's end of the work's two pipes: what was printed, in the order in which it was.
+"""The supervisor's end of the work's two pipes: the output in the order in which it was printed.
 
-A pipe does not say when its bytes came. Whoever reads both as they become readable gets the order
-right while it is woken between two writes, and a work that prints to both in a loop is faster than
-that. The kernel tells (inotify) which pipe was written after which, one event for each run of
-writes to the same one, but not how much: where one stream has several runs at once, each but the
-last of them is taken for one line.
+A pipe does not tell when its bytes came. A reader of both that reads as they become readable gets
+the order right while it is woken between two writes, and work that prints to both in a loop is
+faster than that. The kernel tells (inotify) which pipe was written after which, one event for each
+run of writes to the same one, but not how much: where one stream has several runs at once, each but
+the last of them is taken for one line.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ IN_MODIFY = 0x2
 
 
 class Turns:
-    """Both pipes, which do not block."""
+    """Reads both pipes, which do not block."""
 
     def __init__(self, pipes: Mapping[str, int]) -> None:
         self.open = dict(pipes)
         self._data: dict[str, deque[bytes]] = {stream: deque() for stream in pipes}
         self._chunks: set[str] = set()  # streams whose data is not yet in lines
         self._runs: deque[str] = deque()
-        self._waiting = dict.fromkeys(pipes, 0)  # how many of the runs are of each stream
+        self._waiting = dict.fromkeys(pipes, 0)  # the number of runs of each stream
         self._last = ""
         self._inotify = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
-        # Where the machine has no more of these, the streams come one after the other within one
-        # look, as they would without.
+        # On a machine without free inotify instances the streams come one after the other within
+        # one look.
         self._watches = {self._watch(pipe): stream for stream, pipe in pipes.items()}
 
     def _watch(self, pipe: int) -> int:
@@ -46,13 +46,13 @@ class Turns:
         return watch
 
     def read(self) -> Iterator[tuple[str, bytes]]:
-        """What is there, bounded, so that a flood does not hold up its reader; nothing when there
-        is nothing.
+        """The present output in pieces, bounded, so that a flood does not delay its reader; none if
+        there is no output.
         """
         for stream in list(self.open):
             if not self._data[stream]:
                 self._fill(stream)
-        # Only now: an event that is there has its bytes, read already or readable.
+        # Only now: the bytes of an event that is there are read already or readable.
         self._look()
         for _ in range(EVENTS_MOST):
             if not self._runs:
@@ -80,7 +80,7 @@ class Turns:
         return len(self._data[stream]) >= runs
 
     def _split(self, stream: str) -> None:
-        """Make lines of what was read as chunks."""
+        """Split chunks into lines."""
         if stream in self._chunks:
             self._chunks.remove(stream)
             data = self._data[stream]
@@ -107,7 +107,7 @@ class Turns:
         return whole
 
     def _fill(self, stream: str) -> None:
-        """Read a chunk; a stream is open while somebody can print to it."""
+        """Read a chunk; a stream is open while a process can print to it."""
         if stream not in self.open:
             return
         try:
@@ -128,7 +128,7 @@ class Turns:
         except BlockingIOError:
             return
         for watch, _, _, _ in EVENT.iter_unpack(data):
-            stream = self._watches.get(watch)  # None where some were lost
+            stream = self._watches.get(watch)  # None if events were lost
             if stream is not None:
                 self._runs.append(stream)
                 self._waiting[stream] += 1

@@ -1,5 +1,4 @@
-"""What things are: frozen values, validation and arithmetic.
+"""The values that everything else is built from: frozen, validated, with their arithmetic.
 
-Nothing here does I/O, reads a clock or rolls dice, and nothing here decides. Everything else is
-built from these values.
+Nothing here does I/O, reads a clock, draws random numbers or decides.
 """

@@ -15,7 +15,7 @@ from cede.model.stopping import Ask, StopProgress
 
 
 class Phase(StrEnum):
-    """What a member's agent last said of it."""
+    """The phase of a member, as its agent last reported it."""
 
     ASSIGNED = "assigned"
     STARTED = "started"
@@ -30,14 +30,14 @@ class Member:
     node_id: str
     devices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     phase: Phase = Phase.ASSIGNED
-    saved: str = ""  # the checkpoint it wrote last
+    saved: str = ""  # the checkpoint that it wrote last
     exit_code: int | None = None
-    cause: str = ""  # how it ended, in its agent's word
-    ids: tuple[str, ...] = ()  # verified checkpoints that it has, oldest first
-    looked: bool = False  # whether its agent has looked for them before the start
-    answered: int = 0  # the last hint that it answered with a checkpoint
+    cause: str = ""  # how it ended, as its agent put it
+    ids: tuple[str, ...] = ()  # its verified checkpoints, oldest first
+    looked: bool = False  # its agent has looked for checkpoints before the start
+    answered: int = 0  # the number of the last hint that it answered with a checkpoint
     reach: tuple[int, int] = (0, 0)  # a hint, and the first step at which it can save for it
-    unread: bool = False  # it ended, and nobody has read what it left in its folder
+    unread: bool = False  # the checkpoints that it left were not verified in time
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,17 +57,17 @@ class Allocation:
     started_at: int | None = None
     walltime: int | None = None
     lease_until: int | None = None
-    deadline: int | None = None  # when its stop is over, whatever it says
-    told: bool = False  # whether its holder has learned that it must stop
+    deadline: int | None = None  # the instant at which its stop ends, whatever its holder reports
+    told: bool = False  # its holder has learned that it must stop
     taken_for: str | None = None  # the beneficiary
     reason: Reason | None = None  # the rule under which it was taken
     ended_at: int | None = None
     members: tuple[Member, ...] = ()  # one per task, in a pool of nodes
-    stop_progress: StopProgress | None = None  # where its stop has come to
-    asked: Ask | None = None  # to save itself and go on
-    announced: bool = False  # whether this attempt was ever told that it must stop
-    # Milliseconds of its time whose work nobody has: since its last checkpoint, of what was stopped
-    # for somebody or ended by its machine.
+    stop_progress: StopProgress | None = None  # how far its stop has come
+    asked: Ask | None = None  # the last ask to save itself and go on
+    announced: bool = False  # this attempt was told at least once that it must stop
+    # Milliseconds of held time whose work is lost: since the last checkpoint, of an attempt that
+    # was stopped for a beneficiary or ended by its machine.
     lost: int = 0
     resume: str | None = ""  # the checkpoint it starts from; None until its agents have looked
 
@@ -81,8 +81,8 @@ class Allocation:
 
     @property
     def may_go_on(self) -> bool:
-        """Whether a victim could still be let go on: it was not told to stop, at most to save, and
-        no task of it has left.
+        """Whether a victim can still be let go on: it was told to save itself at most, not to stop,
+        and none of its tasks has left.
         """
         if not self.leaving or self.taken_for is None:
             return False
@@ -92,24 +92,24 @@ class Allocation:
 
     @property
     def yields(self) -> bool:
-        """Whether it has given up its place in the share: who is on its way out fills none."""
+        """Whether it has given up its place in the share: a leaving holder fills none."""
         return self.leaving
 
     @property
     def open_ask(self) -> Ask | None:
-        """What it is asked now, and has not answered."""
+        """The ask that it has not answered yet."""
         return None if self.asked is None or self.asked.over else self.asked
 
     @property
     def common(self) -> str:
-        """The newest checkpoint that all of its tasks have."""
+        """The newest checkpoint that all its tasks have."""
         first, *others = self.members
         shared = (id for id in reversed(first.ids) if all(id in each.ids for each in others))
         return next(shared, "")
 
     @property
     def each(self) -> Amounts:
-        """What one of its members holds."""
+        """The amounts that each of its members holds."""
         return {key: amount // len(self.members) for key, amount in self.amounts.items()}
 
     @property
@@ -118,17 +118,17 @@ class Allocation:
 
     @property
     def ends_at(self) -> int | None:
-        """The latest instant at which its walltime lets it run; None when nothing bounds it."""
+        """The latest instant to which its walltime lets it run; None without a walltime."""
         if self.walltime is None:
             return None
         return (self.allocated_at if self.started_at is None else self.started_at) + self.walltime
 
 
 def footprint(node_ids: Iterable[str]) -> Footprint:
-    """How many tasks sit on which node."""
+    """The number of tasks on each node."""
     return tuple(Counter(node_ids).items())
 
 
 def allocation_id(request_id: str, attempt: int) -> str:
-    """Ids of allocations are made from what they are of, so that deciding needs no dice."""
+    """The id is made from the request and the attempt, so that deciding needs no randomness."""
     return f"{request_id}.{attempt}"

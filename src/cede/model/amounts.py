@@ -1,7 +1,8 @@
-"""Integers by key: how they are written, and the arithmetic that everything is counted with.
+"""Amounts: integers by resource key, their grammar and their arithmetic.
 
-An `Amounts` is a plain dict that nobody changes after it was made. Keys that are absent mean zero;
-a made value holds no zeros unless it came from a policy's limit, where 0 means "none of this".
+An `Amounts` is a plain dict that is never changed after it was made. An absent key means zero. A
+new value holds no zeros, except in a policy's limit, where 0 means "none of this key".
+
 The parsers here are the one grammar of every option and file: a map, or the text `gpu=8,mcpu=4000`.
 """
 
@@ -15,14 +16,14 @@ from cede.model.errors import Invalid, quoted
 
 Amounts = Mapping[str, int]
 
-# Document 002: a pool without a row for one of these does not limit it; any other missing row is
+# Document 002: a pool that has no row for one of these does not limit it; any other missing row is
 # zero.
 UNBOUNDED_WHEN_ABSENT = frozenset({"mcpu", "memory_mb", "step_run"})
 
 MEMORY = "memory_mb"
 EXAMPLE = "gpu=8,mcpu=4000 or {gpu: 8}"
 _KEY = re.compile(r"[A-Za-z][A-Za-z0-9_.\-/]{0,62}")
-# ASCII only, here and below: Python's own readers take digits of every script, and underscores.
+# ASCII only, here and below: Python's own parsers accept digits of every script, and underscores.
 _INTEGER = re.compile(r"-?[0-9]{1,40}")
 _PROCESSORS = re.compile(r"[0-9.eE+-]{1,40}")
 _SIZE = re.compile(r"([0-9]{1,18})([KMGTP])(i?)B")
@@ -33,7 +34,7 @@ _MEGABYTE = 10**6
 def parse_amounts(
     value: object, field: str, *, least: int = 0, empty: bool = True
 ) -> dict[str, int]:
-    """Turn outside data into amounts, or say which key is wrong and why."""
+    """Parse amounts from outside data; `Invalid` names the key that is wrong, and why."""
     if isinstance(value, str):
         value = _pairs(value, field)
     if not isinstance(value, Mapping):
@@ -49,7 +50,7 @@ def parse_amounts(
 
 
 def _pairs(text: str, field: str) -> dict[str, object]:
-    """What `KEY=N,KEY=N` says; each key once."""
+    """The keys and values of `KEY=N,KEY=N`; each key once."""
     found: dict[str, object] = {}
     for each in text.split(","):
         key, equals, amount = (part.strip() for part in each.partition("="))
@@ -62,7 +63,7 @@ def _pairs(text: str, field: str) -> dict[str, object]:
 
 
 def _counted(key: object, amount: object) -> object:
-    """Memory may be written with its unit: `memory_mb: 16GiB`."""
+    """The amount of a key; memory may be written with its unit: `memory_mb: 16GiB`."""
     if key == MEMORY and isinstance(amount, str) and _SIZE.fullmatch(amount):
         return parse_memory(amount, MEMORY)
     return amount
@@ -108,7 +109,7 @@ def parse_processors(cpus: object, field: str = "cpu_count") -> int:
 
     Computed in decimals: binary floats make 2.007 processors 2008 milli-processors.
     """
-    from decimal import ROUND_CEILING, Decimal, InvalidOperation  # few ask for fractions
+    from decimal import ROUND_CEILING, Decimal, InvalidOperation  # rarely needed
 
     try:
         if isinstance(cpus, bool) or not isinstance(cpus, int | float | Decimal | str):
@@ -120,7 +121,7 @@ def parse_processors(cpus: object, field: str = "cpu_count") -> int:
             raise TypeError
     except (InvalidOperation, TypeError):
         raise Invalid(field, f"must be a number such as 2 or 0.5, not {cpus!r:.80}") from None
-    # Compared before it is multiplied: an exponent has a bound of its own.
+    # Compared before it is multiplied: the exponents of decimals are bounded too.
     if not 0 <= written <= bounds.AMOUNT_MAX or written * 1000 > bounds.AMOUNT_MAX:
         raise Invalid(field, f"must be from 0 to {bounds.AMOUNT_MAX // 1000}, not {quoted(cpus)}")
     return int((written * 1000).to_integral_value(ROUND_CEILING))
@@ -141,13 +142,13 @@ def total(many: Iterable[Amounts]) -> dict[str, int]:
 
 
 def add_to(counter: dict[str, int], amounts: Amounts) -> None:
-    """Count `amounts` into a mutable counter."""
+    """Add `amounts` to a mutable counter."""
     for key, amount in amounts.items():
         counter[key] = counter.get(key, 0) + amount
 
 
 def take_from(counter: dict[str, int], amounts: Amounts) -> None:
-    """Count `amounts` out of a mutable counter; the other half of `add_to`."""
+    """Subtract `amounts` from a mutable counter; the inverse of `add_to`."""
     for key, amount in amounts.items():
         left = counter[key] - amount
         if left:

@@ -1,8 +1,8 @@
-"""Arrays: tasks that are alike but for a number, submitted as one.
+"""Arrays: tasks that differ only in their number, submitted as one.
 
 `0-99` are a hundred tasks, `0-90:10` every tenth number, `1,3,5-9` a list; `%10` behind it lets at
-most ten of them run at once. The text is kept in one form, so that two ways to write the same array
-are one. A task is called by the id of its array, an underscore and its number: `ID_7`.
+most ten of them run at once. The text is kept in one normal form, so that equal arrays compare
+equal. A task is called by the id of its array, an underscore and its number: `ID_7`.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ class Array(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The one form in which it is kept and shown."""
+        """The normal form, in which the array is kept and shown."""
         behind = "" if self.at_once is None else f"%{self.at_once}"
         return shown_numbers(self.numbers) + behind
 
 
 @lru_cache(maxsize=1024)
 def parse_array(text: str, field: str = "array") -> Array:
-    """The tasks that a text means, or `Invalid` with what is wrong."""
+    """The array that a text describes; `Invalid` says what is wrong."""
     if len(text) > bounds.ARRAY_LENGTH_MAX:
         raise Invalid(field, f"must be at most {bounds.ARRAY_LENGTH_MAX} characters")
     listed, percent, most = text.replace(" ", "").partition("%")
@@ -45,7 +45,7 @@ def parse_array(text: str, field: str = "array") -> Array:
 
 
 def array_of(tasks: int) -> Array:
-    """So many tasks, numbered from 0."""
+    """An array of this many tasks, numbered from 0."""
     return Array(tuple(range(tasks)), None)
 
 
@@ -93,7 +93,7 @@ def shown_numbers(numbers: tuple[int, ...]) -> str:
 
 
 def _stepped(numbers: tuple[int, ...]) -> str:
-    """The same as one range with a step; empty where it is none."""
+    """The numbers as one range with a step; empty if they are none."""
     if len(numbers) < 3:
         return ""
     step = numbers[1] - numbers[0]
@@ -102,11 +102,11 @@ def _stepped(numbers: tuple[int, ...]) -> str:
 
 
 def task_ref(array_id: str, number: int) -> str:
-    """What one task of an array is called."""
+    """The name of one task of an array."""
     return f"{array_id}_{number}"
 
 
 def split_task(ref: str) -> tuple[str, int] | None:
-    """The array and the number that a reference to one task names; None if it names no task."""
+    """The array and the number in a reference to one task; None if it is no such reference."""
     found = _TASK.fullmatch(ref)
     return None if found is None else (found[1], int(found[2]))

@@ -1,5 +1,6 @@
-"""Pools, policies and tenants as somebody declares them. Each knows its place in what was written,
-such as `policies[2]`, so that whatever is wrong with it is said there.
+"""Pools, policies and tenants as people declare them.
+
+Each knows its place in the text, such as `policies[2]`, so that an error can name it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ KINDS = ("pools", "policies", "tenants")
 class WantedPool:
     path: str
     name: str
-    capacity: Amounts | None  # or nodes
+    capacity: Amounts | None  # None: its nodes give it
     nodes: Mapping[str, str] | None
     preset: str
     settings: Settings
@@ -42,12 +43,12 @@ class WantedPolicy:
 class WantedTenant:
     path: str
     name: str
-    fields: Mapping[str, Any]  # all of them, as people write them
+    fields: Mapping[str, Any]  # all of them, in the units that people write
 
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """None: nothing is said of that kind, so that nothing of it is pruned."""
+    """None for a kind that the text does not mention, so that nothing of it is pruned."""
 
     pools: tuple[WantedPool, ...] | None = None
     policies: tuple[WantedPolicy, ...] | None = None
@@ -56,8 +57,8 @@ class Configuration:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One pool, policy or tenant that was made, changed or deleted. `fields` has what it was and
-    what it became, as people write it, by name; of a setting by `settings.NAME`.
+    """One pool, policy or tenant that was created, updated or deleted. `fields` has the old and the
+    new value by name, as people write them; a setting's name is `settings.NAME`.
     """
 
     do: str  # create, update or delete

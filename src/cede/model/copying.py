@@ -1,9 +1,8 @@
-"""Frozen dataclasses of the hot path, made and copied in a fraction of the time that the standard
-library takes: a frozen `__init__` writes every field by a call, and its `replace` looks each of
-them up by name as well.
+"""Make and copy frozen dataclasses of the hot path in a fraction of the standard library's time.
 
-A value is made as one of a twin class, which has the same fields in the same slots and is not
-frozen, and then becomes one of its own class.
+A frozen `__init__` writes every field by a call, and `dataclasses.replace` also looks each field up
+by name. Here a value is made as an instance of a twin class, which has the same fields in the same
+slots and is not frozen, and then becomes an instance of its own class.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ __all__ = ["maker", "replace"]
 T = TypeVar("T")
 
 if TYPE_CHECKING:
-    # The same to type checkers, which know its rules.
+    # The same function for type checkers, which know its rules.
     from dataclasses import replace
 else:
 
@@ -41,7 +40,7 @@ else:
 
 
 def maker(cls: type[T]) -> Callable[..., T]:
-    """What makes a value of a dataclass; called as the class itself."""
+    """A constructor for a dataclass, called as the class itself."""
     kind: Any = cls
     layout = _layout(kind)
     if layout is None:
@@ -61,8 +60,8 @@ def maker(cls: type[T]) -> Callable[..., T]:
 def _layout(
     cls: Any,
 ) -> tuple[Callable[..., Any], Callable[[Any], tuple[Any, ...]], dict[str, int]] | None:
-    """The twin of a class, how all fields of a value are read at once, and the place of each; None
-    for a class that does more than keep its fields in slots.
+    """The twin of a class, a reader of all fields of a value, and the place of each field; None for
+    a class that does more than keep its fields in slots.
     """
     fields = dataclasses.fields(cls)
     names = [each.name for each in fields]

@@ -15,11 +15,11 @@ from cede.model.errors import Invalid, quoted
 
 EXAMPLE = "90, 90m or 1h30m"
 _UNITS = {"w": 7 * 24 * 3600, "d": 24 * 3600, "h": 3600, "m": 60, "s": 1}
-# ASCII only: Python's own readers take digits of every script.
+# ASCII only: Python's own parsers accept digits of every script.
 _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?")
 _PARTS = re.compile(r"(?:[0-9]+[wdhms])*[0-9]+(?:\.[0-9]+)?[wdhms]")
 _PART = re.compile(r"([0-9.]+)([wdhms])")
-# Longer texts are no times; and a bound keeps the arithmetic exact.
+# Longer texts are no times, and a bound keeps the arithmetic exact.
 _LENGTH_MAX = 24
 
 
@@ -34,7 +34,7 @@ def parse_duration(value: object, field: str, *, most: int = bounds.DURATION_MAX
 
 
 def parse_instant(value: object, field: str, *, most: int = bounds.AMOUNT_MAX) -> int:
-    """Milliseconds from a number of seconds on the one clock."""
+    """Milliseconds from a number of seconds on the server's clock."""
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
         raise Invalid(field, f"must be a number of seconds, not {value!r:.80}")
     exact = Decimal(value if isinstance(value, int) else str(value))
@@ -42,7 +42,7 @@ def parse_instant(value: object, field: str, *, most: int = bounds.AMOUNT_MAX) -
 
 
 def seconds(milliseconds: int | None) -> int | float | None:
-    """What people read: whole seconds as an integer, others as a decimal fraction."""
+    """Seconds for people: an integer if they are whole, else a decimal fraction."""
     if milliseconds is None:
         return None
     whole, rest = divmod(milliseconds, 1000)
@@ -65,7 +65,7 @@ def _seconds_in(text: str) -> Decimal | None:
 
 
 def _milliseconds(exact: Decimal, written: object, field: str, most: int) -> int:
-    # Compared before it is multiplied or printed: both have bounds of their own.
+    # Compared before it is multiplied or printed: both operations have bounds of their own.
     if not exact.is_finite() or not 0 <= exact <= most or exact * 1000 > most:
         raise Invalid(field, f"must be from 0 to {most // 1000} seconds, not {quoted(written)}")
     return int(exact * 1000)

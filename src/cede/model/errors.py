@@ -1,4 +1,4 @@
-"""What can be wrong with what somebody asked, as types.
+"""The errors that a caller can cause, as types.
 
 `assert` is for our own mistakes; these are for everyone else's. Each names the field and the fix,
 and the edge (HTTP, command line) turns each into its own form without parsing text.
@@ -16,7 +16,7 @@ _LISTED_MAX = 20
 
 
 class CedeError(Exception):
-    """Anything that cede says no to."""
+    """Base of every refusal by cede."""
 
 
 class Invalid(CedeError, ValueError):
@@ -29,11 +29,11 @@ class Invalid(CedeError, ValueError):
 
 
 class Malformed(Invalid):
-    """Not even a value of the kind that is meant: a text or a fraction where a class is."""
+    """A value of the wrong kind altogether: a text or a fraction where a class is expected."""
 
 
 class NotFound(CedeError, LookupError):
-    """A name or id that nothing (visible to the caller) has."""
+    """A name or id of nothing that is visible to the caller."""
 
     def __init__(self, kind: str, name: str, known: Iterable[str] = ()) -> None:
         near = nearest(name, known)
@@ -52,7 +52,7 @@ class Conflict(CedeError):
 
 
 class Forbidden(CedeError):
-    """Something that is not for this caller; `field` names it."""
+    """An action that this caller may not do; `field` names it."""
 
     def __init__(self, field: str, problem: str) -> None:
         super().__init__(problem)
@@ -60,14 +60,14 @@ class Forbidden(CedeError):
 
 
 def quoted(value: object) -> str:
-    """A value as it may stand in a message: short, also where Python will not print it whole."""
+    """A value for a message: short, also where Python refuses to print it whole."""
     if isinstance(value, int) and value.bit_length() > 256:
         return f"an integer of {value.bit_length()} bits"
     return f"{value!r:.80}"
 
 
 def listed(name: object, known: Iterable[str]) -> str:
-    """The names there are; of many those that look like the one that was meant."""
+    """The known names; of many, those that look most like the given one."""
     several = sorted(known)
     if len(several) <= _LISTED_MAX:
         return ", ".join(several)
@@ -76,26 +76,26 @@ def listed(name: object, known: Iterable[str]) -> str:
 
 
 def nearest(name: object, known: Iterable[str]) -> str:
-    """`did you mean grace?`, or nothing where no known name looks like this one."""
+    """`did you mean grace?`; empty if no known name looks like this one."""
     close = _close(name, sorted(known), n=1)
     return f"did you mean {close[0]}?" if close else ""
 
 
 def choices(name: object, known: Iterable[str]) -> str:
-    """The nearest known name, if there is one, and then all that are known."""
+    """The nearest known name, if there is one, and then the known names."""
     several = sorted(known)
     return " ".join(filter(None, (nearest(name, several), f"known are {listed(name, several)}")))
 
 
 def _close(name: object, known: list[str], **options: int) -> list[str]:
-    from difflib import get_close_matches  # for mistakes only, and every command imports this
+    from difflib import get_close_matches  # only after mistakes: imports cost time
 
     # Cut before it is compared: the comparison is quadratic.
     return get_close_matches(str(name)[:80], known, **options)
 
 
 class Refused(CedeError):
-    """Work that is turned away at the door, with the typed reason why."""
+    """A request that is rejected on submission, with the typed reason."""
 
     def __init__(self, reason: Reason) -> None:
         super().__init__(reason.text)

@@ -1,9 +1,9 @@
 """Fields that people write, each declared once, beside the field in its dataclass.
 
-`declared` says what the field is called outside, of which kind it is and what it means. Whoever
-reads, shows or stores it asks here: the body and the answer of the API, the columns of a row, the
-entry of a snapshot and the keywords of the client are made from it. So a new field of a request is
-a line in the model.
+`declared` gives a field's outside name, its kind and its meaning. The layers that read, show or
+store the field derive their part from it: the body and the answer of the API, the columns of a row,
+the entry of a snapshot and the keywords of the client. So a new field of a request is one line in
+the model.
 
 A kind knows how a value is read and shown. What a layer makes of a kind (a type of pydantic, a
 column) is a table in that layer: only a new kind needs a line there.
@@ -32,12 +32,12 @@ _DECLARED = "declared"
 
 
 class Kind:
-    """What values of a field are: read from outside data, and shown as callers see them."""
+    """The values of a field: how they are read from outside data and shown to callers."""
 
     __slots__ = ()
 
     def parse(self, value: object, name: str) -> Any:
-        """The value as it is kept inside, or `Invalid` with this name and what is wrong."""
+        """The value in its inner form; `Invalid` with this name says what is wrong."""
         raise NotImplementedError
 
     def show(self, value: Any) -> Any:
@@ -53,7 +53,7 @@ class Flag(Kind):
 
 @dataclass(frozen=True, slots=True)
 class Text(Kind):
-    """Printable text; an empty one is none."""
+    """Printable text; empty means none."""
 
     most: int
 
@@ -67,7 +67,7 @@ class Text(Kind):
 
 @dataclass(frozen=True, slots=True)
 class Name(Kind):
-    """The name of something else, or nothing."""
+    """The name of another object; empty means none."""
 
     def parse(self, value: object, name: str) -> str:
         return "" if value == "" else parse_name(value, name)
@@ -108,11 +108,11 @@ class Duration(Kind):
 
 @dataclass(frozen=True, slots=True)
 class Count(Kind):
-    """An integer: not a text, a fraction or a truth."""
+    """An integer, not a text, a fraction or a boolean."""
 
     least: int
     most: int
-    malformed: bool = False  # what is no such integer cannot be read at all, and is a 400
+    malformed: bool = False  # a wrong value counts as unreadable, which is a 400
 
     def parse(self, value: object, name: str) -> int:
         whole = isinstance(value, int) and not isinstance(value, bool)
@@ -147,7 +147,7 @@ class Quantities(Kind):
 
 @dataclass(frozen=True, slots=True)
 class Labels(Kind):
-    """Texts by name; of nodes the names are labels, and the texts printable."""
+    """Texts by name; for nodes the names are labels and the texts printable."""
 
     of_nodes: bool = False
 
@@ -168,7 +168,7 @@ class Labels(Kind):
 
 @dataclass(frozen=True, slots=True)
 class Numbers(Kind):
-    """The tasks of an array, as a text in its one form; an empty one is none."""
+    """The tasks of an array, as a text in its normal form; empty means none."""
 
     def parse(self, value: object, name: str) -> str:
         if not isinstance(value, str):
@@ -178,7 +178,7 @@ class Numbers(Kind):
 
 @dataclass(frozen=True, slots=True)
 class References(Kind):
-    """Other requests: ids, or what stands for them until the server has looked them up."""
+    """Other requests: ids, or words that the server resolves to ids."""
 
     most: int
 
@@ -198,8 +198,8 @@ class References(Kind):
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """One field: `name` is what people write, `keyword` what Python code writes for it, and
-    `attribute` what its dataclass calls it. `sentence` is what the API's document says of it.
+    """One field: `name` is what people write, `keyword` its name in Python code, and `attribute`
+    its name in the dataclass. `sentence` describes it in the API's document.
     """
 
     name: str
@@ -209,7 +209,7 @@ class Declared:
     sentence: str
     default: Any
     example: Any  # as people write it
-    decides: bool  # deciding looks at it, so that it is in a snapshot
+    decides: bool  # decisions depend on it, so that snapshots contain it
 
     @property
     def shown_default(self) -> Any:
@@ -226,7 +226,7 @@ def declared(
     example: Any = None,
     decides: bool = True,
 ) -> Any:
-    """A field of a dataclass that people write; `name` where they call it something else."""
+    """A field of a dataclass that people write; `name` if their name for it is another one."""
     said = {"kind": kind, "sentence": sentence, "example": example, "decides": decides}
     metadata = {_DECLARED: {"name": name, **said}}
     return field(default=default, default_factory=default_factory, metadata=metadata)
@@ -234,7 +234,7 @@ def declared(
 
 @cache
 def fields_of(part: type) -> tuple[Declared, ...]:
-    """The declared fields of a dataclass, in its order."""
+    """The declared fields of a dataclass, in order."""
     found = []
     for each in fields(part):
         if _DECLARED not in each.metadata:
@@ -252,12 +252,12 @@ def fields_of(part: type) -> tuple[Declared, ...]:
 
 
 def deciding(part: type) -> tuple[str, ...]:
-    """Names of the fields that deciding looks at."""
+    """The names of the fields that decisions depend on."""
     return tuple(each.name for each in fields_of(part) if each.decides)
 
 
 def read(part: type, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Those fields of a dataclass that are given, by their attributes; None is not given."""
+    """The given fields of a dataclass, parsed, by attribute; None counts as not given."""
     if not given:
         return {}
     return {
@@ -268,7 +268,9 @@ def read(part: type, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def changed(usual: T, given: Mapping[str, Any], **more: Any) -> T:
-    """The usual value with what is given; itself where nothing differs, so that most share it."""
+    """The usual value with the given fields changed; `usual` itself if nothing differs, so that
+    most share it.
+    """
     if not given and not more:
         return usual
     said = read(type(usual), given) | more
@@ -288,7 +290,9 @@ def shown(value: Any) -> dict[str, Any]:
 
 
 def said(value: Any) -> dict[str, Any]:
-    """Of the fields that deciding looks at, those that are not the usual, as people write them."""
+    """The fields that decisions depend on and that differ from their default, as people write
+    them.
+    """
     return {
         each.name: each.kind.show(held)
         for each in fields_of(value.__class__)
@@ -297,7 +301,9 @@ def said(value: Any) -> dict[str, Any]:
 
 
 def written(given: Mapping[str, Any], *parts: type) -> dict[str, Any]:
-    """Keywords as the body of a call, checked first; what is not given is left to the server."""
+    """The body of a call from checked keywords; fields that are not given are left to the
+    server.
+    """
     known = {each.keyword: each for part in parts for each in fields_of(part)}
     for name in given:
         if name not in known:

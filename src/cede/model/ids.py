@@ -1,6 +1,6 @@
 """Ids as people type and read them.
 
-An id is a uuid7: its start is the time, which all ids of a minute share, and its last group is
+An id is a uuid7: it starts with the time, which all ids of a minute share, and its last group is
 random. The short form is the start of that last group. It is accepted wherever an id is, and the
 command line and the page show it.
 """
@@ -11,21 +11,21 @@ import re
 
 from cede.model.errors import Conflict
 
-# Where the random group starts, counted from 0.
+# The offset of the random group.
 TAIL = 24
 # Of a million requests one in four thousand shares its short form with another.
 SHORT = 8
-# Fewer letters are a slip of the hand rather than an id.
+# Fewer letters are more likely a typing error than an id.
 SHORT_MIN = 4
-# What stands for the latest request of the caller.
+# Words for the latest request of the caller.
 LATEST = ("-", "last")
 
-# Our own ids, also as the first part of an allocation's.
+# Ids of cede, also as the first part of an allocation's id.
 ID = re.compile(r"([0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12})(?:\.\d+)?")
 
 
 def short_id(id: str) -> str:
-    """The short form of an id; an id of another form as it is."""
+    """The short form of an id; any other text unchanged."""
     return id[TAIL : TAIL + SHORT] if ID.fullmatch(id) else id
 
 
@@ -35,17 +35,17 @@ def shorten(text: str) -> str:
 
 
 def ends_with(id: str, ref: str) -> bool:
-    """Whether the random group of an id starts with what was typed."""
+    """Whether the random group of an id starts with the typed text."""
     return len(ref) >= SHORT_MIN and id[TAIL:].startswith(ref)
 
 
 def ambiguous(ref: str, ids: list[str], what: str = "start of several ids") -> Conflict:
-    """The refusal of what means several ids, with some of them."""
+    """The refusal of a reference that matches several ids, with some of them."""
     return Conflict("ambiguous", f"{ref!r} is the {what}: {_some(ids)}")
 
 
 def _some(ids: list[str], most: int = 3) -> str:
-    """In the short form where that tells them apart."""
+    """Up to `most` ids, in the short form if it tells them all apart."""
     short = [short_id(each) for each in ids]
     shown = short if len({*short}) == len(ids) else ids
     return ", ".join(shown[:most]) + (" and more" if len(ids) > most else "")

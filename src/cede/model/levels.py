@@ -1,7 +1,7 @@
-"""How much of a pool was used, borrowed and wished for, over time.
+"""Used, borrowed and waited-for amounts of a pool over time.
 
 A level holds from its instant until the next one. Means over periods follow from that alone, so a
-server that was away leaves no hole: while nobody decides, nothing changes.
+server that was away leaves no hole: while nothing is decided, nothing changes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _DIGITS = 3
 
 
 class Level(NamedTuple):
-    """Of one key: what there is, what is held, what of it no share covers, and what waiters ask."""
+    """Amounts of one key: capacity, held, the held part that no share covers, and waited for."""
 
     capacity: float = 0
     used: float = 0
@@ -29,7 +29,7 @@ class Level(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Levels:
-    """Of one pool, from `at` on. `requests` wait."""
+    """The levels of one pool from `at` on. `requests` is the number of waiters."""
 
     at: int
     keys: Mapping[str, Level] = field(default_factory=dict)
@@ -37,9 +37,9 @@ class Levels:
 
 
 def means(found: Sequence[Levels], edges: Sequence[int]) -> list[Levels | None]:
-    """The mean of each period between two edges; None before anything is known.
+    """The mean of each period between two edges; None before the first level.
 
-    `found` is in the order of time, and its last holds to the end.
+    `found` is in the order of time, and its last level holds to the end.
     """
     made: list[Levels | None] = []
     for begin, end in itertools.pairwise(edges):
@@ -49,7 +49,7 @@ def means(found: Sequence[Levels], edges: Sequence[int]) -> list[Levels | None]:
 
 
 def _parts(found: Sequence[Levels], begin: int, end: int) -> Iterator[tuple[Levels, int]]:
-    """What held within a period, and for how long."""
+    """The levels within a period, each with the time for which it held."""
     first = _last_before(found, begin)
     for at in range(first, len(found)):
         level = found[at]

@@ -1,4 +1,4 @@
-"""Which state may follow which (S16). The table in docs/reference/lifecycle.md is this one."""
+"""The allowed changes of state (S16). The table in docs/reference/lifecycle.md is this one."""
 
 from __future__ import annotations
 
@@ -60,5 +60,5 @@ WAITING = frozenset({_R.QUEUED, _R.SUSPENDED})
 HOLDING = frozenset({_R.ALLOCATED, _R.PREEMPTING})
 TERMINAL = frozenset(status for status, moves in REQUEST_MOVES.items() if not moves)
 LIVE = frozenset(set(_A) - {_A.ENDED})
-# Given notice: on their way out, so their capacity may be promised to somebody else.
+# Asked to stop or to save: their capacity may be promised to other waiters.
 LEAVING = frozenset({_A.CHECKPOINTING, _A.STOPPING})

@@ -1,4 +1,4 @@
-"""A node: one machine, what it has, and whether work may be put on it."""
+"""A node: one machine, its resources, and whether it takes work."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cede.model.errors import Invalid, quoted
 
 
 class NodeState(StrEnum):
-    """Only a ready node takes new work; what runs on the others goes on as far as it can."""
+    """Only a ready node takes new work; work on the others goes on as far as it can."""
 
     READY = "ready"
     DEGRADED = "degraded"
@@ -23,7 +23,7 @@ class NodeState(StrEnum):
 
 
 class Out(StrEnum):
-    """What an operator asked for; it outlasts the node's own absences."""
+    """The operator's order for a node; it outlasts the node's own absences."""
 
     NO = "no"
     DRAIN = "drain"
@@ -40,8 +40,8 @@ NODE_MOVES: dict[NodeState, frozenset[NodeState]] = {
     _S.DRAINED: frozenset({_S.READY, _S.DRAINING, _S.DOWN}),
 }
 
-# In heartbeat periods: silent for so long is degraded, and what it was told to stop is no longer
-# waited for after the second. It is down when its lease is surely over.
+# In heartbeat periods: after the first a silent node is degraded, after the second the work that it
+# was told to stop is no longer waited for. It is down when its lease is certainly over.
 SILENT_AFTER = 3
 GIVEN_UP_AFTER = 9
 
@@ -49,8 +49,8 @@ GIVEN_UP_AFTER = 9
 @dataclass(frozen=True, slots=True)
 class Node:
     """A key with devices has exactly as many of them as its amount. `heartbeat` is its period.
-    `lease` is how long its work survives without the server; `promised` is the instant until which
-    an earlier, longer lease still holds.
+    `lease` is how long its work survives without the server; until `promised` an earlier, longer
+    lease still holds.
     """
 
     id: str
@@ -68,19 +68,20 @@ class Node:
     boot: str = ""
     failures: int = 0  # attempts in a row that it could not start
     created: str = ""
-    claimed_by: str = ""  # for whose sensitive work alone it is
-    edited: int = 0  # the place in the journal where it last had other amounts
+    claimed_by: str = ""  # the claimant for whose sensitive work it is kept
+    edited: int = 0  # the place in the journal of the last change of its amounts
     lease: int = bounds.NODE_LEASE_DEFAULT
     promised: int = 0
-    folder: str = ""  # the identity of its checkpoint folder; nodes with the same one share it
-    protocol: int = 1  # that its agent speaks
-    beside_server: bool = False  # whether it shares its machine with the only server
-    # Of its agent: that of one process, and what tells its machine and data folder from others.
+    folder: str = ""  # the identity of its checkpoint folder, the same on nodes that share it
+    protocol: int = 1  # the protocol version of its agent
+    beside_server: bool = False  # it shares its machine with the only server
+    # The identity of its agent's process, and that of the agent's machine and data folder.
     session: str = ""
     machine: str = ""
-    # The database was restored, and the agent has not said since that it runs nothing unknown.
+    # The database was restored, and the agent has not yet reported that no unknown work runs.
     quarantined: bool = False
-    # The bridge that speaks for it, what others hold of it in that bridge's cluster, and who.
+    # The bridge that speaks for it, the amounts that outside jobs hold of it in that bridge's
+    # cluster, and a text on these jobs.
     bridge: str = ""
     others: Amounts = field(default_factory=dict)
     others_why: str = ""
@@ -91,7 +92,7 @@ class Node:
 
     @property
     def scarce(self) -> frozenset[str]:
-        """The keys that are devices, whether or not it knows them by name."""
+        """The keys that are devices, whether or not the node knows the devices by name."""
         counted = self.amounts.keys() - PLENTY if self.bridge else ()
         return frozenset((*self.devices, *counted))
 
@@ -101,9 +102,9 @@ class Node:
         return self.protocol >= LOOKS_FIRST
 
 
-# Of a bridged node, what is not counted in devices.
+# Keys of a bridged node that are not counted in devices.
 PLENTY = frozenset({"mcpu", "memory_mb"})
-# The first protocol whose agents do.
+# The first protocol whose agents verify checkpoints before the start.
 LOOKS_FIRST = 2
 
 _LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-/]{0,62}")
@@ -111,7 +112,7 @@ _DEVICE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:\-]{0,127}")
 
 
 def parse_labels(value: object, field: str) -> dict[str, str]:
-    """Labels of a node, a selector of a pool, or what a request asks of its nodes."""
+    """Labels of a node, a selector of a pool, or labels that a request needs."""
     if not isinstance(value, Mapping):
         raise Invalid(field, "must be a map from label to text, such as {gpu_type: a100}")
     if len(value) > bounds.LABELS_MAX:
@@ -128,7 +129,7 @@ def parse_labels(value: object, field: str) -> dict[str, str]:
 
 
 def parse_devices(value: object, amounts: Amounts, field: str) -> dict[str, tuple[str, ...]]:
-    """Names of devices by key: as many as the amount, no name twice."""
+    """Names of devices by key: as many as the amount, all different."""
     if not isinstance(value, Mapping):
         raise Invalid(field, 'must be a map from key to device names, such as {gpu: ["0", "1"]}')
     found: dict[str, tuple[str, ...]] = {}
@@ -151,7 +152,7 @@ def parse_devices(value: object, amounts: Amounts, field: str) -> dict[str, tupl
 
 
 def parse_group(value: object, field: str = "group") -> str:
-    """A topology group: a path such as spine-1/rack-3, or nothing."""
+    """A topology group: a path such as spine-1/rack-3, or empty."""
     if not isinstance(value, str) or len(value) > bounds.NAME_LENGTH_MAX:
         raise Invalid(field, f"must be text of at most {bounds.NAME_LENGTH_MAX} characters")
     if not value.isprintable():
@@ -170,5 +171,5 @@ def parse_node_amounts(value: object, field: str = "amounts") -> dict[str, int]:
 
 
 def matches(labels: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
-    """Whether every wanted label is there with that value."""
+    """Whether every wanted label is there with its value."""
     return all(labels.get(name) == text for name, text in wanted.items())

@@ -1,4 +1,4 @@
-"""What one pass decided, in the order in which the decisions hold one after another."""
+"""The decisions of one pass, in the order in which they apply."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class Preemption:
-    beneficiary_id: str | None  # nobody's, where work is above a limit
+    beneficiary_id: str | None  # None: the holders are above a limit
     pool_id: str
     victims: tuple[str, ...]  # allocation ids
     reason: Reason
     cost: float = 0
-    weighed: tuple[dict[str, Any], ...] = ()  # the candidates, where price decides
+    weighed: tuple[dict[str, Any], ...] = ()  # the candidates, if price decides
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ Standing = tuple[int, int]
 
 
 class Stopped(NamedTuple):
-    """A holder as it was before a pass stopped it, and where it stood."""
+    """A holder as it was before a pass stopped it, and its standing."""
 
     holder: Allocation
     standing: Standing
@@ -52,8 +52,8 @@ class Stopped(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What somebody wants who is told to stop and comes back, and where it will wait then: before
-    everybody below its standing and, with an age, before younger ones of the same.
+    """The demand of a stopped holder that comes back, and its place in the queue then: before all
+    waiters of lower standing and, with an age, before younger ones of equal standing.
     """
 
     policy_id: str
@@ -69,38 +69,39 @@ class Wanted:
 
 @dataclass(slots=True)
 class Plan:
-    """The decisions of one pass and when the next one is due by itself."""
+    """The decisions of one pass, and when the next pass is due by itself."""
 
     now: int
     decisions: list[Decision] = field(default_factory=list)
     changed: bool = False
     again: bool = False  # another pass is due at once
     next_timer: int | None = None
-    # What a pass knows of itself while it decides, and nobody afterwards.
-    # What it may still take back, by allocation: requests as they were before they were granted,
-    # and holders as they were before they were stopped.
+    # The pass's own working data; unused afterwards. What the pass may still take back, by
+    # allocation: requests before they were granted, and holders before they were stopped.
     granted: MutableMapping[str, Request] = field(default_factory=dict, repr=False, compare=False)
     stopped: MutableMapping[str, Stopped] = field(default_factory=dict, repr=False, compare=False)
-    # Takings that defeat themselves: waiter and holder, who would have taken it back at once; or
-    # what the holder is known by, where others are as good as it.
+    # Takings that defeat themselves: a waiter, and a holder that would take the units back at once,
+    # or its key if other holders are equivalent.
     in_vain: set[tuple[str, Any]] = field(default_factory=set, repr=False, compare=False)
-    # What stood when they were tried once more.
+    # The sets of stopped holders and earmark owners beside which they were tried again.
     outcomes: set[frozenset[str]] = field(default_factory=set, repr=False, compare=False)
-    # By pool and allocation: what is kept for those who are told to stop and come back.
+    # By pool and allocation: the demand that is kept for a stopped holder that comes back.
     wanted: dict[str, dict[str, Wanted]] = field(default_factory=dict, repr=False, compare=False)
-    # By pool: to whom it promised something.
+    # By pool: the requests that this pass promised something to.
     promised: dict[str, dict[str, None]] = field(default_factory=dict, repr=False, compare=False)
     began: int = field(default=0, repr=False, compare=False)  # the index of the state before it
     took_back: bool = field(default=False, repr=False, compare=False)
 
     def mark(self) -> tuple[int, bool, bool]:
-        """Where the plan is now, to go back to; what it may take back goes back with the state."""
+        """A place in the plan to go back to; what the plan may take back is restored with the
+        state.
+        """
         return len(self.decisions), self.again, self.took_back
 
     def undo(self, mark: tuple[int, bool, bool]) -> None:
-        """Back to the mark; what was seen to be in vain stays known."""
+        """Go back to a mark; takings that were found to be in vain stay known."""
         length, self.again, self.took_back = mark
         del self.decisions[length:]
 
-    # Whether running work should save itself: how often each answer was given, by pool.
+    # The broker's answers to whether running work should save itself: the count of each, by pool.
     judged: Counter[tuple[str, str]] = field(default_factory=Counter)

@@ -19,7 +19,7 @@ __all__ = ["OF_POLICY", "Home", "Kind", "Mode", "Policy"]
 
 
 class Mode(StrEnum):
-    """How those below a policy share: together by weight, or one after the other."""
+    """How the policies below a policy share: together by weight, or one after the other."""
 
     FAIR_SHARE = "fair_share"
     FIFO = "fifo"
@@ -37,7 +37,9 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """Reserved: what its subject is entitled to. Limit: the most it may hold. Priority: rank."""
+    """Reserved: what its subject is entitled to. Limit: the most it may hold. Priority: its
+    rank.
+    """
 
     id: str
     pool_id: str
@@ -88,10 +90,10 @@ class Policy:
     edited: int = 0  # the place in the journal of its last edit of amounts
 
     def limit_of(self, key: str, pool: Pool) -> int | None:
-        """The most this policy may hold of a key; None where only the pool bounds it."""
+        """The most that this policy may hold of a key; None if only the pool bounds it."""
         limit = self.limit.get(key)
         return None if limit is None or limit >= pool.capacity.get(key, 0) else limit
 
     def reserved_of(self, key: str, pool: Pool) -> int | None:
-        """What is reserved of a key; None where the pool does not count it at all."""
+        """The reserved amount of a key; None if the pool does not count the key."""
         return self.reserved.get(key, 0) if pool.bounds_key(key) else None

@@ -1,4 +1,4 @@
-"""The fields of a policy that are more than a number or a word, as kinds of their own."""
+"""The kinds of a policy's structured fields."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from cede.model.node import parse_labels
 from cede.model.settings import parse_flag, parse_own, parse_ratio, shown_own
 from cede.model.subject import parse_name
 
-# A volume is what its flow fills; these are the parts that document 003's system names.
+# An integral guarantee's flow fills its volume; these are the parts that document 003's system
+# names.
 _INTEGRAL_TYPES = ("none", "burst", "relaxed")
 _INTEGRAL_AMOUNTS = ("resource_flow", "burst_guarantee_resources")
 _INTEGRAL_FLAGS = ("can_accept_free_volume", "should_distribute_free_volume_among_children")
@@ -22,7 +23,7 @@ _MULTIPLIER = "relaxed_share_multiplier_limit"
 _INTEGRAL = ("guarantee_type", *_INTEGRAL_AMOUNTS, _MULTIPLIER, *_INTEGRAL_FLAGS)
 
 
-# What of a fair-share pool's settings a policy may set, for itself and those below it.
+# The fair-share settings that a policy may set for itself and the policies below it.
 OF_POLICY = (
     "fair_share_starvation_timeout",
     "fair_share_starvation_tolerance",
@@ -34,7 +35,7 @@ OF_POLICY = (
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """The nodes that are a policy's own: by label, or by name."""
+    """The nodes that are a policy's own, by label or by name."""
 
     labels: Mapping[str, str] = field(default_factory=dict)
     names: tuple[str, ...] = ()
@@ -46,7 +47,7 @@ class Home:
 
 
 class OwnSettings(Kind):
-    """Those settings of a fair-share pool that a policy may have of its own."""
+    """The fair-share settings that a policy may set for itself."""
 
     __slots__ = ()
 
@@ -70,7 +71,7 @@ class Guarantee(Kind):
 
 
 class HomeNodes(Kind):
-    """Its own nodes: labels of them, or their names. An empty map or list is no home."""
+    """A policy's own nodes: labels or names. An empty map or list means no home."""
 
     __slots__ = ()
 

@@ -18,10 +18,10 @@ class Pool:
     settings: Settings
     description: str = ""
     created: str = ""
-    edited: int = 0  # the place in the journal of its last edit of amounts
-    nodes: Mapping[str, str] | None = None  # labels of its nodes, whose sum its capacity is
-    # While it is set nothing is granted: the database was restored, and leases that it does not
-    # know of may last until this instant.
+    edited: int = 0  # the place in the journal of the last edit of its amounts
+    nodes: Mapping[str, str] | None = None  # labels of its nodes, which add up to its capacity
+    # Until this instant nothing is granted: the database was restored, and leases that it does not
+    # know of may last until then.
     quarantine: int | None = None
 
     def bounds_key(self, key: str) -> bool:

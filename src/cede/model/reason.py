@@ -1,4 +1,4 @@
-"""Every no, every wait and every stop has one of these (law 8).
+"""The typed explanation of every refusal, wait and stop (law 8).
 
 A reason is a code and the numbers behind it, never a bare string: the API, the command line, the
 page and the simulator all show this same value. The sentence and the fix are made from the numbers.
@@ -13,7 +13,7 @@ from typing import Any
 
 
 class Code(StrEnum):
-    # At the door.
+    # On submission.
     CAPACITY_EXCEEDED = "capacity_exceeded"
     UNPLACEABLE = "unplaceable"
     NO_AGENTS = "no_agents"
@@ -66,7 +66,7 @@ class Code(StrEnum):
     CHECKPOINT_ELSEWHERE = "checkpoint_elsewhere"
     HELD_OUTSIDE = "held_outside"
     CLUSTER_BUSY = "cluster_busy"
-    # Why somebody was stopped: the rule that made the taking legal.
+    # Why a holder was stopped: the rule that made the taking legal.
     RECLAIM = "reclaim"
     RESERVE_KEPT = "reserve_kept"
     PRIORITY = "priority"
@@ -92,7 +92,7 @@ class Code(StrEnum):
     CLUSTER_ENDED = "cluster_ended"
 
 
-# The rules under which somebody is stopped who did nothing wrong.
+# The rules under which a holder is stopped through no fault of its own.
 TAKINGS = frozenset(
     {
         *(Code.RECLAIM, Code.RESERVE_KEPT, Code.PRIORITY, Code.HIGHER_CLASS, Code.EXCHANGE),
@@ -100,7 +100,7 @@ TAKINGS = frozenset(
     }
 )
 
-# code: (what is so, what would change it). The words in braces are keys of `detail`.
+# code: (the state, and what would change it). Words in braces are keys of `detail`.
 SENTENCES: dict[Code, tuple[str, str]] = {
     Code.CAPACITY_EXCEEDED: (
         "{key}: {requested} exceeds the capacity {bound} of pool {pool}",
@@ -427,7 +427,9 @@ SENTENCES: dict[Code, tuple[str, str]] = {
 
 
 def _rule_in_words(detail: Mapping[str, Any]) -> str:
-    """Under which rule, and for whom, something was stopped; its numbers are kept beside it."""
+    """The sentence of the rule under which it was preempted, with the beneficiary; its numbers are
+    kept beside it.
+    """
     rule = detail.get("rule")
     return Reason(Code(rule), detail).text if rule in set(Code) else "preempted"
 
@@ -464,7 +466,7 @@ class Reason:
         return {"code": str(self.code), **self.detail}
 
     def to_public(self) -> dict[str, Any]:
-        """The same with its sentences, for whoever shows it to a person."""
+        """The reason with its sentences, for showing it to people."""
         return {**self.to_dict(), "text": self.text, "fix": self.fix}
 
     @classmethod

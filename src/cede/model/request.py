@@ -1,4 +1,4 @@
-"""A request: what somebody asks for, across attempts, with its first submit time."""
+"""A request for units: it lives across attempts and keeps its first submit time."""
 
 from __future__ import annotations
 
@@ -27,8 +27,10 @@ class Preemptions(StrEnum):
 
 
 class OnSilence(StrEnum):
-    """What becomes of the units of a holder whose lease ran out. Without a word of the request,
-    work is kept on nodes that share their machine with the server, and stopped on others.
+    """What happens to the units of a holder whose lease ran out.
+
+    Unless the request sets it, work is kept on nodes that share their machine with the server, and
+    stopped on others.
     """
 
     STOP = "stop"
@@ -60,8 +62,8 @@ class Retry:
 
 @dataclass(frozen=True, slots=True)
 class Earmark:
-    """Capacity promised to one waiter: its whole demand in one pool, at the place of its commit; in
-    a pool of nodes on these nodes.
+    """Capacity promised to one waiter: its whole demand in one pool, promised at `index` in the
+    journal; in a pool of nodes, on these nodes.
     """
 
     pool_id: str
@@ -72,9 +74,8 @@ class Earmark:
 
 @dataclass(frozen=True, slots=True)
 class Withhold:
-    """Capacity of one pool kept from others for a head that does not fit, until then at the
-    latest; in a pool of nodes on these nodes. `start` is when walltimes prove that it fits, if they
-    do.
+    """Capacity of one pool that is kept for a blocked head until `until` at the latest; in a pool
+    of nodes, on these nodes. `start` is when walltimes prove that the head fits, if they do.
     """
 
     pool_id: str
@@ -83,13 +84,13 @@ class Withhold:
     start: int | None = None
 
 
-# Shared by all who ask for nothing: most requests.
+# Shared by all requests without a stop policy, which are most.
 PLAIN = StopPolicy()
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Instants are milliseconds on the server's one clock. `index` orders equal submit times."""
+    """Instants are milliseconds on the server's clock. `index` orders equal submit times."""
 
     id: str
     subject: Subject
@@ -113,17 +114,17 @@ class Request:
     shape: Shape | None = None  # None: one task, on any node
     work: Work | None = None  # what agents run; without it a client holds the units
     stop_policy: StopPolicy = PLAIN
-    saved: Saved | None = None  # where its next attempt goes on
-    pin: Pin | None = None  # where its next attempt may start
+    saved: Saved | None = None  # the resume point of its next attempt
+    pin: Pin | None = None  # the folders at which its next attempt may start
     left_count: int = 0  # attempts in a row that left with exit code 75 and saved nothing
     lost_count: int = 0  # attempts that a machine ended
     terms: Terms = USUAL
-    part_of: str | None = None  # the first of the independent tasks it was submitted with
-    array_task: int | None = None  # which of its array's tasks it is
+    part_of: str | None = None  # the first of the independent tasks that were submitted together
+    array_task: int | None = None  # its number in its array
     owner: str = ""
     created: str = ""
 
-    # Each of these has a column of its own name.
+    # Each of these has a column with its own name.
     walltime: int | None = declared(
         Duration(), "Seconds after which it ends for certain.", None, example=3600
     )
@@ -175,7 +176,7 @@ class Request:
 
     @property
     def cancelled(self) -> bool:
-        """Whether somebody asked for its end, also while its holder is still stopping."""
+        """Whether its end was asked for, also while its holder is still stopping."""
         return self.reason is not None and self.reason.code is Code.CANCELLED
 
     @property
@@ -184,17 +185,19 @@ class Request:
 
     @property
     def ref(self) -> str:
-        """What people call it: its id; of a task of an array, the array's id and its number."""
+        """Its name for people: its id, or for a task of an array the array's id and the task's
+        number.
+        """
         if self.array_task is None or self.part_of is None:
             return self.id
         return task_ref(self.part_of, self.array_task)
 
     @property
     def at_once(self) -> int | None:
-        """How many tasks of its array may run at once; None: as many as fit."""
+        """The number of tasks of its array that may run at once; None: as many as fit."""
         return parse_array(self.array).at_once if self.array else None
 
     @property
     def age(self) -> tuple[int, int]:
-        """Older first: the order inside equal standing."""
+        """The order within equal standing: older first."""
         return (self.submitted_at, self.index)

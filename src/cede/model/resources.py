@@ -1,6 +1,6 @@
-"""From what a step declares to what is counted (document 001, primer).
+"""The resources that a pipeline step declares, and the amounts that they count as (document 001).
 
-`ResourceSettings` is what people write; `request_amounts` is the one place that turns it into keys
+`ResourceSettings` is the declaration; `request_amounts` is the one place that turns it into keys
 and integers.
 """
 
@@ -25,7 +25,9 @@ STEP_RUN = "step_run"
 
 @dataclass(frozen=True, slots=True)
 class ResourceSettings:
-    """What one step needs. Unset fields ask for nothing; it may be preempted by default."""
+    """The needs of one step. An unset field asks for nothing; a step may be preempted by
+    default.
+    """
 
     gpu_count: int | None = None
     cpu_count: int | Decimal | float | str | None = None
@@ -64,7 +66,9 @@ class ResourceSettings:
 
 
 def request_amounts(settings: ResourceSettings) -> dict[str, int]:
-    """The amounts a step asks for: custom keys, overridden by typed fields, and one step slot."""
+    """The amounts that a step asks for: custom keys, overridden by typed fields, and one step
+    slot.
+    """
     amounts = {key: amount for key, amount in settings.pool_resources.items() if amount}
     if settings.gpu_count is not None:
         amounts.pop("gpu", None)

@@ -1,4 +1,4 @@
-"""What a pool may be told about how it decides. A preset is a full set; single ones may be
+"""The settings of a pool: how it decides. A preset is a full set, of which some may be
 overridden.
 """
 
@@ -17,7 +17,7 @@ from cede.model.errors import Invalid, choices, nearest, quoted
 
 
 class Precedence(StrEnum):
-    """Which comes first in standing: being inside one's share, or rank."""
+    """Which comes first in standing: being in share, or rank."""
 
     RIGHTS_FIRST = "rights_first"
     RANK_FIRST = "rank_first"
@@ -25,7 +25,7 @@ class Precedence(StrEnum):
 
 
 class Rank(StrEnum):
-    """What a rank is: the priority of a policy, the class of a request, or nothing."""
+    """The source of a rank: the priority of a policy, the class of a request, or nothing."""
 
     NONE = "none"
     PRIORITY = "priority"
@@ -33,7 +33,7 @@ class Rank(StrEnum):
 
 
 class QueueOrder(StrEnum):
-    """Who of equal standing goes first: the oldest, or the highest score."""
+    """Which waiter of equal standing goes first: the oldest, or the one with the highest score."""
 
     AGE = "age"
     SCORE = "score"
@@ -47,22 +47,22 @@ class VictimOrder(StrEnum):
 
 
 class Share(StrEnum):
-    """What a policy's share is: what is reserved for it, or its fair share of everything."""
+    """A policy's share: what is reserved for it, or its fair share of everything."""
 
     RESERVED = "reserved"
     FAIR_SHARE = "fair_share"
 
 
 class OverLimit(StrEnum):
-    """What becomes of work above a limit: it stays until it ends, or the newest is stopped."""
+    """What happens to work above a limit: it stays until it ends, or the newest is stopped."""
 
     DRAIN = "drain"
     PREEMPT = "preempt"
 
 
 class Price(StrEnum):
-    """Which of the holders that may be stopped go: the newest; the fewest, and of equally few the
-    newest; or those whose stopping costs the least.
+    """Which of the holders that may be stopped are chosen: the newest; the fewest, and of equally
+    few the newest; or those that cost the least to stop.
     """
 
     NEWEST = "newest"
@@ -71,7 +71,7 @@ class Price(StrEnum):
 
 
 class Patience(StrEnum):
-    """When a waiter may take: as soon as it cannot be granted, or once it has starved."""
+    """When a waiter may take: as soon as it cannot be granted, or once it starves."""
 
     NONE = "none"
     STARVATION = "starvation"
@@ -79,7 +79,7 @@ class Patience(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """One pool's settings; durations in milliseconds (in seconds wherever people write them)."""
+    """One pool's settings. Durations are milliseconds, and seconds wherever people write them."""
 
     precedence: Precedence = Precedence.RIGHTS_FIRST
     bypass_max: int = bounds.BYPASS_MAX_DEFAULT
@@ -91,21 +91,21 @@ class Settings:
     share: Share = Share.RESERVED
     patience: Patience = Patience.NONE
     rank: Rank = Rank.PRIORITY
-    class_bands: bool = False  # document 004's table decides who takes from whom
+    class_bands: bool = False  # document 004's table decides which class takes from which
     order: QueueOrder = QueueOrder.AGE
     price: Price = Price.NEWEST
     victim_order: VictimOrder = VictimOrder.RANK_THEN_PRICE
-    max_victims: int = 0  # for one waiter; 0: as many as it takes
+    max_victims: int = 0  # for one waiter; 0: no bound
     per_victim_cost: float = 1.0
     victim_groups_max: int = bounds.VICTIM_GROUPS_DEFAULT
     value_bound: bool = False  # victims together must cost less than the waiter is worth
     burst_discount: bool = False  # half the price, of a tenant above its target that may burst
-    count_free: bool = True  # what is free already counts towards what a waiter needs
-    near_completion_threshold: int = 0  # work this near to its walltime's end is not stopped
-    # From this part of its walltime on work is nearly done, and dear to stop.
+    count_free: bool = True  # free capacity counts toward what a waiter needs
+    near_completion_threshold: int = 0  # work this close to the end of its walltime is not stopped
+    # From this fraction of its walltime on, work is nearly done and expensive to stop.
     near_completion_fraction: float = bounds.NEAR_COMPLETION_FRACTION_DEFAULT
-    protect_unsaved: bool = False  # nor what nobody saves, from class 7 on
-    wait_first: bool = False  # nobody is stopped for who starts by itself as soon
+    protect_unsaved: bool = False  # work of class 7 or above that is never saved is not stopped
+    wait_first: bool = False  # nothing is stopped for a waiter that starts as soon by itself
     fair_share_update_period: int = bounds.SHARES_PERIOD_DEFAULT
     fair_share_starvation_timeout: int = bounds.STARVATION_DEFAULT
     fair_share_aggressive_starvation_timeout: int = bounds.AGGRESSIVE_STARVATION_DEFAULT
@@ -123,15 +123,15 @@ class Settings:
     over_limit: OverLimit = OverLimit.DRAIN
     over_limit_grace: int = bounds.OVER_LIMIT_GRACE_DEFAULT
     gang_steps: bool = False  # the fair share of a gang is all or nothing
-    improved_fit_factor: bool = False  # gangs that tie get theirs one after the other
-    broker: bool = False  # running work is asked to save itself when that is worth it
+    improved_fit_factor: bool = False  # tied gangs get their shares one after the other
+    broker: bool = False  # running work is asked to save itself when it is worth it
     checkpoint_interval_min: int = bounds.CHECKPOINT_INTERVAL_MIN_DEFAULT
     checkpoint_interval_max: int = bounds.CHECKPOINT_INTERVAL_MAX_DEFAULT
-    # What a unit of each key costs an hour, for reports: nothing is decided by it.
+    # The cost of a unit of each key for an hour, for reports only.
     cost_per_hour: Mapping[str, float] = field(default_factory=dict)
 
     def override(self, given: object, at: str = "settings") -> Settings:
-        """These settings with some replaced by outside data; unknown or impossible ones are
+        """These settings with some replaced by outside data; unknown and impossible ones are
         refused.
         """
         if not isinstance(given, Mapping):
@@ -165,12 +165,12 @@ class Settings:
 
     @classmethod
     def stored(cls, given: Mapping[str, Any]) -> Settings:
-        """Settings as they were written down, in their own units."""
+        """Settings from their stored form, in inner units."""
         words = {name: kind(given[name]) for name, kind in _WORDS.items() if name in given}
         return cls(**{**given, **words})
 
     def differences(self, base: Settings) -> dict[str, Any]:
-        """What was overridden against `base`, in the units that people write."""
+        """The settings that differ from `base`, in the units that people write."""
         return {
             each.name: self.shown(each.name)
             for each in fields(Settings)
@@ -201,7 +201,7 @@ DURATIONS = frozenset(
         "checkpoint_interval_max",
     }
 )
-# Names that document 003 has for something of ours.
+# Document 003's names for settings of cede.
 _ALSO = {"allocation_preemption_timeout": "grace"}
 _DEFAULTS = {each.name: getattr(Settings(), each.name) for each in fields(Settings)}
 _WORDS = {name: type(value) for name, value in _DEFAULTS.items() if isinstance(value, StrEnum)}
@@ -255,7 +255,7 @@ def parse_flag(value: object, field: str) -> bool:
 
 
 def parse_own(given: object, allowed: tuple[str, ...], whose: str) -> dict[str, Any]:
-    """Settings that somebody below the pool says for itself, as they are kept."""
+    """Parsed settings of a policy or a request; only `allowed` ones may be set below a pool."""
     if not isinstance(given, Mapping):
         raise Invalid("settings", "must be a map of settings")
     for name in given:
@@ -266,12 +266,12 @@ def parse_own(given: object, allowed: tuple[str, ...], whose: str) -> dict[str, 
 
 
 def shown_own(own: Mapping[str, Any]) -> dict[str, Any]:
-    """Such settings in the units that people write."""
+    """Settings of a policy or a request in the units that people write."""
     return {name: seconds(value) if name in DURATIONS else value for name, value in own.items()}
 
 
 def parse_ratio(value: object, field: str, *, least: float = 0.0, most: float) -> float:
-    """A fraction or a weight: the only numbers here that are not counted."""
+    """A fraction or a weight: only these numbers are not integers."""
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
         raise Invalid(field, f"must be a number, not {value!r:.80}")
     if not least <= value <= most:

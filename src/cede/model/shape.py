@@ -1,4 +1,4 @@
-"""How a demand must sit on nodes: alike tasks, each whole on one node."""
+"""How a demand must sit on nodes: tasks that are alike, each whole on one node."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from cede.model.fields import Count, Labels, Text, Word, declared
 
 
 class Topology(StrEnum):
-    """Which topology groups the tasks should be in: as few as can be and near each other, as many
-    as can be, or whichever.
+    """The topology groups that the tasks should be in: as few and as near as possible, as many as
+    possible, or any.
     """
 
     ANY = "any"
@@ -25,7 +25,7 @@ class Topology(StrEnum):
 
 
 class Form(NamedTuple):
-    """A shape as a value that can be compared: waiters of one form fit in the same places."""
+    """A shape as a comparable value: waiters of one form fit in the same places."""
 
     amounts: tuple[tuple[str, int], ...]
     tasks: int
@@ -33,11 +33,11 @@ class Form(NamedTuple):
     labels: tuple[tuple[str, str], ...]
     fingerprint: str
     topology: Topology
-    folders: tuple[str, ...] = ()  # of checkpoints: one for each task to sit at; empty: anywhere
+    folders: tuple[str, ...] = ()  # checkpoint folders, one for each task; empty: any
 
     @property
     def by_folder(self) -> list[Form]:
-        """This form, or one for each of the folders that its tasks must sit at."""
+        """This form, or one form for each of the folders that its tasks must sit at."""
         tasks = Counter(self.folders)
         if len(tasks) <= 1:
             return [self]
@@ -48,7 +48,7 @@ class Form(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """`amounts` is what one task needs; `per_node` bounds the tasks on one node."""
+    """`amounts` is the demand of one task; `per_node` bounds the tasks on one node."""
 
     amounts: Amounts
     tasks: int = 1
@@ -71,7 +71,7 @@ class Shape:
     )
 
     def form(self, metered: Amounts) -> Form:
-        """This shape in a pool that counts only these amounts of a task."""
+        """The form of this shape in a pool that counts only these amounts of a task."""
         return Form(
             tuple(sorted(metered.items())),
             self.tasks,
@@ -82,7 +82,7 @@ class Shape:
         )
 
 
-# Node and how many tasks of a demand sit on it.
+# A node, and the number of tasks of a demand on it.
 Footprint = tuple[tuple[str, int], ...]
 
 

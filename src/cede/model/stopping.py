@@ -1,5 +1,5 @@
-"""How work parts from what it holds: what its request asks for, and how far a stop is. And how
-it is asked to save itself although it stays.
+"""How work stops: what its request asks for, and how far the stop has come. Also how running work
+is asked to save itself and go on.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from cede.model.fields import Duration, Flag, Word, declared
 
 
 class Checkpoint(StrEnum):
-    """Who sees to it that work is saved: we ask for it, its application does by itself when asked,
-    or nobody.
+    """How work is saved: cede asks for it, the application does it by itself when asked, or not at
+    all.
     """
 
     AUTO = "auto"
@@ -23,7 +23,7 @@ class Checkpoint(StrEnum):
 
 
 class Protocol(StrEnum):
-    """How an application is asked."""
+    """How an application is asked to save itself."""
 
     SIGNAL = "signal"
     SHM = "shm"
@@ -37,7 +37,7 @@ class Resume(StrEnum):
     REQUIRED = "required"
 
 
-# How work ends that leaves because it was asked to and has saved itself (EX_TEMPFAIL).
+# The exit code of work that was asked to leave and has saved itself (EX_TEMPFAIL).
 EXIT_SAVED = 75
 
 
@@ -46,7 +46,7 @@ _TIME = Duration(bounds.CHECKPOINT_TIMEOUT_MAX)
 
 @dataclass(frozen=True, slots=True)
 class StopPolicy:
-    """What a request asks for when it must stop."""
+    """How a request wants to be stopped."""
 
     checkpoint: Checkpoint = declared(
         Word(Checkpoint), "Whether it is asked to save itself before it stops.", Checkpoint.NONE
@@ -93,14 +93,15 @@ class Saved:
     at: int
     size: int = 0
     index: int = 0  # its place in the journal
-    attempt: int = 0  # that wrote it; 0: it was found in the folder
-    folders: tuple[str, ...] = ()  # where it lies, by task; empty when nobody said
-    before: str = ""  # the resume point before it; what is older may be deleted
+    attempt: int = 0  # the attempt that wrote it; 0: it was found in the folder
+    folders: tuple[str, ...] = ()  # the folder of each task's part; empty if unknown
+    before: str = ""  # the resume point before it; older ones may be deleted
 
 
 def age(checkpoint: str) -> tuple[tuple[int, str], ...]:
-    """What ids of checkpoints are sorted by: numbers as numbers, so that 10-1 comes after 9-1. The
-    library for applications sorts in the same way, and imports nothing of this.
+    """The sort key of checkpoint ids: numbers compare as numbers, so that 10-1 comes after 9-1.
+
+    The library for applications sorts in the same way and does not import this.
     """
     pieces = re.findall(r"\d+|\D+", checkpoint)
     return tuple((int(each), "") if each.isdigit() else (-1, each) for each in pieces)
@@ -108,8 +109,8 @@ def age(checkpoint: str) -> tuple[tuple[int, str], ...]:
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """The checkpoint folders that a waiter's tasks must sit at, one for each, until then; None: for
-    ever.
+    """The checkpoint folders that a waiter's tasks must sit at, one for each, until `until`; None:
+    for ever.
     """
 
     folders: tuple[str, ...]
@@ -118,28 +119,28 @@ class Pin:
 
 @dataclass(frozen=True, slots=True)
 class StopProgress:
-    """One stop. `hint` is its number, `until` when this step of it is over."""
+    """The progress of one stop. `hint` is its number, `until` the end of its present step."""
 
     hint: int
     hinted_at: int
     until: int
-    answered: bool = False  # the application has shown that it lives
-    extended: bool = False  # it was slow once
-    deferred: int = 0  # granted so far
+    answered: bool = False  # the application has answered, so it lives
+    extended: bool = False  # its time was extended once, because it was slow
+    deferred: int = 0  # the deferral granted so far
     saved: bool = False
-    failed: bool = False  # it was out of time without a checkpoint
-    step: int = 0  # at which all tasks of a gang save; 0: not agreed yet
+    failed: bool = False  # its time ended without a checkpoint
+    step: int = 0  # the step at which all tasks of a gang save; 0: not agreed yet
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """The last time that running work was asked to save itself and go on. `number` is its hint's,
-    `until` when nobody waits for an answer any more.
+    """The last time that running work was asked to save itself and go on. `number` is its hint's;
+    from `until` on no answer is waited for.
     """
 
     number: int
     at: int
     until: int
-    over: bool = False  # answered, or not in time
-    took: int | None = None  # from an ask to its checkpoint, the last time that there was one
-    step: int = 0  # as in a stop
+    over: bool = False  # answered, or its time is over
+    took: int | None = None  # from the last ask that led to a checkpoint until that checkpoint
+    step: int = 0  # as in `StopProgress`

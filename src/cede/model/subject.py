@@ -1,4 +1,4 @@
-"""Who a policy is for, and who a request is from."""
+"""The subject of a policy, for which requests are submitted."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Subject(NamedTuple):
 
 
 def parse_name(name: object, field: str) -> str:
-    """A name that is safe to print, to file under and to put in a path segment."""
+    """A name that is safe to print, as a file name and in a path segment."""
     valid = isinstance(name, str) and _NAME.fullmatch(name) and name.isprintable()
     if not valid or name in (".", ".."):
         raise Invalid(

@@ -1,6 +1,6 @@
-"""A tenant: on whose account requests run, across all pools, and how much it may have.
+"""A tenant: the account on which requests run, across all pools, with its quotas and budgets.
 
-Requests name it. A name that no tenant has is no mistake: then there is no quota and no budget.
+Requests name their tenant. A name without a tenant is no mistake: it has no quota and no budget.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _HOURS = Ratio(bounds.BUDGET_HOURS_MIN, bounds.BUDGET_HOURS_MAX)
 
 @dataclass(frozen=True, slots=True)
 class Tenant:
-    """Quotas bind at once; budgets are hours in a rolling window, and only lower a score."""
+    """Quotas bind at once; budgets are hours in a rolling window and only lower a score."""
 
     id: str
     name: str
@@ -49,7 +49,7 @@ FIELDS = tuple(each.name for each in fields_of(Tenant))
 
 
 def parse_fields(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of a tenant's fields that are given; None takes a bound away."""
+    """The given fields of a tenant, parsed; None removes a bound."""
     for name in given:
         if name not in FIELDS:
             raise Invalid(name, f"unknown; {choices(name, FIELDS)}")

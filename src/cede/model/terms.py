@@ -1,4 +1,4 @@
-"""On what terms a request waits and holds: its class, whose tenant's it is, its own bounds."""
+"""The terms on which a request waits and holds: its class, its tenant, its own bounds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cede.model.amounts import Amounts
 from cede.model.fields import Count, Flag, Name, Quantities, Ratio, changed, declared
 from cede.model.settings import parse_own
 
-# Document 004's classes. Who says nothing is "normal".
+# Document 004's classes. The default is "normal".
 CLASS_MIN, CLASS_MAX = 0, 10
 CLASS_DEFAULT = 4
 
@@ -21,8 +21,8 @@ CLASS = Count(CLASS_MIN, CLASS_MAX, malformed=True)
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What all independent tasks of a request have in common. `settings` are its own fair-share
-    ones.
+    """The terms that all independent tasks of a request share. `settings` are its own fair-share
+    settings.
     """
 
     preemption_class: int = declared(
@@ -43,10 +43,10 @@ class Terms:
     )
 
 
-# Shared by all who say nothing: most requests.
+# Shared by all requests with the usual terms, which are most.
 USUAL = Terms()
 
-# What of a fair-share pool's settings a request may set for itself, and only to be more modest.
+# The fair-share settings that a request may set for itself, and only to be more modest.
 OF_REQUEST = (
     "fair_share_starvation_timeout",
     "fair_share_starvation_tolerance",

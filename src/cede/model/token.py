@@ -1,4 +1,4 @@
-"""A token: who a caller is, what it may do, and for whom."""
+"""A token: the identity of a caller, its role and its subjects."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from cede.model.subject import Subject
 
 
 class Role(IntEnum):
-    """What a token may do. From viewer on, each may do everything that the ones before it may; a
-    machine's roles stand beside them: whoever may more may not do what they do, nor they anything
-    else.
+    """The role of a token.
+
+    From viewer on, each role may do everything that the ones before it may. A machine's roles stand
+    beside them: no other role may do what a machine's may, and they may do nothing else.
     """
 
     NODE = -2  # one node's agent, or a bridge that speaks for several nodes
-    JOIN = -1  # a machine that is about to be a node
+    JOIN = -1  # a machine that is to become a node
     VIEWER = 1
     SUBMITTER = 2
     OPERATOR = 3
@@ -30,7 +31,7 @@ class Role(IntEnum):
         return self < Role.VIEWER
 
     def covers(self, needed: Role) -> bool:
-        """Whether this role may do what asks for that one."""
+        """Whether this role includes the role `needed`."""
         return self is needed or (not needed.machine and self >= needed)
 
     @classmethod
@@ -43,24 +44,24 @@ class Role(IntEnum):
 
 
 def bridge_subject(name: str) -> Subject:
-    """Whom a bridge's token speaks for: every node that carries its name."""
+    """The subject of a bridge's token: every node that carries its name."""
     return Subject("bridge", name)
 
 
 def node_subject(node_id: str) -> Subject:
-    """Whom a node's token speaks for; nobody else can have this type."""
+    """The subject of a node's token; no other subject can have this type."""
     return Subject("node", node_id)
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """C3: the secret itself is nowhere in here, only its SHA-256.
+    """A caller's credential. C3: it has only the SHA-256 of the secret, not the secret.
 
     `expires_at_wall` is an ISO 8601 label in UTC with a fixed form, so that labels compare as text.
-    It is the one thing that wall-clock time ends, and no decision of the engine depends on it.
-    `uses` is how many nodes a join token may still make, where that is bounded. The subject of a
-    node's token is the node or the bridge; a bounded join token's are the nodes and bridges it
-    made.
+    It is the only thing that ends by wall-clock time, and no decision of the engine depends on it.
+    `uses` is the number of nodes that a join token may still make; None: unbounded. The subject of
+    a node's token is the node or the bridge; a bounded join token's subjects are the nodes and
+    bridges it made.
     """
 
     id: str
@@ -75,8 +76,10 @@ class Token:
 
     @property
     def identity(self) -> str:
-        """Who it acts as, wherever that is kept: SUBJECT/NAME, or NAME of a token that is bound to
-        nobody. Names are not unique: red's "ci" is not blue's, and is the same when it is renewed.
+        """The identity under which its actions are kept: SUBJECT/NAME, or NAME for a token without
+        subjects.
+
+        Names are not unique: red's "ci" is not blue's, and stays the same when it is renewed.
         """
         if not self.subjects or self.role.machine or self.role >= Role.OPERATOR:
             return self.name
@@ -84,5 +87,5 @@ class Token:
 
 
 def name_in(identity: str) -> str:
-    """The token's name in an identity, for people; no name has a slash."""
+    """The token's name in an identity, for people; names contain no slash."""
     return identity.rpartition("/")[2]

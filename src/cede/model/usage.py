@@ -1,7 +1,7 @@
-"""What was held, and for how long: amounts times time, as exact integers.
+"""Usage: amounts times held time, as exact integers.
 
-Time is held time: from the grant, when nobody else can have the units any more, to the end, or to
-now. Whoever sums in a database hands over sums; the arithmetic is the same.
+Held time is from the grant, from which on the units are taken, to the end, or to now. A caller that
+sums in a database includes its sums; the arithmetic is the same.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from cede.model.bounds import BUDGET_WINDOW, HOUR
 from cede.model.tenant import Tenant
 
 GPU = "gpu"
-# The label by which removed requests are still told apart in reports. Others have as many values as
-# there are requests, and a row for each would never end.
+# The only label by which reports still tell removed requests apart. Other labels can have as many
+# values as there are requests, and a row for each would grow without end.
 PROJECT = "project"
 
 
 class Spell(NamedTuple):
-    """One allocation: on how many nodes it held what, from when to when; None: it still does."""
+    """One allocation: its nodes, its amounts, its begin and its end; None: it still holds them."""
 
     nodes: int
     amounts: Amounts
@@ -31,7 +31,7 @@ class Spell(NamedTuple):
 
 @dataclass(slots=True)
 class Usage:
-    """A sum of spells. Both are in units of one for a millisecond."""
+    """A sum of spells, in units times milliseconds."""
 
     node_time: int = 0
     amount_time: dict[str, int] = field(default_factory=dict)
@@ -42,7 +42,7 @@ class Usage:
             self.amount_time[key] = self.amount_time.get(key, 0) + amount * milliseconds
 
     def include(self, node_time: int, amount_time: Mapping[str, int]) -> None:
-        """Add what was summed already."""
+        """Add sums that were made elsewhere."""
         self.node_time += node_time
         add_to(self.amount_time, amount_time)
 
@@ -59,7 +59,7 @@ class Usage:
 
 
 def used(spells: Iterable[Spell], now: int, window: int = BUDGET_WINDOW) -> Usage:
-    """What spells that began inside the window add up to."""
+    """The sum of the spells that began inside the window."""
     found = Usage()
     for each in spells:
         if each.begin >= now - window:
@@ -70,8 +70,8 @@ def used(spells: Iterable[Spell], now: int, window: int = BUDGET_WINDOW) -> Usag
 
 
 def budget_fraction(tenant: Tenant, usage: Usage) -> float | None:
-    """The part of its budget that a tenant has used, of the one it has used more of; None without
-    any.
+    """The used part of a tenant's budget, of the budget that it has used more of; None without a
+    budget.
     """
     parts = [
         hours / budget

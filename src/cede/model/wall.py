@@ -1,9 +1,9 @@
 """Instants of the server's clock as times of day, and back.
 
 The server's clock counts no time while its machine is off, so the difference between the two
-changes; notes say from which instant on it was what. Before the first note its difference holds.
-Going back is one way: of a time that was twice, or never, the first instant at which it is past is
-meant, so that periods that follow each other on the wall do so on the server's clock.
+changes. Notes record from which instant on it had which value; the first note's also holds before
+it. Times of day that occurred twice or never map to the first instant at which they are past, so
+that periods that follow each other by time of day do so on the server's clock.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from cede.model.bounds import DAY
 
 
 class Note(NamedTuple):
-    """From `at` on, the time of day in milliseconds since 1970 is the instant and `ahead`."""
+    """From `at` on, the time of day in milliseconds since 1970 is the instant plus `ahead`."""
 
     at: int
     ahead: int
 
 
 class Wall:
-    """`time` of an instant, `instant` of a time, both in milliseconds; days are of UTC."""
+    """Converts between instants and times of day, both in milliseconds; days are of UTC."""
 
     def __init__(self, notes: Iterable[Note] = ()) -> None:
         self.notes = sorted(notes) or [Note(0, 0)]
         self._begins = [note.at for note in self.notes]
-        self._last = (0, 0, 0)  # first instant, end and number of the last day asked for
+        self._last = (0, 0, 0)  # begin, end and number of the last day that was asked for
 
     def time(self, instant: int) -> int:
         place = max(0, bisect_right(self._begins, instant) - 1)
@@ -43,11 +43,13 @@ class Wall:
         raise AssertionError("the last note has no end")
 
     def day(self, instant: int) -> int:
-        """Days since 1970 in which an instant was: the last that had begun by then."""
+        """The number of the day since 1970 that contains an instant: the last that had begun by
+        then.
+        """
         begin, end, day = self._last
         if begin <= instant < end:
             return day
-        seen = [self.time(instant)]  # and how far the wall was before it was set back
+        seen = [self.time(instant)]  # with the times reached before the wall clock was set back
         seen += [
             min(instant, end) + note.ahead
             for note, end in zip(self.notes, self._begins[1:], strict=False)

@@ -1,4 +1,4 @@
-"""What an agent runs: an argument list, never a shell."""
+"""The command that an agent runs: an argument list, never a shell."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ from cede.model.errors import Invalid
 from cede.model.subject import parse_name
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
-# Ours to set, or a way around the isolation of a job.
+# Set by cede, or a way around the isolation of an attempt.
 _RESERVED = ("CEDE_", "LD_")
 _RESERVED_NAMES = frozenset({"CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"})
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """`user` is an account name on the node; without one the agent's own mapping decides."""
+    """The command and its surroundings. `user` is an account name on the node; without one the
+    agent's own mapping decides.
+    """
 
     argv: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=dict)
@@ -27,7 +29,7 @@ class Work:
 
 
 def parse_work(value: object, field: str = "work") -> Work:
-    """Work from outside data, or which part of it is wrong and why."""
+    """Work from outside data; `Invalid` names the part that is wrong, and why."""
     if not isinstance(value, Mapping):
         raise Invalid(field, "must be a map with argv, and optionally env, directory and user")
     for name in value:

@@ -1,7 +1,7 @@
 """JSON and YAML that people write, in an option or a file.
 
-Both readers keep the last of two equal keys without a word. Here a key that is there twice is an
-error that names its line, as it is in the API.
+Both standard readers silently keep the last of two equal keys. Here a repeated key is an error that
+names its line, as it is in the API.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from cede.model.errors import CedeError
 
 
 class Unreadable(CedeError, ValueError):
-    """A text that is neither JSON nor YAML, or that says a key twice."""
+    """A text that is neither JSON nor YAML, or that has a key twice."""
 
     def __init__(self, line: int, problem: str) -> None:
         super().__init__(f"line {line}: {problem}")
@@ -24,11 +24,11 @@ class Unreadable(CedeError, ValueError):
 
 
 def read(text: str) -> Any:
-    """The value of a JSON or YAML text, or `Unreadable` with the line of what is wrong."""
+    """The value of a JSON or YAML text; `Unreadable` names the line of the error."""
     try:
         return json.loads(text, object_pairs_hook=_unique_pairs)
     except (ValueError, RecursionError):
-        pass  # YAML reads JSON too, and knows the line of what is wrong
+        pass  # YAML reads JSON too, and knows the line of the error
     import yaml
 
     try:
@@ -44,7 +44,7 @@ def read(text: str) -> Any:
 
 
 def _check_depth(text: str) -> None:
-    """Refuse what is nested too deeply: the fast loader recurses in C, and would crash."""
+    """Refuse deeply nested texts: the fast loader recurses in C and would crash."""
     import yaml
 
     depth = 0
@@ -63,7 +63,7 @@ def _check_depth(text: str) -> None:
 
 @cache
 def _loader() -> Any:
-    """The fastest safe loader there is, with a map that knows each key once."""
+    """The fastest safe loader available, with maps that refuse repeated keys."""
     import yaml
 
     base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

@@ -1,1 +1,1 @@
-"""The real engine under a clock of its own: plans and what-ifs, offline."""
+"""The real engine with its own clock: plans and what-ifs, offline."""

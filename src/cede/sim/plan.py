@@ -1,8 +1,8 @@
-"""What the engine would do with a snapshot: one pass, or on until nothing changes any more.
+"""The engine's plan for a snapshot: one pass, or passes until nothing changes any more.
 
-Until rest, victims save what they can and stop at once, and go back to the queue; nodes that are
-heard of stay so. When nothing changes, time moves to the next timer, up to the horizon. A state
-that comes back is reported as a loop: the engine promises that none does (L1).
+Until rest, victims save if they can, stop at once and go back to the queue; nodes that are alive
+stay alive. When nothing changes, time moves to the next timer, up to the horizon. A state that
+returns is reported as a loop: the engine promises that none does (L1).
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from cede.snapshot.reader import load
 
 
 def run(snapshot: object, until_rest: bool = False, horizon: object = None) -> dict[str, Any]:
-    """Plan a snapshot. The answer is plain data, the same as `cede plan --json` prints. Who gives a
-    horizon wants to see how it goes on until then.
+    """Plan a snapshot. The answer is plain data, the same as `cede plan --json` prints. A horizon
+    runs passes until then.
     """
     state = load(snapshot)
-    state.eager = True  # a plan is not in a hurry
+    state.eager = True  # compute shares before each pass
     last = state.now + (0 if horizon is None else parse_duration(horizon, "horizon"))
-    _ask_nobody_to_save(state)
+    _turn_brokers_off(state)
     names = _names(state, snapshot)
     first = [_claim(state, each, names) for each in read_claims(snapshot)]
     first += [_decision(state, each, names) for each in _reject(state, snapshot)]
@@ -50,13 +50,13 @@ def run(snapshot: object, until_rest: bool = False, horizon: object = None) -> d
     return result
 
 
-def _ask_nobody_to_save(state: State) -> None:
-    """Saving and going on is not about who holds what, and would never come to rest."""
+def _turn_brokers_off(state: State) -> None:
+    """Turn the brokers off: asks to save and go on move no units, and would never come to rest."""
     for pool in [each for each in state.pools.values() if each.settings.broker]:
         state.put(replace(pool, settings=replace(pool.settings, broker=False)))
 
 
-# What a holding is called in the snapshot, where that is not its request's name.
+# The name of a holding in the snapshot, if it is not its request's id.
 Names = dict[str, str]
 
 
@@ -71,7 +71,9 @@ def _names(state: State, snapshot: Any) -> Names:
 
 
 def _claim(state: State, asked: Asked, names: Names) -> dict[str, Any]:
-    """A claim is granted or refused before the first pass, as by a server."""
+    """Make a claim before the first pass, as a server does, and show what it did or why it was
+    refused.
+    """
     told: dict[str, Any] = {"do": "claim", "nodes": list(asked.nodes), "for": asked.claimant}
     mark = state.mark()
     try:
@@ -95,16 +97,16 @@ def _one_pass(state: State, names: Names) -> dict[str, Any]:
 
 
 def decide_at_rest(state: State) -> Plan | None:
-    """The next pass at the same instant, if it would change anything."""
+    """The next pass at the same instant; None if it would change nothing."""
     with what_if(state):
         plan = decide(state, state.now)
     return plan if plan.changed else None
 
 
 def on_until_rest(state: State, horizon: object = None) -> dict[str, Any]:
-    """Take a state to rest, and let so much time pass at most."""
+    """Run passes on a state until rest, up to the horizon."""
     state.eager = True
-    _ask_nobody_to_save(state)
+    _turn_brokers_off(state)
     last = state.now + (0 if horizon is None else parse_duration(horizon, "horizon"))
     return _until_rest(state, last, {})
 
@@ -119,7 +121,7 @@ def _until_rest(state: State, horizon: int, names: Names) -> dict[str, Any]:
         stopped = stop_victims(state)
         if not passes or state.mark().written != before.written:
             passes.append(shown)
-        # What is only told, such as that work is above its limit, moves nothing.
+        # A report alone, such as that work is above its limit, changes nothing.
         if stopped or state.mark().log != before.log:
             if (shape := _shape(state)) in seen:
                 return _result(passes, at_rest=False, next_timer=state.timers.next(), loop=True)
@@ -162,8 +164,10 @@ def _pass(state: State, names: Names) -> dict[str, Any]:
 
 
 def _reject(state: State, snapshot: Any) -> list[Rejection]:
-    """Requests that no pool can ever grant are turned away before the first pass, as at the door.
-    What a server has accepted already has its place in the order of submissions: it is paused.
+    """Reject, before the first pass, requests that no pool can ever grant, as on submission.
+
+    A request that a server has already accepted has its place in the order of submissions: it is
+    paused.
     """
     accepted = {
         str(each.get("id"))
@@ -203,7 +207,9 @@ def _decision(
 
 
 def _wait(state: State, request: Request, names: Names) -> dict[str, Any]:
-    """Why a waiter waits and, in the first of its pools where price decides, whom it weighed."""
+    """The reason of a waiter and, in the first of its pools that decides by price, the candidates
+    that were weighed.
+    """
     reason = waiting_reason(state, request)
     shown: dict[str, Any] = {"do": "wait", "request": request.id, "reason": reason.to_dict()}
     for policy in state.places(request.id):
@@ -216,7 +222,7 @@ def _wait(state: State, request: Request, names: Names) -> dict[str, Any]:
 def _candidates(
     state: State, ledger: PoolLedger, weighed: Iterable[dict[str, Any]], names: Names
 ) -> dict[str, Any]:
-    """Whom a waiter could have stopped, by the names of the snapshot; nothing where price does not
+    """The candidates of a waiter, by their names in the snapshot; empty if price does not
     decide.
     """
     if not by_price(ledger):
@@ -225,7 +231,7 @@ def _candidates(
 
 
 def stop_victims(state: State) -> bool:
-    """Everybody who was asked to stop has stopped."""
+    """Stop every allocation that was asked to stop; whether there was any."""
     leaving = [each for each in state.allocations.values() if each.live and each.leaving]
     for allocation in sorted(leaving, key=lambda each: each.index):
         _stop(state, allocation)
@@ -233,7 +239,7 @@ def stop_victims(state: State) -> bool:
 
 
 def _stop(state: State, allocation: Allocation) -> None:
-    """What was asked to save itself has, at once; then every task of it ends."""
+    """Save the allocation if it was asked to save itself, then end every task of it."""
     if allocation.state is AllocationState.CHECKPOINTING:
         for task in range(max(len(allocation.members), 1)):
             current = state.allocations[allocation.id]
@@ -252,7 +258,7 @@ def _stop(state: State, allocation: Allocation) -> None:
 
 
 def _keep_hearing(state: State, horizon: int) -> None:
-    """Nodes that are alive stay so: only those that were silent already become down."""
+    """Keep live nodes alive until the horizon: only nodes that were already silent go down."""
     for node in state.nodes.values():
         if node.state not in (NodeState.DEGRADED, NodeState.DOWN):
             state.beats[node.id] = max(state.beats.get(node.id, 0), horizon)
@@ -262,7 +268,7 @@ def _next_instant(state: State) -> int | None:
     ends = [end for each in _running(state) if (end := each.ends_at) is not None]
     timer = state.timers.next()
     following = min([*ends, *([] if timer is None else [timer])], default=None)
-    return None if following is None else max(following, state.now)  # what is overdue is due now
+    return None if following is None else max(following, state.now)  # overdue is due now
 
 
 def _end_by_walltime(state: State) -> None:
@@ -277,8 +283,8 @@ def _running(state: State) -> list[Allocation]:
 
 
 def _shape(state: State) -> tuple[Any, ...]:
-    """A state without its counters: who holds what where in which order, who waits, who was
-    promised what.
+    """A state without its counters: what is held where in which order, what waits, and what is
+    promised.
     """
     held = sorted(
         (each.index, each.request_id, each.pool_id, each.state, each.footprint)
@@ -289,7 +295,7 @@ def _shape(state: State) -> tuple[Any, ...]:
             each.id,
             (each.earmark and (each.earmark.pool_id, each.earmark.footprint)) or (),
             each.not_before,
-            # The start that is forecast may come nearer from pass to pass; that is no circle.
+            # A forecast start may come nearer from pass to pass; that is no loop.
             (each.withhold and (each.withhold.start or 0, each.withhold.footprint)) or (),
         )
         for each in state.waiting()

@@ -1,7 +1,7 @@
-"""What an edit would do to work, before it is made: whom it stops, pauses or lets start.
+"""A preview of what an edit would do to work: which requests it stops, pauses or lets start.
 
-The edit is tried on the real state and taken back. What would happen anyway is left out: the same
-passes are run without the edit. Victims stop at once, and a limit is not given its grace; no time
+The edit is tried on the real state and taken back. Effects that would happen anyway are left out:
+the same passes are run without the edit. Victims stop at once, and a limit gets no grace. No time
 passes, so what a starving policy takes later is not in the answer (`cede plan --horizon` shows it).
 """
 
@@ -25,7 +25,7 @@ _Shown = dict[str, dict[str, Any]]
 
 @dataclass(slots=True)
 class _Course:
-    """What becomes of requests, by id."""
+    """The requests that stop, pause and start, by id."""
 
     stops: _Shown = field(default_factory=dict)
     pauses: _Shown = field(default_factory=dict)
@@ -33,8 +33,8 @@ class _Course:
 
 
 def preview(state: State, now: int, edit: Callable[[], object]) -> dict[str, Any]:
-    """The requests that an edit would stop, pause or start, and how many; the state stays as it
-    is. An edit that is not allowed raises what it raises.
+    """The requests that an edit would stop, pause or start, with their counts; the state is
+    unchanged. An edit that is not allowed raises its own error.
     """
     without = _course(state, now, lambda: None)
     made = _course(state, now, edit)
@@ -73,7 +73,7 @@ def _spend_grace(state: State) -> None:
 
 
 def _to_rest(state: State, found: _Course) -> None:
-    """Pass after pass at one instant, until nobody is stopped any more."""
+    """Run passes at one instant until no victim is left to stop, and note what they did."""
     held = {each.request_id for each in state.allocations.values() if each.live}
     for _ in range(bounds.PASSES_MAX):
         decide(state, state.now)

@@ -1,4 +1,4 @@
-"""Who has what and what is due to whom in a snapshot: its pools as they stand, before any pass."""
+"""The shares of a snapshot's pools as they are before any pass."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def run(snapshot: object) -> dict[str, Any]:
 
 
 def _names(state: State, snapshot: Any) -> dict[str, str]:
-    """What allocations are called in the snapshot: as its running entries are."""
+    """The names of allocations in the snapshot: those of its running entries."""
     names = {each.id: each.request_id for each in state.allocations.values()}
     for entry in snapshot.get("running") or ():
         held = state.allocation_of(str(entry.get("request", "")))

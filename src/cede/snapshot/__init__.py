@@ -1,1 +1,1 @@
-"""A whole state as plain data, and back."""
+"""Snapshots: a whole state as plain data, and back."""

@@ -1,4 +1,4 @@
-"""Claims in a snapshot: nodes that are claimed, and what a plan is asked to claim first."""
+"""Claims in a snapshot: claimed nodes, and claims to be made before the plan."""
 
 from __future__ import annotations
 
@@ -39,14 +39,16 @@ def read_claims(top: Any) -> list[Asked]:
 
 
 def check_claims(state: State) -> None:
-    """Whoever stays on a claimed node, or was promised it, is who it was claimed for."""
+    """Refuse a holding on a claimed node, staying or promised, that is not its claimant's sensitive
+    work.
+    """
     for number, node in enumerate(state.nodes.values()):
         if not node.claimed_by or node.pool_id is None:
             continue
         for held, _ in state.inventories[node.pool_id].spots[node.id].holdings.values():
             whose = held.id if held.earmark else state.allocations[held.id].request_id
             if not held.earmark and state.allocations[held.id].state is AllocationState.LOST:
-                continue  # told to leave, it never said that it had
+                continue  # told to leave, and never reported its end
             if not held.leaving and not may_use(state.requests[whose], node.claimed_by):
                 problem = f"{whose} is there, and is not sensitive work of {node.claimed_by}"
                 raise SnapshotError(f"nodes[{number}].claimed_by", problem)

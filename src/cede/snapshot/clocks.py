@@ -1,7 +1,7 @@
-"""Clocks in a snapshot: since when somebody is below its fair share, or above a limit.
+"""Clocks in a snapshot: since when a policy or request is below its fair share, or above a limit.
 
-Without them a plan is as patient as a server that has just been set up; with them it decides at the
-same instants as the one that was asked.
+Without them a plan is as patient as a newly installed server; with them it decides at the same
+instants as the server that made the snapshot.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ CLOCKS = ("below_since", "over_since")
 
 
 class _Clock(NamedTuple):
-    """What a clock runs for: as it is written, as fair shares know it, and as limits do."""
+    """A clock's names: in a snapshot, as an element of fair shares, and as the place of a limit."""
 
     shown: str
     element: str
@@ -44,7 +44,7 @@ def _shown(clocks: Mapping[str, int | None]) -> dict[str, Any] | None:
 
 
 def read_clocks(state: State, pool_id: str, path: str, fields: Entry) -> None:
-    """Let a pool's clocks run since when the snapshot says; whoever is not named has just begun."""
+    """Set a pool's clocks from the snapshot; a clock that it does not name starts now."""
     if not any(fields.get(name) for name in CLOCKS):
         return
     known = _known(state, state.ledgers[pool_id])
@@ -67,7 +67,7 @@ def _clocks(state: State, ledger: PoolLedger) -> Iterator[_Clock]:
 
 
 def _known(state: State, ledger: PoolLedger) -> dict[str, _Clock]:
-    """Clocks by what people may call them: a policy also by its name, if only one has it."""
+    """Clocks by the names that people may use: a policy also by its own name, if it is unique."""
     every = list(_clocks(state, ledger))
     named: dict[str, list[_Clock]] = {}
     for each in every:

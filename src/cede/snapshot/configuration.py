@@ -1,8 +1,8 @@
-"""Pools, policies and tenants as data that people keep in files: what `cede export` prints and
-`cede apply` reads.
+"""Pools, policies and tenants as data that people keep in files: the output of `cede export`, the
+input of `cede apply`.
 
-It is the part of a snapshot that people declare, in the same words. What is not said has its usual
-value, so that a file says all that there is.
+It is the declared part of a snapshot, in the same words. A missing field has its default, so that a
+file describes everything completely.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _USUAL_TENANT: dict[str, Any] = dict.fromkeys(FIELDS)
 
 
 def read_configuration(data: object) -> Configuration:
-    """What is declared, or a `SnapshotError` with the place of the first thing that is wrong."""
+    """The declared configuration; a `SnapshotError` has the place of the first error."""
     top = entry(data, "", KINDS)
     given = {name: entries(top, name) for name in KINDS if top.get(name) is not None}
     pools = [_pool(path, each) for path, each in given.get("pools", ())]
@@ -61,8 +61,8 @@ def read_configuration(data: object) -> Configuration:
 
 
 def show_configuration(state: State) -> dict[str, Any]:
-    """What is there as somebody would declare it, in an order that does not depend on how it came
-    about.
+    """The declarations that describe this state, in an order that does not depend on its
+    history.
     """
     pools = sorted(state.pools.values(), key=lambda each: each.name)
     policies = sorted(

@@ -1,4 +1,5 @@
-"""What requests of a snapshot wait for: only what is there too, and never each other in a circle.
+"""The dependencies of a snapshot's requests: only on requests that it contains, and without
+circles.
 
 A server cannot make a circle, because a request names only older ones; people can write one.
 """
@@ -12,7 +13,7 @@ from cede.snapshot.fields import SnapshotError
 
 
 def check(requests: Mapping[str, Request], paths: Mapping[str, str]) -> None:
-    """Refuse a reference to nobody, and a circle; `paths` says where each request was written."""
+    """Refuse references to no request, and circles; `paths` has the place of each request."""
     called: dict[str, list[str]] = {}
     for each in requests.values():
         for ref in {each.id, each.part_of or each.id, each.ref}:
@@ -29,7 +30,9 @@ def check(requests: Mapping[str, Request], paths: Mapping[str, str]) -> None:
 
 
 def _refuse_circles(follows: Mapping[str, list[str]], paths: Mapping[str, str]) -> None:
-    """Take away whoever follows nobody that is left, until nobody is."""
+    """Remove requests that depend on none that is left, until there are none; the rest are
+    circles.
+    """
     waits = {each: set(first) for each, first in follows.items() if first}
     followers: dict[str, list[str]] = {}
     for each, first in waits.items():

@@ -1,4 +1,4 @@
-"""Single fields of a snapshot, each read or refused with the path to it."""
+"""Readers of single snapshot fields, each with the path to the field in its error."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Word = TypeVar("Word", bound=StrEnum)
 
 
 class SnapshotError(CedeError):
-    """Something in a snapshot is wrong; `path` says where, such as `running[2].pool`."""
+    """An error in a snapshot; `path` is its place, such as `running[2].pool`."""
 
     def __init__(self, path: str, problem: str) -> None:
         super().__init__(f"{path}: {problem}" if path else problem)
@@ -36,7 +36,7 @@ class SnapshotError(CedeError):
 
 @contextmanager
 def at(path: str) -> Iterator[None]:
-    """Say where in the snapshot something was wrong."""
+    """Add the place in the snapshot to errors raised inside."""
     try:
         yield
     except Invalid as error:
@@ -109,7 +109,7 @@ def duration(fields: Entry, name: str) -> int | None:
     return None if fields.get(name) is None else parse_duration(fields[name], name)
 
 
-# What a request asks for ----------------------------------------------------------------------
+# The demand of a request ----------------------------------------------------------------------
 
 
 def subject(fields: Entry) -> Subject:
@@ -120,8 +120,10 @@ _NO_GPU = {"gpu": 0}
 
 
 def amounts(fields: Entry, whole: Callable[[], dict[str, int]]) -> tuple[dict[str, int], bool]:
-    """What one task needs, and whether it may be preempted. Who asks for nodes and says no more
-    than that needs all that one has; all but GPUs, if it says that it needs none.
+    """The demand of one task, and whether it is preemptible.
+
+    A request for nodes that names no amounts takes each node whole, or all but its GPUs if it says
+    that it needs none.
     """
     preemptible = fields.get("preemptible", True)
     if not isinstance(preemptible, bool):
@@ -137,7 +139,7 @@ def amounts(fields: Entry, whole: Callable[[], dict[str, int]]) -> tuple[dict[st
         if isinstance(needs, Mapping) and not set(needs) & set(
             ResourceSettings.__dataclass_fields__
         ):
-            parse_own(needs, OF_REQUEST, "a request")  # says which of them is none
+            parse_own(needs, OF_REQUEST, "a request")  # names the unknown one
         raise Invalid("resources", "give either resources or settings")
     if needs is None:
         literal = parse_amounts(fields["resources"], "resources", empty=False)
@@ -147,7 +149,7 @@ def amounts(fields: Entry, whole: Callable[[], dict[str, int]]) -> tuple[dict[st
 
 
 def _settings(fields: Entry) -> tuple[Any, dict[str, Any]]:
-    """What a step declares, None if it declares nothing; and what a request sets for itself."""
+    """The needs that a step declares, None if it declares none; and the request's own settings."""
     given = fields.get("settings")
     if not isinstance(given, Mapping):
         return given if "settings" in fields else None, {}
@@ -157,13 +159,13 @@ def _settings(fields: Entry) -> tuple[Any, dict[str, Any]]:
 
 
 def terms(fields: Entry) -> Terms:
-    """On what terms it waits and holds."""
+    """The terms on which the request waits and holds."""
     own = parse_own(_settings(fields)[1], OF_REQUEST, "a request")
     return changed(USUAL, fields, settings=own)
 
 
 def shape(fields: Entry, each: dict[str, int]) -> Shape | None:
-    """How the tasks must sit; None for one task anywhere."""
+    """The shape of the request; None for one task on any node."""
     tasks = fields.get("tasks")
     if tasks is None:  # a holder that names its nodes has a task on each
         named = fields.get("members") or fields.get("nodes")
@@ -174,7 +176,9 @@ def shape(fields: Entry, each: dict[str, int]) -> Shape | None:
 
 
 def retry(fields: Entry, path: str) -> Retry:
-    """`retries`: how often it may still come back; without it preemption uses none up."""
+    """The retry rules, where `retries` is how often it may still come back; without it preemption
+    uses none up.
+    """
     if fields.get("retries") is None:
         return Retry(preemptions=Preemptions.FREE)
     backoff = fields.get("retry_backoff", 1)
@@ -191,7 +195,9 @@ PIN = frozenset({"folders", "until"})
 
 
 def saved(fields: Entry, path: str, now: int) -> Saved | None:
-    """Its checkpoint; by hand it is enough to say when it was written."""
+    """The checkpoint of a request; in a snapshot written by hand the instant of its last one is
+    enough.
+    """
     last = timed(fields, path, "last_checkpoint_at", None)
     if last is not None and last > now:
         raise SnapshotError(f"{path}.last_checkpoint_at", "is after the instant of the snapshot")
@@ -216,7 +222,7 @@ def saved(fields: Entry, path: str, now: int) -> Saved | None:
 
 
 def pin(fields: Entry, path: str) -> Pin | None:
-    """Where a waiter's checkpoint is, and until when it waits for nodes that have it."""
+    """The checkpoint folders that a waiter is pinned to, and until when."""
     if fields.get("pin") is None:
         return None
     path = f"{path}.pin"
@@ -235,14 +241,14 @@ STOP_PROGRESS = frozenset(
     {"hinted_at", "until", "answered", "extended", "deferred", "saved", "failed"}
 )
 ASKED = frozenset({"at", "until", "over", "took"})
-# The number of a hint tells applications apart what they answer, and decides nothing.
+# The number of a hint only matches answers to hints, and decides nothing.
 _NUMBER = 0
 
 
 def stop_progress(
     fields: Entry, path: str, stop_policy: StopPolicy, now: int, hinted: bool
 ) -> StopProgress | None:
-    """Where its stop has come to; who saves itself was hinted just now, if nothing is said."""
+    """The progress of a holder's stop; a checkpointing holder without any was hinted just now."""
     path = f"{path}.parting"
     if fields.get("parting") is None:
         return StopProgress(_NUMBER, now, now + stop_policy.timeout) if hinted else None
@@ -261,7 +267,7 @@ def stop_progress(
 
 
 def asked(fields: Entry, path: str, now: int) -> Ask | None:
-    """When it was last asked to save itself and go on, and how long it takes to."""
+    """When it was last asked to save itself and go on, and how long saving takes."""
     if fields.get("asked") is None:
         return None
     path = f"{path}.asked"

@@ -1,7 +1,7 @@
-"""Nodes in a snapshot: machines, where tasks sit, and on which devices.
+"""Nodes in a snapshot: machines, and the tasks and devices on them.
 
-Whoever writes a snapshot by hand may name the nodes of a holder's tasks and no more: free devices
-are found for them.
+A snapshot written by hand may name just the nodes of a holder's tasks: free devices are found for
+them.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def read_node(state: State, path: str, value: object, now: int) -> None:
 
 
 def _out(fields: Entry) -> Out:
-    """A node that drains was asked to."""
+    """The default of `out`: a draining node was asked to drain."""
     return Out.DRAIN if fields.get("state") in ("draining", "drained") else Out.NO
 
 
@@ -125,7 +125,9 @@ def _heartbeat(fields: Entry) -> int:
 
 
 def footprint(state: State, path: str, fields: Entry, pool_id: str, tasks: int) -> Footprint:
-    """`nodes: [[name, tasks], …]` of a promise: all of its owner's tasks, on nodes of the pool."""
+    """The footprint of a promise, `nodes: [[name, tasks], …]`: all of its owner's tasks, on nodes
+    of the pool.
+    """
     given = entries(fields, "nodes", path)
     if (pool_id in state.inventories) != bool(given):
         has = "names the nodes of its tasks: [[name, tasks], …]" if not given else "has no nodes"
@@ -151,7 +153,7 @@ def node_id(state: State, path: str, name: object, pool_id: str) -> str:
 
 
 def whole_node(state: State, path: str, fields: Entry, pool_ids: set[str]) -> dict[str, int]:
-    """What a task has that has a node for itself, if those where it may sit are alike."""
+    """The amounts of a task that has a node to itself, if all nodes that it may use are alike."""
     named = fields.get("nodes")
     kinds = {
         tuple(sorted(each.amounts.items()))
@@ -167,7 +169,9 @@ def whole_node(state: State, path: str, fields: Entry, pool_ids: set[str]) -> di
 def members(
     state: State, path: str, fields: Entry, pool_id: str, tasks: int, held: AllocationState
 ) -> tuple[Member, ...]:
-    """A holder's tasks, as far as they are told: devices may be left to be found."""
+    """The members of a holder as far as the snapshot has them: devices may be missing, and are then
+    found.
+    """
     which = "members" if fields.get("members") else "nodes"
     given = entries(fields, which, path)
     if pool_id not in state.inventories:
@@ -219,7 +223,7 @@ def _devices(path: str, fields: Entry) -> dict[str, tuple[str, ...]]:
 
 
 class Devices:
-    """Who has which device. Those that are named are taken first, then the free ones are given."""
+    """Assigns devices to holders: named devices are taken first, then free ones are given."""
 
     def __init__(self, state: State) -> None:
         self._state = state
@@ -245,7 +249,7 @@ class Devices:
         self._taken[node.id, key, name] = where
 
     def found(self, path: str, allocation: Allocation) -> tuple[Member, ...]:
-        """The members, with devices for those that named none."""
+        """The members, with free devices for those that named none."""
         found = []
         for member in allocation.members:
             node = self._state.nodes[member.node_id]
@@ -265,7 +269,7 @@ class Devices:
 
 
 def _wanted(node: Node, allocation: Allocation) -> Iterator[tuple[str, int]]:
-    """How many devices of which key one member holds."""
+    """The number of devices of each key that one member holds."""
     for key, amount in allocation.each.items():
         if key in node.devices and amount:
             yield key, amount

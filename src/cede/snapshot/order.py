@@ -1,4 +1,4 @@
-"""The order in which what stands in a snapshot came about: holdings, promises, what was saved."""
+"""The order in which a snapshot's holdings, promises and checkpoints came about."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from cede.model.allocation import Allocation
 from cede.model.request import Earmark
 from cede.model.stopping import Saved
 
-# Its number in the snapshot if it has one, its instant, and what it is: a holding, or of a request
-# its promise or its checkpoint.
+# Its number in the snapshot if it has one, its instant, and the thing: an allocation, or a
+# request's id with its promise or checkpoint.
 Placed = tuple[int | None, int, Allocation | tuple[str, Earmark | Saved]]
 
 
 def insert(order: list[Placed], placed: Placed) -> None:
-    """Behind everything older: by number, and by the instant where one of the two has none."""
+    """Insert behind everything older: by number, or by instant if one of the two has no number."""
     given, instant, _ = placed
     later = (
         place

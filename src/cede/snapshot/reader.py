@@ -1,5 +1,5 @@
-"""Reading a snapshot: plain data to a state, refusing whatever names nothing or could never have
-come about.
+"""The snapshot reader: plain data to a state, refusing references to nothing and impossible
+states.
 """
 
 from __future__ import annotations
@@ -89,12 +89,12 @@ _STATES = {
     if each is not AllocationState.ENDED
 }
 _CANCELLED = Reason(Code.CANCELLED, {"actor": "an operator"})
-# What work runs is not in a snapshot; that agents run it decides.
+# The command of work is not in a snapshot; only that agents run it matters to decisions.
 _UNTOLD = Work(("untold",))
 
 
 def load(data: object) -> State:
-    """The state that a snapshot describes, its clock at the snapshot's `now`."""
+    """The state that a snapshot describes, with the clock at its `now`."""
     top = entry(data, "", _TOP)
     now = timed(top, "", "now", 0)
     reader = _Reader(now)
@@ -173,7 +173,7 @@ class _Reader:
         pool_id = self._pool_id(path, fields)
         said: dict[str, Any] = {name: fields.get(name) for name in deciding(Policy)}
         with at(path):
-            # Who only plans may give policies names, and need not say whose they are.
+            # Snapshots for plans may name a policy and leave out its subject.
             named = {"component": fields.get("component", fields.get("name"))}
             whose = subject({**fields, **named})
             edits.attach_policy(
@@ -187,7 +187,7 @@ class _Reader:
             )
 
     def _parent(self, pool_id: str, given: object) -> object:
-        """A policy above, by its subject or its name."""
+        """A parent policy, by its subject or its name."""
         return f"{pool_id}/{given}" if f"{pool_id}/{given}" in self.state.policies else given
 
     def running(self, path: str, value: object, position: int, known: set[str]) -> None:
@@ -235,9 +235,11 @@ class _Reader:
         self.holders.append(_Holder(order, given, replace(allocation, reason=why), path))
 
     def _began(self, path: str, fields: Entry, state: AllocationState) -> tuple[int, int | None]:
-        """When it was granted, and when it started. By hand, what runs started when it was granted,
-        if nothing else is said, and at the latest when it saved itself. A snapshot that was made
-        has indexes, and says it of all that have started.
+        """The instants of its grant and of its start.
+
+        In a snapshot written by hand, running work started when it was granted unless it says
+        otherwise, and at the latest when it saved itself. A snapshot made by a server has indexes,
+        and has the start of all work that has started.
         """
         runs = state is AllocationState.RUNNING and "index" not in fields
         started_at = timed(fields, path, "started_at", None)
@@ -254,8 +256,8 @@ class _Reader:
     def _stopped_for(
         self, path: str, fields: Entry, allocation: Allocation, policy: Policy
     ) -> Reason | None:
-        """Why a holder is on its way out, or was when it was lost; None for one that stays. Who was
-        a victim and is cancelled is taken under the rule that stopped it first.
+        """Why a holder is stopping, or was when it was lost; None for one that stays. A cancelled
+        victim keeps the rule that stopped it first.
         """
         given = reason(fields, path)
         if not allocation.leaving and allocation.deadline is None:
@@ -298,11 +300,12 @@ class _Reader:
             self._earmark(f"{path}.earmark", fields["earmark"], request)
 
     def finish(self) -> State:
-        """Put everything in its place: indexes are ranks, so that only their order matters."""
+        """Load everything into the state; indexes are ranks, because only their order matters."""
         dependencies.check(self.requests, self.paths)
         self.holders.sort(key=lambda each: each.order)
         if all(each.given is not None for each in self.holders):
-            # A promise is older than the grant it became, so instants alone do not tell the order.
+            # A promise is older than the grant that it became, so instants alone do not give the
+            # order.
             self.holders.sort(key=lambda each: each.given or 0)
         self._give_devices()
         order: list[Placed] = [
@@ -328,9 +331,9 @@ class _Reader:
             )
         entities: list[Entity] = [*self.requests.values(), *allocations]
         last = max((each.index for each in self.requests.values()), default=0)
-        # Holders before waiters: an earmark is checked against what is held.
+        # Holders before waiters: an earmark is checked against held amounts.
         self.state.load(entities, index=max(len(order), last) + 1, now=self.now)
-        for clocks in self.clocks:  # when everybody is there
+        for clocks in self.clocks:  # now all their elements exist
             read_clocks(self.state, *clocks)
         self._check_start()
         check_claims(self.state)
@@ -339,7 +342,7 @@ class _Reader:
         return self.state
 
     def _saved(self) -> list[tuple[str, Saved]]:
-        """What holders have saved, oldest first: it counts as a new start."""
+        """The holders' checkpoints, oldest first: a checkpoint counts as a new start."""
         holders = (self.requests[each.allocation.request_id] for each in self.holders)
         found = [(each.id, each.saved) for each in holders if each.saved is not None]
         return sorted(found, key=lambda each: (each[1].index, each[1].at))
@@ -361,7 +364,7 @@ class _Reader:
         ]
 
     def _may_be_over(self, pool_id: str) -> bool:
-        """Whether it, or a node of it, may hold more than it has."""
+        """Whether the pool, or one of its nodes, may hold more than its capacity."""
         inventory = self.state.inventories.get(pool_id)
         nodes = [] if inventory is None else inventory.spots.values()
         return pool_id in self.shrunk or any(each.node.edited for each in nodes)
@@ -421,14 +424,14 @@ class _Reader:
             )
 
     def _whole(self, path: str, fields: Entry) -> dict[str, int]:
-        """All that one of its nodes has."""
+        """The amounts of one whole node that the request may use."""
         places = self.state.policies_of(self._subject(path, fields))
         given = fields.get("pool")
         pools = {each.pool_id for each in places if given in (None, each.pool_id)}
         return whole_node(self.state, path, fields, pools)
 
     def _subject(self, path: str, fields: Entry) -> Subject:
-        """Whose it is: a component, or the one of the policy that it names."""
+        """The subject of an entry: its component, or the subject of the policy that it names."""
         name = fields.get("policy")
         if name is None:
             return subject(fields)
@@ -478,7 +481,7 @@ class _Reader:
         return Withhold(pool_id, until, where, start)
 
     def _pool_id(self, path: str, fields: Entry) -> str:
-        """The pool that is named; where there is only one, nobody need name it."""
+        """The pool that the entry names; it may be left out if there is only one."""
         name = fields.get("pool")
         if name is None and len(self.pools) == 1:
             return next(iter(self.pools.values()))

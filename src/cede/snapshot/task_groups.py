@@ -1,9 +1,9 @@
 """Requests with several independent tasks, as people write them in a snapshot.
 
-By hand such a request stands in `requests` once, with the tasks that it still wants, and what it
-holds stands in `running`, each entry with `request: ID`. The engine has a request for each task,
-all of them part of the first. Here the one form becomes the other, as data: every entry keeps its
-path, so that whatever is wrong with it is found where it was written.
+Written by hand, such a request is in `requests` once, with the tasks that it still wants, and its
+holdings are in `running`, each with `request: ID`. The engine has one request for each task, all of
+them part of the first. This module converts the first form to the second, as data: every entry
+keeps its path, so that errors name the place where it was written.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from cede.snapshot.fields import Entry, SnapshotError, at
 
 Listed = tuple[str, Any]
 
-# What all tasks of a request have in common; an entry may repeat it, and may not contradict it.
+# Fields that all tasks of a request share; an entry may repeat but not contradict them.
 _COMMON = (
     *("component", "component_type", "policy"),
     *deciding(Terms),
 )
-# What a task is like unless its own entry says otherwise.
+# Fields that a task inherits unless its own entry has them.
 _ALIKE = (
     *("preemptible", "submitted_at", "lease", "work"),
     *("retries", "preemptions", "retry_delay", "retry_backoff", "lost_count"),
@@ -38,15 +38,15 @@ _ALIKE = (
 
 @dataclass(slots=True)
 class _TaskGroup:
-    """One request of the snapshot that is several to the engine."""
+    """One request of the snapshot that becomes several in the engine."""
 
     id: str
-    base: Entry  # what its other entries are measured by
-    asked: bool  # it stands in `requests`, and so its first task there has its id
+    base: Entry  # the entry that the others inherit from
+    asked: bool  # it is in `requests`, so its first task there has its id
     numbered: int = 1
 
     def next_id(self, taken: set[str]) -> str:
-        """Names for tasks that have none of their own: those of `#2` and so on."""
+        """The next free name for a task without an id of its own: `ID#2` and so on."""
         while True:
             self.numbered += 1
             if (name := f"{self.id}#{self.numbered}") not in taken:
@@ -63,7 +63,7 @@ def spread(running: list[Listed], requests: list[Listed]) -> tuple[list[Listed],
 
 
 def in_tasks(path: str, value: Any) -> Any:
-    """An entry that says how many whole nodes, and GPUs on each, as one of tasks: one to a node."""
+    """An entry with whole nodes and GPUs per node, written as tasks, one to a node."""
     if not _is_map(value):
         return value
     entry = dict(value)
@@ -86,7 +86,7 @@ def in_tasks(path: str, value: Any) -> Any:
 
 
 def names(entries: Iterable[Listed]) -> set[str]:
-    """Everything that entries call a request."""
+    """All ids and names of requests in these entries."""
     return {
         str(each[name])
         for _, each in entries
@@ -161,7 +161,7 @@ def _wanted(
 
 
 def _in_array(path: str, value: Entry, taken: set[str]) -> Iterator[Listed]:
-    """One entry for each task of an array that stands in `requests` once."""
+    """One entry for each task of an array that is in `requests` once."""
     task_group = _TaskGroup(str(value.get("id")), value, asked=True)
     with at(path):
         numbers = parse_array(str(value["array"])).numbers
@@ -171,7 +171,7 @@ def _in_array(path: str, value: Entry, taken: set[str]) -> Iterator[Listed]:
 
 
 def _part(path: str, entry: Entry, task_group: _TaskGroup) -> dict[str, Any]:
-    """One task of a task group, with what it has from the others."""
+    """One task of a task group, with the fields that it inherits."""
     for name in _COMMON:
         if name in entry and name in task_group.base and entry[name] != task_group.base[name]:
             other = f"{task_group.base[name]!r:.80}"
@@ -185,7 +185,7 @@ def _part(path: str, entry: Entry, task_group: _TaskGroup) -> dict[str, Any]:
 
 
 def _needs(entry: Entry, task_group: _TaskGroup) -> dict[str, Any]:
-    """What a task needs, and its own settings, where its entry does not say so."""
+    """The demand and own settings that a task inherits if its entry has none."""
     base, found = task_group.base, {}
     silent = "resources" not in entry and "settings" not in entry
     if silent and task_group.asked:

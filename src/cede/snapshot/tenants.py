@@ -1,4 +1,4 @@
-"""Tenants in a snapshot: their bounds, and the part of its budget that each has used."""
+"""Tenants in a snapshot: their bounds, and the used part of each budget."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cede.model.tenant import FIELDS, Tenant
 from cede.snapshot.fields import at, entry
 
 TENANT = frozenset({"name", "budget_used", *FIELDS})
-# Beyond any use: nobody holds a budget so many times over.
+# Beyond any real use.
 _USED_MAX = 10**9
 
 
@@ -39,7 +39,7 @@ def read_tenant(state: State, path: str, value: object) -> None:
 
 
 def accept_use(state: State) -> None:
-    """Whoever holds more than its quota did so before it was lowered."""
+    """Mark tenants above their quota as edited: they were above it before it was lowered."""
     for tenant in list(state.tenants.values()):
         held = state.tenancy.held.get(tenant.name, 0)
         if tenant.max_nodes is not None and held > tenant.max_nodes:

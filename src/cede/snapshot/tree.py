@@ -1,4 +1,4 @@
-"""The policies of a snapshot, in an order in which they can be read."""
+"""The order in which the policies of a snapshot can be read."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ Listed = tuple[str, Any]
 
 
 def parents_first(listed: list[Listed]) -> list[Listed]:
-    """Policies with those above before them, in whatever order they were written. A parent that is
-    not there is left to whoever reads the entry.
+    """Policies, each after its parent. A parent that is missing is left to the reader of the
+    entry.
     """
     known = {name: at for at, (_, each) in enumerate(listed) for name in _called(each)}
     done: dict[int, None] = {}
@@ -38,7 +38,7 @@ def _below_itself(listed: list[Listed], round_: list[int]) -> SnapshotError:
 
 
 def _called(policy: Any) -> Iterator[tuple[str, str]]:
-    """What a policy may be called by those below it: its name, or its subject."""
+    """The names by which policies below may refer to a policy: its name and its subject."""
     if not isinstance(policy, Mapping):
         return
     pool, component = str(policy.get("pool")), policy.get("component", policy.get("name"))

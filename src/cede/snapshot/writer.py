@@ -1,8 +1,9 @@
-"""A whole state as plain data, and back: what `cede snapshot` prints and `cede plan` reads.
+"""A whole state as plain data: the output of `cede snapshot`, the input of `cede plan`.
 
-Everything that deciding looks at is in it, so that planning a snapshot gives what the server would
-do next. What work runs is not: nobody needs it to decide, and it is its owner's (C4). Times are
-seconds. `resources` is taken literally and per task; only `settings` adds the step slot.
+It has everything that decisions depend on, so that planning a snapshot gives the server's next
+decisions. It does not have the commands of work: decisions do not need them, and they are their
+owners' (C4). Times are seconds. `resources` is taken literally and per task; only `settings` adds
+the step slot.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ from cede.model.subject import Subject
 from cede.snapshot.clocks import show_clocks
 from cede.snapshot.tenants import show_tenants
 
-# What a state of an allocation is called where that is not its own name.
+# The shown name of an allocation state that has another name inside.
 STOPPING_SHOWN = "preempting"
 
 
 def dump(state: State, now: int) -> dict[str, Any]:
-    """The state as data, in an order that does not depend on how it came about."""
+    """The state as data, in an order that does not depend on its history."""
     pools = sorted(state.pools.values(), key=lambda each: each.name)
     policies = sorted(state.policies.values(), key=lambda each: _policy_order(state, each))
     nodes = sorted(state.nodes.values(), key=lambda each: each.name)
@@ -51,7 +52,7 @@ def dump(state: State, now: int) -> dict[str, Any]:
 
 
 def _policy_order(state: State, policy: Policy) -> tuple[str, int, Subject]:
-    """By pool, parents first."""
+    """The sort key of policies: by pool, parents first."""
     ledger = state.ledgers[policy.pool_id]
     return (ledger.pool.name, len(ledger.chains[policy.id]), policy.subject)
 
@@ -73,7 +74,7 @@ def _policy(state: State, policy: Policy) -> dict[str, Any]:
 
 
 def _full(**fields: Any) -> dict[str, Any]:
-    """Only what is set: defaults are left out."""
+    """The fields that are set; None is left out."""
     return {name: value for name, value in fields.items() if value is not None}
 
 
@@ -151,8 +152,8 @@ def _running(state: State, allocation: Allocation) -> dict[str, Any]:
 
 
 def _rule(request: Request, allocation: Allocation) -> dict[str, Any] | None:
-    """Why it is stopped. A victim that is cancelled meanwhile is still one: whom it was stopped for
-    may have its place in the share.
+    """The rule under which it is stopped. A victim that is cancelled meanwhile remains a victim,
+    because its beneficiary may have its place in the share.
     """
     reason = allocation.reason
     if request.status is not RequestStatus.PREEMPTING or reason is None:
@@ -161,7 +162,7 @@ def _rule(request: Request, allocation: Allocation) -> dict[str, Any] | None:
 
 
 def _named(state: State, request_id: str | None) -> str | None:
-    """A request by its id, unless it has ended: then it is not in the snapshot."""
+    """A request's id; None if it has ended, because then it is not in the snapshot."""
     request = None if request_id is None else state.requests.get(request_id)
     return None if request is None or request.ended else request.id
 
@@ -206,7 +207,7 @@ def _waiting(state: State, request: Request) -> dict[str, Any]:
     awaited = state.gates.awaited(request)
     return _full(
         **_common(request),
-        # What has ended is not in the snapshot, and nobody waits for it any more.
+        # Ended requests are not in the snapshot, and no request waits for them any more.
         **{
             name: [each for each in getattr(request, name) if each in awaited] or None
             for name in _FOLLOWING
@@ -234,7 +235,7 @@ def _waiting(state: State, request: Request) -> dict[str, Any]:
 
 
 def _footprint(state: State, footprint: Footprint) -> list[list[Any]] | None:
-    """Where something is promised; what a node held that was deleted meanwhile is gone with it."""
+    """A promised footprint; nodes that were deleted meanwhile are left out."""
     known = [
         (state.nodes[node_id], tasks) for node_id, tasks in footprint if node_id in state.nodes
     ]
@@ -272,7 +273,7 @@ def _common(request: Request) -> dict[str, Any]:
 
 
 def _saved(request: Request, saved: Saved) -> dict[str, Any]:
-    """Its place counts while it runs; whoever waits will start behind everybody."""
+    """Its place in the order counts while it runs; a waiter will start behind all holders."""
     place = None if request.waiting else saved.index
     return _full(
         id=saved.id,
@@ -286,7 +287,7 @@ def _saved(request: Request, saved: Saved) -> dict[str, Any]:
 
 
 def _tasks(request: Request) -> dict[str, Any]:
-    """How many there are and how they must sit."""
+    """The number of tasks and how they must sit."""
     shape = request.shape
     if shape is None:
         return {}
@@ -294,7 +295,7 @@ def _tasks(request: Request) -> dict[str, Any]:
 
 
 def _retries(request: Request) -> dict[str, Any]:
-    """How often it may still come back; without a number preemption uses none up."""
+    """How often it may still come back; without a number preemption uses no retries up."""
     retry, left = request.retry, request.retry.max_retries - request.retries_used
     counted = retry.preemptions is Preemptions.COUNT
     if not counted and not left:

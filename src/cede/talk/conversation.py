@@ -1,8 +1,8 @@
-"""One conversation with one application: hints go out, what is heard comes back.
+"""One conversation with one application: hints go out, and answers come back.
 
-Used by an agent for what it keeps and by `cede run` for its child. It keeps no clock of the stop
-and stops nobody. Its state is in the talk directory: a host that was restarted opens the same two
-directories, hears again what still matters, and reports nothing that it did not verify itself.
+An agent uses it for its attempts and `cede run` for its child. It keeps no clock of the stop and
+stops no work. Its state is in the talk directory: a restarted host opens the same two directories,
+hears again what still matters, and reports nothing that it did not verify itself.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Conversation:
         self._send_signal = send_signal
         self._verifier = Verifier(self._checkpoint_directory)
         self._hint: Hint | None = None
-        self._before: frozenset[str] | None = None  # what was there when the hint was given
+        self._before: frozenset[str] | None = None  # the checkpoints at the time of the hint
         self._last: Answer | None = None
         self._reach: tuple[int, int] | None = None
         self._agreed: tuple[int, int] | None = None
@@ -49,7 +49,7 @@ class Conversation:
         self._line: Line | None = None
 
     def environment(self) -> dict[str, str]:
-        """What the application must find in its environment. CEDE_RESUME_FROM is the caller's."""
+        """The variables that the application needs. CEDE_RESUME_FROM is the caller's."""
         return {
             CHECKPOINT_DIR: str(self._checkpoint_directory),
             CHECKPOINT_PROTOCOL: str(self._protocol),
@@ -57,11 +57,11 @@ class Conversation:
         }
 
     def open(self, *, fresh: bool = False, known: Collection[str] = ()) -> None:
-        """Make what is missing and go on with what was asked before.
+        """Make missing directories and go on with earlier hints.
 
-        `fresh`, for a new attempt in old directories: nothing that an earlier one said counts.
-        `known` are the checkpoints from before this attempt: they are not reported as its own. A
-        fresh conversation that is given none takes all that are there.
+        `fresh`, for a new attempt in old directories: no earlier answer counts. `known` are the
+        checkpoints from before this attempt, which are not reported as its own. A fresh
+        conversation without any takes all that exist as known.
         """
         self._talk_directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._checkpoint_directory.mkdir(parents=True, exist_ok=True)
@@ -72,7 +72,7 @@ class Conversation:
         self._verifier.know(None if fresh and not known else known)
         try:
             self._line = self._open_line()
-        except OSError as error:  # it has put something in the way; then it is silent
+        except OSError as error:  # the work blocks its directory: it is not asked
             self._line = SignalLine(self._talk, lambda number: None)
             self._trouble = SaveFailed(None, f"it cannot be asked: {error.strerror}")
         self._agreed = files.read_step(self._talk, files.AGREED)
@@ -81,13 +81,14 @@ class Conversation:
         self._hint, more = read
         before = more.get("before")
         self._before = frozenset(filter(is_id, before)) if isinstance(before, list) else None
-        # Killed between writing and sending, we cannot know: asked twice is better than not at all.
+        # After a kill between writing and sending it is unknown: asking twice is better than not at
+        # all.
         was_sent = more.get("sent") is True and self._protocol is not Protocol.GRPC
         self._ask(self._hint, first=not was_sent)
 
     def hint(self, number: int, seconds_left: float, *, goes_on: bool = False) -> None:
         """Ask for a checkpoint, after which the work is stopped or `goes_on`. The same number again
-        changes the deadline only; another takes the place of the one before.
+        only changes the deadline; another replaces the earlier hint.
         """
         hint = Hint(number, clock.now() + seconds_left, goes_on=goes_on)
         is_first = self._hint is None or self._hint.number != number
@@ -96,7 +97,7 @@ class Conversation:
             self._before = self._verifier.seen()
             self._last = None
         elif self._hint is not None and self._hint.withdrawn:
-            return  # withdrawn for good: whoever asks again takes the next number
+            return  # withdrawn for good: a new hint takes the next number
         self._ask(hint, first=is_first)
 
     def go_on(self) -> None:
@@ -105,18 +106,19 @@ class Conversation:
             self._ask(replace(self._hint, withdrawn=True), first=True)
 
     def agree(self, number: int, step: int) -> None:
-        """Tell a task of a gang at which step all of them save for this hint; again, if it moves.
+        """Tell a task of a gang the step at which all of them save for this hint; again if it
+        moves.
 
-        Whether the application heard of it shows in what it saves, so a failure is not reported.
+        A failure is not reported, because what the application saves shows whether it has heard.
         """
         assert self._line is not None, "open() comes first"
         if self._agreed != (number, step):
-            with suppress(OSError):  # what it did to its directory is its own loss
+            with suppress(OSError):  # damage to its directory is its own loss
                 files.write_step(self._talk, files.AGREED, number, step)
                 self._agreed = (number, step)
 
     def poll(self, now: float) -> list[Heard]:
-        """What is new since the last call; never waits. `now` is any clock that does not jump."""
+        """The news since the last call; never waits. `now` is any clock that does not jump."""
         heard: list[Heard] = [self._trouble] if self._trouble else []
         self._trouble = None
         answer = self._answer()
@@ -138,16 +140,16 @@ class Conversation:
 
     @property
     def is_verifying(self) -> bool:
-        """Whether more will be heard of what is there already."""
+        """Whether existing checkpoints are still being verified."""
         return self._verifier.is_busy
 
     @property
     def known(self) -> frozenset[str]:
-        """The checkpoints from before this attempt; the host of a later opening is given them."""
+        """The checkpoints from before this attempt; the host of a later opening passes them on."""
         return self._verifier.known
 
     def look(self) -> None:
-        """Look for checkpoints now, without regard to when that was last done."""
+        """Look for checkpoints now, regardless of the last look."""
         self._verifier.look(None, self._before)
 
     def close(self) -> None:
@@ -171,7 +173,8 @@ class Conversation:
         assert self._line is not None, "open() comes first"
         self._hint = hint
         more = {"before": sorted(self._before or ()), files.AGREES: True}
-        # What the application did to its directory is its own loss, and no reason for us to fail.
+        # Damage by the application to its directory is its own loss, and no reason for the host to
+        # fail.
         try:
             files.write_hint(self._talk, hint, **more, sent=not first)
             self._line.ask(hint, first=first)
@@ -181,7 +184,7 @@ class Conversation:
             self._trouble = SaveFailed(hint.number, f"it cannot be asked: {error.strerror}")
 
     def _answer(self) -> Answer | None:
-        """The answer to the hint that stands; what is said about others is of no interest."""
+        """The answer to the present hint; answers to others are ignored."""
         assert self._line is not None, "open() comes first"
         if self._hint is None or self._hint.withdrawn:
             return None
@@ -210,13 +213,17 @@ class Conversation:
             yield Reach(*reach)
 
     def _is_too_early(self, saved: Verified) -> bool:
-        """A task of a gang that saves before the agreed step will save once more at it."""
+        """Whether a task of a gang saved before the agreed step, so that it will save once more at
+        it.
+        """
         agreed = self._agreed
         is_about_it = agreed and self._hint and agreed[0] == self._hint.number
         return agreed is not None and bool(is_about_it) and saved.step < agreed[1]
 
     def _number_of(self, id: str) -> int | None:
-        """The hint that a checkpoint answers: the one that stands, if it came after it."""
+        """The number of the hint that a checkpoint answers: the present one, if the checkpoint came
+        after it.
+        """
         if self._hint is None or self._hint.withdrawn or id in (self._before or ()):
             return None
         return self._hint.number

@@ -1,7 +1,7 @@
 """The protocol `grpc`, the host's side: a thread for each hint calls the application and listens.
 
-Needs the extra `cede[grpc]`. The application may not serve yet, may be restarted, or may flood us:
-the thread tries again, and reads no faster than a person could follow.
+Needs the extra `cede[grpc]`. The application may not serve yet, may be restarted, or may flood the
+host: the thread tries again, and reads no faster than a person could follow.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class GrpcLine:
 
     def ask(self, hint: Hint, *, first: bool) -> None:
         if not first:
-            return  # the host alone counts the time, and a call that runs need not know
+            return  # only the host counts the time, and a running call need not know
         self._stop.set()
         self._stop = threading.Event()
         arguments = (hint, os.dup(self._talk), self._stop)
@@ -51,7 +51,7 @@ class GrpcLine:
         self._stop.set()
 
     def _talk_about(self, hint: Hint, talk: int, stop: threading.Event) -> None:
-        """Call until the application has heard it all, and saved or been told to go on."""
+        """Call until the application has heard everything, and has saved or been told to go on."""
         until = clock.now() + _WITHDRAWAL_SECONDS if hint.withdrawn else float("inf")
         try:
             while not stop.is_set() and clock.now() < until:
@@ -63,9 +63,9 @@ class GrpcLine:
             os.close(talk)
 
     def _call(self, hint: Hint, talk: int, stop: threading.Event) -> bool:
-        """One call; whether no other is needed."""
-        # By way of a descriptor of the socket itself: no link leads us to somebody else's, and the
-        # path may be longer than the 107 bytes that an address holds.
+        """Make one call; whether no other is needed."""
+        # Through a descriptor of the socket itself: no link leads to another account's socket, and
+        # the path may be longer than the 107 bytes of an address.
         socket = os.open(SOCKET, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=talk)
         try:
             if not stat.S_ISSOCK(os.fstat(socket).st_mode):
@@ -102,7 +102,7 @@ class GrpcLine:
 
 
 def _cancel_on(stop: threading.Event, call: Any) -> None:
-    """A call that waits for its next reply hears nothing of a stop by itself."""
+    """Cancel a call when it is to stop: a call that waits for its next reply does not notice."""
     while not stop.wait(_AGAIN_SECONDS):
         if not call.is_active():
             return
@@ -110,7 +110,7 @@ def _cancel_on(stop: threading.Event, call: Any) -> None:
 
 
 def _after(answer: Answer, reply: Any) -> Answer:
-    """The answer as it stands after one more reply."""
+    """The answer after one more reply."""
     kind = reply.WhichOneof("kind")
     if kind == "estimate" and reply.estimate.HasField("seconds"):
         answer = replace(answer, estimate=reply.estimate.seconds)

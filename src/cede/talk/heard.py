@@ -1,4 +1,4 @@
-"""What a host hears from an application. `number` is that of the hint it is about."""
+"""Messages that a host hears from an application. `number` is that of the hint concerned."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from cede.checkpoint import manifest
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """It has noticed the hint. Said once for each hint."""
+    """The application has noticed the hint. Sent once for each hint."""
 
     number: int
 
@@ -23,7 +23,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Deferral:
-    """It asks for time. The n-th of this hint has `count` n, also when it is heard again."""
+    """A request for time. The n-th of this hint has `count` n, also when it is heard again."""
 
     number: int
     count: int
@@ -33,7 +33,9 @@ class Deferral:
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """A checkpoint was verified. `number` is None if it is older than the hint, or unasked for."""
+    """A checkpoint was verified. `number` is None if it is older than the hint, or was not asked
+    for.
+    """
 
     number: int | None
     saved: manifest.Saved
@@ -41,7 +43,9 @@ class Saved:
 
 @dataclass(frozen=True, slots=True)
 class SaveFailed:
-    """It says so, or what it calls a checkpoint is none. It may still succeed."""
+    """Saving failed, by the application's report or because its checkpoint is invalid. It may still
+    succeed.
+    """
 
     number: int | None
     reason: str
@@ -49,7 +53,7 @@ class SaveFailed:
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """A task of a gang: `step` is the first at which it can certainly still save."""
+    """The first step at which a task of a gang can certainly still save."""
 
     number: int
     step: int

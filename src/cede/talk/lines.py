@@ -1,7 +1,7 @@
-"""The host's end of each protocol: pass a hint on, and look what the application answers.
+"""The host's end of each protocol: passes hints on and reads the application's answers.
 
-The application owns what is in the talk directory and may do anything to it. Nothing here waits
-for it, follows its links or maps its files.
+The application owns the talk directory and may do anything to it. Nothing here waits for it,
+follows its links or maps its files.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from cede.checkpoint import files, flag
 from cede.checkpoint.words import Answer, Hint
 
 _FLAG = "flag"
-# To look who listens takes longer than to look for an answer.
+# Looking for a listener takes longer than looking for an answer.
 _LOOKS_A_SECOND = 10
-# Without O_NONBLOCK a FIFO in its place would hold us up.
+# Without O_NONBLOCK a FIFO in its place would block.
 _OPEN = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class Line(Interface):
     def ask(self, hint: Hint, *, first: bool) -> None:
-        """Pass on a hint or its withdrawal. Not `first`: only its deadline is another."""
+        """Pass on a hint or its withdrawal. Not `first`: only its deadline has changed."""
 
     def answer(self) -> Answer | None:
         """The application's latest answer."""
@@ -35,9 +35,9 @@ class Line(Interface):
 
 
 class SignalLine:
-    """The hint stands in `hint.json`, which the conversation has written; the signal wakes.
+    """A line whose hint is in `hint.json`, written by the conversation; the signal wakes.
 
-    If `send_signal` says False, nobody listens yet, and it is sent again until somebody does.
+    While `send_signal` returns False no process listens yet, and the signal is sent again.
     """
 
     def __init__(self, talk: int, send_signal: Callable[[int], bool | None]) -> None:
@@ -79,11 +79,11 @@ class FlagLine:
 
 
 def _open_flag(talk: int) -> int:
-    """The flag of a conversation that goes on, or a new one in place of whatever is there."""
+    """The flag of a conversation that goes on, or a new one that replaces whatever exists."""
     with suppress(OSError):
         found = os.open(_FLAG, _OPEN, dir_fd=talk)
         status = os.fstat(found)
-        # One name only: a second would be a file elsewhere, which we would write to.
+        # One name only: a second name would be a file elsewhere, which would be overwritten.
         is_ours = stat.S_ISREG(status.st_mode) and status.st_nlink == 1
         if is_ours and flag.is_flag(os.pread(found, flag.SIZE + 1, 0)):
             return found
@@ -94,7 +94,7 @@ def _open_flag(talk: int) -> int:
     made = os.open(partial, _OPEN | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=talk)
     os.write(made, flag.blank())
     owner = os.fstat(talk)
-    if os.geteuid() == 0:  # the application runs as whoever owns its talk directory
+    if os.geteuid() == 0:  # the application runs as the owner of its talk directory
         os.fchown(made, owner.st_uid, owner.st_gid)
     os.rename(partial, _FLAG, src_dir_fd=talk, dst_dir_fd=talk)
     return made

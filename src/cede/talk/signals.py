@@ -1,7 +1,7 @@
-"""Signals only those that listen.
+"""Signals only processes that listen.
 
 By default SIGUSR1 ends a process. Work is often a shell that waits for a program, or has started
-others that know nothing of cede, and all of them are in its process group. To start work with the
+programs that know nothing of cede, and all of them are in its process group. Starting work with the
 signal ignored would spare them, but then a shell script could not trap it either.
 """
 
@@ -25,7 +25,7 @@ def send(pids: Iterable[int], number: int) -> bool:
 
 
 def group(leader: int) -> Iterator[int]:
-    """The processes of a process group. Whoever has a cgroup reads its `cgroup.procs` instead."""
+    """The processes of a process group. A caller with a cgroup reads its `cgroup.procs` instead."""
     for name in os.listdir("/proc"):  # noqa: PTH208  (a number is all that is needed)
         if name.isdigit():
             with suppress(OSError):

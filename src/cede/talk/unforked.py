@@ -1,9 +1,9 @@
-"""gRPC for a process that forks: whoever holds work forks a supervisor for it.
+"""gRPC for a process that forks supervisors.
 
-gRPC's own support for forking starts its threads anew in whoever is forked; a supervisor closes
-what they wait for, and they end it. Without that support the forked process simply has none of
-them. It is told by the environment while gRPC starts, and the environment is then as it was: what
-we start may want it otherwise.
+gRPC's own support for forking restarts its threads in the forked process; a supervisor closes the
+descriptors that they wait for, and they end it. Without that support the forked process has none of
+them. gRPC reads the switch from the environment while it starts; the environment is restored
+afterwards, because started work may need another value.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def _load() -> Any:
     try:
         import grpc
 
-        grpc.insecure_channel("unix:/nowhere").close()  # it reads the switch when it starts
+        grpc.insecure_channel("unix:/nowhere").close()  # gRPC reads the switch when it starts
     except ImportError as error:
         raise ImportError('the protocol grpc needs: pip install "cede[grpc]"') from error
     finally:

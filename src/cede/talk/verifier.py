@@ -1,4 +1,4 @@
-"""Looks at each manifest in a checkpoint directory once, in a thread: hashing may take minutes."""
+"""Verifies each manifest in a checkpoint directory once, in a thread: hashing may take minutes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from cede.checkpoint import manifest, shelf
 from cede.checkpoint.manifest import SUFFIX, NotACheckpoint, Saved
 
-# Renaming may leave a directory's time as it was, if it comes in the same tick as our look.
+# A rename may leave a directory's time unchanged, if it comes in the same tick as the look.
 _LOOK_SECONDS = 1.0
 _Stamp = tuple[int, int, int]
 
@@ -20,12 +20,13 @@ class _Stopped(Exception):
 
 
 class Verifier:
-    """`look` never waits; `verdicts` are what the thread has found out since they were last taken.
+    """Verifies a directory's checkpoints. `look` never waits; `verdicts` are the thread's results
+    since they were last taken.
 
-    The newest is judged first. Once it holds, older ones that were there with it are of no use: a
-    restart does not hash everything again, and nobody goes back to one that may be cleaned away by
-    now. What appears after it is always judged, whatever its id. What was there before the attempt
-    is not the attempt's, and is not judged.
+    The newest checkpoint is judged first. Once it is valid, older ones that existed with it are
+    skipped: a restart does not hash everything again, and no attempt goes back to one that may have
+    been removed by now. A checkpoint that appears later is always judged, whatever its id.
+    Checkpoints from before the attempt are not the attempt's, and are not judged.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -34,7 +35,7 @@ class Verifier:
         self._seen: dict[str, _Stamp] = {}
         self._known: dict[str, _Stamp | None] = {}  # None: not found again so far
         self._waiting: list[str] = []
-        self._appeared: dict[str, int] = {}  # at which look
+        self._appeared: dict[str, int] = {}  # the number of the look at which it appeared
         self._looks = 0
         self._verdicts: list[tuple[str, Saved | NotACheckpoint]] = []
         self._thread: threading.Thread | None = None
@@ -43,7 +44,7 @@ class Verifier:
         self._changed_at = 0
 
     def know(self, ids: Collection[str] | None) -> None:
-        """Take these ids, by default all that are there, for older than the attempt.
+        """Take these ids, by default all that exist, as older than the attempt.
 
         Comes before the first look. One whose manifest is replaced later is judged nevertheless.
         """
@@ -53,9 +54,9 @@ class Verifier:
         self._known = {id: found.get(id) for id in (found if ids is None else ids)}
 
     def look(self, now: float | None, before: frozenset[str] | None) -> None:
-        """See what is new, if it is time to; without `now` it is.
+        """Look for new checkpoints if it is time; always without `now`.
 
-        `before`: what is older than the hint, if there is one.
+        `before` are the checkpoints older than the hint, if there is a hint.
         """
         try:
             changed_at = self._directory.stat().st_mtime_ns
@@ -64,7 +65,7 @@ class Verifier:
                 return
             found = self._stamps()
         except OSError:
-            return  # whoever removed the directory has no checkpoints
+            return  # a removed directory has no checkpoints
         self._looked_at = self._looked_at if now is None else now
         self._changed_at = changed_at
         fresh = [id for id, stamp in found.items() if self._is_fresh(id, stamp)]
@@ -97,10 +98,10 @@ class Verifier:
         self._stopped = True
 
     def _stamps(self) -> dict[str, _Stamp]:
-        """Every id with what tells that its manifest was replaced."""
+        """Every id with a stamp that changes when its manifest is replaced."""
         stamps = {}
         for id in shelf.newest(self._directory):
-            with suppress(OSError):  # being cleaned away at this moment
+            with suppress(OSError):  # being removed at this moment
                 found = (self._directory / (id + SUFFIX)).lstat()
                 stamps[id] = (found.st_ino, found.st_mtime_ns, found.st_size)
         return stamps
@@ -108,13 +109,13 @@ class Verifier:
     def _is_fresh(self, id: str, stamp: _Stamp) -> bool:
         if id in self._known:
             if self._known[id] is None:
-                self._known[id] = stamp  # its folder was out of reach when it was to be known
+                self._known[id] = stamp  # its folder was unreachable when it became known
             if self._known[id] == stamp:
                 return False
         return self._seen.get(id) != stamp
 
     def _note(self, fresh: list[str], before: frozenset[str] | None) -> None:
-        """Remember when each appeared. At the first look it is the hint that tells old from new."""
+        """Note when each appeared. At the first look the hint tells old from new."""
         is_first, self._looks = self._looks == 0, self._looks + 1
         for id in fresh:
             is_old = is_first and (before is None or id in before)
@@ -144,7 +145,7 @@ class Verifier:
         return appeared.get(other, 0) <= appeared.get(id, 0) and shelf.age(other) < shelf.age(id)
 
     def _next(self) -> str | None:
-        """The newest first: it is the one that somebody may be waiting for."""
+        """The next id to verify: the newest first, because a waiter may depend on it."""
         with self._lock:
             if not self._waiting or self._stopped:
                 self._thread = None

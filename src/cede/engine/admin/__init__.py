@@ -1,1 +1,1 @@
-"""What operators do to pools, policies, tenants and nodes."""
+"""Operators' edits of pools, policies, tenants and nodes."""

@@ -1,8 +1,9 @@
-"""Making pools, policies and tenants what somebody declares, all of it or nothing.
+"""Apply: make pools, policies and tenants as a configuration declares them, all of it or nothing.
 
-Everything is put in its place first and looked at then (S4), so the order in which it is declared
-is no matter: one reserve may go down and another one up. What is declared is made whole as it says:
-a field that is not given has its usual value. What is not declared stays, unless it is pruned.
+Everything is put in place first and checked then (S4), so the order of the declarations does not
+matter: one reserve may go down while another goes up. A declared object gets all its fields from
+the declaration: a field that is not given has its default. Undeclared objects stay, unless they are
+pruned.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from cede.model.subject import Subject
 from cede.model.tenant import parse_fields
 
 CREATE, UPDATE, DELETE = "create", "update", "delete"
-# The subject of a policy within its pool, which is what it is known by.
+# The pool and the subject of a policy, which identify it.
 _Key = tuple[str, Subject]
 
 
@@ -43,8 +44,8 @@ def apply(
     new_id: Callable[[], str],
     created: str = "",
 ) -> list[Change]:
-    """Make everything as it is wanted, and say what has changed. What cannot be is refused, with
-    the place of what is wrong, and then nothing has changed.
+    """Apply a configuration and return the changes. An impossible one is refused, with the place of
+    the error, and nothing is changed.
     """
     with whole(state):
         run = _Run(state, wanted, prune, new_id, created)
@@ -63,7 +64,7 @@ class _Run:
     new_id: Callable[[], str]
     created: str
     changes: list[Change] = field(default_factory=list)
-    _touched: dict[str, None] = field(default_factory=dict)  # pools to look at in the end
+    _touched: dict[str, None] = field(default_factory=dict)  # pools to check in the end
 
     # Pools --------------------------------------------------------------------------------------
 
@@ -76,7 +77,7 @@ class _Run:
         for each, old in pairs:
             if old is not None and (old.nodes is None) != (each.nodes is None):
                 raise _other_kind(each, old)
-        # Nodes leave every pool before they join any: two pools may swap theirs.
+        # Nodes leave every pool before they join any: two pools may swap nodes.
         for each, old in pairs:
             if old is not None and each.nodes is not None and each.nodes != old.nodes:
                 leave(self.state, old, each.nodes)
@@ -157,7 +158,7 @@ class _Run:
     def _planned(
         self, wanted: Mapping[_Key, WantedPolicy], stay: Mapping[_Key, Policy]
     ) -> dict[_Key, Policy]:
-        """Every policy that there will be, the declared ones as they are declared."""
+        """All policies after the change, the declared ones as declared."""
         ids = {key: each.id for key, each in stay.items()}
         ids |= {key: self.new_id() for key in wanted if key not in ids}
         called = _called(wanted, stay)
@@ -170,7 +171,9 @@ class _Run:
         return planned
 
     def _put_policies(self, changed: Iterable[tuple[Policy | None, Policy]]) -> None:
-        """From the top down: then nobody stands below itself on the way, or below nothing."""
+        """Put changed policies from the top down: then no policy is ever below itself or below a
+        missing parent.
+        """
         with policies_at_once(self.state):
             for before, made in changed:
                 if before is not None:
@@ -196,7 +199,7 @@ class _Run:
         return {"name": policy.name, "parent": parent, **shown(policy)}
 
     def _drop_policies(self, going: list[Policy]) -> None:
-        """From the lowest up."""
+        """Drop policies from the lowest up."""
         if not going:
             return
         edits.refuse_if_used(self.state, going)
@@ -245,15 +248,15 @@ class _Run:
     # Checks -------------------------------------------------------------------------------------
 
     def check(self) -> None:
-        """S4 of every pool that was touched, at the place of what is wrong."""
+        """Check S4 of every touched pool; an error names its place in the configuration."""
         for pool_id in self._touched:
             pool = self.state.pools[pool_id]
             for misfit in misfits(self.state, pool):
                 raise self._placed(pool, misfit)
 
     def _placed(self, pool: Pool, misfit: Misfit) -> Invalid:
-        """The error at the policy that it is about, the one above it, or its pool: at the first of
-        them that is declared.
+        """The error at the first declared one of: the policy that it is about, the policy above,
+        the pool.
         """
         error, declared = misfit.error, {}
         for each in self.wanted.policies or ():
@@ -308,7 +311,9 @@ def _setting_differences(old: Settings | None, new: Pool) -> dict[str, tuple[Any
 def _called(
     wanted: Mapping[_Key, WantedPolicy], stay: Mapping[_Key, Policy]
 ) -> dict[str, dict[str, list[_Key]]]:
-    """By pool: what each policy may be called by those below it, its name or its subject."""
+    """By pool: the names by which policies below may refer to a policy: its name and its
+    subject.
+    """
     names = {key: each.name for key, each in stay.items()}
     names |= {key: each.name for key, each in wanted.items()}
     found: dict[str, dict[str, list[_Key]]] = {}
@@ -336,7 +341,7 @@ def _parent(policy: WantedPolicy, called: Mapping[str, list[_Key]]) -> _Key:
 
 
 def _depths(planned: Mapping[_Key, Policy], wanted: Mapping[_Key, WantedPolicy]) -> dict[str, int]:
-    """How deep each policy stands, by id; a ring or a tree too deep is refused."""
+    """The depth of each policy in the tree, by id; a circle or too deep a tree is refused."""
     by_id = {each.id: each for each in planned.values()}
     keys = {each.id: key for key, each in planned.items()}
     depths: dict[str, int] = {}
@@ -363,7 +368,7 @@ def _below_itself(
     ring: list[Policy], keys: Mapping[str, _Key], wanted: Mapping[_Key, WantedPolicy]
 ) -> Invalid:
     names = [str(each.subject) for each in ring]
-    # Those that stay as they are stand below nothing that stands below them: one is declared.
+    # Unchanged policies alone form no circle, so one in the ring is declared.
     declared = next(each.id for each in ring if keys[each.id] in wanted)
     said = " stands below ".join([*names, names[0]])
     return Invalid(_place(declared, keys, wanted), f"{said}: let one of them have another parent")

@@ -1,5 +1,5 @@
-"""Whether pools and their policies fit each other (S4). An edit asks for what it changed; `apply`
-asks for whole pools once everything is in its place, so that the order of its edits is no matter.
+"""Checks that pools and their policies fit each other (S4). An edit checks its own change; `apply`
+checks whole pools at the end, so that the order of its edits does not matter.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ _OVER_TIME = ("resource_flow", "burst_guarantee_resources")
 
 
 class Misfit(NamedTuple):
-    """What is wrong in a pool: of one policy, or of some that are too many together."""
+    """An error of a pool's configuration: of one policy, or of several that are too many
+    together.
+    """
 
     policies: tuple[Policy, ...]
     error: Invalid
@@ -31,7 +33,7 @@ def policies_of(state: State, pool_id: str) -> list[Policy]:
 
 
 def misfits(state: State, pool: Pool) -> Iterator[Misfit]:
-    """Everything in a pool that does not fit."""
+    """All errors of a pool's configuration."""
     policies = policies_of(state, pool.id)
     for policy in policies:
         try:
@@ -43,7 +45,7 @@ def misfits(state: State, pool: Pool) -> Iterator[Misfit]:
 
 
 def check_pool(state: State, pool: Pool) -> None:
-    """Refuse a capacity under which an existing policy would be broken, naming the policy."""
+    """Refuse a capacity that an existing policy does not fit, naming the policy."""
     policies = policies_of(state, pool.id)
     for policy in policies:
         for which, amounts in (("reserved", policy.reserved), ("limit", policy.limit)):
@@ -60,7 +62,7 @@ def check_pool(state: State, pool: Pool) -> None:
 
 
 def check_policy(state: State, pool: Pool, policy: Policy) -> None:
-    """Refuse a policy that does not fit its pool or its neighbours."""
+    """Refuse a policy that does not fit its pool or the other policies there."""
     check_alone(pool, policy)
     others = [each for each in policies_of(state, pool.id) if each.id != policy.id]
     shared = _shared_homes(state, pool, [*others, policy]) if policy.home is not None else ()
@@ -69,7 +71,7 @@ def check_policy(state: State, pool: Pool, policy: Policy) -> None:
 
 
 def check_alone(pool: Pool, policy: Policy) -> None:
-    """Refuse a policy that does not fit its pool, whatever others have there."""
+    """Refuse a policy that does not fit its pool, regardless of other policies."""
     _check_amounts(pool, policy)
     _check_keys(pool, f"settings.{_SAFE}", policy.settings.get(_SAFE, {}))
     for name in _OVER_TIME:
@@ -82,7 +84,7 @@ def check_alone(pool: Pool, policy: Policy) -> None:
 
 
 def check_settings(pool: Pool) -> None:
-    """Refuse amounts in a pool's own settings of keys that it does not have."""
+    """Refuse amounts in a pool's own settings for keys that it does not have."""
     _check_keys(pool, f"settings.{_SAFE}", getattr(pool.settings, _SAFE))
 
 
@@ -92,8 +94,8 @@ def _refuse(found: Iterable[Misfit]) -> None:
 
 
 def _check_keys(pool: Pool, which: str, amounts: Amounts) -> None:
-    """A key that there is not is a slip of the pen, and would not do what was meant. What a pool of
-    nodes will have is not known before it has one.
+    """Refuse a key that the pool does not have: it is a typing error, and would have no effect. The
+    keys of a pool of nodes are unknown until it has a node.
     """
     for key in amounts if pool.capacity else ():
         if key not in pool.capacity:
@@ -102,8 +104,8 @@ def _check_keys(pool: Pool, which: str, amounts: Amounts) -> None:
 
 
 def _check_amounts(pool: Pool, policy: Policy) -> None:
-    """A policy's amounts are of what the pool has now (S4): nodes that are yet to come have none,
-    and may never come.
+    """Refuse amounts beyond what the pool has now (S4): future nodes do not count, because they may
+    never come.
     """
     for which, amounts in (("reserved", policy.reserved), ("limit", policy.limit)):
         for key, amount in amounts.items():
@@ -127,7 +129,9 @@ def _no_nodes(pool: Pool, subject: Subject, which: str) -> str:
 
 
 def _shared_homes(state: State, pool: Pool, policies: list[Policy]) -> Iterator[Misfit]:
-    """A node is one policy's own. The last of those that have it is the one that is wrong."""
+    """The misfit of each node that is the home of several policies: the last of these policies is
+    the wrong one.
+    """
     at_home = [(each, each.home) for each in policies if each.home is not None]
     if len(at_home) < 2:
         return
@@ -141,8 +145,10 @@ def _shared_homes(state: State, pool: Pool, policies: list[Policy]) -> Iterator[
 
 
 def _overbooked(pool: Pool, policies: list[Policy], of: Policy | None = None) -> Iterator[Misfit]:
-    """What is reserved side by side is within what there is above: the pool's, or the parent's.
-    `of`: only this policy has changed, so only its siblings and those below it may be too many.
+    """The policies that reserve more side by side than the pool or the parent has.
+
+    With `of` only that policy has changed, so only its siblings and the policies below it are
+    checked.
     """
     concerned = None if of is None else (of.parent_id, of.id)
     beside: dict[str | None, list[Policy]] = {}

@@ -1,8 +1,8 @@
-"""Nodes that somebody claims for sensitive work of its own.
+"""Claims: nodes that are kept for one user's sensitive work.
 
-A claim is granted or refused at once, over all nodes that it names or none, and never waits. What
-others run there is asked to save itself and to leave; meanwhile the node is the claimant's already,
-so that nobody else is put on it. What nobody may be stopped for is not stopped for a claim either.
+A claim is granted or refused at once, over all nodes that it names or none, and never waits. Other
+work there is asked to save itself and to leave; meanwhile the node is already the claimant's, so
+that no other work is put on it. Work that is never stopped is not stopped for a claim either.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from cede.model.terms import CLASS_MAX
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """What became of a claim: its nodes, and the allocations that are stopped for it."""
+    """The result of a claim: its nodes, and the allocations that are stopped for it."""
 
     nodes: tuple[Node, ...]
     victims: tuple[str, ...] = ()
 
 
 def claim(state: State, node_names: Iterable[str], claimant: str, now: int) -> Claimed:
-    """Keep nodes for the sensitive work of one user; repeating it changes nothing."""
+    """Keep nodes for the sensitive work of one user; a repeated call changes nothing."""
     state.now = now
     if not claimant:
         raise Invalid("for", "must name whose sensitive work the nodes are for")
@@ -56,8 +56,8 @@ def claim(state: State, node_names: Iterable[str], claimant: str, now: int) -> C
 
 
 def unclaim(state: State, node_names: Iterable[str], now: int, by: str | None = None) -> Claimed:
-    """Nodes are everybody's again, once nothing of their claimant runs there. `by`: only if it is
-    that user's claim.
+    """Give claimed nodes back, once no work of their claimant runs there; with `by` only if they
+    are that user's claim.
     """
     state.now = now
     nodes = _named(state, node_names)
@@ -75,7 +75,7 @@ def unclaim(state: State, node_names: Iterable[str], now: int, by: str | None = 
                     "let that end, or cancel it",
                 )
     for node in nodes:
-        _take_promises(state, node, "")  # its claimant's: the node may be another policy's home
+        _take_promises(state, node, "")  # the claimant's too: the node may be another's home
         state.put(replace(node, claimed_by=""))
         state.emit("node_unclaimed", pool_id=node.pool_id, node=node.name, claimant=node.claimed_by)
     return Claimed(tuple(state.nodes[each.id] for each in nodes))
@@ -88,7 +88,7 @@ def _named(state: State, names: Iterable[str]) -> list[Node]:
     return list(found.values())
 
 
-# Whether it is granted ------------------------------------------------------------------------
+# Whether a claim is granted -------------------------------------------------------------------
 
 
 def _check_free(node: Node) -> None:
@@ -113,8 +113,8 @@ def _check_work(state: State, node: Node, claimant: str) -> None:
 
 
 def _held_fast(state: State, ledger: PoolLedger, allocation: Allocation) -> str | None:
-    """Why a holder is not stopped for a claim. Its first seconds, and that it ends soon, protect it
-    only from waiters: a claim is immediate.
+    """Why a holder is not stopped for a claim. Its first seconds and its near end protect it only
+    from waiters: a claim is immediate.
     """
     holding = ledger.holdings[allocation.id]
     terms = state.requests[allocation.request_id].terms
@@ -132,7 +132,7 @@ def _held_fast(state: State, ledger: PoolLedger, allocation: Allocation) -> str 
 
 
 def may_use(request: Request, claimant: str) -> bool:
-    """Whether work is what a node was claimed for."""
+    """Whether a request is the sensitive work that a node was claimed for."""
     return request.terms.sensitive and request.owner == claimant
 
 
@@ -140,11 +140,13 @@ def _is_leaving(request: Request) -> bool:
     return request.status is RequestStatus.PREEMPTING
 
 
-# What follows ---------------------------------------------------------------------------------
+# Effects of a claim ---------------------------------------------------------------------------
 
 
 def _take_promises(state: State, node: Node, claimant: str) -> None:
-    """Whoever was promised this node, or has it withheld, waits again."""
+    """Take the node's promises and withheld capacity from waiters that may not use it; they wait
+    again.
+    """
     if node.pool_id is None:
         return
     on_it = state.inventories[node.pool_id].spots[node.id].holdings
@@ -159,14 +161,14 @@ def _take_promises(state: State, node: Node, claimant: str) -> None:
 
 
 def _clear(state: State, node: Node, claimant: str) -> list[str]:
-    """Stop what others run on a node; who was stopped."""
+    """Stop other work on a node; returns the stopped allocations."""
     stopped = []
     for allocation in state.on_node(node):
         request = state.requests[allocation.request_id]
         if may_use(request, claimant):
             continue
         if _is_leaving(request):
-            # It does not go on if whom it was stopped for gives up.
+            # It does not go on if its beneficiary gives up.
             state.put(replace(allocation, taken_for=None))
             continue
         names = {"pool": state.pools[allocation.pool_id].name, "node": node.name}

@@ -1,8 +1,8 @@
-"""What operators may do to pools and policies. No edit leaves a broken configuration (S4), none
-stops running work.
+"""Edits of pools and policies by operators. No edit leaves a broken configuration (S4), none stops
+running work.
 
-A shrunk pool keeps what runs and admits nothing new until it drains; waiters that no pool can grant
-any more are paused in the same commit, naming the bound (`lifecycle.pausing`).
+A shrunk pool keeps its running work and admits nothing new until it drains; waiters that no pool
+can grant any more are paused in the same commit, naming the bound (`lifecycle.pausing`).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def create_pool(
     description: object = "",
     created: str = "",
 ) -> Pool:
-    """A pool with a declared capacity, or the one that its `nodes` have together."""
+    """Create a pool with a declared capacity, or with the sum of its `nodes`."""
     base = preset_settings(preset)
     if (capacity is None) == (nodes is None):
         raise Invalid("capacity", "give either capacity or nodes (labels of its nodes)")
@@ -69,7 +69,7 @@ def create_pool(
 
 
 def set_capacity(state: State, pool: Pool, capacity: Amounts) -> None:
-    """What the nodes of a pool have together has changed."""
+    """Set the capacity of a pool whose nodes have changed."""
     became = replace(pool, capacity=capacity, edited=state.next_index())
     check_pool(state, became)
     state.put(became)
@@ -138,8 +138,8 @@ def attach_policy(
     created: str = "",
     **given: object,
 ) -> Policy:
-    """Give a subject a place in a pool; its waiting requests may then be granted there. `parent` is
-    a policy of that pool, by id or name; `given` are fields as people write them.
+    """Give a subject a policy in a pool; its waiting requests may then be granted there. `parent`
+    is a policy of that pool, by id or name; `given` are fields as people write them.
     """
     pool = find_pool(state, pool_id)
     whose = parse_name(name or subject.name, "name")
@@ -161,7 +161,7 @@ def attach_policy(
 
 
 def _parent(state: State, pool: Pool, whose: str, wanted: object) -> Policy:
-    """The policy that `whose` shall stand below."""
+    """The parent policy of a new policy named `whose`."""
     found = [each for each in policies_of(state, pool.id) if wanted in (each.id, each.name)]
     if len(found) != 1:
         known = ", ".join(sorted(each.name for each in policies_of(state, pool.id))) or "none"
@@ -222,7 +222,7 @@ def parse_description(value: Any) -> str:
 
 
 def refuse_if_used(state: State, policies: Iterable[Policy]) -> None:
-    """Refuse to remove policies that requests still queue for or hold under."""
+    """Refuse to remove policies that requests still wait or hold under."""
     used = {each.policy_id for each in state.allocations.values() if each.live}
     used.update(each.id for request in state.waiting() for each in _waits_under(state, request))
     for policy in policies:
@@ -233,7 +233,7 @@ def refuse_if_used(state: State, policies: Iterable[Policy]) -> None:
 
 
 def _check_idle(state: State, what: str, pool_id: str, policy_id: str | None) -> None:
-    """Refuse to remove what requests still queue for or hold, with the counts."""
+    """Refuse to remove a pool or policy that requests still wait for or hold, with the counts."""
 
     def concerned(policy: Policy) -> bool:
         return policy.pool_id == pool_id and policy_id in (None, policy.id)
@@ -251,7 +251,7 @@ def _check_idle(state: State, what: str, pool_id: str, policy_id: str | None) ->
 
 
 def _waits_under(state: State, request: Request) -> Iterable[Policy]:
-    """The policies that a waiter has a place under; those that it may use at all if it is paused,
-    because an edit of any of them may give it one.
+    """The policies under which a waiter has a place; for a paused one all that it may use, because
+    an edit of any of them may give it a place.
     """
     return state.places(request.id) or candidates(state, request.subject, request.pool_id)

@@ -1,7 +1,7 @@
-"""Nodes come, fall silent, come back, are taken out of service and leave.
+"""The fleet: nodes register, fall silent, come back, are taken out of service and are deleted.
 
-A node's own absences and what operators ask for are kept apart: a node that was drained and away
-comes back drained. Only registering and deleting change a pool's capacity.
+A node's own absences and operators' orders are kept apart: a node that was drained and away comes
+back drained. Only registering and deleting change a pool's capacity.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ SECOND_AGENT = "second_agent"
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The agent that registers. `own`: with the token of the node of that name. `previous` is the
-    session that its data folder had before. `has_agent`: some agent has spoken for the node.
+    """The agent that registers. `own`: it has the token of the node of that name. `previous` is the
+    session that its data folder had before. `has_agent`: an agent has already spoken for the node.
     """
 
     own: bool = False
@@ -52,7 +52,7 @@ NEWCOMER = Caller()
 
 
 def refused(state: State, name: str, why: str, now: int) -> None:
-    """Note on a node that another agent tried to speak for it."""
+    """Record on a node that another agent tried to speak for it."""
     state.now = now
     if (node := state.nodes.named(name)) is not None:
         state.emit("node_refused", pool_id=node.pool_id, node=node.name, reason=why)
@@ -80,7 +80,7 @@ def register(
     now: int,
     caller: Caller = NEWCOMER,
 ) -> Node:
-    """A machine says what it has."""
+    """Register a machine with what it has."""
     state.now = now
     has = parse_node_amounts(amounts)
     node = Node(
@@ -104,7 +104,7 @@ def register(
     node = replace(node, pool_id=pool_for(state, node))
     known = state.nodes.named(node.name)
     if known is None:
-        # After a restore it may be a node that the copy did not know, with work on it.
+        # After a restore it may be a node that the copy does not know, with work on it.
         node = replace(node, lease=lease_of(state, node), quarantined=quarantine.is_on(state))
         state.put(node)
         state.emit("node_registered", pool_id=node.pool_id, node=node.name, amounts=dict(has))
@@ -117,14 +117,16 @@ def register(
 
 
 def _refuse_second_agent(state: State, known: Node, node: Node, caller: Caller) -> None:
-    """One node, one agent: another one may speak for a node once the first is silent and no work
-    is on it that its agent may run. Work that stops with its lease has left the node then (S14).
+    """Refuse a second agent for a node.
+
+    Another agent may speak for a node once the first is silent and no work is on it that its agent
+    may run. Work that stops with its lease has left the node then (S14).
     """
     if not caller.has_agent:
         return
     silent = state.beats.get(known.id, 0) + SILENT_AFTER * known.heartbeat <= state.now
     if not known.session and (caller.own or not node.session):
-        # An agent of an earlier protocol, or the same one after its upgrade.
+        # An agent of an earlier protocol, or the same agent after its upgrade.
         if not caller.own and not silent and known.boot != node.boot:
             raise Conflict(
                 "node_conflict",
@@ -133,8 +135,8 @@ def _refuse_second_agent(state: State, known: Node, node: Node, caller: Caller) 
             )
         return
     goes_on = known.session == node.session or (caller.own and known.session == caller.previous)
-    # A machine that started again stops what ran on it; a copy of its disk does not, and is only
-    # told from it by the first one's heartbeats.
+    # A machine that started again has stopped its work; a copy of its disk has not, and only the
+    # first one's heartbeats tell the two apart.
     if goes_on and known.machine == node.machine and (known.boot == node.boot or silent):
         return
     held = [each for each in state.on_node(known) if state.requests[each.request_id].work]
@@ -163,7 +165,7 @@ def _other_way(known: Node, node: Node) -> str:
 
 
 def _again(state: State, known: Node, node: Node) -> Node:
-    """A node that is known registers once more."""
+    """Register a known node once more."""
     became = replace(
         known,
         amounts=node.amounts,
@@ -179,7 +181,7 @@ def _again(state: State, known: Node, node: Node) -> Node:
         session=node.session,
         machine=node.machine,
         bridge=node.bridge,
-        # What runs there was promised that it is kept, and may not have heard of anything else.
+        # Its work was promised to be kept, and may not have heard otherwise.
         beside_server=node.beside_server or (known.beside_server and bool(state.on_node(known))),
     )
     became = leased(state, became)
@@ -214,8 +216,8 @@ def _word(value: object, field: str) -> str:
 
 
 def others_hold(state: State, node_id: str, amounts: object, why: object, now: int) -> None:
-    """What others hold of a node in its bridge's cluster, as of now: all that it has where that
-    takes no work.
+    """Set the amounts that outside jobs hold of a node in its bridge's cluster: all of it if the
+    cluster's node takes no work.
     """
     state.now = now
     node = state.nodes[node_id]
@@ -227,7 +229,9 @@ def others_hold(state: State, node_id: str, amounts: object, why: object, now: i
 
 
 def count_capacity(state: State, pool_id: str | None) -> None:
-    """A pool of nodes has what its registered nodes have, whatever their state (S4)."""
+    """Set the capacity of a pool of nodes to the sum of its registered nodes, whatever their state
+    (S4).
+    """
     if pool_id is None:
         return
     pool = state.pools[pool_id]
@@ -248,7 +252,9 @@ def find_node(state: State, name_or_id: str) -> Node:
 
 
 def drain(state: State, node_id: str, now: int, reason: str = "") -> Node:
-    """No new work; what runs ends by itself. Then the node is drained."""
+    """Take a node out of service for new work; when its work has ended by itself, the node is
+    drained.
+    """
     state.now = now
     node = find_node(state, node_id)
     if node.out is Out.DRAIN:
@@ -267,12 +273,12 @@ def _drained(state: State, node: Node) -> NodeState:
 
 
 def undrain(state: State, node_id: str, now: int) -> Node:
-    """Back into service at once, also while work that was there before still runs."""
+    """Bring a node back into service at once, also while earlier work still runs."""
     state.now = now
     node = find_node(state, node_id)
     if node.out is not Out.DRAIN:
         raise Conflict("not_drained", f"node {node.name} is {node.state}, not drained")
-    if node.state is NodeState.DOWN:  # nobody minds any more; it is still away
+    if node.state is NodeState.DOWN:  # no longer drained, but still away
         state.put(replace(node, out=Out.NO, reason="silent"))
         return state.nodes[node.id]
     state.put(_with_state(replace(node, out=Out.NO, reason=""), NodeState.READY))
@@ -281,7 +287,7 @@ def undrain(state: State, node_id: str, now: int) -> Node:
 
 
 def disable(state: State, node_id: str, now: int, reason: str = "") -> Node:
-    """Out of service at once: what runs there is stopped and goes back to the queue."""
+    """Take a node out of service at once: its work is stopped and goes back to the queue."""
     state.now = now
     node = find_node(state, node_id)
     state.put(_with_state(replace(node, out=Out.DISABLE, reason=reason), NodeState.DOWN))
@@ -294,13 +300,13 @@ def disable(state: State, node_id: str, now: int, reason: str = "") -> Node:
 
 
 def is_failing(node: Node) -> bool:
-    """Whether it takes no work because it could not start any."""
+    """Whether the node takes no work because it could not start any."""
     return node.state is NodeState.DEGRADED and node.failures >= bounds.NODE_FAILURES_MAX
 
 
 def enable(state: State, node_id: str, now: int) -> Node:
-    """Back into service: from having been disabled, from not having started work, or from the
-    quarantine after a restore.
+    """Bring a node back into service after it was disabled, could not start work, or was
+    quarantined by a restore.
     """
     state.now = now
     node = find_node(state, node_id)
@@ -324,8 +330,8 @@ def enable(state: State, node_id: str, now: int) -> Node:
 
 
 def delete(state: State, node_id: str, now: int, *, force: bool = False) -> Node:
-    """Forget a node: a capacity edit. With `force` an operator vouches that nothing runs there any
-    more, and what it held is given back.
+    """Delete a node, which changes capacity. With `force` an operator vouches that nothing runs
+    there any more, and its units are given back.
     """
     state.now = now
     node = find_node(state, node_id)
@@ -356,7 +362,7 @@ def delete(state: State, node_id: str, now: int, *, force: bool = False) -> Node
 
 
 def _unpin(state: State, folder: str) -> None:
-    """Nobody waits for a folder that is gone with its node, unless there is no other way for it."""
+    """Remove pins to a folder that is gone with its node, except pins without an end."""
     if any(each.folder == folder for each in state.nodes.values()):
         return
     for request in list(state.waiting()):
@@ -373,8 +379,9 @@ def _with_state(node: Node, became: NodeState) -> Node:
 
 
 def heard(state: State, node_id: str, now: int, *, retry: bool = False) -> None:
-    """A silent node is back: its work was not lost after all. With `retry` also one that could not
-    start work, with half of its failures: so fewer take it out again.
+    """Note a heartbeat: a silent node is back, and its work was not lost. With `retry` a node that
+    could not start work is back too, with half of its failures, so that fewer new ones take it out
+    again.
     """
     state.now = now
     state.beats[node_id] = max(now, state.beats.get(node_id, 0))
@@ -385,7 +392,7 @@ def heard(state: State, node_id: str, now: int, *, retry: bool = False) -> None:
         node = replace(node, failures=node.failures // 2)
         state.put(node)
     if is_failing(node):
-        return  # it is heard of, and cannot start anything
+        return  # alive, but it cannot start work
     back = _drained(state, replace(node, state=NodeState.READY))
     became = back if node.out is Out.DRAIN else NodeState.READY
     reason = node.reason if node.out is Out.DRAIN else ""
@@ -398,10 +405,10 @@ def heard(state: State, node_id: str, now: int, *, retry: bool = False) -> None:
 
 
 def _found(state: State, allocation: Allocation) -> None:
-    """Every node of what agents run was heard of again: it goes on, or on with stopping."""
+    """Let a lost allocation of agents go on, or go on stopping, when all its nodes are back."""
     request = state.requests[allocation.request_id]
     if request.work is None:
-        return  # its client holds it, and must be heard of itself
+        return  # its client holds it, and must renew itself
     if request.status is RequestStatus.PREEMPTING:
         stop_now(state, allocation)
     else:
@@ -409,7 +416,7 @@ def _found(state: State, allocation: Allocation) -> None:
 
 
 def silence(state: State, node_id: str) -> bool:
-    """A node was not heard of for long: degraded, then down. Whether anything changed."""
+    """Degrade a silent node, then mark it down; whether anything changed."""
     node = state.nodes.get(node_id)
     if node is None:
         return False
@@ -425,7 +432,9 @@ def silence(state: State, node_id: str) -> bool:
 
 
 def _down(state: State, node: Node) -> bool:
-    """Nothing runs there any more that must stop with its lease; the rest is lost, and held."""
+    """Mark a node down: work that stops with its lease has ended, other work is lost and stays
+    held.
+    """
     changed = node.state is not NodeState.DOWN
     if changed:
         reason = node.reason if node.out is not Out.NO else "silent"
@@ -434,7 +443,7 @@ def _down(state: State, node: Node) -> bool:
     for allocation in state.on_node(node):
         request = state.requests[allocation.request_id]
         if request.work is None:
-            continue  # its client holds it, by a lease of its own
+            continue  # its client holds it, by its own lease
         if keeps(node, request):
             if allocation.state is not AllocationState.LOST:
                 endings.lose(state, allocation)
@@ -454,7 +463,7 @@ def _lose_members(state: State, allocation: Allocation, node: Node) -> None:
 
 
 def settle_drains(state: State) -> bool:
-    """Draining nodes whose work has ended are drained."""
+    """Mark draining nodes as drained once their work has ended; whether there were any."""
     done = [node for each in state.draining if not state.on_node(node := state.nodes[each])]
     for node in done:
         state.put(replace(node, state=NodeState.DRAINED))

@@ -1,5 +1,5 @@
-"""Which pool a node is in: the one whose labels it has, and nothing else says so. A node with the
-labels of two pools is refused, and so is whatever would move one that holds work.
+"""The pool of a node: the one whose labels it has. A node with the labels of two pools is refused,
+and so is a move of a node that holds work.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from cede.model.errors import Conflict, Invalid
 from cede.model.node import Node, matches, parse_labels
 from cede.model.pool import Pool
 
-# As many as a sentence can name.
+# As many as fit in a sentence.
 _NAMED_MAX = 10
 
 
@@ -31,7 +31,7 @@ def pool_for(state: State, node: Node) -> str | None:
 
 
 def gather(state: State, selector: Mapping[str, str], pool_id: str | None = None) -> list[Node]:
-    """The registered nodes that a pool with these labels has; none may be in another one."""
+    """The registered nodes that match a pool's labels; none may be in another pool."""
     found = [each for each in state.nodes.values() if matches(each.labels, selector)]
     for node in found:
         if node.pool_id is not None and node.pool_id != pool_id:
@@ -41,8 +41,8 @@ def gather(state: State, selector: Mapping[str, str], pool_id: str | None = None
 
 
 def reselect(state: State, pool: Pool, labels: object) -> Pool:
-    """A pool with other labels, and the nodes that have them: others leave it, if nothing holds
-    them.
+    """A pool with other labels and the nodes that have them. Nodes without these labels leave it,
+    if they hold no work.
     """
     if pool.nodes is None:
         raise Invalid(
@@ -56,7 +56,7 @@ def reselect(state: State, pool: Pool, labels: object) -> Pool:
 
 
 def leave(state: State, pool: Pool, selector: Mapping[str, str]) -> None:
-    """The nodes of a pool that have not these labels are in none."""
+    """Take the nodes without these labels out of a pool."""
     others = [each for each in state.nodes.values() if each.pool_id == pool.id]
     leaving = [each for each in others if not matches(each.labels, selector)]
     busy = sorted(each.name for each in leaving if state.on_node(each))
@@ -72,7 +72,7 @@ def leave(state: State, pool: Pool, selector: Mapping[str, str]) -> None:
 
 
 def join(state: State, pool: Pool, selector: Mapping[str, str]) -> Pool:
-    """A pool with the nodes that have these labels; the pool itself is yet to be put."""
+    """A pool with the nodes that have these labels; the caller puts the pool into the state."""
     mine = gather(state, selector, pool.id)
     for node in mine:
         if node.pool_id is None:
@@ -82,7 +82,7 @@ def join(state: State, pool: Pool, selector: Mapping[str, str]) -> Pool:
 
 
 def drop_promises(state: State, node: Node) -> None:
-    """Whoever was promised this node waits again."""
+    """Drop the earmarks on a node; their owners wait again."""
     if node.pool_id is None:
         return
     spot = state.inventories[node.pool_id].spots[node.id]

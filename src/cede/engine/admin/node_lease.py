@@ -1,7 +1,7 @@
 """How long the work on a node survives without its server: its pool's `node_lease`.
 
 The server gives up a silent node's work after this time and not before, so a shorter lease counts
-only once every longer one that was promised is over.
+only once every longer promised one is over.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def leased(state: State, node: Node) -> Node:
 
 
 def put_leases(state: State, nodes: Iterable[Node]) -> None:
-    """Give nodes the lease of the pool that they are in now."""
+    """Give nodes the lease of their present pool."""
     for node in nodes:
         if (became := leased(state, node)) is not node:
             state.put(became)

@@ -1,9 +1,9 @@
-"""After a restore: what was granted after the copy was made is unknown, and may still be held.
+"""Quarantine after a restore: grants made after the copy are unknown, and may still be held.
 
-Every pool grants nothing until all nodes have said that they run nothing unknown and every lease
-that clients or nodes may have is over; then all pools go on at once, because a request that waits
-here may run in any of its pools. An operator who knows better enables a pool. A node takes nothing
-until it has said so itself, or an operator enables it.
+Every pool grants nothing until all nodes have reported that they run nothing unknown and every
+lease that clients or nodes may have is over. Then all pools go on at once, because a request that
+waits here may run in any of its pools. An operator may enable a pool earlier. A node takes nothing
+until it has reported this itself, or an operator enables it.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from cede.model.errors import Conflict
 from cede.model.pool import Pool
 
 _NAMED = 10
-# Further away than any lease that has an end.
+# Later than the end of any bounded lease.
 NO_END = 100 * bounds.LEASE_MAX
 
 
 def begin(state: State, now: int, until: int) -> None:
-    """Put everything into quarantine; every unknown lease is over at `until`."""
+    """Put all pools and nodes into quarantine; every unknown lease is over at `until`."""
     state.now = now
     for pool in list(state.pools.values()):
         state.put(replace(pool, quarantine=until))
@@ -37,7 +37,7 @@ def is_on(state: State) -> bool:
 
 
 def due(state: State) -> int | None:
-    """When the last unknown lease is over, while that is to come."""
+    """The future instant at which the last unknown lease is over; None if it is over."""
     ends = [each.quarantine for each in state.pools.values() if each.quarantine is not None]
     return max((each for each in ends if each > state.now), default=None)
 
@@ -53,7 +53,9 @@ def end(state: State) -> bool:
 
 
 def spoken(state: State, node_id: str, now: int) -> None:
-    """Nothing unknown runs on a node: its agent says so, or an operator."""
+    """End a node's quarantine: its agent, or an operator, vouches that nothing unknown runs
+    there.
+    """
     state.now = now
     node = state.nodes[node_id]
     if node.quarantined:
@@ -62,7 +64,7 @@ def spoken(state: State, node_id: str, now: int) -> None:
 
 
 def enable_pool(state: State, name_or_id: str, now: int) -> Pool:
-    """An operator vouches that nothing unknown is held in a pool."""
+    """End a pool's quarantine: an operator vouches that nothing unknown is held there."""
     state.now = now
     pool = find_pool(state, name_or_id)
     if pool.quarantine is None:
@@ -72,7 +74,7 @@ def enable_pool(state: State, name_or_id: str, now: int) -> Pool:
 
 
 def unknown(state: State) -> str:
-    """What is not known yet, in words."""
+    """The nodes and leases that are still unknown, in words."""
     parts = []
     if silent := _silent(state):
         more = f" and {len(silent) - _NAMED} more" if len(silent) > _NAMED else ""

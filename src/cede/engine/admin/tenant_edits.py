@@ -1,5 +1,5 @@
-"""What operators may do to tenants. No edit stops running work: a lower quota refuses new work, and
-takes back what was promised beyond it.
+"""Edits of tenants by operators. No edit stops running work: a lower quota refuses new work, and
+takes back promises beyond it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from cede.model.tenant import Tenant, parse_fields
 def create_tenant(
     state: State, *, id: str, name: object, created: str = "", **given: object
 ) -> Tenant:
-    """`given` are fields as people write them."""
+    """Create a tenant; `given` are fields as people write them."""
     tenant = Tenant(
         id=id,
         name=parse_name(name, "name"),
@@ -32,7 +32,7 @@ def create_tenant(
 
 
 def update_tenant(state: State, tenant_id: str, **given: object) -> Tenant:
-    """Change what is given; None takes a bound away."""
+    """Change the given fields of a tenant; None removes a bound."""
     tenant = replace(find_tenant(state, tenant_id), **parse_fields(given))
     tenant = replace(tenant, edited=state.next_index())
     state.put(tenant)
@@ -42,7 +42,7 @@ def update_tenant(state: State, tenant_id: str, **given: object) -> Tenant:
 
 
 def delete_tenant(state: State, tenant_id: str) -> Tenant:
-    """Its requests stay; they have no quota any more."""
+    """Delete a tenant; its requests stay, without a quota."""
     tenant = find_tenant(state, tenant_id)
     state.drop(tenant)
     state.emit("tenant_deleted", name=tenant.name)
@@ -56,7 +56,9 @@ def find_tenant(state: State, tenant_id: str) -> Tenant:
 
 
 def _take_back(state: State, tenant: Tenant) -> None:
-    """Who may not start must not keep others from it: the newest promises beyond the quota go."""
+    """Take back the newest promises beyond the quota: a waiter that may not start must not keep
+    others from it.
+    """
     if tenant.max_nodes is None:
         return
     counts, owners = state.tenancy, []

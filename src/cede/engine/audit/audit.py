@@ -1,7 +1,7 @@
-"""Recount everything from scratch and name every broken promise.
+"""The audit: recount everything from scratch and name every broken invariant.
 
-This shares no code with what it checks: sums, rights and places are computed again, slowly, from
-the entities alone. The server runs it before it takes writes and every minute; the worlds run it on
+It shares no code with what it checks: sums, rights and places are computed again, slowly, from the
+entities alone. The server runs it before it takes writes and every minute; the worlds run it on
 every state.
 """
 
@@ -25,16 +25,17 @@ from cede.model.pool import Pool
 from cede.model.request import Earmark, Request
 from cede.model.settings import Rank, Settings, Share
 
-# Rights: covered by the own share, one less for each band and step up the tree, or by no share.
+# Rights: covered by the policy's own share, one less for each band and step up the tree, or
+# uncovered.
 IN_SHARE, BORROWED = 2 * TREE_DEPTH_MAX, 0
-# Above every instant and index: the place of a start is the instant times this, plus the index.
+# Above every instant and index: the place of a start is its instant times this, plus the index.
 LATEST = 1 << 62
-# What fills a share: (preemptible, less safe, place, id) and the amounts.
+# A holding as it fills a share: (preemptible, less safe, place, id), and its amounts.
 Filled = tuple[tuple[bool, int, int, str], Amounts]
 
 
 def check(state: State) -> list[str]:
-    """Every broken invariant, each with its id and the numbers; none when all is well."""
+    """Every broken invariant, each with its id and the numbers; empty if there is none."""
     found = [*_lives(state), *turns.check(state), *_configuration(state), *_tenants(state)]
     kept = turns.kept_back(state)
     alive = Alive(state)
@@ -50,8 +51,8 @@ def check(state: State) -> list[str]:
 
 
 class Alive:
-    """A state whose holders and promises were sorted once, by pool and by policy: counting costs
-    what is alive, however many policies there are.
+    """A state with its holders and promises indexed by pool and by policy: counting costs what is
+    alive, however many policies there are.
     """
 
     def __init__(self, state: State) -> None:
@@ -98,7 +99,7 @@ def holdings_in_order(alive: Alive, policy: Policy, bands: Mapping[str, int]) ->
 
 
 def bands_in(alive: Alive, pool: Pool) -> dict[str, int]:
-    """How safe each holding of a pool is inside its task group; of those that are at all."""
+    """The safety of each holding of a pool inside its task group; only of those that have one."""
     if pool.settings.share is Share.RESERVED:
         return {}
     claims = alive.state.ledgers[pool.id].published.claims
@@ -111,7 +112,7 @@ def bands_in(alive: Alive, pool: Pool) -> dict[str, int]:
 
 
 def task_groups_in(alive: Alive, pool: Pool) -> dict[str, list[Held]]:
-    """What every task group holds or was promised and keeps, in the order of the last start."""
+    """The staying holdings and the promises of every task group, in the order of the last start."""
     state = alive.state
     alone = fair_alone(state, pool)
     found: dict[str, list[Held]] = {}
@@ -130,8 +131,8 @@ def task_groups_in(alive: Alive, pool: Pool) -> dict[str, list[Held]]:
 
 
 def _last_start(state: State, allocation: Allocation, alone: bool) -> int:
-    """Progress that was saved counts as a new start, where shares are fair; where they `alone`
-    decide, starts are in order of time.
+    """The place of an allocation's last start. Under fair share saved progress counts as a new
+    start; where fair shares `alone` decide, starts are in order of time.
     """
     request = state.requests.get(allocation.request_id)
     saved = None if request is None else request.saved
@@ -148,13 +149,13 @@ def _last_start(state: State, allocation: Allocation, alone: bool) -> int:
 
 
 def _after_all(index: int) -> int:
-    """The place of what has not started: it is the newest."""
+    """The place of a holding that has not started: behind all others."""
     return LATEST * LATEST + index
 
 
 def rights(alive: Alive, pool: Pool, gone: Container[str] = ()) -> dict[str, int]:
-    """Rights of every holding of a pool, by the definition: running sums against the shares, from
-    the lowest policies up; as if `gone` had given up their place.
+    """The rights of every holding of a pool, by the definition: running sums against the shares,
+    from the lowest policies up; as if `gone` had given up their place.
     """
     state = alive.state
     policies = [each for each in state.policies.values() if each.pool_id == pool.id]
@@ -167,13 +168,15 @@ def rights(alive: Alive, pool: Pool, gone: Container[str] = ()) -> dict[str, int
     by_place = any(_home(state, each) is not None for each in policies)
 
     def fill(policy: Policy) -> tuple[list[Amounts], list[tuple[Filled, int]]]:
-        """What is covered here and below, and what is not, with how far it has come."""
+        """The amounts covered here and below, and the uncovered holdings with the steps that they
+        have come.
+        """
         covered: list[Amounts] = []
         waiting = [(each, 0) for each in holdings_in_order(alive, policy, bands)]
-        if not by_place:  # who gives its place to somebody else fills no share
+        if not by_place:  # a holding that yields its place fills no share
             result.update((place[3], BORROWED) for (place, _), _ in waiting)
             waiting = [each for each in waiting if not _yields(state, each[0][0][3], gone)]
-        if by_place:  # then home is a place, and not a share
+        if by_place:  # then rights go by home, not by share
             home = _home(state, policy) or set()
             for (place, _), _ in waiting:
                 at_home = _nodes_of(state, place[3]) <= home
@@ -216,7 +219,7 @@ def _groups(
     alive: Alive, pool: Pool, policies: list[Policy], gone: Container[str]
 ) -> dict[str, int]:
     """The same where fair shares alone decide: the groups of each policy's holdings, by their last
-    start, non-preemptible ones first. What is promised is nobody else's; what leaves fills nothing.
+    start, non-preemptible ones first. Promises are always in share; leaving holdings fill nothing.
     """
     state = alive.state
     published = state.ledgers[pool.id].published
@@ -243,12 +246,16 @@ def _groups(
 
 
 def _unprotecting(pool: Pool) -> Settings:
-    """What a request may use without fear is its own, and no part of its policy's groups."""
+    """The pool's settings without the usage threshold, which protects single requests and is no
+    part of their policy's groups.
+    """
     return replace(pool.settings, non_preemptible_resource_usage_threshold={})
 
 
 def _home(state: State, policy: Policy) -> set[str] | None:
-    """A policy's own nodes; the first by name has what two would have. None without a home."""
+    """The ids of a policy's own nodes; of two policies for one node the first by name has it. None
+    without a home.
+    """
     if policy.home is None or state.pools[policy.pool_id].nodes is None:
         return None
     mine = [each for each in state.policies.values() if each.pool_id == policy.pool_id]
@@ -292,7 +299,7 @@ def shares_of(state: State, policy: Policy) -> list[Mapping[str, float]]:
 
 
 def counted_keys(state: State, pool: Pool) -> set[str]:
-    """Keys that count for rights: those of which somebody has a share."""
+    """The keys that count for rights: those of which a policy has a share."""
     if pool.settings.share is not Share.RESERVED:
         return set(pool.capacity)
     return {
@@ -346,7 +353,7 @@ def _configuration(state: State) -> Iterator[str]:
 
 
 def _tenants(state: State) -> Iterator[str]:
-    """S2 of quotas, with its exception; S21: what is cached of every tenant equals a recount."""
+    """S2 of quotas, with its exception; S21: every cached number of a tenant equals a recount."""
     counts = state.tenancy
     alive, held, promised = Counter[str](), Counter[str](), Counter[str]()
     waiters, newest = Counter[tuple[str, str]](), dict[str, int]()
@@ -381,8 +388,8 @@ def _tenants(state: State) -> Iterator[str]:
 
 
 def _tree(policies: list[Policy]) -> Iterator[str]:
-    """S4 of a pool's policies: every parent is there, none is below itself, and what is reserved
-    below one is within what is reserved for it.
+    """S4 of a pool's policies: every parent exists, no policy is below itself, and the reserves
+    below a policy are within its own.
     """
     by_id = {each.id: each for each in policies}
     for policy in policies:
@@ -399,7 +406,9 @@ def _tree(policies: list[Policy]) -> Iterator[str]:
 
 
 def _capacity(alive: Alive, pool: Pool) -> Iterator[str]:
-    """S1, with its exception: over a lowered capacity nothing may have been granted since."""
+    """S1, with its exception: nothing may have been granted over a lowered capacity since the
+    edit.
+    """
     live = alive.live(pool)
     for key, held in total(pool.metered(each.amounts) for each in live).items():
         if held > pool.capacity.get(key, 0):
@@ -410,7 +419,7 @@ def _capacity(alive: Alive, pool: Pool) -> Iterator[str]:
 
 
 def _promises(alive: Alive, pool: Pool) -> Iterator[str]:
-    """S28: what stays and what is promised is at most what there is."""
+    """S28: staying and promised amounts together are within capacity."""
     staying = [each.amounts for each in alive.live(pool) if not each.leaving]
     promised = [request.amounts for request, _ in alive.promised(pool)]
     both = total(pool.metered(each) for each in (*staying, *promised))
@@ -422,7 +431,7 @@ def _promises(alive: Alive, pool: Pool) -> Iterator[str]:
 def _held_twice(
     allocation: Allocation, member: Member, devices: dict[tuple[str, str, str], str]
 ) -> Iterator[str]:
-    """S3: devices of a task that another one has; `devices` are those that were seen so far."""
+    """S3: devices of a task that another task has too; `devices` are those seen so far."""
     holder = f"{allocation.id}/{member.task}"
     for key, names in member.devices.items():
         for name in names:
@@ -432,8 +441,8 @@ def _held_twice(
 
 
 def _nodes(alive: Alive, pool: Pool) -> Iterator[str]:
-    """S3, S10 and S28 on every node: tasks sit where there is room, devices are held once. A node
-    that came back with less keeps what it held, and gets nothing more.
+    """S3, S10 and S28 on every node: tasks sit where there is room, and devices are held once. A
+    node that came back with less keeps its holders and gets nothing more.
     """
     state = alive.state
     mine = {each.id: each for each in state.nodes.values() if each.pool_id == pool.id}
@@ -454,7 +463,7 @@ def _nodes(alive: Alive, pool: Pool) -> Iterator[str]:
             newest[member.node_id] = max(newest.get(member.node_id, 0), each.index)
             if not each.leaving:
                 staying.setdefault(member.node_id, []).append(one)
-                if each.state is not AllocationState.LOST:  # it was told to leave, or never heard
+                if each.state is not AllocationState.LOST:  # which never reported
                     yield from _intruder(state, mine[member.node_id], each.request_id)
             yield from _held_twice(each, member, devices)
     for request, earmark in alive.promised(pool):
@@ -476,14 +485,14 @@ def _nodes(alive: Alive, pool: Pool) -> Iterator[str]:
 
 def _overfull(node: Node, which: str, amounts: Amounts) -> Iterator[str]:
     for key, amount in amounts.items():
-        # What a node does not meter, another one that joined later may.
+        # A key that this node does not meter may be metered by a node that joined later.
         metered = key in node.amounts or key not in UNBOUNDED_WHEN_ABSENT
         if metered and amount > node.amounts.get(key, 0):
             yield f"{which} node {node.name}: {amount} {key} of {node.amounts.get(key, 0)}"
 
 
 def _intruder(state: State, node: Node, request_id: str) -> Iterator[str]:
-    """S29: on a claimed node stays, and is promised to, only sensitive work of its claimant."""
+    """S29: on a claimed node only sensitive work of its claimant stays, and is promised."""
     request = state.requests[request_id]
     if node.claimed_by and (request.owner != node.claimed_by or not request.terms.sensitive):
         yield f"S29 node {node.name} is claimed by {node.claimed_by}, and {request_id} has it"
@@ -500,7 +509,7 @@ def _promised_on(alive: Alive, pool: Pool) -> dict[str, list[Amounts]]:
 
 
 def _inventory(state: State, pool: Pool, held: dict[str, list[Amounts]]) -> Iterator[str]:
-    """S21: what is cached of every node equals a recount."""
+    """S21: every cached number of a node equals a recount."""
     inventory = state.inventories[pool.id]
     for node_id, spot in inventory.spots.items():
         used = total(held.get(node_id, []))
@@ -530,7 +539,7 @@ def _free_by_group(inventory: Any, listing: Any) -> dict[str, tuple[int, ...]]:
 
 
 def _policy(alive: Alive, policy: Policy, bands: Mapping[str, int]) -> Iterator[str]:
-    """S2 and S5, with the exception for a bound that was lowered."""
+    """S2 and S5, with the exception for a lowered bound."""
     state = alive.state
     pool = state.pools[policy.pool_id]
     held = holdings_in_order(alive, policy, bands)
@@ -539,7 +548,7 @@ def _policy(alive: Alive, policy: Policy, bands: Mapping[str, int]) -> Iterator[
     fixed = [each for each in held if not each[0][0]]
     limits = {key: policy.limit_of(key, pool) for _, amounts in held for key in amounts}
     reserves = {key: policy.reserved_of(key, pool) for _, amounts in fixed for key in amounts}
-    # Of a limit, what is on its way out may be promised, and what is promised is not held yet.
+    # Within a limit, leaving amounts may be promised, and promised amounts are not held yet.
     live = [each for each in held if each[0][3] in state.allocations]
     stays = [each for each in held if not _is_leaving(state, each[0][3])]
     for code, counted, bounds in (
@@ -564,7 +573,9 @@ def _is_leaving(state: State, holding_id: str) -> bool:
 
 
 def _subtree(alive: Alive, policy: Policy) -> Iterator[str]:
-    """S2 for those below a policy: what is held, and what stays and is promised, is within it."""
+    """S2 for a policy and those below it: held amounts, and staying plus promised amounts, are
+    within its limit.
+    """
     policies = alive.state.policies
     mine = {policy.id}
     while more := {p.id for p in policies.values() if p.parent_id in mine} - mine:

@@ -1,4 +1,4 @@
-"""How safe each holding of a request is, recounted for the audit by the definition alone.
+"""The safety of each holding of a request, recounted for the audit by the definition alone.
 
 The holdings of a request fill its fair share in the order of their last start. Those before the
 first cut are safest, those before the second cut less so, the others are free to take. This shares
@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 SAFE, LESS_SAFE, FREE = 2, 1, 0
 # Shares that differ by less are equal.
 HAIR = 1e-9
-# A whole amount that rounding left so little above a fair share is within it.
+# A whole amount that rounding left this little above a fair share is within it.
 ROUNDING = 1e-6
 
-Share = Mapping[str, float]  # parts of the whole, by key
+Share = Mapping[str, float]  # fractions of the whole, by key
 
 
 class Held(NamedTuple):
@@ -28,20 +28,22 @@ class Held(NamedTuple):
 
 
 class Entitled(NamedTuple):
-    """What a policy is due, and the settings that its groups go by; a claim of a request alike."""
+    """A policy's due and the settings of its groups, in the form of a request's claim."""
 
     due: Any
     settings: Any
 
 
 def safety(held: Iterable[Held], claim: Any) -> list[int]:
-    """How safe each of these is; they are in order, and `claim` is what was published for them."""
+    """The safety of each of these holdings, which are in order; `claim` is what was published for
+    them.
+    """
     settings, totals = claim.settings, claim.due.totals
     fair = dict(zip(totals, claim.due.fair, strict=True))
     demand = dict(zip(totals, claim.due.demand, strict=True))
     counts_itself = settings.consider_allocation_on_fair_share_bound_preemptible
     threshold = settings.non_preemptible_resource_usage_threshold
-    # A request that is due all it wants is never beyond its share.
+    # A request whose due is all it wants is never beyond its share.
     wants_no_more = any(demand[key] > HAIR for key in totals) and all(
         abs(fair[key] - demand[key]) <= HAIR for key in totals
     )
@@ -69,8 +71,8 @@ def safety(held: Iterable[Held], claim: Any) -> list[int]:
 def _is_within(used: Share, fair: Share, demand: Share, part: float, counts_itself: bool) -> bool:
     """Whether a use is below that part of the share in every key of which more is wanted.
 
-    If more is wanted of none, one key that is below will do. A use that counts the holding itself
-    may also be exactly that part.
+    If no more is wanted of any key, one key below its part is enough. A use that counts the holding
+    itself may also be exactly that part.
     """
     more = 2 * HAIR if counts_itself else 0.0
     below = {key: used[key] + HAIR < part * fair[key] + more for key in used}

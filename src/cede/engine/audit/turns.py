@@ -1,7 +1,7 @@
-"""Recount whose turn has come: arrays with a bound, and requests that follow others (S33).
+"""A recount of turns: arrays with a bound, and requests with dependencies (S33).
 
-By the definition, from the requests alone, and sharing no code with what keeps waiters out of the
-queues.
+It is made by the definition, from the requests alone, and shares no code with what keeps waiters
+out of the queues.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ def check(state: State) -> Iterator[str]:
 
 
 def kept_back(state: State) -> set[str]:
-    """Waiters that must be in no queue: they follow what has not ended, or are beyond the bound."""
+    """Waiters that must be in no queue: a dependency of theirs has not ended, or their array is at
+    its bound.
+    """
     alive = _alive(state)
     kept = {
         each.id
@@ -50,7 +52,7 @@ def kept_back(state: State) -> set[str]:
 
 
 def _alive(state: State) -> set[str]:
-    """Everything by which somebody may call a request that has not ended."""
+    """All ids and names of requests that have not ended."""
     found = set()
     for each in state.requests.values():
         if not each.ended:

@@ -1,1 +1,1 @@
-"""Why somebody waits, what would help, and who has what."""
+"""Explanations: why a request waits, what would help it, and how a pool is shared."""

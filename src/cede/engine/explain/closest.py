@@ -1,5 +1,5 @@
-"""Which node comes closest to what an owner inside its reserve wants, and what is in the way there:
-said where nobody could be stopped for it, by standing or by amounts.
+"""The node that comes closest to the demand of an owner inside its reserve, and what is in the way
+there; shown where no holder could be stopped for it, by standing or by amounts.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _NAMED = 3
 
 @dataclass(frozen=True, slots=True)
 class Closest:
-    """A node, what one task still misses there once those who could be stopped are gone, and what
-    is said of those who stay.
+    """A node, the amounts that one task still misses there once all holders that could be stopped
+    are gone, and a sentence on each holder that stays.
     """
 
     node: Node
@@ -45,8 +45,8 @@ class Closest:
 def closest_node(
     state: State, ledger: PoolLedger, preemptor: Preemptor, view: View, form: Form
 ) -> Closest | None:
-    """The node on which a task of this form misses the least; none where it could have its places,
-    only not on so many nodes, or nobody is in the way.
+    """The node on which a task of this form misses the least, of those with a holder in the way;
+    None if there is no such node, as when only too few nodes have room.
     """
     inventory = ledger.inventory
     assert inventory is not None
@@ -100,7 +100,7 @@ def _on_node(
 def _why_it_stays(
     state: State, ledger: PoolLedger, preemptor: Preemptor, gone: list[Holding], holding: Holding
 ) -> str:
-    """Why a holder is not stopped by amounts beside those who could be."""
+    """Why a holder is not stopped by amounts beside those that could be."""
     if holding.earmark:
         return f"{holding.id} was promised its place"
     name = state.allocations[holding.id].request_id
@@ -120,7 +120,9 @@ def _why_it_stays(
 def _falls(
     ledger: PoolLedger, preemptor: Preemptor, gone: list[Holding], holding: Holding
 ) -> Iterator[tuple[str, str, int]]:
-    """The policies that would keep less than is reserved for them, with what they would keep."""
+    """The policies that would keep less than their reserve, with the key and what they would
+    keep.
+    """
     above = ledger.chains[preemptor.policy_id]
     chain = ledger.chains[holding.policy_id]
     for policy_id in (chain[0], *(each for each in chain[1:] if each not in above)):

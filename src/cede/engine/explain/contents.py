@@ -1,4 +1,6 @@
-"""What is in each pool: sums that are kept as things change, so that asking costs nothing."""
+"""The contents of pools: sums that are kept as things change, so that reading them costs
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from cede.model.pool import Pool
 
 
 class Contents(NamedTuple):
-    """A pool with the amounts held and promised there, the waiters that it could serve and its live
+    """A pool with its held and promised amounts, the waiters that it could serve and its live
     allocations.
     """
 
@@ -23,7 +25,7 @@ class Contents(NamedTuple):
 
 
 def contents(state: State, pool_ids: Iterable[str] | None = None) -> list[Contents]:
-    """Of these pools, as far as they are there, or of all by name."""
+    """The contents of these pools, without unknown ones, or of all pools by name."""
     if pool_ids is None:
         pools = sorted(state.pools.values(), key=lambda each: each.name)
     else:

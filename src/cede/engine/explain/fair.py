@@ -1,9 +1,9 @@
-"""Why a waiter of a pool that shares fairly takes nothing: its stage, who starves and when, and the
-usage that decided.
+"""Why a waiter of a fair-share pool takes nothing: its stage, the clocks that run, and the usage
+that decided.
 
-A waiter is served in one of three stages. In the regular one it starts on what is free. Who starves
-takes in the preemptive one what others hold beyond their shares, and who starves aggressively also
-what they hold between the two thresholds.
+A waiter is served in one of three stages. In the regular stage it starts on free capacity. A
+starving waiter takes, in the preemptive stage, what others hold beyond their shares, and an
+aggressively starving one also what they hold between the two thresholds.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Names = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """An element on a waiter's way up that is below its fair share."""
+    """An element below its fair share: the waiter's request, its policy or one above."""
 
     name: str
     kind: str
@@ -74,7 +74,9 @@ class Clock:
 
 
 def clocks(state: State, ledger: PoolLedger, waiter: Request, policy_id: str) -> list[Clock]:
-    """Who is below its share: the request, its policy and those above; who starves first, first."""
+    """The elements below their share: the request, its policy and those above; the one that starves
+    first comes first.
+    """
     known = state.starving.get(ledger.pool.id, {})
     task_group = waiter.part_of or waiter.id
     found = []
@@ -105,7 +107,7 @@ def not_yet(
         whole = patient[0].settings.fair_share_starvation_timeout
     elif waiter.submitted_at <= state.published_at.get(ledger.pool.id, -1):
         return _at_share(ledger, policy, names)
-    # Who came after the last look at shares is looked at with the next.
+    # A waiter that came after the last computation of shares is included in the next.
     waited = {"below": whose, "since": seconds(state.now - since), "seconds": seconds(whole)}
     return Reason(Code.PATIENCE, {**names, **waited, "stage": str(Stage.REGULAR)})
 
@@ -133,9 +135,9 @@ def preemptor_of(ledger: PoolLedger, waiter: Request, policy_id: str) -> Preempt
 def cannot_take(
     state: State, ledger: PoolLedger, waiter: Request, policy: Policy, names: Names
 ) -> Reason | None:
-    """Why who starves takes nothing; None if nobody holds anything that could ever be taken.
+    """Why a starving waiter takes nothing; None if no holder could ever be taken from.
 
-    The first holder in the order of victims that is out of its reach says why.
+    The reason is that of the first holder, in the order of victims, that it cannot reach.
     """
     preemptor = preemptor_of(ledger, waiter, policy.id)
     stage = stage_for(state, ledger, waiter, policy.id)
@@ -179,7 +181,7 @@ def _not_fairer(
 
 
 def _protected(ledger: PoolLedger, policy: Policy, names: Names) -> Reason | None:
-    """All that others hold of a key is within what they may use without fear, if that is so."""
+    """The reason when all that others hold of a key is within their usage thresholds; else None."""
     key = names["key"]
     others = [
         each
@@ -229,7 +231,9 @@ def _in_the_middle(
     holding: Holding,
     names: Names,
 ) -> Reason:
-    """All that could be taken is between the thresholds, and this waiter does not get that far."""
+    """The reason when all that could be taken is between the thresholds, which this waiter does not
+    reach.
+    """
     theirs = settings_for(ledger, holding.policy_id)
     mine = settings_for(ledger, policy_id, waiter)
     remedy = "let it starve aggressively: enable_aggressive_starvation"
@@ -261,11 +265,11 @@ def _hundredths(share: float) -> int | float:
     return int(shown) if shown == int(shown) else shown
 
 
-# The whole story ------------------------------------------------------------------------------
+# The full account -----------------------------------------------------------------------------
 
 
 def story(state: State, ledger: PoolLedger, waiter: Request, policy: Policy) -> dict[str, Any]:
-    """The stage a waiter is served in, whose patience it waits for, and the thresholds."""
+    """The stage that a waiter is served in, the clocks that it waits for, and the thresholds."""
     settings = settings_for(ledger, policy.id, waiter)
     due = ledger.published.shares.get(policy.id, {})
     return {
@@ -283,7 +287,7 @@ def story(state: State, ledger: PoolLedger, waiter: Request, policy: Policy) -> 
 
 
 def _own_due(ledger: PoolLedger, waiter: Request) -> dict[str, int | float]:
-    """A request's part of its policy's share; nothing before shares were computed with it."""
+    """A request's part of its policy's share; empty before shares were computed with it."""
     claim = ledger.published.claims.get(waiter.part_of or waiter.id)
     if claim is None:
         return {}
@@ -294,7 +298,9 @@ def _own_due(ledger: PoolLedger, waiter: Request) -> dict[str, int | float]:
 def of_holder(
     ledger: PoolLedger, holding: Holding, policy_id: str, demand: Amounts
 ) -> dict[str, Any]:
-    """Where a holding stands against a waiter of a policy, in the keys of its demand."""
+    """The place of a holder in its share, relative to a waiter of a policy, in the keys of its
+    demand.
+    """
     same = holding.policy_id == policy_id
     prefix = in_request(ledger, holding) if same else in_policy(ledger, holding)
     keys = [key for key in demand if key in holding.amounts]

@@ -1,4 +1,4 @@
-"""Who holds a pool's units, and by which right: first whoever would be asked to leave first."""
+"""The holders of a pool's units with their rights: the first to be asked to leave comes first."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _RIGHTS = {IN_SHARE: "in_share", BORROWED: "borrowed"}
 def holders(
     state: State, pool_id: str, seen: Callable[[str], bool], offset: int, limit: int
 ) -> tuple[list[dict[str, Any]], int]:
-    """A part of those whose request is `seen`, and how many they are: by standing, the lowest
-    first, and the newest first of equal ones. Promises to waiters are at the end: they are not
-    taken for others.
+    """A part of the holders whose request is `seen`, and the number of all these: by standing, the
+    lowest first, and the newest first of equal ones. Promises to waiters are at the end, because
+    they are not taken.
     """
     ledger = state.ledgers[pool_id]
 

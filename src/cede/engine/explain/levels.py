@@ -1,5 +1,5 @@
-"""What every pool has, holds, lends beyond shares and is asked for at one instant: a point of its
-history. The same account as `status`, without telling policies apart.
+"""The levels of every pool at one instant, as a point of its history: what it has, holds, lends
+beyond shares and is asked for. The same account as `status`, without telling policies apart.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from cede.model.levels import Level, Levels
 
 
 def levels(state: State, now: int) -> dict[str, Levels]:
-    """By the id of each pool."""
+    """The levels by the id of each pool."""
     return {pool_id: _pool(ledger, now) for pool_id, ledger in state.ledgers.items()}
 
 

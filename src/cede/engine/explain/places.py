@@ -1,8 +1,8 @@
-"""The queue of a pool as a list: every waiter at the place where it stands now.
+"""The queue of a pool as a list: every waiter at its present place.
 
-Standing is what each waiter would have if it were granted at this moment; a grant or an end moves
-others. Deciding never asks this: a pass walks its streams and looks at nobody it need not. Nor does
-whoever wants the first places only: the list is made as far as it is read.
+Its standing is what each waiter would have if it were granted at this moment; a grant or an end
+moves others. Passes do not use this: they walk their streams and skip most waiters. The list is
+made only as far as it is read, so the first places are cheap.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from cede.engine.rights.standing import BORROWED, IN_SHARE, Age, Standing
 from cede.model.amounts import Amounts
 from cede.model.request import Request
 
-# A child of the server puts 20,000 into order in a tenth of a second.
+# A child process of the server sorts 20,000 in a tenth of a second.
 PLACE_MAX = 100_000
 
 _Rights = Callable[[Amounts], int]
-# An order and the queue. Ages differ, so queues are never compared.
+# An order and the queue. Ages differ, so that queues are never compared.
 _Place = tuple[int, int, tuple[float, ...], Age, QueueKey]
 
 
 def in_order(ledger: PoolLedger) -> Iterator[tuple[Order, QueueKey]]:
-    """A pool's waiters, the next one first, each with its queue."""
+    """A pool's waiters in order, each with its queue."""
     every = (each for at in ledger.queues for each in _levels(ledger, at))
     return (
         ((above, rank, satisfaction, age), at)
@@ -36,12 +36,12 @@ def in_order(ledger: PoolLedger) -> Iterator[tuple[Order, QueueKey]]:
 
 
 def length(ledger: PoolLedger) -> int:
-    """How many they are."""
+    """The number of a pool's waiters."""
     return sum(map(len, ledger.queues.values()))
 
 
 def _levels(ledger: PoolLedger, at: QueueKey) -> Iterator[Iterator[_Place]]:
-    """The waiters of one queue by the rights that they would have: of one level by age."""
+    """The waiters of one queue by the rights that they would have, each level by age."""
     queue = ledger.queues[at]
     if not len(queue):
         return
@@ -49,7 +49,7 @@ def _levels(ledger: PoolLedger, at: QueueKey) -> Iterator[Iterator[_Place]]:
     if ledger.balance is not None or ledger.homes.decide or not ledger.counting:
         yield _at_level(ledger, at, rights_of(queue.least))
         return
-    # Whoever asks for more has no higher rights; inside a task group that is not so.
+    # A larger demand has no higher rights; inside a task group that does not hold.
     highest = IN_SHARE if ledger.fair and at.task_group else rights_of(queue.least)
     if highest == BORROWED:
         yield _at_level(ledger, at, BORROWED)
@@ -62,7 +62,9 @@ def _levels(ledger: PoolLedger, at: QueueKey) -> Iterator[Iterator[_Place]]:
 def _at_level(
     ledger: PoolLedger, at: QueueKey, rights: int, rights_of: _Rights | None = None
 ) -> Iterator[_Place]:
-    """Those of a queue that would have these rights; all, if nobody would have others."""
+    """The waiters of a queue that would have these rights; all waiters if no others are
+    possible.
+    """
     queue = ledger.queues[at]
     above, rank, satisfaction, _ = order(
         ledger.standing(at.rank, rights), BEGINNING, ledger.satisfaction(at)
@@ -73,7 +75,7 @@ def _at_level(
 
 
 def _rights_in(ledger: PoolLedger, at: QueueKey) -> _Rights:
-    """The rights that a waiter of a queue would have, by what it asks for."""
+    """The rights that a waiter of a queue would have, as a function of its demand."""
     known: dict[tuple[tuple[str, int], ...], int] = {}
 
     def rights_of(demand: Amounts) -> int:
@@ -99,7 +101,7 @@ def as_granted(
 
 
 def order_of(ledger: PoolLedger, request: Request, policy_id: str, demand: Amounts) -> Order:
-    """Of one waiter."""
+    """The order of one waiter."""
     _, standing = as_granted(ledger, request, policy_id, demand)
     satisfaction = ledger.satisfaction(ledger.queue_of(policy_id, request))
     return order(standing, (*request.age, request.id), satisfaction)

@@ -1,4 +1,4 @@
-"""Why a waiter stops nobody, where price decides; and whom it weighed."""
+"""Why a waiter stops no holder where price decides, and the candidates that were weighed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def by_price(ledger: PoolLedger) -> bool:
 
 
 def cannot_pay(state: State, request: Request, policy: Policy, names: Names) -> Reason | None:
-    """The nearest reason that lies in what stopping others would cost or take; None if there is
+    """The nearest reason that lies in the price or the time of stopping others; None if there is
     none.
     """
     found = None
@@ -50,7 +50,7 @@ def cannot_pay(state: State, request: Request, policy: Policy, names: Names) -> 
 
 
 def would_not_pay(state: State, request: Request, policy: Policy, names: Names) -> Reason | None:
-    """The same if somebody could be stopped, and is not for what it costs or takes."""
+    """The same if holders could be stopped, and are not because of price or time."""
     found = cannot_pay(state, request, policy, names)
     return None if found is None or found.code is Code.NO_SET else found
 
@@ -58,9 +58,10 @@ def would_not_pay(state: State, request: Request, policy: Policy, names: Names) 
 def candidates(
     state: State, request: Request, policy: Policy, waits: Reason
 ) -> list[dict[str, Any]]:
-    """Whom a waiter could have stopped in a pool, with prices, and why it did not. Who is of no
-    help at home may be elsewhere; who is above the waiter as things are may not be once others have
-    left, in an exchange.
+    """The holders that a waiter could have stopped in a pool, with prices, and why it did not.
+
+    A holder that is of no help at home may be elsewhere; one that is above the waiter now may not
+    be once others have left, in an exchange.
     """
     found: dict[str, dict[str, Any]] = {}
     for offer in _short(state, request, policy):
@@ -71,7 +72,7 @@ def candidates(
 
 
 def _nearer(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
-    """Of two things to say of one holder the one that is about its stopping."""
+    """Of two entries of one holder the one that is about its stopping."""
     if first["why_not"] == WhyNot.DOES_NOT_HELP:
         return second
     rises = first["why_not"] == STANDING and second["why_not"] != WhyNot.DOES_NOT_HELP
@@ -79,8 +80,8 @@ def _nearer(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
 
 
 def _too_many(state: State, offer: Offer) -> bool:
-    """Whether all holders that a waiter may stop would make room together, and only there are too
-    many of them.
+    """Whether all holders that a waiter may stop would together make room, and only their number is
+    too high.
     """
     shown = weighed(state, offer.ledger, offer.preemptor, offer.missing)
     return any(each["why_not"] == WhyNot.TOO_MANY for each in shown)

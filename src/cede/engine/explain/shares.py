@@ -1,8 +1,8 @@
-"""Who has what of a pool, and what is due to whom: every policy and request with its fair share.
+"""The shares of a pool: every policy and request with what it has and its fair share.
 
-Fair shares are those that were last published, which decide; what is used and wanted is as it is
-now. A pool that decides by what is reserved is shown as it would stand under fair share: tried on
-the real state, and taken back.
+Fair shares are the last published ones, which decide; use and demand are as they are now. A pool
+that decides by reserves is shown as it would stand under fair share: tried on the real state, and
+taken back.
 """
 
 from __future__ import annotations
@@ -40,16 +40,18 @@ Groups = dict[Group, tuple[str, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One element as it stands. Shares are parts of the whole, amounts what they are parts of."""
+    """One element and its standing. Shares are fractions of the pool's capacity, amounts are
+    units.
+    """
 
     id: str
     name: str
     kind: Kind
     subject: Subject
     depth: int
-    parent: str | None  # the name of the policy above
+    parent: str | None  # the name of the parent policy
     weight: float
-    mode: str | None  # of a policy: how those below it share
+    mode: str | None  # of a policy: how the policies below it share
     guarantee: Mapping[str, int]
     limit: Mapping[str, int]
     usage: Mapping[str, int]
@@ -73,7 +75,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """One pool. `in_force`: whether it decides by these shares."""
+    """One pool. `in_force`: it decides by these shares."""
 
     pool: str
     share: str
@@ -88,7 +90,9 @@ def shares_of(state: State, ledger: PoolLedger, now: int) -> list[Row]:
 
 
 def view_of(state: State, pool_id: str, now: int, *, requests: bool = True) -> View:
-    """With its requests, or of its policies alone, which costs a fraction where many wait."""
+    """The view of a pool, with its requests or only its policies, which costs a fraction where many
+    wait.
+    """
     pool, ledger = state.pools[pool_id], state.ledgers[pool_id]
     fair = ledger.fair
     if not requests:
@@ -125,7 +129,7 @@ def _as_if_fair(state: State, pool_id: str, now: int) -> Iterator[None]:
 
 @dataclass(slots=True)
 class _TaskGroup:
-    """A request with all its tasks; `first` is the oldest that is still there."""
+    """A request with all its tasks; `first` is the oldest that has not ended."""
 
     policy_id: str
     first: Request
@@ -134,7 +138,7 @@ class _TaskGroup:
 
 
 class _Rows:
-    """The rows of one pool, by what was last published of it, or by what would be."""
+    """The rows of one pool, from the last published shares, or from those that are given."""
 
     def __init__(
         self,
@@ -164,13 +168,13 @@ class _Rows:
         return self._below(None, 0)
 
     def policies_alone(self, parent: str | None = None, depth: int = 0) -> Iterator[Row]:
-        """The policies in the same order; what they hold is put into no groups."""
+        """The policies in the same order, without groups of holdings."""
         for policy in self.policies.get(parent, ()):
             yield self._policy(policy, depth, dict.fromkeys(Group, ()))
             yield from self.policies_alone(policy.id, depth + 1)
 
     def _below(self, parent: str | None, depth: int) -> Iterator[Row]:
-        """What stands below a policy, in order: its requests, then its policies with theirs."""
+        """The rows below a policy, in order: its requests, then its policies with theirs."""
         for task_group_id in self.requests.get(parent, ()):
             yield self._request(task_group_id, self.task_groups[task_group_id], depth)
         for policy in self.policies.get(parent, ()):
@@ -243,8 +247,8 @@ class _Rows:
     def _standing(
         self, element_id: str, situation: Situation, settings: FairSettings
     ) -> dict[str, Any]:
-        """How an element stands to what it is due. Who came after shares were last computed is due
-        nothing yet, and satisfied with nothing.
+        """The standing of an element against its due. An element that came after shares were last
+        computed has no due yet, and its satisfaction is 0.
         """
         hunger: Starvation = self.starving.get(element_id, Starvation())
         fair, demand, usage = situation.fair, situation.demand, situation.usage
@@ -313,7 +317,7 @@ def _groups(held: Iterable[Holding]) -> Groups:
 
 
 def _groups_below(ledger: PoolLedger, policy_id: str) -> Groups:
-    """What a policy and those below it hold, by the groups that decide between policies."""
+    """The holdings of a policy and those below it, by the groups that decide between policies."""
     found: dict[Group, list[str]] = {group: [] for group in Group}
     for each in sorted(ledger.holdings.values(), key=lambda each: (each.index, each.id)):
         below = policy_id in ledger.chains[each.policy_id]
@@ -342,7 +346,7 @@ def _starving_since(hunger: Starvation, settings: FairSettings) -> int | None:
 
 
 def show(views: Iterable[View], now: int, names: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """Views as `cede shares --json` prints them. `names`: what allocations are called, if not by
+    """Views as `cede shares --json` prints them. `names`: the names of allocations that are not
     their ids.
     """
     every = list(views)

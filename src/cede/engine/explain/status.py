@@ -1,8 +1,8 @@
 """Every pool at a glance: what each policy has reserved, uses, borrows, lends and waits for.
 
 Used is what its requests hold; borrowed is the part of it that no share covers, as the ledger
-judges every holding. Lent is what is reserved, not used by its owner and not free either: others
-hold it. A promise to a waiter is not use.
+judges every holding. Lent is the part of the reserve that its owner does not use and that is not
+free: others hold it. A promise to a waiter is not use.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def _pool(ledger: PoolLedger, now: int) -> dict[str, Any]:
 
 
 def _held(ledger: PoolLedger) -> tuple[Sums, Sums]:
-    """What each policy's requests hold, and what of it is borrowed."""
+    """The amounts that each policy's requests hold, and the borrowed part of them."""
     used: Sums = {policy_id: {} for policy_id in ledger.policies}
     borrowed: Sums = {policy_id: {} for policy_id in ledger.policies}
     for holding in ledger.holdings.values():
@@ -75,9 +75,10 @@ def _held(ledger: PoolLedger) -> tuple[Sums, Sums]:
 
 
 def _lent(ledger: PoolLedger, used: Sums, free: Amounts) -> Sums:
-    """Of every policy's own reserve what others hold, in equal parts of what each does not use.
+    """The part of every policy's own reserve that others hold, in proportion to what each does not
+    use.
 
-    What is reserved below a policy is the reserve of those below.
+    A reserve below a policy is not the policy's own.
     """
     idle: Sums = {}
     for policy_id, policy in ledger.policies.items():
@@ -99,7 +100,9 @@ def _lent(ledger: PoolLedger, used: Sums, free: Amounts) -> Sums:
 
 
 def _parts(idle: dict[str, int], free: int) -> list[tuple[str, int]]:
-    """Who lends how much: all that is idle and not free, in proportion, in whole units."""
+    """The lent amount of each policy: all that is unused and not free, in proportion, in whole
+    units.
+    """
     total = sum(idle.values())
     lent = max(0, total - free)
     if not lent:
@@ -116,7 +119,7 @@ def _parts(idle: dict[str, int], free: int) -> list[tuple[str, int]]:
 
 
 def _waiting(ledger: PoolLedger) -> tuple[dict[str, int], dict[str, int]]:
-    """How many wait in each policy, and when the oldest of them was submitted."""
+    """The number of waiters of each policy, and the submit time of its oldest."""
     waiting: dict[str, int] = {}
     oldest: dict[str, int] = {}
     for key, queue in ledger.queues.items():

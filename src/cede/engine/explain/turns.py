@@ -1,6 +1,4 @@
-"""Why a waiter's turn has not come: what it follows has not ended, or its array runs as many tasks
-as it may.
-"""
+"""Why a waiter's turn has not come: a dependency has not ended, or its array is at its bound."""
 
 from __future__ import annotations
 
@@ -23,7 +21,7 @@ def turn_reason(state: State, request: Request) -> Reason:
 
 
 def _state_of(state: State, ref: str) -> str:
-    """How far what somebody waits for has come."""
+    """The progress of a dependency, in words."""
     alive = state.gates.holds(ref)
     if len(alive) == 1 and alive[0].ref == ref:
         return f"which is {alive[0].status}"

@@ -31,11 +31,11 @@ from cede.model.node import Node, Out
 from cede.model.policy import Policy
 from cede.model.request import Request
 
-# Single holders tried as "if this one ended"; more would make a reader slow down the writer.
+# Single holders tried as "if this one ended"; with more, a reader would slow down the writer.
 _HOLDERS_TRIED = 8
-# Holders that are tried together; whoever must ask more of them to end has a request too large.
+# Holders tried together; a request that needs more of them to end is too large.
 _SEVERAL_TRIED = 32
-# How often those who would be served instead are added to them.
+# How often the waiters that would be served instead are added to them.
 _AHEAD_TRIED = 4
 
 
@@ -43,7 +43,7 @@ def changes(
     state: State, ledger: PoolLedger, request: Request, policy: Policy, demand: Amounts
 ) -> Iterator[dict[str, Any]]:
     """The smallest changes of each kind (reserve, limit, size, a claim's or a holder's end) that
-    would start it now; where no single holder's end would, the ends of several. Each also as a
+    would start the request now; if no single holder's end would, the ends of several. Each has a
     sentence, its `text`.
     """
     for each in _found(state, ledger, request, policy, demand):
@@ -94,7 +94,7 @@ def _sentence(change: dict[str, Any]) -> str:
 
 
 def in_words(found: Iterable[dict[str, Any]]) -> str:
-    """Changes as what somebody may do, one of each kind."""
+    """The changes as actions for people, one of each kind."""
     said: dict[str, str] = {}
     for each in found:
         match each["change"]:
@@ -127,8 +127,8 @@ def in_words(found: Iterable[dict[str, Any]]) -> str:
 def _several_end(
     state: State, ledger: PoolLedger, request: Request, demand: Amounts
 ) -> Iterator[dict[str, Any]]:
-    """The ends of the fewest of the largest holders that would start it; where others come first
-    for what they free, of those others as well.
+    """The ends of the fewest of the largest holders that would start it; where other waiters come
+    first for the freed units, the ends of these as well.
     """
     useful = [
         each
@@ -159,8 +159,9 @@ def _several_end(
 def _once_lent(
     state: State, ledger: PoolLedger, request: Request, policy: Policy, demand: Amounts
 ) -> Iterator[dict[str, Any]]:
-    """Whether it would start if other policies lent it their own nodes; if need be also with a
-    walltime, which work needs there that cannot be asked to leave, and with holders gone.
+    """The change that other policies lend it their own nodes, if that would start it; if need be
+    also with a walltime, which work that cannot be asked to leave needs there, and with holders
+    gone.
     """
     lend = partial(_lend, state, ledger, policy)
     with_end = replace(request, walltime=bounds.HOUR)
@@ -185,7 +186,7 @@ def _once_lent(
 
 
 def _lend(state: State, ledger: PoolLedger, policy: Policy) -> None:
-    """Every policy lends all of its own nodes, and this one may borrow."""
+    """Let every policy lend all its own nodes, and this one borrow."""
     for each in ledger.policies.values():
         if each.home is not None and each.id != policy.id:
             state.put(replace(each, allow_lending=True, max_borrow_pct=1))
@@ -193,13 +194,13 @@ def _lend(state: State, ledger: PoolLedger, policy: Policy) -> None:
 
 
 def _ended(state: State, request_id: str, owners: list[str]) -> tuple[str | None, list[str]]:
-    """What becomes of a waiter once these have ended, and who would start or be promised capacity
-    instead of it.
+    """The outcome of a waiter once these have ended, and the requests that would start or be
+    promised capacity instead of it.
     """
     with what_if(state):
         for each in owners:
             owner = state.requests[each]
-            if not owner.ended:  # with one before it, which it was to follow
+            if not owner.ended:  # it may have ended with a dependency
                 _end(state, owner)()
         before = {each.id for each in state.waiting() if each.earmark is None}
         decide(state, state.now)
@@ -255,7 +256,7 @@ def _tries(
 
 
 def claimed_nodes(ledger: PoolLedger, request: Request, policy: Policy) -> list[Node]:
-    """Nodes that would suit a waiter and are claimed for somebody else."""
+    """Nodes that suit a waiter and are claimed for another user."""
     key = ledger.queue_of(policy.id, request)
     if ledger.inventory is None or key.form is None:
         return []
@@ -268,7 +269,7 @@ def claimed_nodes(ledger: PoolLedger, request: Request, policy: Policy) -> list[
 
 
 def _nodes_out(ledger: PoolLedger, request: Request) -> list[Node]:
-    """Nodes that would suit a waiter and that an operator took out of service."""
+    """Nodes that suit a waiter and that an operator took out of service."""
     form = ledger.form(request)
     if ledger.inventory is None or form is None:
         return []
@@ -286,7 +287,7 @@ def _unclaim(state: State, node: Node) -> Callable[[], object]:
 
 
 def _end(state: State, owner: Request) -> Callable[[], object]:
-    """A holder is done, or a waiter gives up."""
+    """A function that ends a holder as done, or a waiter as cancelled."""
     status = RequestStatus.CANCELLED if owner.waiting else RequestStatus.RELEASED
     return lambda: endings.finish(state, owner, status, None)
 
@@ -329,9 +330,7 @@ def _likely_holders(ledger: PoolLedger, demand: Amounts) -> list[str]:
 
 
 def _outcome(state: State, request_id: str, make: Callable[[], object]) -> str | None:
-    """What becomes of the waiter after a change: it starts, or is promised its capacity, or
-    neither.
-    """
+    """The outcome of the waiter after a change: it starts, is promised its capacity, or neither."""
     with what_if(state):
         try:
             make()

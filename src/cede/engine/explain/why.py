@@ -1,8 +1,8 @@
 """Why each waiter waits and what would change it (law 8, L10).
 
 The bound in its way is the verdict that the last pass met (`queue.bounds.verdict_on`); nothing here
-decides it again. This module puts it into words, with names and numbers as they are now. What would
-help is not guessed: each change is tried on the real engine and taken back.
+decides it again. This module puts it into words, with names and numbers as they are now. Remedies
+are not guessed: each change is tried on the real engine and taken back.
 """
 
 from __future__ import annotations
@@ -69,14 +69,16 @@ _HOLDERS_SHOWN = 20
 _NAMED = 3
 
 
-# What was found for a waiter and holds for the others of its queue, in one read.
+# Findings for a waiter that hold for the other waiters of its queue, within one read.
 Known = dict[tuple[Any, ...], Any]
 
 
 def waiting_reason(state: State, request: Request, known: Known | None = None) -> Reason:
-    """The reason in the pool where capacity is on its way for it, else in the one it prefers; a
-    paused waiter has no place in any, and one that waits for its turn is in no queue. Whoever asks
-    for several of one state gives all of them one `known`.
+    """The reason of a waiter, from the pool where capacity is on its way for it, else from its
+    preferred pool.
+
+    A paused waiter has no place in any pool, and one that waits for its turn is in no queue.
+    Callers that ask for several waiters of one state pass all of them one `known`.
     """
     if paused(state, request):
         return pause_reason(state, request)
@@ -142,15 +144,15 @@ class _Waiter:
     def view(
         self, only: EligibleNodes | None, *, promise: bool = False, besides: Iterable[str] = ()
     ) -> View:
-        """Some nodes as it may use them, now or once those who leave have left; what is promised to
-        or withheld for `besides` is not in its way.
+        """Eligible nodes as it may use them, now or once leaving holders have left; promises to and
+        capacity withheld for `besides` do not restrict it.
         """
         own = (self.request.id, *besides)
         bound = self.granted[1]
         return site(self.state, self.ledger, bound, promise=promise, own=own, only=only)
 
 
-# What the verdict says ------------------------------------------------------------------------
+# The verdict in words -------------------------------------------------------------------------
 
 
 def _delay(waiter: _Waiter) -> Reason:
@@ -180,12 +182,12 @@ def _tenant(waiter: _Waiter) -> Reason:
 
 
 def _held(verdict: Verdict, bound: int) -> int:
-    """What uses up a bound."""
+    """The amount that uses up a bound."""
     return bound - verdict.available
 
 
 def _task_group(waiter: _Waiter) -> Reason:
-    """The limit of a request whose other tasks have used it up."""
+    """The reason when other tasks of its request have used up the request's limit."""
     verdict = waiter.verdict
     bound = waiter.request.terms.limit[verdict.key]
     enough = _held(verdict, bound) + verdict.requested
@@ -204,7 +206,7 @@ def _own_reserve(waiter: _Waiter) -> Reason:
 
 
 def _own(waiter: _Waiter, bound: int) -> tuple[int, dict[str, Any]]:
-    """How much a bound of its own policy would have to be, and what there is to say about it."""
+    """The amount that a bound of its own policy would need, and the details of the reason."""
     verdict = waiter.verdict
     held = _held(verdict, bound)
     enough = held + verdict.requested
@@ -215,7 +217,7 @@ def _own(waiter: _Waiter, bound: int) -> tuple[int, dict[str, Any]]:
 
 
 def _limit_above(waiter: _Waiter) -> Reason:
-    """The limit of a policy above, which those below it have used up."""
+    """The reason when the policies below an ancestor have used up the ancestor's limit."""
     verdict, above = waiter.verdict, waiter.ledger.policies[waiter.verdict.whose]
     bound = above.limit[verdict.key]
     detail = {"above": above.name, "held": _held(verdict, bound), "bound": bound}
@@ -223,7 +225,9 @@ def _limit_above(waiter: _Waiter) -> Reason:
 
 
 def _not_free(waiter: _Waiter) -> Reason:
-    """Too little is free: it is out of service, on its way, or held by those who stay."""
+    """The reason when too little is free: out of service, being freed, or held by staying
+    holders.
+    """
     ledger = waiter.ledger
     on_nodes = ledger.inventory is not None
     if on_nodes and (reason := _off_nodes(waiter)) is not None:
@@ -235,8 +239,8 @@ def _not_free(waiter: _Waiter) -> Reason:
 
 
 def _being_freed(waiter: _Waiter) -> Reason:
-    """Enough is on its way and promised to nobody: it goes to the first in the queue that it
-    suffices for, which may be others, also victims that come back.
+    """The reason when enough is being freed and promised to no waiter: it goes to the first in the
+    queue that it suffices for, which may be another waiter or a victim that comes back.
     """
     state, ledger, key = waiter.state, waiter.ledger, waiter.verdict.key
     left, first = free_to_promise(ledger, waiter.granted[1]), []
@@ -262,8 +266,8 @@ def _being_freed(waiter: _Waiter) -> Reason:
 
 
 def _before(waiter: _Waiter) -> list[tuple[str, Amounts]]:
-    """The waiters of its pool that come before it and that nothing of their own keeps back, in the
-    one order; nobody where there are too many to look at.
+    """The waiters of its pool that come before it and that no bound of their own keeps back, in
+    standing order; empty if there are too many to look at.
     """
     ledger = waiter.ledger
     if length(ledger) > PLACE_MAX:
@@ -281,7 +285,7 @@ def _before(waiter: _Waiter) -> list[tuple[str, Amounts]]:
 
 
 def _listed(names: Sequence[str], many: int | None = None) -> str:
-    """Some names, and how many more there are; of `many` in all, if others are not named."""
+    """Some names, and the number of the others; `many` is the number of all, if given."""
     more = (len(names) if many is None else many) - _NAMED
     some = ", ".join(names[:_NAMED])
     return f"{some} and {more} more" if more > 0 else some
@@ -310,7 +314,7 @@ def _withheld(waiter: _Waiter) -> Reason:
 
 
 def _shortage(waiter: _Waiter) -> dict[str, Any]:
-    """The key of which the most is missing beside what stays and is promised, with numbers."""
+    """The key of which the most is missing beside staying and promised amounts, with numbers."""
     ledger = waiter.ledger
     left = free_beside_returning(ledger, waiter.granted[1])
     lacks = missing(waiter.demand, left) or {waiter.verdict.key: 0}
@@ -324,7 +328,9 @@ def _shortage(waiter: _Waiter) -> dict[str, Any]:
 
 
 def _off_nodes(waiter: _Waiter) -> Reason | None:
-    """What keeps work off nodes that would do otherwise, once for all who ask for the same."""
+    """The reason that keeps work off nodes that would otherwise suit, once for all waiters of the
+    same form.
+    """
     alike = ("off nodes", waiter.ledger.pool.id, waiter.ledger.form(waiter.request))
     if alike not in waiter.known:
         waiter.known[alike] = _nodes_out(waiter) or _held_outside(waiter)
@@ -333,7 +339,7 @@ def _off_nodes(waiter: _Waiter) -> Reason | None:
 
 
 def _nodes_out(waiter: _Waiter) -> Reason | None:
-    """Nodes that are out of service and would have enough beside what is free."""
+    """The reason when nodes out of service would have enough, together with what is free."""
     inventory, form = waiter.ledger.inventory, waiter.ledger.form(waiter.request)
     assert inventory is not None and form is not None
     out = [
@@ -351,7 +357,7 @@ def _nodes_out(waiter: _Waiter) -> Reason | None:
 
 
 def _held_outside(waiter: _Waiter) -> Reason | None:
-    """Nodes of a bridge on which a task of this would sit if others did not."""
+    """The reason when outside jobs hold a bridge's nodes on which a task would fit otherwise."""
     inventory, form = waiter.ledger.inventory, waiter.ledger.form(waiter.request)
     assert inventory is not None and form is not None
     need = inventory.room(dict(form.amounts))
@@ -378,8 +384,9 @@ def _has_place(waiter: _Waiter, *, promise: bool = False, besides: Iterable[str]
 
 
 def _no_place(waiter: _Waiter) -> Reason:
-    """What keeps its tasks off the nodes: where its checkpoint is, what is withheld, a claim, that
-    nodes are not lent, or that too little is free in one place and nobody may be stopped there.
+    """The reason that keeps its tasks off the nodes: the place of its checkpoint, withheld
+    capacity, a claim, nodes that are not lent, or too little free in one place where no holder may
+    be stopped.
     """
     ledger, request, key = waiter.ledger, waiter.request, waiter.key
     assert ledger.inventory is not None and key.form is not None
@@ -409,8 +416,9 @@ def _no_place(waiter: _Waiter) -> Reason:
 
 
 def _of_owner(waiter: _Waiter) -> Reason | None:
-    """That nobody can be stopped for an owner inside its reserve, by amounts neither: the node that
-    comes closest, and what is in the way there. None where that is not what keeps it waiting.
+    """The reason when no holder can be stopped for an owner inside its reserve, not even by
+    amounts: the node that comes closest, and what is in the way there. None if that does not keep
+    it waiting.
     """
     state, ledger, request, key = waiter.state, waiter.ledger, waiter.request, waiter.key
     if key.form is None or not inside_reserve(ledger, waiter.policy.id, waiter.demand):
@@ -430,7 +438,7 @@ def _of_owner(waiter: _Waiter) -> Reason | None:
 
 
 def _elsewhere(waiter: _Waiter) -> Reason:
-    """That it would start if it did not wait for nodes that have its checkpoint."""
+    """The reason when it waits for nodes that have its checkpoint, and would start on others."""
     inventory, pin, saved = waiter.ledger.inventory, waiter.request.pin, waiter.request.saved
     assert inventory is not None and pin is not None
     having = [s.node for s in inventory.spots.values() if s.node.folder in pin.folders]
@@ -445,7 +453,9 @@ def _elsewhere(waiter: _Waiter) -> Reason:
 
 
 def _claimed(waiter: _Waiter) -> Reason | None:
-    """That it would start if nodes were not claimed for others; that they are is no secret."""
+    """The reason when nodes are claimed for other users, if it would start there otherwise; that
+    they are claimed is no secret.
+    """
     ledger, policy, key = waiter.ledger, waiter.policy, waiter.key
     assert ledger.inventory is not None and key.form is not None
     *_, anyones = ledger.homes.eligible(policy.id, BORROWED, key.settled, None, key.form)
@@ -459,7 +469,7 @@ def _claimed(waiter: _Waiter) -> Reason | None:
 
 
 def _not_lent(waiter: _Waiter, only: EligibleNodes) -> str:
-    """The nodes on which it would start if they were lent; none if that would not do."""
+    """The nodes on which it would start if they were lent; empty if lending would not be enough."""
     ledger, form = waiter.ledger, waiter.key.form
     inventory = ledger.inventory
     assert inventory is not None and form is not None
@@ -474,14 +484,14 @@ def _not_lent(waiter: _Waiter, only: EligibleNodes) -> str:
 
 
 def _missing_places(request: Request, reason: Reason) -> tuple[str, int]:
-    """A key of a demand for which there is no node, and how much of it has no place."""
+    """A key of a demand without enough places, and the amount of it that has no place."""
     key = max(request.amounts, key=lambda each: (request.amounts[each], each))
     tasks, found = reason.detail["tasks"], reason.detail["found"]
     return key, request.amounts[key] // tasks * (tasks - found)
 
 
 def _taking_reason(waiter: _Waiter) -> Reason:
-    """Why no holder may be stopped: the nearest rule that stands in the way."""
+    """Why no holder may be stopped: the nearest rule that prevents it."""
     state, ledger, request, policy = waiter.state, waiter.ledger, waiter.request, waiter.policy
     names, granted = _shortage(waiter), waiter.granted
     key = names["key"]
@@ -516,7 +526,7 @@ def _taking_reason(waiter: _Waiter) -> Reason:
 
 
 def _held_by_others(waiter: _Waiter, names: dict[str, Any]) -> Reason:
-    """Who has what is missing, and why none of it is taken: the work is never stopped, or is not
+    """The holders of what is missing, and why none is stopped: the work is never stopped, or is not
     below this waiter, or what may be stopped is too little.
     """
     ledger, key = waiter.ledger, names["key"]
@@ -538,8 +548,8 @@ def _held_by_others(waiter: _Waiter, names: dict[str, Any]) -> Reason:
 
 
 def _parts(waiter: _Waiter, key: str) -> tuple[dict[str, int], dict[str, str]]:
-    """Of a key, how much holders of each kind have, and who they are. Those of one queue that would
-    have the same rights, and are promised nothing, are told the same.
+    """The amount of a key that holders of each kind have, and their names. Waiters of one queue
+    with the same rights and no promise get the same answer.
     """
     ledger = waiter.ledger
     alike = (ledger.pool.id, waiter.key, waiter.granted, *sorted(waiter.demand.items()), key)
@@ -563,7 +573,7 @@ class _Alike:
 
     amount: int
     holdings: list[Holding]
-    largest: list[Holding]  # some of them, those with the most first
+    largest: list[Holding]  # some of them, the largest first
 
 
 def _together(holdings: list[Holding], key: str) -> _Alike:
@@ -576,14 +586,14 @@ def _by_size(key: str) -> Callable[[Holding], tuple[int, int]]:
 
 
 def _names(state: State, parts: list[_Alike], key: str) -> str:
-    """Whose holdings these are, those with the most of a key first."""
+    """The names of the requests of these holdings, those with the most of a key first."""
     some = heapq.nsmallest(_NAMED, chain(*(each.largest for each in parts)), key=_by_size(key))
     names = [each.id if each.earmark else state.allocations[each.id].request_id for each in some]
     return _listed(names, sum(len(each.holdings) for each in parts))
 
 
 def _kinds(waiter: _Waiter, key: str) -> Iterator[tuple[str, _Alike]]:
-    """What holders of a key are to a waiter: a key of `_HELD_WORDS`."""
+    """The holders of a key by what they are to a waiter: a key of `_HELD_WORDS`."""
     state, ledger, (_, bound) = waiter.state, waiter.ledger, waiter.granted
     for (kind, policy_id, standing), each in _holders_of(waiter, key).items():
         if kind == "promised":
@@ -607,10 +617,11 @@ def _kinds(waiter: _Waiter, key: str) -> Iterator[tuple[str, _Alike]]:
 
 
 def _holders_of(waiter: _Waiter, key: str) -> dict[tuple[str, str, Standing], _Alike]:
-    """Those of a key who stay, put together as far as every waiter sees them alike: what is
-    promised, what is stopped for nobody, and the rest by policy and standing. Looked through once
-    for all waiters of a read; where nothing but who holds can change what is stopped for nobody,
-    until that does.
+    """The staying holders of a key, grouped as far as every waiter sees them alike: promises,
+    holders that are never stopped, and the rest by policy and standing.
+
+    Computed once for all waiters of a read, or until the ledger changes where nothing else can
+    change which holders are never stopped.
     """
     state, ledger = waiter.state, waiter.ledger
     settings = ledger.pool.settings
@@ -665,13 +676,14 @@ _WORDS: dict[Bound, Callable[[_Waiter], Reason]] = {
 }
 
 
-# The whole story ------------------------------------------------------------------------------
+# The full account -----------------------------------------------------------------------------
 
 
 def why(state: State, request_id: str, now: int, *, tried: bool = True) -> dict[str, Any]:
-    """Everything there is to say about a request that has not ended.
+    """The full account of a request that has not ended.
 
-    Without `tried` no changes are tried out, which is what costs: for whoever asks often.
+    Without `tried` no changes are tried out, which is the expensive part, for callers that ask
+    often.
     """
     with as_of(state, now):
         return _story(state, state.requests[request_id], tried)
@@ -705,13 +717,15 @@ def _story(state: State, request: Request, tried: bool) -> dict[str, Any]:
     reason = story["reason"]
     says_how = "remedy" in reason or "cede " in reason["fix"] or reason["fix"].startswith("nothing")
     if found and not says_how:
-        # What was tried and starts it, where the reason has no remedy of this very case.
+        # The tried changes that start it, where the reason has no remedy for this very case.
         reason["fix"] = in_words(found)
     return story
 
 
 def latest_start_in(state: State, request: Request, pool_id: str) -> int | None:
-    """When a waiter of a pool starts there at the latest, as far as anything proves it."""
+    """The instant at which a waiter of a pool starts there at the latest; None if nothing proves
+    one.
+    """
     ledger = state.ledgers[pool_id]
     for policy in state.places(request.id):
         if policy.pool_id == pool_id:
@@ -745,8 +759,9 @@ def _pool_story(state: State, request: Request, policy: Policy, tried: bool) -> 
 
 
 def _place(state: State, ledger: PoolLedger, request: Request, policy: Policy) -> int | None:
-    """Its place in this pool's queue, from 1: who was promised capacity before it, or comes before
-    it and is kept back by nothing of its own, starts first. None beyond what is worth counting.
+    """Its place in this pool's queue, from 1: waiters start before it that were promised capacity
+    before it, or that come before it and that no bound of their own keeps back. None where there
+    are too many to count.
     """
     if length(ledger) > PLACE_MAX:
         return None
@@ -760,8 +775,8 @@ def _place(state: State, ledger: PoolLedger, request: Request, policy: Policy) -
 
 
 def _rights(ledger: PoolLedger, request: Request, policy_id: str, demand: Amounts) -> int:
-    """The rights that a waiter would have; of one who was promised its capacity, those of the
-    promise, which counts as a holding already.
+    """The rights that a waiter would have; with an earmark those of the promise, which already
+    counts as a holding.
     """
     if request.id in ledger.earmarks:
         return ledger.rights(request.id)
@@ -775,7 +790,7 @@ def _nodes(state: State, footprint: Footprint) -> list[str]:
 def _holders(
     state: State, ledger: PoolLedger, request: Request, policy: Policy, demand: Amounts
 ) -> list[dict[str, Any]]:
-    """Who else holds what this waiter needs, the largest first."""
+    """The other holders of what this waiter needs, the largest first."""
 
     def size(holding: Holding) -> tuple[int, int]:
         return (-sum(holding.amounts.get(key, 0) for key in demand), -holding.index)

@@ -1,1 +1,1 @@
-"""What happens to a request between its submission and its end."""
+"""The life of a request between its submission and its end."""

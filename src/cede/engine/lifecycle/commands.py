@@ -1,5 +1,5 @@
-"""What people and programs may do to requests. Each changes the state or raises; the caller undoes
-what was refused.
+"""The commands on requests by people and programs. Each changes the state or raises; the caller
+undoes a refused one.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from cede.model.work import Work
 
 @dataclass(frozen=True, slots=True)
 class Submission(Request):
-    """A request as it comes through the door: it has no place in the journal yet."""
+    """A request as submitted: it has no place in the journal yet."""
 
-    unpooled: str = "allow"  # or "refuse": what happens to a subject without any policy
-    hopeless: Reason | None = None  # what it was to follow has failed already
+    unpooled: str = "allow"  # or "refuse": for a subject without any policy
+    hopeless: Reason | None = None  # a dependency that has already failed
 
 
 _NAMES = tuple(each.name for each in fields(Request))
@@ -47,7 +47,7 @@ _PLACED = tuple(map(_NAMES.index, ("submitted_at", "index", "lease_until")))
 
 @dataclass(frozen=True, slots=True)
 class Untracked:
-    """The answer to a step whose requester has no policy: it runs, and nothing counts it."""
+    """The answer to a step whose subject has no policy: it runs and is not counted."""
 
     reason: Reason
 
@@ -57,7 +57,7 @@ def submit(state: State, submission: Submission, now: int) -> Request | Untracke
     state.now = now
     subject = submission.subject
     if not candidates(state, subject, submission.pool_id):
-        # Untracked work runs by itself; what agents would run cannot.
+        # Untracked work is run by its client; work for agents cannot be untracked.
         if (
             submission.work is not None
             or submission.unpooled == "refuse"
@@ -102,7 +102,7 @@ def renew(
     attempt: int | None = None,
     running: bool | None = None,
 ) -> Request:
-    """Extend a lease and answer the request as it is; to a holder that must stop, the answer is the
+    """Extend a lease and return the request as it is; for a holder that must stop this is the
     notice.
     """
     state.now = now
@@ -133,8 +133,8 @@ def _renew_holder(state: State, allocation: Allocation, until: int | None, runni
 
 
 def _tell(state: State, allocation: Allocation, until: int | None) -> None:
-    """The holder learns that it must stop, or save its work. One that was lost is on its way again,
-    with a new deadline; one that saves keeps its lease meanwhile.
+    """Tell a holder that it must stop, or save its work. A lost one is stopping again, with a new
+    deadline; one that saves keeps its lease meanwhile.
     """
     if allocation.state is AllocationState.LOST:
         grace = state.pools[allocation.pool_id].settings.grace
@@ -148,8 +148,9 @@ def _tell(state: State, allocation: Allocation, until: int | None) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What work that its client holds says while it is asked to save itself. `seconds` are
-    milliseconds of a deferral."""
+    """A message of work that its client holds, while it is asked to save itself. `seconds` are
+    milliseconds of a deferral.
+    """
 
     kind: str  # answered, progress, deferral, saved or found
     seconds: int = 0
@@ -161,7 +162,7 @@ class Said:
 
 
 def said(state: State, request_id: str, said: Said, now: int, *, attempt: int) -> Request:
-    """Take in what an application told its client."""
+    """Apply a message of an application to its client."""
     state.now = now
     request = _live_request(state, request_id)
     _check_fence(request, attempt)
@@ -188,7 +189,7 @@ def release(
     attempt: int | None = None,
     exit_code: int | None = None,
 ) -> Request:
-    """A holder gives its units back: `done`, `failed`, or `stopped` because it was asked to.
+    """End a holding: `done`, `failed`, or `stopped` because it was asked to.
 
     A victim that ends by itself meanwhile is done, not preempted. Releasing a waiter cancels it.
     """
@@ -220,9 +221,10 @@ def release(
 
 
 def hand_over(state: State, request_id: str, work: Work, now: int, *, attempt: int) -> Request:
-    """The agent of its node runs it from now on: its client holds it, and has started nothing.
+    """Let the agent of its node run the work from now on: its client holds the units and has
+    started nothing.
 
-    Said again it changes nothing. Later attempts are the agents' as well.
+    A repeated call changes nothing. Agents run later attempts as well.
     """
     state.now = now
     request = _live_request(state, request_id)
@@ -241,7 +243,7 @@ def hand_over(state: State, request_id: str, work: Work, now: int, *, attempt: i
 
 
 def cancel(state: State, request_id: str, now: int, *, actor: str) -> Request:
-    """End a waiter at once; ask a holder to stop (it is cancelled when it has)."""
+    """End a waiter at once; ask a holder to stop, after which it is cancelled."""
     state.now = now
     request = _live_request(state, request_id)
     reason = Reason(Code.CANCELLED, {"actor": actor})
@@ -251,15 +253,17 @@ def cancel(state: State, request_id: str, now: int, *, actor: str) -> Request:
     if request.status is RequestStatus.PREEMPTING:
         state.put(replace(request, reason=reason))
         if allocation.state is AllocationState.CHECKPOINTING:
-            stop_now(state, allocation)  # nothing of it is worth saving any more
+            stop_now(state, allocation)  # its work need not be saved any more
     else:
         request_stop(state, allocation.id, reason, taken_for=None)
     return state.requests[request_id]
 
 
 def set_limit(state: State, request_id: str, limit: object, now: int) -> list[Request]:
-    """Change how much a request may hold, while it waits or runs; the map replaces the old one.
-    Independent tasks have one limit together, so all that are alive get it.
+    """Change the amounts that a request may hold, while it waits or runs; the map replaces the old
+    one.
+
+    Independent tasks share one limit, so all live ones get it.
     """
     state.now = now
     named = state.requests.get(request_id)
@@ -288,7 +292,9 @@ def _put_limit(state: State, request: Request, limit: Amounts) -> None:
 
 
 def _check_limit(state: State, pool_id: str | None, limit: Amounts) -> None:
-    """Without a pool that it names, any key may mean something somewhere."""
+    """Refuse a key that the named pool does not have. Without a named pool any key may have a
+    meaning somewhere.
+    """
     if pool_id is None:
         return
     pool = state.pools[pool_id]
@@ -302,7 +308,7 @@ def _check_limit(state: State, pool_id: str | None, limit: Amounts) -> None:
 
 
 def parts(state: State, request_id: str) -> list[Request]:
-    """The independent tasks that were submitted together, by the id of the first."""
+    """The live independent tasks that were submitted together, by the id of the first."""
     return [
         each
         for each in state.requests.values()
@@ -320,7 +326,7 @@ def _live_request(state: State, request_id: str) -> Request:
 
 
 def _check_fence(request: Request, attempt: int | None) -> None:
-    """S13: a report from an attempt that is not the current one changes nothing."""
+    """S13: refuse a report from an attempt that is not the current one."""
     if attempt is not None and attempt != request.attempt:
         raise Conflict(
             "stale_fence",

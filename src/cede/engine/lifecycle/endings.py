@@ -1,4 +1,4 @@
-"""How holding and waiting end: release, retry, failure, expiry; for commands and passes."""
+"""The ends of holding and waiting: release, retry, failure, expiry; for commands and passes."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def end_allocation(state: State, allocation: Allocation, *, lost: int = 0) -> No
 
 
 def unsaved(state: State, request: Request, allocation: Allocation) -> int:
-    """How long it ran since its last checkpoint, or its start: what stopping it loses."""
+    """The time since its last checkpoint, or its start: what stopping it loses."""
     started = allocation.started_at
-    if started is None:  # an agent says when it started something; who has none starts at once
+    if started is None:  # agents report starts; work without an agent starts at once
         started = state.now if allocation.members else allocation.allocated_at
     saved = 0 if request.saved is None else request.saved.at
     return max(0, state.now - max(started, saved))
@@ -42,8 +42,8 @@ def finish(
     *,
     wasted: bool = False,
 ) -> Request:
-    """End a request for good, and with it those that were to follow it if it ended well; `wasted`
-    says that what it has not saved was taken from it.
+    """End a request for good and, if it did not end well, the requests that depend on it; `wasted`
+    means that its unsaved work was taken from it.
     """
     ended = _end(state, request, status, reason, wasted=wasted)
     failed = deque(() if status is RequestStatus.RELEASED else (ended,))
@@ -55,8 +55,8 @@ def finish(
 
 
 def follows_failed(first: Request) -> Reason:
-    """Why a request can never start: one that it was to follow did not end well. In a chain the
-    cause stays that of the first.
+    """The reason of a request whose dependency did not end well. In a chain the cause stays that of
+    the first.
     """
     reason, status = first.reason, str(first.status)
     detail = {"dependency": first.ref, "status": status}
@@ -78,7 +78,7 @@ def _end(
     *,
     wasted: bool = False,
 ) -> Request:
-    """With whatever it still held or was promised."""
+    """End one request, with what it still held or was promised."""
     allocation = state.allocation_of(request.id)
     if allocation is not None:
         lost = unsaved(state, request, allocation) if wasted else 0
@@ -99,13 +99,13 @@ def _end(
 def stopped(
     state: State, request: Request, allocation: Allocation, *, saved: bool = False
 ) -> Request:
-    """A preempted holder has stopped: back to the queue with its first submit time, if it may
-    (S18). One that `saved` its work is suspended there.
+    """End the attempt of a preempted holder that has stopped: it goes back to the queue with its
+    first submit time, if it may (S18), and is suspended there if it `saved` its work.
     """
     reason = request.reason or Reason(Code.WORK_LEFT)
     if request.cancelled:
         return finish(state, request, RequestStatus.CANCELLED, reason)
-    # A limit pauses work, it does not use up the retries that would bring it back (L8).
+    # An over-limit stop uses up no retries, because a limit only pauses work (L8).
     counted = request.retry.preemptions is Preemptions.COUNT and reason.code is not Code.OVER_LIMIT
     request = replace(request, preempted_count=request.preempted_count + 1)
     if counted and request.retry.max_retries == 0:
@@ -118,9 +118,10 @@ def stopped(
 
 
 def left(state: State, request: Request, allocation: Allocation) -> Request:
-    """Work that ended by itself with exit code 75: it says that it saved itself. It did if there is
-    a checkpoint of this attempt; without one it is believed if it was ever told to stop, a few
-    times in a row.
+    """End an attempt that ended by itself with exit code 75, which says that it saved itself.
+
+    With a checkpoint of this attempt that is true. Without one it is believed if it was ever told
+    to stop, a few times in a row.
     """
     if request.saved is not None and request.saved.attempt == allocation.attempt:
         return stopped(state, request, allocation, saved=True)
@@ -134,8 +135,8 @@ def left(state: State, request: Request, allocation: Allocation) -> Request:
 def failed(
     state: State, request: Request, allocation: Allocation, exit_code: int | None
 ) -> Request:
-    """The work itself failed: another attempt if its retry policy allows and nobody cancelled
-    it.
+    """End an attempt whose work failed: it is retried if its retry policy allows it and it was not
+    cancelled.
     """
     shown = "unknown" if exit_code is None else exit_code
     return failed_for(state, request, allocation, Reason(Code.WORK_FAILED, {"exit_code": shown}))
@@ -150,7 +151,9 @@ def failed_for(state: State, request: Request, allocation: Allocation, reason: R
 
 
 def lost(state: State, request: Request, allocation: Allocation, reason: Reason) -> Request:
-    """A machine ended it: another attempt, which uses up none of its own retries (S18)."""
+    """End an attempt that a machine ended: it is retried, which uses up none of its own retries
+    (S18).
+    """
     if request.cancelled:
         return finish(state, request, RequestStatus.CANCELLED, request.reason)
     request = replace(request, lost_count=request.lost_count + 1)
@@ -162,7 +165,9 @@ def lost(state: State, request: Request, allocation: Allocation, reason: Reason)
 
 
 def put_back(state: State, request: Request, allocation: Allocation, reason: Reason) -> Request:
-    """Others took its place before it was there: it waits again, and nothing is counted."""
+    """End an attempt whose nodes outside jobs took before it started: it waits again, and nothing
+    is counted.
+    """
     if request.cancelled:
         return finish(state, request, RequestStatus.CANCELLED, request.reason)
     return _retry(state, request, allocation, False, reason)
@@ -199,14 +204,16 @@ def _retry(
     state.put(again)
     kind = "suspended" if status is RequestStatus.SUSPENDED else "requeued"
     state.emit(kind, request_id=request.id, pool_id=allocation.pool_id, attempt=again.attempt)
-    if paused(state, again):  # an edit made it impossible while it ran (L8)
+    if paused(state, again):  # an edit made it impossible meanwhile (L8)
         pause(state, again)
     return state.requests[again.id]
 
 
 def _pin(state: State, request: Request, allocation: Allocation) -> Pin | None:
-    """Nodes that have the folders of its checkpoint are waited for: for a time, or for ever. What
-    ended unread may have left a newer one than is known; what never started has left nothing.
+    """The pin of the next attempt to the folders of its checkpoint, for a time or for ever.
+
+    An attempt that ended unread may have left a newer checkpoint than is known; one that never
+    started has left none.
     """
     saved, asked = request.saved, request.stop_policy
     if request.work is None or asked.checkpoint is Checkpoint.NONE:
@@ -225,7 +232,7 @@ def _pin(state: State, request: Request, allocation: Allocation) -> Pin | None:
 
 
 def expire(state: State, due: list[Key]) -> bool:
-    """Whatever is over by itself: leases, stops, withholding. Whether anything was."""
+    """End expired leases, stops, pins and withholding; whether there were any."""
     changed = False
     for kind, entity_id in due:
         if kind == "request" and (request := state.requests.get(entity_id)) is not None:
@@ -267,7 +274,7 @@ def _expire_allocation(state: State, allocation: Allocation) -> bool:
     settings = state.pools[allocation.pool_id].settings
     deadline = deadline_of(allocation, request, settings, state.since)
     if allocation.leaving and (deadline or 0) <= state.now:
-        # An agent says for certain when it has stopped something; nobody else can.
+        # Only an agent knows for certain that its work has stopped.
         if keep or request.work is not None:
             lose(state, allocation)
         else:
@@ -287,7 +294,7 @@ def _expire_allocation(state: State, allocation: Allocation) -> bool:
 
 
 def lose(state: State, allocation: Allocation) -> None:
-    """A silent holder whose units nobody may have: held, and not on their way (S14)."""
+    """Mark a silent holder as lost: its units stay held, and are not about to be free (S14)."""
     state.put(replace(allocation, state=AllocationState.LOST))
     state.emit("lost", request_id=allocation.request_id, pool_id=allocation.pool_id)
 

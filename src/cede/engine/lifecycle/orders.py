@@ -1,7 +1,7 @@
-"""What a node should be doing: the whole list, made from what was committed.
+"""The orders of a node: the whole list, made from committed state.
 
-Nothing is queued for an agent. It is told what should be, compares it with what is, and does the
-difference; so losing, repeating or reordering answers does no harm.
+Nothing is queued for an agent. It compares what should run with what runs and does the difference;
+so losing, repeating or reordering answers does no harm.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ RUN, HINT, STOP = "run", "hint", "stop"
 
 
 class Place(NamedTuple):
-    """Which of how many tasks of an array it is."""
+    """A task's number in its array, and the array's size."""
 
     array_id: str
     task: int
@@ -33,9 +33,11 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """One member's order. What is older than the checkpoint `keep` may go. `resume` is where to go
-    on; None: look first, and say what is there. A hint with the order to run: save yourself, and
-    go on. `step` is where all tasks of a gang save, once they agree.
+    """One member's order.
+
+    Checkpoints older than `keep` may be deleted. `resume` is the checkpoint to go on from; None:
+    look first, and report what is there. An order to run with a hint means: save yourself, and go
+    on. `step` is where all tasks of a gang save, once they agree.
     """
 
     allocation_id: str
@@ -49,7 +51,7 @@ class Order:
     nodes: tuple[str, ...]
     hint: int
     step: int
-    until: int  # the instant at which the time for a checkpoint is over
+    until: int  # the instant at which the time for a checkpoint ends
     grace: int
     cause: str
     keep: str
@@ -64,12 +66,12 @@ class Order:
 
     @property
     def asks(self) -> bool:
-        """Whether it has a time in which to save itself."""
+        """Whether it asks the work to save itself, with a time to do so."""
         return self.hint != 0 and self.do != STOP
 
 
 def orders(state: State, node_id: str) -> list[Order]:
-    """Everything that a node should have, in a fixed order; work that its client holds is not the
+    """All orders of a node, in a fixed order, without work that its client holds, which is not the
     agent's.
     """
     node = state.nodes[node_id]
@@ -123,8 +125,8 @@ def _place(request: Request) -> Place | None:
 
 
 def _keep(saved: Saved | None, allocation: Allocation) -> str:
-    """What is older than this may go: nothing, if the attempt started from another checkpoint than
-    the last that is known, and has not saved itself since.
+    """The checkpoint whose predecessors may be deleted; empty if the attempt started from another
+    checkpoint than the last known one and has not saved itself since.
     """
     if saved is None or (saved.attempt != allocation.attempt and saved.id != allocation.resume):
         return ""
@@ -132,7 +134,7 @@ def _keep(saved: Saved | None, allocation: Allocation) -> str:
 
 
 def _resume(state: State, allocation: Allocation, member: Member) -> str | None:
-    """Agents that do not look start from what is committed."""
+    """The checkpoint to start from. Agents that do not look start from the committed one."""
     saved = state.requests[allocation.request_id].saved
     if allocation.resume is None and not state.nodes[member.node_id].looks_first:
         return "" if saved is None else saved.id
@@ -140,8 +142,8 @@ def _resume(state: State, allocation: Allocation, member: Member) -> str | None:
 
 
 def _hint(allocation: Allocation) -> tuple[int, int, int]:
-    """The number of the hint that stands, when its time is over, and the step that tasks agreed on;
-    a stop's before others.
+    """The number of the present hint, the instant at which its time ends, and the step that tasks
+    agreed on; a stop's hint before an ask's.
     """
     if (stop_progress := allocation.stop_progress) is not None:
         return stop_progress.hint, stop_progress.until, stop_progress.step

@@ -1,6 +1,6 @@
-"""Waiters that an edit paused, and those that it lets wait again.
+"""Pausing: waiters that an edit pauses or lets wait again.
 
-An edit that lowers a limit, a reserve, a class or a capacity below what a waiter asks for pauses it
+An edit that lowers a limit, a reserve, a class or a capacity below a waiter's demand pauses it
 (L8): it stays `queued` or `suspended`, with that reason, and is in no queue. So it is no head, no
 demand of a fair share, and nothing is promised to it or withheld for it. An edit that raises the
 bound again gives it back its old place.
@@ -15,7 +15,7 @@ from cede.model.request import Request
 
 
 def announce(state: State) -> bool:
-    """Take their promises from waiters that edits paused, and record whom they paused or let wait
+    """Take their promises from waiters that edits paused, and record which were paused or wait
     again; whether there were any.
     """
     moved = dict(state.displaced)
@@ -34,6 +34,6 @@ def announce(state: State) -> bool:
 
 
 def pause(state: State, request: Request) -> None:
-    """What was promised to a paused waiter is somebody else's now."""
+    """Pause a waiter: what was promised to it becomes free for others."""
     state.put(replace(request, earmark=None, withhold=None, bypassed=0))
     state.emit("paused", request_id=request.id, reason=pause_reason(state, request).to_dict())

@@ -1,8 +1,8 @@
-"""What agents say of the work on their nodes, and what follows from it.
+"""The reports of agents about the work on their nodes, and their effects.
 
 A report that does not match the current attempt on that node changes nothing (S13, C8). Repeating
-one does no harm. An allocation is over when all of its members are; how it ended is judged once,
-from all of them together.
+one does no harm. An allocation is over when all its members are; how it ended is judged once, from
+all of them together.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ KINDS = (
     "found",
     "reach",
 )
-# How a machine ends work that was not at fault.
-SILENT = "node_lost"  # its agent was not heard of for longer than its lease
+# Causes with which a machine ends work that was not at fault.
+SILENT = "node_lost"  # its agent was silent for longer than its lease
 MACHINE = frozenset({"infrastructure", "keeper_lost", "lease", SILENT, "refused"})
-EXITED = "exited"  # by itself
-STOPPED = frozenset({"stopped", "killed"})  # as it was told to
+EXITED = "exited"  # it ended by itself
+STOPPED = frozenset({"stopped", "killed"})  # it was told to stop
 WALLTIME = "walltime"
-NEVER_STARTED = "never_started"  # it was asked to part before
+NEVER_STARTED = "never_started"  # it was told to stop before it started
 START_FAILED = "start_failed"  # there is no such program, or this node must not run it
-# How a bridge's cluster ends work: by its own doing, because it was told or bounded to, or not at
-# all, because others were faster.
+# Causes with which a bridge's cluster ends work: by itself, by a command or a bound, or before the
+# start because others were faster.
 CLUSTER_FAILED, CLUSTER_ENDED, CLUSTER_BUSY = "cluster_failed", "cluster_ended", "cluster_busy"
 CLUSTER = frozenset({CLUSTER_FAILED, CLUSTER_ENDED, CLUSTER_BUSY})
 WHY_MAX = 200
@@ -51,9 +51,11 @@ WHY_MAX = 200
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """`seconds` are milliseconds of a deferral that is asked for; `ids` are the verified
-    checkpoints that an agent found before the start, newest first; `unread`: what the task left
-    could not be verified in time; `devices` are those that a bridge's cluster chose for it.
+    """One message of an agent about a task.
+
+    `seconds` are milliseconds of a deferral that is asked for; `ids` are the verified checkpoints
+    that the agent found before the start, newest first; `unread`: what the task left was not
+    verified in time; `devices` are those that a bridge's cluster chose for it.
     """
 
     allocation_id: str
@@ -64,7 +66,7 @@ class Report:
     cause: str = ""
     checkpoint: str = ""
     size: int = 0
-    hint: int = 0  # the hint that a checkpoint answers; 0 for one written of its own accord
+    hint: int = 0  # the hint that a checkpoint answers; 0: written unasked
     seconds: int = 0
     text: str = ""
     ids: tuple[str, ...] = ()
@@ -74,7 +76,7 @@ class Report:
 
 
 def take(state: State, node_id: str, report: Report, now: int) -> bool:
-    """Take a report in; False when it is not of a current attempt on that node."""
+    """Apply a report; False if it is not of a current attempt on that node."""
     state.now = now
     allocation = state.allocations.get(report.allocation_id)
     if not _is_current(allocation, node_id, report):
@@ -112,7 +114,7 @@ def _is_current(allocation: Allocation | None, node_id: str, report: Report) -> 
     if not 0 <= report.task < len(allocation.members):
         return False
     member = allocation.members[report.task]
-    # S16: an exit is recorded once, and nothing is heard of the dead.
+    # S16: an exit is recorded once, and an ended member reports nothing more.
     return member.node_id == node_id and member.phase is not Phase.ENDED
 
 
@@ -136,8 +138,8 @@ def _started(state: State, allocation: Allocation, task: int) -> None:
 
 
 def _with_devices(state: State, allocation: Allocation, report: Report) -> Allocation:
-    """S3 on a bridged node: its cluster chooses the devices, as many as were granted, and none that
-    a live task has.
+    """The allocation with the devices that a bridge's cluster chose (S3): as many as were granted,
+    and none that a live task has.
     """
     member = allocation.members[report.task]
     node, given = state.nodes[member.node_id], report.devices
@@ -172,8 +174,10 @@ def ended(
     *,
     unread: bool = False,
 ) -> None:
-    """A member is over; with the last one the allocation is. Members of a gang do not outlive one
-    that failed; one that left to save itself leaves the others the time to do the same.
+    """End a member, and its allocation with the last one.
+
+    Members of a gang do not outlive one that failed; one that left to save itself leaves the others
+    the time to do the same.
     """
     member = replace(
         allocation.members[task],
@@ -193,13 +197,13 @@ def ended(
         if _left(member):
             _let_others_save(state, allocation)
         elif state.requests[allocation.request_id].status is RequestStatus.PREEMPTING:
-            stopping.stop_now(state, allocation)  # it was to part before, and for what it was
+            stopping.stop_now(state, allocation)  # it was stopping before, and for that reason
         else:
             stopping.request_stop(state, allocation.id, _fault(state, member, text), taken_for=None)
 
 
 def _let_others_save(state: State, allocation: Allocation) -> None:
-    """A task of a gang has left to save itself. Those that have not been asked to are asked now."""
+    """Ask the other tasks of a gang to save themselves too, after one has left to do so."""
     asked = allocation.stop_progress
     if asked is None:
         left = Reason(Code.WORK_LEFT)
@@ -209,8 +213,8 @@ def _let_others_save(state: State, allocation: Allocation) -> None:
 
 
 def _conclude(state: State, allocation: Allocation, text: str) -> None:
-    """How a whole allocation ended, judged from all its members. `text` is of the last of them:
-    one that failed before it has made its gang part, and said why then.
+    """End an allocation, judged from all its members. `text` is the last member's: an earlier
+    failure has already stopped the gang, with its own text in the reason.
     """
     request = state.requests[allocation.request_id]
     members = allocation.members
@@ -228,7 +232,7 @@ def _conclude(state: State, allocation: Allocation, text: str) -> None:
     elif _is_victim(allocation) and (not _was_asked(allocation) or _is_unstarted(members)):
         _conclude_victim(state, request, allocation)
     elif request.status is not RequestStatus.PREEMPTING and _obeyed(faulty):
-        # Nobody told it to stop but a server whose database was replaced by an older copy.
+        # Only a server whose database was replaced by an older copy can have told it to stop.
         cause = {"node": state.nodes[faulty.node_id].name, "cause": faulty.cause}
         endings.lost(state, request, allocation, Reason(Code.NODE_LOST, cause))
     else:
@@ -236,22 +240,22 @@ def _conclude(state: State, allocation: Allocation, text: str) -> None:
 
 
 def _was_asked(allocation: Allocation) -> bool:
-    """Whether it ended while it had time to save itself."""
+    """Whether it ended within its time to save itself."""
     return allocation.state is AllocationState.CHECKPOINTING
 
 
 def _is_unstarted(members: Sequence[Member]) -> bool:
-    """Whether a task was not started because it was to stop: nobody's fault."""
+    """Whether a task was not started because it was to stop, which is no fault."""
     return any(each.cause == NEVER_STARTED for each in members)
 
 
 def _is_victim(allocation: Allocation) -> bool:
-    """Whether it was taken, by the rule: its beneficiary may be gone by now."""
+    """Whether it was taken, judged by the rule, because its beneficiary may be gone by now."""
     return allocation.reason is not None and allocation.reason.code in TAKINGS
 
 
 def _conclude_victim(state: State, request: Request, allocation: Allocation) -> None:
-    """A victim that saved nothing."""
+    """End a victim that has saved nothing."""
     by_itself = all(each.exit_code == 0 for each in allocation.members)
     failed_alone = [
         each
@@ -261,7 +265,7 @@ def _conclude_victim(state: State, request: Request, allocation: Allocation) -> 
     if by_itself and request.stop_policy.interruptible:
         endings.finish(state, request, RequestStatus.RELEASED, None)
     elif any(each.unread or each.cause in MACHINE | CLUSTER for each in allocation.members):
-        # It could not save itself, or nobody knows whether it did: its next attempt looks.
+        # It could not save itself, or that is unknown: its next attempt looks.
         endings.stopped(state, request, allocation)
     elif allocation.stop_progress is not None and allocation.stop_progress.failed:
         endings.failed_for(state, request, allocation, stopping.failed_reason(request))
@@ -286,13 +290,13 @@ def _conclude_faulty(state: State, request: Request, allocation: Allocation, fau
 
 
 def _is_of_cluster(allocation: Allocation, reason: Reason) -> bool:
-    """Whether a bridge's cluster ended it by its own doing."""
+    """Whether a bridge's cluster ended it by itself."""
     by_itself = any(each.cause == CLUSTER_FAILED for each in allocation.members)
     return reason.code is Code.CLUSTER_ENDED and by_itself
 
 
 def _fault(state: State, member: Member, text: str) -> Reason:
-    """Why a member that did not end well ended."""
+    """The reason of a member that did not end well."""
     name = state.nodes[member.node_id].name
     if member.cause in CLUSTER:
         code = Code.CLUSTER_BUSY if member.cause == CLUSTER_BUSY else Code.CLUSTER_ENDED
@@ -309,7 +313,7 @@ def _fault(state: State, member: Member, text: str) -> Reason:
 
 
 def _left(member: Member) -> bool:
-    """Whether it ended by itself and says that it has saved its work."""
+    """Whether it ended by itself and reports by its exit code that it has saved its work."""
     return member.exit_code == EXIT_SAVED and member.cause == EXITED
 
 
@@ -322,7 +326,9 @@ def _clean(member: Member) -> bool:
 
 
 def _count_failure(state: State, member: Member, text: str) -> None:
-    """A machine that cannot start anything takes no more for a while, or until somebody says so."""
+    """Count a failed start; a machine that cannot start anything takes no more work for a while, or
+    until an operator enables it.
+    """
     node = state.nodes[member.node_id]
     node = replace(node, failures=node.failures + 1)
     if node.failures >= bounds.NODE_FAILURES_MAX and node.state is NodeState.READY:

@@ -1,7 +1,7 @@
-"""Where an attempt starts: its resume point, decided from what its agents found in their folders.
+"""The resume point of an attempt, decided from what its agents found in their folders.
 
-The folder is the truth, and what the server knows is what was last heard of it. So every attempt
-but the first begins with a look: each agent verifies what is there, and the newest checkpoint that
+The folder is the truth, and the server knows only the last report of it. So every attempt but the
+first begins with a look: each agent verifies the checkpoints in the folder, and the newest one that
 all tasks have is committed as the resume point before anything starts (S17).
 """
 
@@ -25,7 +25,7 @@ WHY_MAX = 200
 
 def first_point(state: State, request: Request, members: Iterable[Member]) -> str | None:
     """The resume point of a new allocation; None: its agents look first. Agents that do not look
-    start from what is committed.
+    start from the committed one.
     """
     if request.stop_policy.checkpoint is Checkpoint.NONE or request.attempt == 1:
         return ""
@@ -37,8 +37,9 @@ def first_point(state: State, request: Request, members: Iterable[Member]) -> st
 def found(
     state: State, allocation: Allocation, task: int, ids: Sequence[str], problems: str
 ) -> None:
-    """What the agent of one task has verified, newest first. The last one to say so decides. One
-    that is stopped before it started looks again the next time.
+    """Apply the checkpoints that one task's agent has verified, newest first; the last task's
+    report decides the resume point. A task that is stopped before it started looks again the next
+    time.
     """
     if allocation.resume is not None or allocation.leaving:
         return
@@ -71,7 +72,8 @@ def _decide(state: State, request: Request, allocation: Allocation, problems: st
         index, folders = state.next_index(), folders_of(state, allocation)
         found = Saved(id=point, at=state.now, index=index, folders=folders)
         state.put(replace(request, saved=found))
-    # What is missing here may be elsewhere: until this attempt has saved itself, it stays known.
+    # A checkpoint missing here may be elsewhere, so it stays known until this attempt has saved
+    # itself.
     if point != ("" if saved is None else saved.id):
         state.emit(
             "resume_point",
@@ -84,7 +86,9 @@ def _decide(state: State, request: Request, allocation: Allocation, problems: st
 
 
 def found_by_holder(state: State, request: Request, ids: Sequence[str]) -> None:
-    """The same of work that its client holds: it has chosen already, and starts from the first."""
+    """Apply the checkpoints that the client of held work has verified; the work has already chosen,
+    and starts from the first.
+    """
     saved = request.saved
     if ids and (saved is None or age(ids[0]) > age(saved.id)):
         found = Saved(id=ids[0], at=state.now, index=state.next_index())

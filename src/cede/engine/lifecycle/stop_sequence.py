@@ -1,10 +1,10 @@
-"""How a victim is stopped without losing work: the preemption sequence of document 004.
+"""The stop of a victim without losing work: the preemption sequence of document 004.
 
-Events in, allocation out; nothing here looks at a state or a clock. Work that can save itself is
-asked to (a hint) and has its checkpoint time-out for it. If it answers but is slow it gets half as
-much again, once; if it asks to put it off it may, up to its bound in all; then it is stopped like
-work that cannot save itself: SIGTERM, grace, SIGKILL, which are its agent's or client's to carry
-out. Until the order to stop is given a victim can still be let go on.
+Events in, allocation out; nothing here reads a state or a clock. Work that can save itself gets a
+hint and has its checkpoint time-out for it. If it answers but is slow, it gets half as much again,
+once. If it asks for a deferral, it gets one, up to its bound in all. Then it is stopped like work
+that cannot save itself: SIGTERM, grace, SIGKILL, which its agent or client carries out. Until the
+order to stop is given, a victim can still be let go on.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def begin(
     heard_by: int,
     grace: int,
 ) -> Allocation:
-    """Ask a holder to part. One that has not started has nothing to save."""
+    """Ask a holder to stop. One that has not started has nothing to save."""
     if stop_policy.checkpoint is Checkpoint.NONE or allocation.state is not AllocationState.RUNNING:
         return stop(allocation, now, heard_by=heard_by, grace=grace)
     stop_progress = StopProgress(hint=hint, hinted_at=now, until=now + stop_policy.timeout)
@@ -39,7 +39,7 @@ def begin(
 
 
 def stop(allocation: Allocation, now: int, *, heard_by: int, grace: int) -> Allocation:
-    """Give the order to stop. Agents hear of it with the commit; a client when it next renews."""
+    """Give the order to stop. Agents learn of it with the commit; a client when it next renews."""
     return replace(
         allocation,
         state=AllocationState.STOPPING,
@@ -49,7 +49,7 @@ def stop(allocation: Allocation, now: int, *, heard_by: int, grace: int) -> Allo
 
 
 def answered(allocation: Allocation) -> Allocation:
-    """The application has shown that it lives."""
+    """Note that the application answered, so it lives."""
     stop_progress = allocation.stop_progress
     if stop_progress is None or stop_progress.answered:
         return allocation
@@ -59,7 +59,7 @@ def answered(allocation: Allocation) -> Allocation:
 def deferred(
     allocation: Allocation, stop_policy: StopPolicy, wanted: int
 ) -> tuple[Allocation, int]:
-    """The application asked to put it off: granted up to its bound in all. What was granted."""
+    """Defer the stop as the application asked, up to its bound in all; returns what was granted."""
     stop_progress = allocation.stop_progress
     if stop_progress is None:
         return allocation, 0
@@ -74,7 +74,7 @@ def deferred(
 
 
 def saved(allocation: Allocation, now: int, *, heard_by: int, grace: int) -> Allocation:
-    """A checkpoint that answers the hint was verified: nothing is lost by stopping now."""
+    """Stop after a verified checkpoint that answers the hint: no work is lost."""
     assert allocation.stop_progress is not None, allocation
     kept = replace(allocation, stop_progress=replace(allocation.stop_progress, saved=True))
     return stop(kept, now, heard_by=heard_by, grace=grace)
@@ -83,7 +83,7 @@ def saved(allocation: Allocation, now: int, *, heard_by: int, grace: int) -> All
 def over(
     allocation: Allocation, stop_policy: StopPolicy, now: int, *, heard_by: int, grace: int
 ) -> Allocation:
-    """A hint's time is over: half as much again for one that answered, once; else the end."""
+    """End a hint's time: half as much again for one that answered, once; else the order to stop."""
     stop_progress = allocation.stop_progress
     assert stop_progress is not None, allocation
     if stop_progress.answered and not stop_progress.extended:
@@ -96,6 +96,6 @@ def over(
 
 
 def _latest(stop_progress: StopProgress, stop_policy: StopPolicy, heard_by: int, grace: int) -> int:
-    """When even the slowest stop is over (L5)."""
+    """The end of the slowest possible stop (L5)."""
     longest = stop_policy.timeout + stop_policy.timeout // 2 + stop_policy.deferral_max
     return max(stop_progress.hinted_at + longest, heard_by) + grace + bounds.STOP_PROGRESS_MARGIN

@@ -1,6 +1,4 @@
-"""Stops carried out on the state: who is asked to stop, what is heard of it, and when its time
-is over.
-"""
+"""Stops as changes of the state: the ask to stop, the answers to it, and the end of its time."""
 
 from __future__ import annotations
 
@@ -25,8 +23,8 @@ def request_stop(
     *,
     saves: bool = False,
 ) -> None:
-    """Ask a holder to give its units back, by its deadline at the latest. What is taken for a
-    waiter, or `saves` without one, may save its work first.
+    """Ask a holder to give its units back, by its deadline at the latest. A victim of a waiter, or
+    one that `saves` without a waiter, may save its work first.
     """
     allocation = state.allocations[allocation_id]
     request = state.requests[allocation.request_id]
@@ -45,14 +43,14 @@ def request_stop(
 
 
 def _word(reason: Reason) -> str:
-    """The event of a stop. Only capacity that somebody else is to have counts as preempted."""
+    """The event of a stop. Only capacity that another request gets counts as preempted."""
     if reason.code is Code.CANCELLED:
         return "cancelling"
     return "preempting" if reason.code in TAKINGS else "stopping"
 
 
 def stop_now(state: State, allocation: Allocation) -> None:
-    """No more conversation: the order to stop."""
+    """Give the order to stop at once."""
     state.put(
         stop_progress.stop(
             allocation,
@@ -64,7 +62,7 @@ def stop_now(state: State, allocation: Allocation) -> None:
 
 
 def heard_by(state: State, allocation: Allocation) -> int:
-    """When its holder has learned of an order, or is no longer waited for."""
+    """The instant at which the holder has learned of an order, or is no longer waited for."""
     ends = [allocation.lease_until or 0]
     for member in allocation.members:
         node = state.nodes[member.node_id]
@@ -79,14 +77,14 @@ def _grace(state: State, allocation: Allocation) -> int:
 
 
 def answer(state: State, allocation: Allocation) -> None:
-    """The application is at it."""
+    """Note that the application is working on its checkpoint."""
     changed = stop_progress.answered(allocation)
     if changed is not allocation:
         state.put(changed)
 
 
 def defer(state: State, allocation: Allocation, wanted: int, why: str) -> int:
-    """The application asks for time; how much it gets."""
+    """Defer a stop as the application asks; returns what was granted."""
     if allocation.state is not AllocationState.CHECKPOINTING:
         return 0
     changed, granted = stop_progress.deferred(allocation, _stop_policy(state, allocation), wanted)
@@ -98,10 +96,11 @@ def defer(state: State, allocation: Allocation, wanted: int, why: str) -> int:
 def save(
     state: State, allocation: Allocation, task: int, checkpoint: str, size: int, *, hint: int
 ) -> None:
-    """A verified checkpoint of one task. The newest that every task has is the resume point (S17).
+    """Note a verified checkpoint of one task. The newest that every task has is the resume point
+    (S17).
 
-    A stop's hint is answered when every task has written a checkpoint for it: nothing is lost
-    by stopping now. Whoever was only asked to save itself goes on.
+    A stop's hint is answered when every task has written a checkpoint for it: stopping then loses
+    nothing. A holder that was only asked to save itself goes on.
     """
     if allocation.members:
         allocation = _note_saved(allocation, task, checkpoint, hint)
@@ -117,7 +116,7 @@ def save(
     if ask is not None and answers_ask:
         done = replace(ask, over=True, until=state.now, took=state.now - ask.at)
         allocation = replace(allocation, asked=done)
-    state.put(allocation)  # what is saved changes its place among its task group
+    state.put(allocation)  # what is saved changes its place in its task group
     differ = any(each.saved != checkpoint for each in allocation.members)
     if (checkpoint and not is_known) or ((answers or answers_ask) and not differ):
         began = asked.hinted_at if asked is not None else ask.at if ask and answers_ask else None
@@ -135,8 +134,8 @@ def save(
 
 
 def has_answered(allocation: Allocation, number: int, hint: int) -> bool:
-    """Whether every task that lives has written a checkpoint for the hint of this number, the last
-    of them just now, for `hint`.
+    """Whether every live task has written a checkpoint for the hint `number`, the last one just now
+    for `hint`.
     """
     if not allocation.members:
         return hint == number
@@ -145,8 +144,8 @@ def has_answered(allocation: Allocation, number: int, hint: int) -> bool:
 
 
 def conclude_saving(state: State, allocation: Allocation) -> None:
-    """All tasks have saved themselves. Ids that differ are said, and fail nobody: the resume point
-    is one that all have.
+    """End the saving when all tasks have saved themselves. Different ids are reported and are no
+    failure: the resume point is one that all have.
     """
     if len({each.saved for each in allocation.members}) > 1:
         ids = {str(each.task): each.saved for each in allocation.members}
@@ -162,8 +161,8 @@ def conclude_saving(state: State, allocation: Allocation) -> None:
 def _commit(
     state: State, request: Request, allocation: Allocation, checkpoint: str, size: int
 ) -> None:
-    """Make a checkpoint of this attempt the resume point. The one before it is kept as well: its
-    own, or where it started.
+    """Make a checkpoint of this attempt the resume point. The one before it is kept too: the
+    attempt's own, or the one it started from.
     """
     last = request.saved
     is_own = last is not None and last.attempt == allocation.attempt
@@ -180,14 +179,16 @@ def _commit(
 
 
 def folders_of(state: State, allocation: Allocation) -> tuple[str, ...]:
-    """The checkpoint folder of each task; none when a node has not said which it has."""
+    """The checkpoint folder of each task; empty if a node has not reported its folder."""
     found = tuple(state.nodes[each.node_id].folder for each in allocation.members)
     return found if all(found) else ()
 
 
 def reach(state: State, allocation: Allocation, task: int, hint: int, step: int) -> None:
-    """A task of a gang says at which step it can still save. When all have, they save at the latest
-    of these steps; a later answer moves it on, and who has saved already saves once more.
+    """Note the step at which a task of a gang can still save.
+
+    When all tasks have answered, they save at the latest of these steps; a later answer moves it
+    on, and a task that has already saved saves once more.
     """
     allocation = with_member(allocation, replace(allocation.members[task], reach=(hint, step)))
     state.put(allocation)
@@ -220,7 +221,9 @@ def with_member(allocation: Allocation, member: Member) -> Allocation:
 
 
 def hint_over(state: State, allocation: Allocation) -> None:
-    """The time for a checkpoint is over: more of it once for who answers, else the end."""
+    """End the time for a checkpoint: more of it once for an application that answers, else the
+    order to stop.
+    """
     after = stop_progress.over(
         allocation,
         _stop_policy(state, allocation),

@@ -1,1 +1,1 @@
-"""The machines of a pool: what is free on them, whose they are, and where tasks would sit."""
+"""The nodes of a pool: free capacity on them, their owners, and the placement of tasks."""

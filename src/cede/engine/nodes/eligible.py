@@ -1,4 +1,4 @@
-"""Some of a pool's nodes: those where somebody may sit."""
+"""The nodes of a pool that a waiter may use."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ from cede.engine.nodes.listing import Entry, Listing, Part, Spot
 
 @dataclass(frozen=True, slots=True)
 class EligibleNodes:
-    """Whole parts, and of homes in no such part those idle nodes that are lent."""
+    """Whole parts of the inventory and, of homes outside these parts, the idle nodes that are
+    lent.
+    """
 
     spots: Mapping[str, Spot]
     parts: frozenset[Part]
-    idle: Mapping[str, SortedList[Entry]] = field(default_factory=dict)  # by whose they are
+    idle: Mapping[str, SortedList[Entry]] = field(default_factory=dict)  # by owner
 
     def __contains__(self, node_id: str) -> bool:
         spot = self.spots[node_id]
@@ -31,4 +33,4 @@ class EligibleNodes:
         for part in self.parts:
             if part in parted:
                 yield parted[part]
-        yield from self.idle.values()  # where nothing is on a node both its entries are the same
+        yield from self.idle.values()  # an idle node's two entries are equal

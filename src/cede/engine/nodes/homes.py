@@ -1,9 +1,9 @@
-"""Whose a node is, and where a waiter may therefore sit.
+"""The owners of nodes, and the nodes that a waiter may therefore use.
 
-A node may be one policy's own. Where any is, whoever sits only on nodes of its own policy is at
-home, which is its share; elsewhere it borrows, and who has no home always does. Idle nodes are lent
-as far as their owner lets them be. A claimed node is for the sensitive work of whoever claimed it,
-and for nobody else.
+A node may be one policy's own. In a pool with such nodes, a holding that sits only on nodes of its
+own policy is at home, which is its share; elsewhere it borrows, and a policy without a home always
+does. Idle nodes are lent as far as their owner allows. A claimed node is for the sensitive work of
+its claimant only.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from cede.model.terms import CLASS_MAX
 
 @dataclass(slots=True)
 class Use:
-    """How many of a policy's nodes others use, and which nobody does; of those, for a form, the
-    ones that others may.
+    """The use of a policy's nodes: how many are lent, which are idle, and which of these may be
+    lent to a form.
     """
 
     lent: int = 0
@@ -54,9 +54,9 @@ class Homes:
     def __init__(self, policies: Mapping[str, Policy], inventory: NodeInventory | None) -> None:
         self._policies = policies
         self._inventory = inventory
-        self.owner: dict[str, str] = {}  # node: whose it is
+        self.owner: dict[str, str] = {}  # node: the policy that owns it
         self.nodes: dict[str, tuple[str, ...]] = {}  # policy: its own, in order of their names
-        # (policy, but those claimed): as `_used` last found them
+        # (policy, without claimed nodes): the number of moves and the use that `_used` found then
         self._uses: dict[tuple[str, bool], tuple[int, Use]] = {}
         if inventory is None:
             return
@@ -76,17 +76,17 @@ class Homes:
 
     @property
     def matter(self) -> bool:
-        """Whether any node is somebody's, or claimed."""
+        """Whether any node is a policy's own, or claimed."""
         return bool(self.nodes or (self._inventory is not None and self._inventory.claimed))
 
     @property
     def decide(self) -> bool:
-        """Whether rights go by place: so they do as soon as one policy has nodes of its own."""
+        """Whether rights depend on the place: as soon as one policy has nodes of its own."""
         return bool(self.nodes)
 
     def levels(self, policy_id: str, preemptible: bool) -> tuple[int, ...]:
-        """The rights that work of a policy may have, the highest first. Who has a home and may not
-        be asked to leave stays there.
+        """The rights that work of a policy may have, the highest first. Non-preemptible work of a
+        policy with a home stays there.
         """
         if policy_id not in self.nodes:
             return (BORROWED,)
@@ -99,11 +99,11 @@ class Homes:
     def eligible(
         self, policy_id: str, rights: int, settled: bool, claimant: str | None, form: Form
     ) -> Iterator[EligibleNodes | None]:
-        """The nodes where somebody of these rights and this form may sit, those to be preferred
-        first; None is all of them.
+        """The nodes that a waiter of these rights and this form may use, preferred ones first; None
+        means all nodes.
 
-        Who is `settled` cannot be asked to leave, and so is never lent a node. To no claimant
-        (None) they are shown as if nothing were claimed.
+        A `settled` waiter cannot be asked to leave, and so is never lent a node. Without a claimant
+        (None) nodes are included as if none were claimed.
         """
         inventory = self._inventory
         if inventory is None or not self.matter:
@@ -134,8 +134,8 @@ class Homes:
     def _lent(
         self, policy_id: str, claimant: str | None, form: Form
     ) -> tuple[frozenset[Part], dict[str, SortedList[Entry]]]:
-        """What all others lend: the parts in which they do so already, and the idle nodes of each
-        besides.
+        """The nodes that other policies lend: the parts with lent nodes, and by lender the idle
+        nodes that it lends besides.
         """
         lenders, idle = [], {}
         for lender_id in self.nodes:
@@ -151,8 +151,8 @@ class Homes:
         return frozenset((each, who, True) for each in lenders for who in claimants), idle
 
     def _lendable(self, lender: Policy, use: Use, form: Form) -> SortedList[Entry]:
-        """As many of a policy's idle nodes as it lends besides what is lent already, of those the
-        ones that have room for the most tasks; worked out once, as what is idle.
+        """As many idle nodes as a policy still lends, chosen by how many tasks of the form they
+        hold; cached with the policy's use.
         """
         known = use.lendable.get(form)
         if known is None:
@@ -167,9 +167,7 @@ class Homes:
         return known
 
     def _used(self, lender_id: str, but_claimed: bool) -> Use:
-        """How a policy's nodes are used; worked out once for all who ask before something moves
-        there.
-        """
+        """The use of a policy's nodes, cached until something changes there."""
         inventory, asked = self._inventory, (lender_id, but_claimed)
         assert inventory is not None
         known = self._uses.get(asked)
@@ -187,7 +185,7 @@ class Homes:
         return known[1]
 
     def _fit(self, form: Form, node_id: str) -> tuple[int, Room]:
-        """How well an idle node does: the most tasks, then the smallest."""
+        """The sort key of idle nodes for a form: most tasks first, then smallest."""
         inventory = self._inventory
         assert inventory is not None
         node, need = inventory.spots[node_id].node, need_of(inventory, form)
@@ -198,7 +196,7 @@ class Homes:
 
 
 def is_settled(pool: Pool, policy: Policy, request: Request) -> bool:
-    """Whether it could not be asked to leave a node, and says no end of itself."""
+    """Whether it could not be asked to leave a node and has no walltime."""
     if request.walltime is not None:
         return False
     terms, settings = request.terms, pool.settings

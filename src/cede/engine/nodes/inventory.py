@@ -1,8 +1,8 @@
 """The nodes of one pool, indexed by what is free on them.
 
-As in the ledger, two things matter of every node: what is free *now*, and what is free *to
-promise*, which counts holders on their way out as gone and earmarks as there (law 4). Usable nodes
-stand in one listing for each. A change moves only the nodes it touches.
+As in the ledger, two numbers matter for every node: what is free *now*, and what is free *to
+promise*, which counts leaving holders as gone and earmarks as held (law 4). Usable nodes are in one
+listing for each. A change moves only the nodes that it touches.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ from cede.model.shape import Form
 
 
 class NodeInventory:
-    """`free` and `unheld` are sums over usable nodes: what nobody holds, and what nobody holds who
-    stays. `broken` are the nodes on which a promise no longer holds.
+    """`free` and `unheld` are sums over usable nodes: capacity minus holders, and capacity minus
+    staying holders. `broken` are the nodes on which a promise no longer holds.
     """
 
     def __init__(self) -> None:
         self.keys: tuple[str, ...] = ()
         self.spots: dict[str, Spot] = {}
-        self.groups: Counter[str] = Counter()  # how many nodes are in which topology group
-        self.folders: Counter[str] = Counter()  # and how many have which checkpoint folder
-        self.served: Counter[str] = Counter()  # the same of usable ones
+        self.groups: Counter[str] = Counter()  # the number of nodes in each topology group
+        self.folders: Counter[str] = Counter()  # the number of nodes with each checkpoint folder
+        self.served: Counter[str] = Counter()  # by topology group: the number of usable nodes
         self.idle: Counter[str] = Counter()  # by fingerprint: usable nodes with nothing on them
         self.now = Listing(self.spots, attrgetter("now"))
         self.promise = Listing(self.spots, attrgetter("promise"))
         self.free: dict[str, int] = {}
         self.unheld: dict[str, int] = {}
         self.broken: dict[str, None] = {}
-        self.claimed: dict[str, str] = {}  # nodes that are claimed, and by whom
-        self.owner: Mapping[str, str] = {}  # nodes that are somebody's home, and whose
-        self.moves: Counter[str] = Counter()  # by owner: moves with every change on its nodes
-        self.version = 0  # moves with every change, so that an answer can be known to hold still
-        self._unlisted = False  # all of them, see `holding_many`
-        self.ever: dict[Form, bool] = {}  # whether a form could ever be placed, once asked
+        self.claimed: dict[str, str] = {}  # claimed nodes, and their claimants
+        self.owner: Mapping[str, str] = {}  # home nodes, and the policies that own them
+        self.moves: Counter[str] = Counter()  # by owner: grows with every change on its nodes
+        self.version = 0  # grows with every change, so that cached answers can be checked
+        self._unlisted = False  # all nodes, during `holding_many`
+        self.ever: dict[Form, bool] = {}  # whether a form could ever be placed; a cache
 
     # Nodes ------------------------------------------------------------------------------------
 
@@ -75,7 +75,7 @@ class NodeInventory:
         self.ever.clear()
 
     def divide(self, owner: Mapping[str, str]) -> None:
-        """Whose home each node is from now on; every edit asks, and few change it."""
+        """Set the policies that own the nodes; every edit calls this, and few edits change them."""
         if owner == self.owner:
             return
         self.owner = owner
@@ -92,7 +92,7 @@ class NodeInventory:
         return (owner, spot.node.claimed_by, lent)
 
     def _add_keys(self, node: Node) -> None:
-        """Keys with devices come first: they are what is scarce."""
+        """Add the keys of a node, keys with devices first, because they are scarce."""
         known = {*self.keys, *node.amounts}
         devices = {
             key for each in (node, *(s.node for s in self.spots.values())) for key in each.scarce
@@ -116,8 +116,8 @@ class NodeInventory:
 
     @contextmanager
     def holding_many(self) -> Iterator[None]:
-        """Meanwhile there are only more holdings, and nobody asks: nodes are listed once for all
-        that each of them gets.
+        """Add many holdings, listing each node only once at the end; nothing may be read
+        meanwhile.
         """
         for spot in self.spots.values():
             self._unlist(spot)
@@ -167,16 +167,20 @@ class NodeInventory:
             self.unheld[key] = self.unheld.get(key, 0) + sign * unheld
 
     def _is_broken(self, spot: Spot, promise: Room) -> bool:
-        """Whether more is held to stay and promised than there is, or than is in service."""
+        """Whether a promise is on a node that is out of service or has less than its staying
+        holdings and promises.
+        """
         if spot.node.usable and all(left >= 0 for left in promise):
             return False
         return any(holding.earmark for holding, _ in spot.holdings.values())
 
     def rooms(self, spot: Spot, without: Container[str] = ()) -> tuple[Room, Room, Room]:
-        """What nobody holds on a node, what nobody holds who stays, and that less what is promised;
-        as if the holdings `without` were gone. Others may have taken what was granted here at the
-        same time: then nothing is free, and what is missing is not missing elsewhere. A promise
-        that they broke is seen to be.
+        """Three rooms of a node: without holdings, without staying holdings, and that less
+        promises; as if the holdings `without` were gone.
+
+        Outside jobs may have taken what was granted here at the same time: then nothing is free,
+        and the deficit is not counted against other nodes. A promise that they broke shows as
+        negative.
         """
         amounts, keys = spot.node.amounts, self.keys
         free = [amounts.get(key, 0) for key in keys]
@@ -186,7 +190,7 @@ class NodeInventory:
                 continue
             for at, key in enumerate(keys):
                 if key not in amounts:
-                    continue  # a later node brought the key; nobody holds it here
+                    continue  # a later node brought the key: none of it is held here
                 amount = holding.each.get(key, 0) * tasks
                 if not holding.earmark:
                     free[at] -= amount
@@ -204,7 +208,7 @@ class NodeInventory:
     # Reading ----------------------------------------------------------------------------------
 
     def room(self, amounts: Amounts) -> Room:
-        """Amounts in the inventory's own order of keys."""
+        """Amounts as a room, in the inventory's order of keys."""
         return tuple(amounts.get(key, 0) for key in self.keys)
 
     def has(self, footprint: Iterable[tuple[str, int]], each: Amounts) -> bool:

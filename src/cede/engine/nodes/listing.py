@@ -1,8 +1,8 @@
 """Nodes sorted by what is free on them, the scarce key first.
 
-The first one from the smallest that fits is the best fit, and whole nodes stay free. Once somebody
-asks, the same is kept by topology group, and by whose the nodes are: most pools have one group
-only, and no homes, and pay nothing for it.
+The first one from the smallest that fits is the best fit, so that whole nodes stay free. The same
+order is kept by topology group and by part, but only from the first read on: most pools have one
+group and no homes, and do not pay for it.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from cede.engine.rights.cover import Holding
 from cede.model.node import Node
 
 Room = tuple[int, ...]  # by key, in the inventory's own order of keys
-Entry = tuple[Room, str]  # a room and whose it is: a node's id, or a group
-# Whose home a node is, who claimed it, and whether others than its owner use it; "" is nobody.
+Entry = tuple[Room, str]  # a room, and the id of its node or the name of its group
+# The policy that owns a node, its claimant, and whether others than its owner use it; "" is none.
 Part = tuple[str, str, bool]
 
 
@@ -28,21 +28,23 @@ class Spot:
 
     def __init__(self, node: Node) -> None:
         self.node = node
-        self.holdings: dict[str, tuple[Holding, int]] = {}  # by id: with how many tasks
-        self.free: Room = ()  # what nobody holds
-        self.unheld: Room = ()  # what nobody holds who stays
+        self.holdings: dict[str, tuple[Holding, int]] = {}  # by id, with the number of tasks
+        self.free: Room = ()  # capacity minus holders
+        self.unheld: Room = ()  # capacity minus staying holders
         self.now: Entry = ((), node.id)
         self.promise: Entry = ((), node.id)
         self.part: Part = ("", "", False)
 
 
 def _sum(rooms: Iterable[Room]) -> Room:
-    """Where one node has less than nothing left, the others lack nothing."""
+    """The sum of rooms, of which negative amounts count as zero: a deficit of one node is no lack
+    on others.
+    """
     return tuple(sum(left for left in each if left > 0) for each in zip(*rooms, strict=True))
 
 
 class Groups:
-    """`nodes` of each group; the groups by what is free in them, in `order`."""
+    """The nodes of each group, and the groups in the order of what is free in them."""
 
     def __init__(self, entries: Iterable[Entry], spots: Mapping[str, Spot]) -> None:
         listed: dict[str, list[Entry]] = {}
@@ -78,14 +80,14 @@ class Groups:
 
 
 class Listing:
-    """The usable nodes of an inventory, each by one of its entries."""
+    """The usable nodes of an inventory, each with one of its two entries."""
 
     def __init__(self, spots: Mapping[str, Spot], entry_of: Callable[[Spot], Entry]) -> None:
         self._spots = spots
         self.entry_of = entry_of
         self.nodes: SortedList[Entry] = SortedList()
-        self.grouped: Groups | None = None  # until somebody asks
-        self.parted: dict[Part, SortedList[Entry]] | None = None  # until somebody asks
+        self.grouped: Groups | None = None  # None until it is read
+        self.parted: dict[Part, SortedList[Entry]] | None = None  # None until it is read
 
     def add(self, spot: Spot) -> None:
         entry = self.entry_of(spot)
@@ -122,8 +124,8 @@ class Listing:
 def having(
     lists: Iterable[SortedList[Entry]], least: Room, instead: Mapping[str, Room]
 ) -> Iterator[Entry]:
-    """Entries of all lists, from the smallest on, that have `least`; some rooms are read
-    differently.
+    """The entries of all lists that have room for `least`, the smallest first; `instead` replaces
+    the rooms of some.
     """
     start = (least[:1], "")
     large = [listed for listed in lists if listed and listed[-1] >= start]

@@ -1,8 +1,8 @@
-"""Which nodes: where the tasks of a demand would sit, or that they do not fit.
+"""Placement: where the tasks of a demand would sit, or that they do not fit.
 
 All tasks of a demand are alike, so a node has room for a whole number of them, and a demand fits
 exactly if those numbers add up to its tasks. Granting, promising, taking and explaining all ask
-`place` (law 2). Topology is a wish, not a bound: `tight` takes as few groups as can be, near each
+`place` (law 2). Topology is a wish, not a bound: `tight` takes as few groups as possible, near each
 other, `spread` as many.
 """
 
@@ -20,14 +20,14 @@ from cede.engine.nodes.topology import is_below, nearest
 from cede.model.node import Node
 from cede.model.shape import Footprint, Form, Topology
 
-# Of each group, its nodes and how many tasks they hold.
+# By group: its nodes, and how many tasks each holds.
 Groups = dict[str, list[tuple[str, int]]]
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """One of an inventory's two listings, with the rooms of a few nodes read differently; of all
-    nodes or only of some.
+    """One of an inventory's two listings, with the rooms of some nodes replaced; `only` restricts
+    it to eligible nodes.
     """
 
     inventory: NodeInventory
@@ -42,9 +42,7 @@ class View:
         return self.inventory.spots[node_id].node.group
 
     def nodes(self, least: Room, group: str | None = None) -> Iterator[Entry]:
-        """Nodes from the smallest room on that could hold `least`, the best fit first; of all or of
-        one group.
-        """
+        """The nodes that have room for `least`, the best fit first; of one group if it is given."""
         instead = self.instead
         lists: Iterable[SortedList[Entry]] = (self.listing.nodes,)
         if group is not None:
@@ -57,7 +55,7 @@ class View:
                 yield entry
 
     def groups(self, least: Room) -> Iterator[str]:
-        """Groups from the one with the least free on that could hold `least`."""
+        """The groups that have room for `least`, from the one with the least free on."""
         known = self.listing.by_group()
         changed: dict[str, Room] = {}
         for node_id, room in self.instead.items():
@@ -73,7 +71,7 @@ class View:
 
 
 def slots(room: Room, need: Room, most: int) -> int:
-    """How many tasks a room holds."""
+    """The number of tasks that a room holds, up to `most`."""
     for left, amount in zip(room, need, strict=True):
         if amount:
             most = min(most, left // amount)
@@ -81,7 +79,9 @@ def slots(room: Room, need: Room, most: int) -> int:
 
 
 def suits(node: Node, form: Form) -> bool:
-    """Whether a node is one of those the demand asks for, whatever is free on it."""
+    """Whether a node matches the demand's labels, fingerprint and folders, whatever is free on
+    it.
+    """
     if form.fingerprint and node.fingerprint != form.fingerprint:
         return False
     if form.folders and node.folder not in form.folders:
@@ -91,13 +91,13 @@ def suits(node: Node, form: Form) -> bool:
 
 
 def need_of(inventory: NodeInventory, form: Form) -> Room | None:
-    """What one task needs; None when no node has a key of it."""
+    """The room that one task needs; None if a key of it is on no node."""
     amounts = dict(form.amounts)
     return inventory.room(amounts) if all(key in inventory.keys for key in amounts) else None
 
 
 def place(view: View, form: Form) -> Footprint | None:
-    """Where the tasks go: nodes and numbers of tasks; None when they do not fit."""
+    """The footprint of a demand: nodes and numbers of tasks; None if the tasks do not fit."""
     if len(parts := form.by_folder) > 1:
         found = [place(view, each) for each in parts]
         return tuple(each for one in found for each in one or ()) if all(found) else None
@@ -115,7 +115,7 @@ def place(view: View, form: Form) -> Footprint | None:
 def _fitting(
     view: View, form: Form, need: Room, group: str | None = None
 ) -> Iterator[tuple[str, int]]:
-    """Nodes that suit, with how many tasks each holds, the best fit first."""
+    """The matching nodes, with the number of tasks that each holds, the best fit first."""
     spots = view.inventory.spots
     anywhere = not (form.fingerprint or form.labels or form.folders)
     for room, node_id in view.nodes(need, group):
@@ -142,8 +142,8 @@ def _fill(nodes: Iterable[tuple[str, int]], tasks: int) -> Footprint | None:
 
 
 def _alone(view: View, form: Form, need: Room) -> Footprint | None:
-    """In one group: of those that hold all, the one with the least free, so that large groups stay
-    whole for who needs them.
+    """The footprint in one group: of the groups that hold all tasks, the one with the least free,
+    so that large groups stay whole.
     """
     for group in view.groups(tuple(form.tasks * amount for amount in need)):
         found = _fill(_fitting(view, form, need, group), form.tasks)
@@ -153,13 +153,13 @@ def _alone(view: View, form: Form, need: Room) -> Footprint | None:
 
 
 def _tight(groups: Groups, tasks: int) -> Footprint | None:
-    """In as few groups as can be, and in near ones."""
+    """The footprint in as few groups as possible, near each other."""
     sizes = {name: sum(count for _, count in nodes) for name, nodes in groups.items()}
     return _fill((node for name in nearest(sizes, tasks) for node in groups[name]), tasks)
 
 
 def _spread(groups: Groups, tasks: int) -> Footprint | None:
-    """One task to each group in turn, for as long as it has room."""
+    """The footprint with one task to each group in turn, as long as it has room."""
     left = {name: [list(node) for node in groups[name]] for name in sorted(groups)}
     taken: dict[str, int] = {}
     while tasks:
@@ -179,8 +179,8 @@ def _spread(groups: Groups, tasks: int) -> Footprint | None:
 
 
 def possible(inventory: NodeInventory, form: Form) -> bool:
-    """Whether the registered nodes could ever hold this, whoever holds them now and whatever their
-    state.
+    """Whether the registered nodes could ever hold this form, whatever they hold now and whatever
+    their state.
     """
     known = inventory.ever.get(form)
     if known is None:
@@ -202,7 +202,7 @@ def _possible(inventory: NodeInventory, form: Form) -> bool:
 
 
 def places_for(view: View, form: Form, below: str = "") -> int:
-    """How many tasks would find a place, at most as many as there are; on all nodes, or on those
+    """The number of tasks that find a place, up to the form's number; on all nodes, or on those
     whose topology group is below a path.
     """
     if len(parts := form.by_folder) > 1:

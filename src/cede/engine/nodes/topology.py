@@ -1,8 +1,8 @@
-"""Which topology groups a demand takes that no group holds alone.
+"""The choice of topology groups for a demand that no single group holds.
 
 A group's name is a path, such as `spine-1/rack-3`: groups that share more of its beginning are
-nearer to each other. The fewest groups are taken, below as long a path as can be; there the largest
-first, then the nearest to those taken, of equally near ones the larger.
+nearer to each other. The fewest groups are taken, below as long a path as possible; there the
+largest first, then the nearest to those taken, of equally near ones the larger.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from heapq import nlargest
 from itertools import accumulate
 
-Sizes = Mapping[str, int]  # group: how many tasks it holds
+Sizes = Mapping[str, int]  # group: the number of tasks that it holds
 
 
 def nearest(sizes: Sizes, tasks: int) -> list[str]:
-    """The groups for so many tasks, which all of them together hold; in the order in which they are
-    filled.
+    """The groups for this many tasks, in the order in which they are filled; all groups together
+    hold them.
     """
     fewest = _fewest(sizes, tasks)
     below = _together(sizes, tasks, fewest)
@@ -24,7 +24,7 @@ def nearest(sizes: Sizes, tasks: int) -> list[str]:
 
 
 def _fewest(sizes: Sizes, tasks: int) -> int:
-    """How many groups are needed: as many as of the largest."""
+    """The number of groups needed, if the largest are taken."""
     held = accumulate(sorted(sizes.values(), reverse=True))
     return next(number for number, enough in enumerate(held, 1) if enough >= tasks)
 
@@ -35,14 +35,14 @@ def is_below(name: str, path: str) -> bool:
 
 
 def paths(name: str) -> list[str]:
-    """What a group is below, itself last: "", "a", "a/b" for a/b."""
+    """The paths that a group is below, itself last: "", "a", "a/b" for a/b."""
     parts = name.split("/") if name else []
     return ["/".join(parts[:depth]) for depth in range(len(parts) + 1)]
 
 
 def _together(sizes: Sizes, tasks: int, fewest: int) -> list[str]:
-    """The groups below the longest path where the fewest are enough; of several such paths that
-    with the least room, as everywhere.
+    """The groups below the longest path at which the fewest groups are enough; of several such
+    paths the one with the least room.
     """
     below: dict[str, list[str]] = {}
     depths: dict[str, int] = {}
@@ -56,10 +56,10 @@ def _together(sizes: Sizes, tasks: int, fewest: int) -> list[str]:
 
 
 def _chosen(sizes: Sizes, tasks: int, fewest: int) -> list[str]:
-    """So many groups that hold the tasks, near each other.
+    """The chosen groups, which hold the tasks and are near each other.
 
-    The largest would do, and `spare` is by how much. A nearer group takes the place of the smallest
-    of them for as long as that is enough.
+    The largest would do, and `spare` is their surplus. A nearer group replaces the smallest of them
+    as long as the surplus allows it.
     """
     ordered = _by_nearness(sizes)
     planned = nlargest(fewest, ordered, key=sizes.__getitem__)
@@ -80,8 +80,9 @@ def _chosen(sizes: Sizes, tasks: int, fewest: int) -> list[str]:
 
 
 def _by_nearness(sizes: Sizes) -> list[str]:
-    """The largest, then what is nearest to those before it, then what is larger: whoever walks the
-    tree of paths, at every turn to where the largest group is, meets them so.
+    """The groups by nearness: the largest, then the nearest to those before it, then the larger.
+
+    It is the order of a walk down the tree of paths that always turns first to the largest group.
     """
     largest: dict[str, int] = {}
     for name, size in sizes.items():

@@ -1,1 +1,1 @@
-"""The waiters of a pool in their order, what each may see, and when each would start."""
+"""The waiters of a pool in their order, their bounds, and forecasts of their starts."""

@@ -1,8 +1,8 @@
-"""What bounds the waiters of a queue, and the verdict on each that waits.
+"""The bounds on the waiters of a queue, and the verdict on each of them.
 
 Granting keeps the bounds of every stream that it passes over (`State.passed_over`). The verdict on
 a waiter is the first of them that its demand exceeds: nothing is decided again for it. Numbers that
-later grants of the same pass have moved are read from the ledger, which is as the pass left it.
+later grants of the same pass have changed are read from the ledger, which is as the pass left it.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from cede.model.request import Request
 
 
 class Met(NamedTuple):
-    """What kept everybody in a stream out when it was last looked at: its bounds, or None where
-    there was no place on nodes, which is asked first.
+    """The bounds that kept all waiters of a stream from starting when a pass last met it; None if
+    there was no place on nodes, which is checked first.
     """
 
-    version: int  # the ledger's then
+    version: int  # of the ledger at that time
     bounds: list[Allowance] | None
 
 
@@ -45,7 +45,7 @@ def bounds_of(
 ) -> list[Allowance]:
     """Every bound on the waiters of a stream; `placed` says whether they find places on nodes.
 
-    In a pool of nodes what is promised or withheld is on nodes, and so a matter of places.
+    In a pool of nodes promises and withheld capacity are on nodes, and so part of placement.
     """
     found = stream.own_bounds(ledger)
     pool = pool_bounds(ledger, stream.standing)
@@ -71,8 +71,8 @@ def _withheld(state: State, ledger: PoolLedger, stream: Stream) -> Iterator[Allo
 
 
 def withheld_for(state: State, ledger: PoolLedger, stream: Stream) -> Iterator[Request]:
-    """Blocked heads of a stream's standing or above, for whom something is withheld; nobody in a
-    pool of nodes, where it is on nodes.
+    """Blocked heads of a stream's standing or above that capacity is withheld for; none in a pool
+    of nodes, where it is on nodes.
     """
     if ledger.inventory is not None:
         return
@@ -85,8 +85,8 @@ def withheld_for(state: State, ledger: PoolLedger, stream: Stream) -> Iterator[R
 def without_withheld(
     state: State, ledger: PoolLedger, stream: Stream, room: Room, besides: Container[str]
 ) -> Room:
-    """A room less what is withheld for heads of this standing or above, except `besides`. Who is
-    stopped for this one does not also make room for the head.
+    """A room less what is withheld for heads of this standing or above, except `besides`: a victim
+    of this waiter does not also make room for a head.
     """
     if not ledger.withheld:
         return room
@@ -102,7 +102,7 @@ def without_withheld(
 
 
 def verdict_on(state: State, ledger: PoolLedger, request: Request, policy_id: str) -> Verdict:
-    """What keeps a waiter from starting in one pool, as the last pass met it."""
+    """The bound that keeps a waiter from starting in one pool, as the last pass met it."""
     if ledger.pool.quarantine is not None:
         return Verdict(Bound.QUARANTINE, ledger.pool.id)
     if request.id in state.delayed:
@@ -118,13 +118,13 @@ def verdict_on(state: State, ledger: PoolLedger, request: Request, policy_id: st
         bounds = _met(state, ledger, stream)
         share = next((each.left for each in bounds if each.bound is Bound.SHARE), None)
         if share is not None and fits(demand, share):
-            break  # this is the stream in which it would be granted; otherwise the last
+            break  # the stream in which it would be granted; otherwise the last
     return check(demand, _on_starting(bounds, request.id))
 
 
 def _met(state: State, ledger: PoolLedger, stream: Stream) -> list[Allowance]:
-    """The bounds of a stream as the last pass left them; as they are, where no pass has looked at
-    the pool since it changed.
+    """The bounds of a stream as the last pass left them; computed now if no pass has decided the
+    pool since it changed.
     """
     met: PassedOver = state.passed_over.get(ledger.pool.id, {})
     known = met.get(stream)
@@ -136,12 +136,14 @@ def _met(state: State, ledger: PoolLedger, stream: Stream) -> list[Allowance]:
         return bounds_of(state, ledger, stream, placed=placed)
     if known.bounds is not None and known.version == ledger.version:
         return known.bounds
-    # Later grants of the same pass have moved the numbers, and only taken places.
+    # Later grants of the same pass have changed the numbers, and only taken places.
     return bounds_of(state, ledger, stream, placed=known.bounds is not None)
 
 
 def _on_starting(bounds: Iterable[Allowance], request_id: str) -> list[Allowance]:
-    """The bounds on starting: without that on rights, and what is withheld for the waiter."""
+    """The bounds on starting: without the one on rights, and without what is withheld for the
+    waiter itself.
+    """
     return [
         each
         for each in bounds

@@ -1,20 +1,20 @@
-"""What the used part of a budget does to a score.
+"""The effect of a budget's used part on a score.
 
-A budget is soft: a tenant that is past it still runs, behind those that are not.
+A budget is soft: a tenant beyond it still runs, behind tenants within theirs.
 """
 
 from __future__ import annotations
 
 import math
 
-# Up to the first part of a budget nothing happens; from the second on it is as bad as it gets.
+# Up to the first part of a budget there is no penalty; from the second on it is the largest.
 FREE, SPENT = 0.8, 1.2
 LEAST = 0.05
 
 
 def penalty(used: float | None) -> float:
-    """What a score is multiplied by: 1 up to 80 % of a budget, 0.05 from 120 % on, and along a
-    cosine between, so that nobody falls off an edge.
+    """The factor on a score: 1 up to 80 % of a budget, 0.05 from 120 % on, and along a cosine
+    between, so that there is no sudden step.
     """
     if used is None or used <= FREE:
         return 1.0

@@ -1,9 +1,9 @@
-"""The waiters of a pool in standing order, seen through a room.
+"""The waiters of a pool in standing order, filtered by a room.
 
-A stream is one queue at one level of rights: the same waiter stands in the in-share stream of its
-queue if the share still has room for it whole, and in the borrowed one anyway. A cursor merges all
-streams of a pool and always shows the first waiter in the one order that fits. While a cursor is in
-use rooms only shrink, so a waiter that did not fit once need not be looked at again.
+A stream is one queue at one level of rights: a waiter is in the in-share stream of its queue if the
+share still has room for it whole, and always in the borrowed one. A cursor merges all streams of a
+pool and shows the first waiter in standing order that fits. While a cursor is in use rooms only
+shrink, so a waiter that did not fit once need not be checked again.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def order(standing: Standing, age: Age, satisfaction: tuple[float, ...] = ()) ->
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Stream:
-    """One queue at one level of rights; compared by identity, which is cheap to keep things by."""
+    """One queue at one level of rights; compared by identity, which makes it a cheap key."""
 
     queue: Queue
     key: QueueKey
@@ -50,11 +50,11 @@ class Stream:
 
     @property
     def form(self) -> Form | None:
-        """In a pool of nodes, of all its waiters."""
+        """The form of all its waiters, in a pool of nodes."""
         return self.key.form
 
     def band(self, ledger: PoolLedger) -> int:
-        """Of its next waiter: those of a task group are alike."""
+        """The band of its next waiter: the waiters of a task group are alike."""
         if not self.preemptible:
             return ABOVE_ALL
         if not self.key.task_group or (oldest := self.queue.oldest) is None:
@@ -69,7 +69,7 @@ class Stream:
         promise: bool = False,
         gone: Amounts | None = None,
     ) -> list[Allowance]:
-        """What the waiters' own policy allows at this level, with so much of its share `gone`."""
+        """The bounds of the waiters' own policy at this level; `gone` of its share is used up."""
         found = own_bounds(ledger, self.key, alone=alone, promise=promise)
         if self.rights != BORROWED:
             share = share_bound(ledger, self.key, self.rights, self.band(ledger), gone)
@@ -78,13 +78,13 @@ class Stream:
         return found
 
     def own_room(self, ledger: PoolLedger) -> Room | None:
-        """What is within all of them; None when nothing is."""
+        """The room within all of them; None if there is none."""
         return headroom(self.own_bounds(ledger))
 
 
 def streams(ledger: PoolLedger) -> list[Stream]:
     """Every stream of a pool. Non-preemptible work never borrows, so it has one level only, unless
-    a fair share says how close to home it is.
+    a fair share determines how close to home it is.
     """
     found: list[Stream] = []
     for key, queue in ledger.queues.items():
@@ -94,7 +94,7 @@ def streams(ledger: PoolLedger) -> list[Stream]:
 
 
 def streams_of(ledger: PoolLedger, key: QueueKey) -> tuple[Stream, ...]:
-    """The streams of one queue, those of the highest rights first."""
+    """The streams of one queue, the highest rights first."""
     known: tuple[Stream, ...] | None = ledger.streams.get(key)
     if known is None:
         known = tuple(_streams_of(ledger, key, ledger.queues[key]))
@@ -128,8 +128,8 @@ class Candidate(NamedTuple):
 
 
 class Cursor:
-    """The first waiter that is within `room_of` its stream; `besides` are passed over. `by_age`,
-    those of equal standing go by age where a score would order them.
+    """Walks to the first waiter that is within `room_of` its stream; `besides` are passed over.
+    With `by_age`, equal standing goes by age where a score would order it.
     """
 
     def __init__(
@@ -145,8 +145,8 @@ class Cursor:
         self._by_age = by_age
         self._room_of = room_of
         self._besides = besides
-        # Until it comes first a stream stands at its oldest waiter, unlooked at; the last number is
-        # the version at which somebody in it was found to fit.
+        # Until it comes first a stream stands at its oldest waiter, unchecked; the last number is
+        # the ledger's version at which that waiter was found to fit.
         self._heap: list[tuple[Order, int, Stream, int]] = [
             (self.order_of(stream, oldest), number, stream, _UNSEEN)
             for number, stream in enumerate(among)
@@ -182,7 +182,7 @@ class Cursor:
         self._push(number, stream, found[3])
 
     def skip_stream(self) -> None:
-        """Pass over everybody in the stream of the waiter that `peek` showed."""
+        """Pass over the whole stream of the waiter that `peek` showed."""
         heapq.heappop(self._heap)
 
     def _push(self, number: int, stream: Stream, after: Age) -> None:

@@ -1,4 +1,4 @@
-"""When a holder has certainly given its units back."""
+"""The instant at which a holder has certainly given its units back."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from cede.model.lifecycle import AllocationState
 
 
 def end_bound(state: State, allocation: Allocation) -> int | None:
-    """The latest instant at which an allocation has certainly given its units back; None if nothing
-    says.
+    """The latest instant at which an allocation has certainly given its units back; None if there
+    is no bound.
     """
     if allocation.state is AllocationState.LOST:
         return None
@@ -20,8 +20,8 @@ def end_bound(state: State, allocation: Allocation) -> int | None:
 
 
 def ends_by(state: State, holding_id: str, instant: int | None) -> bool:
-    """Whether a holder is certainly gone by an instant to come. Who is overdue has broken its word
-    already.
+    """Whether a holder is certainly gone by a future instant. An overdue holder has already missed
+    its bound.
     """
     if instant is None:
         return False

@@ -1,4 +1,6 @@
-"""When a demand would fit at the latest, as far as walltimes, stops and leases bound it."""
+"""The instant at which a demand fits at the latest, as far as walltimes, stops and leases bound
+it.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ from cede.model.shape import Footprint, Form
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """When a demand would fit at the latest and, in a pool of nodes, where."""
+    """The instant at which a demand fits at the latest and, in a pool of nodes, its nodes."""
 
     at: int
     footprint: Footprint = ()
@@ -40,16 +42,15 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class HeadStart:
-    """The same for the head of a queue; None where nothing says when."""
+    """The same for the head of a queue; `at` is None if no bound gives it."""
 
     at: int | None
     footprint: Footprint = ()
 
 
 def earliest_start(state: State, ledger: PoolLedger, request: Request) -> Start | None:
-    """When the bounded holders alone have made room; None when an unbounded one is needed.
-
-    What is promised to others is not coming to this one; what is promised to itself is.
+    """The start once bounded holders have made room; None if an unbounded one is needed. What is
+    promised to others does not count as coming; what is promised to the request does.
     """
     if ledger.pool.quarantine is not None:
         return None
@@ -65,11 +66,11 @@ def earliest_start(state: State, ledger: PoolLedger, request: Request) -> Start 
 def head_start(
     state: State, ledger: PoolLedger, request: Request, *, known: bool = False
 ) -> HeadStart | None:
-    """When and where the head of a queue fits: once those are gone whose ends are to come or, with
-    nothing to say when, the longest running of the others as well; None where not even then, or
-    where only a `known` instant will do.
+    """The start of a queue's head: after the holders with a bounded end and, if these are not
+    enough, the longest running of the others too. None if not even then, or if `known` and no bound
+    gives the instant.
     """
-    # Who is overdue has broken its word already.
+    # An overdue holder has already missed its bound.
     ends = {each: end for each, end in _ends(state, ledger).items() if end > state.now}
     if known and not ends:
         return None
@@ -88,9 +89,7 @@ def head_start(
 
 
 def _ends(state: State, ledger: PoolLedger) -> dict[str, int]:
-    """The holders of which something says by when they have certainly left, and when, in that
-    order: put in order once for all who ask, until something changes.
-    """
+    """The holders with a bounded end and that end, in order; cached until something changes."""
     version, ends = ledger.ends
     if version != ledger.version:
         held = (each.id for each in ledger.holdings.values() if not each.earmark)
@@ -104,7 +103,7 @@ def _ends(state: State, ledger: PoolLedger) -> dict[str, int]:
 def _after_ends(
     state: State, ledger: PoolLedger, request: Request, leave: list[str]
 ) -> tuple[int, Footprint] | None:
-    """After how many of these have left a demand fits and, in a pool of nodes, where."""
+    """After how many of these holders have left a demand fits and, in a pool of nodes, where."""
     if ledger.inventory is not None:
         return _ends_on_nodes(state, ledger, request, leave)
     demand = ledger.pool.metered(request.amounts)
@@ -117,8 +116,8 @@ def _after_ends(
 
 
 def spare_beside(state: State, ledger: PoolLedger, head: Request) -> dict[str, int]:
-    """What a later waiter may have of a counted pool, however long it runs, so that a head still
-    fits when it was to: what is free then beside the head's demand.
+    """The room that a later waiter may use in a pool without nodes, however long it runs, so that a
+    head still fits at its start: what is free then beside the head's demand.
     """
     start = None if head.withhold is None else head.withhold.start
     room = free_beside_promises(ledger, head.id)
@@ -137,7 +136,8 @@ def _ends_on_nodes(
     policy = next(each for each in state.places(request.id) if each.pool_id == ledger.pool.id)
     key, own = ledger.queue_of(policy.id, request), (request.id,)
     assert key.form is not None
-    # Each reach is part of the next, and place asks only that the tasks of all nodes add up.
+    # Each entry's nodes are part of the next's, and place only needs the tasks of all nodes to add
+    # up.
     only = eligible_nodes(ledger, key, BORROWED)[-1]
     view = site(state, ledger, LOWEST, promise=False, own=own, only=only)
     kept = withheld_on_nodes(state, ledger, LOWEST, own)
@@ -159,9 +159,9 @@ def _fewest_ends(
     room_on: Callable[[Spot], _Emptying | _Beside],
     leave: list[str],
 ) -> int | None:
-    """After how many ends all tasks find a place; None when not even after the last.
+    """After how many ends all tasks find a place; None if not even after the last.
 
-    Who leaves changes only the nodes it is on, so it is those that are counted again.
+    A leaving holder changes only its own nodes, so only these are counted again.
     """
     inventory, need = view.inventory, need_of(view.inventory, form)
     if need is None:
@@ -185,7 +185,7 @@ def _fewest_ends(
 
 
 class _Emptying:
-    """What a waiter may use of one node, as holders leave it one after the other."""
+    """The room that a waiter may use on one node, as holders leave it one after the other."""
 
     def __init__(self, view: View, own: Container[str], spot: Spot) -> None:
         self._keys, self._amounts = view.inventory.keys, spot.node.amounts
@@ -203,7 +203,7 @@ class _Emptying:
 
 
 class _Beside:
-    """The same while something may be kept on the node for heads."""
+    """The same on a node where room may be kept for heads."""
 
     def __init__(
         self, state: State, view: View, kept: Mapping[str, Kept], own: Iterable[str], spot: Spot
@@ -220,15 +220,15 @@ class _Beside:
         return self._room(self._gone, self._kept, False)
 
 
-# When it starts at the latest ------------------------------------------------------------------
+# The latest start -----------------------------------------------------------------------------
 
 
 def latest_start(state: State, ledger: PoolLedger, request: Request, policy_id: str) -> int | None:
-    """The instant by which a waiter certainly starts, whatever order holders end in, unless
-    something of higher standing arrives; None where nothing proves one.
+    """The instant by which a waiter certainly starts, whatever order holders end in, unless a
+    request of higher standing arrives; None if nothing proves one.
 
-    Later waiters of its standing may not take what is kept for it: so it is said of who was
-    promised its units, and of the head for whom they are withheld until a known instant.
+    Only a waiter with an earmark, and the head that capacity is withheld for until a known instant,
+    have one: later waiters of their standing may not take what is kept for them.
     """
     if request.earmark is not None and request.earmark.pool_id == ledger.pool.id:
         return _promise_kept(state, ledger)
@@ -246,13 +246,13 @@ def latest_start(state: State, ledger: PoolLedger, request: Request, policy_id: 
 def _bound_by_room_alone(
     state: State, ledger: PoolLedger, request: Request, policy_id: str
 ) -> bool:
-    """Whether nothing but room in one pool keeps a waiter: no delay, quota, limit or reserve of its
-    own, no node that must be lent; and nobody comes here from another pool, or once a dependency or
-    a task of its array has ended.
+    """Whether only room in one pool keeps a waiter: no delay, quota, limit or reserve of its own,
+    no node that must be lent; and no waiter comes here from another pool, or once a dependency or a
+    task of its array has ended.
     """
     elsewhere = any(len(state.policies_of(each.subject)) > 1 for each in ledger.policies.values())
     free = request.preemptible and not request.terms.limit and not request.terms.tenant
-    for above in ledger.chains[policy_id]:  # its own others may use a limit up
+    for above in ledger.chains[policy_id]:  # others of its own may use a limit up
         limit, demand = ledger.policies[above].limit, ledger.pool.metered(request.amounts)
         free = free and all(limit.get(key, most) >= most for key, most in _most(ledger, demand))
     if not free or elsewhere or state.delayed or ledger.homes.matter:
@@ -266,8 +266,8 @@ def _most(ledger: PoolLedger, demand: Amounts) -> Iterator[tuple[str, int]]:
 
 
 def _outranked(ledger: PoolLedger, request: Request, policy_id: str) -> bool:
-    """Whether another waiter may come to stand above one: where a share has room for the one and
-    not for the other.
+    """Whether another waiter may come to stand above this one: where a share has room for the other
+    and not for this one.
     """
     mine = streams_of(ledger, ledger.queue_of(policy_id, request))[-1].standing
     for key, queue in ledger.queues.items():
@@ -278,7 +278,7 @@ def _outranked(ledger: PoolLedger, request: Request, policy_id: str) -> bool:
 
 
 def _promise_kept(state: State, ledger: PoolLedger) -> int | None:
-    """When everybody who is on the way out has left; None while somebody may still ask for time."""
+    """The instant at which all leaving holders have left; None while one may still ask for time."""
     leaving = [state.allocations[each.id] for each in ledger.holdings.values() if each.leaving]
     if not leaving or any(each.state is not AllocationState.STOPPING for each in leaving):
         return None

@@ -1,8 +1,8 @@
 """Deferred acceptance: requests with places in several pools ask them one after another.
 
 Each request proposes to its pools by policy priority; a pool keeps proposals in its own order as
-they fit; whoever is not kept, or is displaced, proposes to its next pool. The rounds are played on
-the real state and taken back until nobody has anywhere left to ask.
+they fit; a request that is not kept, or is displaced, proposes to its next pool. The rounds are
+played on the real state and taken back until no request has a pool left to ask.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from cede.model.plan import Decision, Grant
 class Proposals:
     """How far down its list of pools each request has come.
 
-    A request that no pool has kept yet has had its chance at one more pool with every round; one
-    that is kept stays there until it is displaced, and goes on from there.
+    A request that no pool has kept yet may ask one more pool with every round; one that is kept
+    stays there until it is displaced, and goes on from there.
     """
 
     state: State
@@ -40,7 +40,7 @@ class Proposals:
         return choices.index(pool_id) <= self.reached.get(request_id, self.round)
 
     def next_round(self, decisions: list[Decision]) -> bool:
-        """Note who was kept where; whether somebody may still ask another pool."""
+        """Note which pool kept which request; whether a request may still ask another pool."""
         kept = {each.request_id: each.pool_id for each in decisions if isinstance(each, Grant)}
         for request_id in self.reached:
             if request_id not in kept:

@@ -1,10 +1,10 @@
-"""The order of waiters whose standing is the same: nine factors, weighed by the type of policy.
+"""The order of waiters of equal standing: nine factors, weighted by the type of policy.
 
     score = budget penalty x sum of weight x factor
 
-Higher comes first. Each factor is a function of plain values; where something is not known it is
-0.5, so that nobody gains or loses by it. Weights are used as they are, and need not add up to 1.
-Every factor is at most 1 but the time that somebody has waited: in the end that decides.
+Higher comes first. Each factor is a function of plain values; an unknown one is 0.5, so that it is
+neither gain nor loss. Weights are used as they are, and need not add up to 1. Every factor is at
+most 1 except the waiting time: in the end that decides.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from cede.model.terms import CLASS_MAX
 
 UNKNOWN = 0.5
 WAIT_REFERENCE = 3600.0  # seconds
-# A tenant may burst only while less than this part of everything is in use.
+# A tenant may burst only while less than this part of all nodes is in use.
 BUSY = 0.8
 
 
 @dataclass(frozen=True, slots=True)
 class Factors:
-    """The nine, in the order in which they are weighed."""
+    """The nine factors, in the order of their weights."""
 
     priority: float = 0.0
     wait_time: float = 0.0
@@ -40,7 +40,7 @@ class Factors:
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """How much each factor counts. The defaults are for policies without a profile."""
+    """The weight of each factor. The defaults are for policies without a profile."""
 
     priority: float = 0.20
     wait_time: float = 0.20
@@ -65,7 +65,7 @@ PROFILES: Mapping[Kind, Weights] = {
 
 
 def score(factors: Factors, weights: Weights, penalty: float = 1.0) -> float:
-    """`penalty` is that of the budget."""
+    """The weighted sum, times the budget's `penalty`."""
     pairs = zip(astuple(weights), astuple(factors), strict=True)
     total: float = sum(weight * factor for weight, factor in pairs)
     return penalty * total
@@ -83,8 +83,8 @@ def wait_time(submitted_at: int, now: int, reference: float = WAIT_REFERENCE) ->
 def fair_share(
     target: float | None, actual: float, burst: float | None = None, utilization: float = 1.0
 ) -> float:
-    """The part of a tenant's target that it does not have. While much is idle, the target of one
-    that may burst is higher.
+    """The part of a tenant's target that it does not have. While many nodes are idle, the target of
+    a tenant that may burst is higher.
     """
     if target is None or target <= 0:
         return UNKNOWN
@@ -96,8 +96,8 @@ def fair_share(
 def topology(
     nodes: int, groups: int, localities: Sequence[float] = (), same_numa: bool = False
 ) -> float:
-    """Few groups of nodes, and memory near to what uses it. `localities` are those of the nodes
-    it has, or of all nodes that are known.
+    """The preference for few groups of nodes, and for memory near to its users. `localities` are
+    those of the request's nodes, or of all known nodes.
     """
     between = 0.7 if nodes > 1 else 0.3
     return between * _apart(nodes, groups) + (1 - between) * _within(localities, same_numa)
@@ -116,8 +116,8 @@ def _within(localities: Sequence[float], same_numa: bool) -> float:
 
 
 def memory_locality(attached: Sequence[int] | None) -> float:
-    """Of one node: the part of its CPUs and GPUs that its largest memory domain has. One number
-    per domain; None where nothing is known.
+    """The part of a node's CPUs and GPUs that its largest memory domain has. One number per domain;
+    None if unknown.
     """
     if attached is None:
         return UNKNOWN
@@ -128,7 +128,7 @@ def memory_locality(attached: Sequence[int] | None) -> float:
 
 
 def data_readiness(fraction: float | None) -> float:
-    """The part of the input that is where it can be read fast."""
+    """The part of the input that can be read fast."""
     return UNKNOWN if fraction is None else fraction
 
 
@@ -137,18 +137,20 @@ def backlog(queued_hours: float, running_hours: float) -> float:
 
 
 def energy(price: float | None) -> float:
-    """`price` is normalised: 0 is the cheapest hour, 1 the dearest."""
+    """The preference for cheap hours; `price` is normalised: 0 is the cheapest hour, 1 the
+    dearest.
+    """
     return UNKNOWN if price is None else 1 - min(1.0, max(0.0, price))
 
 
 def checkpoint_efficiency(saving_minutes: float | None) -> float:
-    """None: work that nobody saves."""
+    """The preference for fast checkpoints; None: work that is not saved."""
     return 0.0 if saving_minutes is None else 1 / (1 + saving_minutes)
 
 
 def conformance(largest: int | None, nodes: int) -> float:
-    """The largest group of free nodes with one fingerprint, against the nodes asked for; at most 1,
-    so that no size is worth more than having waited.
+    """The largest group of free nodes with one fingerprint, relative to the requested nodes; at
+    most 1, so that no size outweighs waiting.
     """
     if nodes == 0:
         return 1.0

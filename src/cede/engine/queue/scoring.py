@@ -1,8 +1,8 @@
-"""The scores of a pool's queues, where it goes by them: among equal standing, who goes first.
+"""The scores of a pool's queues: which waiter of equal standing goes first, in a pool with that
+order.
 
-All waiters of a queue are alike to every factor but their age, so the score of the oldest stands
-for the queue, and inside it the older one goes first. Scores are computed at the beginning of a
-pass.
+All waiters of a queue are alike to every factor but their age, so the oldest one's score is the
+queue's, and inside it the older one goes first. Scores are computed at the beginning of a pass.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from cede.model.pool import Pool
 from cede.model.request import Request
 from cede.model.settings import QueueOrder
 
-# With more waiters than this there is a backlog, whatever each of them wants.
+# With more waiters than this the backlog is full, whatever their demands.
 _BACKLOG_MAX = 10_000
 
 
 def score_queues(state: State) -> None:
-    """Score the queues of every pool that this pass looks at and that goes by it."""
+    """Score the queues of every pool that this pass decides and that orders by score."""
     for pool_id in state.dirty:
         ledger = state.ledgers[pool_id]
         if ledger.pool.settings.order is QueueOrder.SCORE:
@@ -58,7 +58,7 @@ def _score(state: State, ledger: PoolLedger) -> dict[QueueKey, float]:
 
 
 def score_of(ledger: PoolLedger, key: QueueKey, factors: Factors, used: float | None) -> float:
-    """`used` is the part of its tenant's budget."""
+    """The score of a queue; `used` is the used part of its tenant's budget."""
     weights = PROFILES[ledger.policies[key.policy_id].kind]
     return score.score(factors, weights, penalty(used))
 
@@ -74,13 +74,13 @@ def _fair_share(state: State, pool: Pool, name: str) -> float:
 
 
 def nodes_in(state: State, pool: Pool) -> int:
-    """How many nodes there are to be shared; none in a pool that only counts."""
+    """The number of nodes that the pool shares; 0 in a pool without nodes."""
     inventory = state.inventories.get(pool.id)
     return 0 if inventory is None else len(inventory.spots)
 
 
 def is_bursting(state: State, pool: Pool, request: Request) -> bool:
-    """Whether its tenant has more than its part of the nodes because it may burst."""
+    """Whether its tenant holds more than its target part of the nodes because it may burst."""
     tenant = state.tenancy.named.get(request.terms.tenant)
     nodes = nodes_in(state, pool)
     if tenant is None or tenant.burst_allowance is None or not nodes:
@@ -89,21 +89,21 @@ def is_bursting(state: State, pool: Pool, request: Request) -> bool:
 
 
 def _nodes(inventory: NodeInventory | None) -> tuple[int, int | None]:
-    """The topology groups there are, and the most free nodes that are of one fingerprint."""
+    """The number of topology groups, and the most free nodes of one fingerprint."""
     if inventory is None:
         return 0, None
     return len(inventory.served), max(inventory.idle.values(), default=0)
 
 
 def _backlog(state: State, ledger: PoolLedger) -> float:
-    """What waits against what runs, in tasks."""
+    """Waiting tasks relative to running tasks."""
     queues = [(key.form, queue) for key, queue in ledger.queues.items() if len(queue)]
     running = ledger.parts
     if sum(len(queue) for _, queue in queues) > _BACKLOG_MAX:
         return score.backlog(running, running)
     waiting = 0
     for form, queue in queues:
-        if form is not None:  # of one form, so of as many tasks each
+        if form is not None:  # one form, so the same number of tasks each
             waiting += form.tasks * len(queue)
         else:
             waiting += sum(state.requests[each].tasks for each in queue)

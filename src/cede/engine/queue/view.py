@@ -1,7 +1,7 @@
-"""The nodes of a pool as one waiter may see them: by its standing, and with some holders away.
+"""The nodes of a pool as one waiter may use them: by its standing, and with some holders gone.
 
-What is promised to somebody of lower standing is not in a waiter's way, nor what is promised to
-itself; what is withheld for a head of its standing or above is.
+Promises to waiters of lower standing do not restrict it, nor do those to itself; what is withheld
+for a head of its standing or above does.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ def site(
     gone: Iterable[str] = (),
     only: EligibleNodes | None = None,
 ) -> View:
-    """What is free for a waiter of standing `bound`, now or to promise, once `gone` are away; on
-    all nodes or on some.
+    """The view of a waiter of standing `bound`: the rooms that it may use, now or to promise, once
+    `gone` have left; on all nodes or on some.
     """
     inventory = ledger.inventory
     assert inventory is not None
@@ -56,12 +56,14 @@ def site(
 
 
 def eligible_nodes(ledger: PoolLedger, key: QueueKey, rights: int) -> list[EligibleNodes | None]:
-    """The nodes where waiters of a queue may sit at these rights, those to be preferred first."""
+    """The nodes that waiters of a queue may use at these rights, preferred ones first."""
     return list(_reach(ledger, key, rights))
 
 
 def _reach(ledger: PoolLedger, key: QueueKey, rights: int) -> Iterator[EligibleNodes | None]:
-    """One after the other: what others lend is worked out only for who needs it."""
+    """The eligible nodes one set after the other: what others lend is computed only when it is
+    needed.
+    """
     assert key.form is not None
     return ledger.homes.eligible(key.policy_id, rights, key.settled, key.claimant, key.form)
 
@@ -77,7 +79,9 @@ def locate(
     own: Container[str] = (),
     gone: Iterable[str] = (),
 ) -> Footprint | None:
-    """Where a waiter of a queue would sit at these rights, now or to promise; None when nowhere."""
+    """The footprint of a waiter of a queue at these rights, now or to promise; None if there is no
+    place.
+    """
     assert key.form is not None
     for only in _reach(ledger, key, rights):
         view = site(state, ledger, bound, promise=promise, own=own, gone=gone, only=only)
@@ -95,11 +99,11 @@ def room_beside(
     kept: Kept | None,
     promise: bool,
 ) -> Room:
-    """What a waiter may use of one node, beside what is kept for heads."""
+    """The room of one node that a waiter may use, beside what is kept for heads."""
     room = _room(inventory, node_id, without, promise)
     if kept is None:
         return room
-    if promise:  # who is stopped for this one does not also make room for the head
+    if promise:  # a victim of this waiter does not also make room for the head
         return tuple(map(sub, room, kept.need))
     ending = {
         holding_id
@@ -116,7 +120,7 @@ def _room(inventory: NodeInventory, node_id: str, without: Container[str], promi
 
 
 def _below(ledger: PoolLedger, bound: Standing, own: Container[str]) -> Iterator[str]:
-    """Owners of earmarks that are not in the way."""
+    """The owners of earmarks that do not restrict the waiter."""
     for (_, rank, rights), queue in ledger.owed.items():
         below = len(queue) and ledger.standing(rank, rights) < bound
         for owner_id in queue:
@@ -125,9 +129,10 @@ def _below(ledger: PoolLedger, bound: Standing, own: Container[str]) -> Iterator
 
 
 class Kept(NamedTuple):
-    """What is kept on a node for heads, and by when they are sure to have it; None: nobody knows.
+    """The room kept on a node for heads, and the instant at which they certainly use it; None if
+    unknown.
 
-    Until then others may have it, and for longer what is left beside it then.
+    Until then other waiters may use it, and for longer only what is left beside it then.
     """
 
     need: Room
@@ -141,7 +146,7 @@ class Kept(NamedTuple):
 def withheld_on_nodes(
     state: State, ledger: PoolLedger, bound: Standing, own: Container[str]
 ) -> dict[str, Kept]:
-    """What is kept on which node for heads that are in the way."""
+    """The room that is kept on each node for heads that restrict the waiter."""
     assert ledger.inventory is not None
     found: dict[str, Kept] = {}
     for head_id, policy_id in ledger.withheld.items():
@@ -162,8 +167,8 @@ def withheld_on_nodes(
 
 
 def head_standing(ledger: PoolLedger, policy_id: str, head: Request) -> Standing:
-    """Against whom room is withheld for a head: those of the standing that it would have, or
-    less.
+    """The standing that a head would have if granted; room is withheld from waiters of that
+    standing or less.
     """
     version, known = ledger.heads.get(head.id, (-1, LOWEST))
     if version != ledger.version:
@@ -182,8 +187,8 @@ def members(
     amounts: dict[str, int],
     folders: Sequence[str] = (),
 ) -> list[Member]:
-    """Tasks with their nodes and, of each key that has any, the first free devices (S3). Each task
-    sits where its folder is, if it can.
+    """The tasks with their nodes and the first free devices of each key (S3). Each task sits at its
+    folder, if it can.
     """
     sitting = _sitting(state, ledger, footprint, amounts)
     if len(folders) != len(sitting):

@@ -1,1 +1,1 @@
-"""Who outranks whom, what a share covers, and what stopping somebody costs."""
+"""The order of holders and waiters, what shares cover, and the price of stopping."""

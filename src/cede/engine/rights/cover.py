@@ -1,11 +1,11 @@
-"""Which holdings are inside a share, and whose.
+"""The holdings that a share covers, and which policy's share it is.
 
 Holdings fill a policy's share non-preemptible first, then the safest inside their task group, then
 oldest first; a holding is in share if the running sum that includes it stays within the share in
 every key that counts. So there is one cut per policy: everything before it is in share, everything
-behind it is not. What is behind the cut of a policy is offered to its parent, where the portions in
-share below fill first; so a holding's rights are how close to home it is covered. A cut is kept by
-two sorted lists and one sum, and moving it costs as many steps as holdings cross it.
+behind it is not. Holdings behind the cut are offered to the parent's share, which is first filled
+by what shares below cover; so a holding's rights are how close to home it is covered. A cut is kept
+by two sorted lists and one sum, and moving it costs as many steps as holdings cross it.
 """
 
 from __future__ import annotations
@@ -25,49 +25,49 @@ NOTHING: Amounts = {}
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """What counts against a policy: a live allocation, or the earmark of a waiter."""
+    """A live allocation or a waiter's earmark, as it counts against a policy."""
 
     id: str
     policy_id: str
-    amounts: Amounts  # only what the pool counts
+    amounts: Amounts  # only the keys that the pool counts
     preemptible: bool
-    index: int  # the place of its last start
+    index: int  # the place in the journal of its last start
     rank: int = 0
     task_group: str = ""
-    band: int = 0  # how safe it is inside its task group's fair share, the higher the safer
-    safe: bool = False  # nobody may stop it for a waiter, whatever its share is
+    band: int = 0  # its safety inside its task group's fair share; higher is safer
+    safe: bool = False  # never stopped for a waiter, whatever its share is
     earmark: bool = False
-    leaving: bool = False  # on its way out: its capacity may be promised
-    yields: bool = False  # on its way out, and its place in the share is somebody else's
-    may_go_on: bool = False  # on its way out, and could still be let go on
-    comes_back: bool = False  # that, or waits again as soon as it has stopped
-    claimed_out: bool = False  # on its way out because its node was claimed: it is lent no more
+    leaving: bool = False  # leaving: its capacity may be promised
+    yields: bool = False  # leaving, and its place in the share is its beneficiary's
+    may_go_on: bool = False  # leaving, and could still be let go on
+    comes_back: bool = False  # could go on, or will wait again once it has stopped
+    claimed_out: bool = False  # leaving because its node was claimed: the node is not lent any more
     takeable: bool = False  # could be a victim
     age: Age | None = None  # of an earmark's owner
     footprint: Footprint = ()  # in a pool of nodes: where it sits
-    each: Amounts = field(default_factory=lambda: NOTHING)  # and what one task takes there
+    each: Amounts = field(default_factory=lambda: NOTHING)  # the amounts of one task there
 
     @property
     def place(self) -> Place:
         return (self.preemptible, -self.band, self.index, self.id)
 
     def counting(self, amounts: Amounts) -> Holding:
-        """The same, of which only this much counts."""
+        """The same holding with other counted amounts."""
         return replace(self, amounts=amounts)
 
     def judged(self, band: int, safe: bool) -> Holding:
-        """The same, as its task group's fair share makes it."""
+        """The same holding with the band that its task group's fair share gives it."""
         return replace(self, band=band, safe=safe)
 
 
 Place = tuple[bool, int, int, str]
-# Told of a holding that is covered now, or is not: then whether it was until now.
+# Called with a holding that is now covered; or with one that is not, and whether it was before.
 Covered = Callable[[Holding], None]
 Uncovered = Callable[[Holding, bool], None]
 
 
 class Fill:
-    """One policy's share, and the holdings that it covers or not."""
+    """One policy's share, and the holdings inside and behind its cut."""
 
     __slots__ = (
         "_behind",
@@ -91,7 +91,7 @@ class Fill:
         self._share: list[float] = [share.get(key, 0) for key in keys]
         self._keys = keys
         self._sum = [0] * len(keys)
-        self.below: dict[str, int] = {}  # of that sum, what is covered below
+        self.below: dict[str, int] = {}  # the part of that sum that shares below cover
         self._inside: SortedList[Place] = SortedList()
         self._behind: SortedList[Place] = SortedList()
         self._holdings: dict[str, Holding] = {}
@@ -113,12 +113,12 @@ class Fill:
         if not self._over():
             self._covered(holding)
             return
-        self._shrink(new=holding.id)  # it may itself be the last, and never have been covered
+        self._shrink(new=holding.id)  # it may itself be cut off, and was then never covered
         if place in self._inside:
             self._covered(holding)
 
     def remove(self, holding: Holding) -> bool:
-        """Take a holding out; whether it was covered. The caller then calls `settle`."""
+        """Remove a holding; whether it was covered. The caller then calls `settle`."""
         del self._holdings[holding.id]
         place = holding.place
         if self._behind and place >= self._behind[0]:
@@ -129,16 +129,16 @@ class Fill:
         return True
 
     def shift(self, amounts: Amounts, sign: int) -> None:
-        """What is covered below has changed: it fills first. The caller then calls `settle`."""
+        """Change what shares below cover, which fills first. The caller then calls `settle`."""
         self._count(amounts, sign)
         (add_to if sign > 0 else take_from)(self.below, amounts)
 
     def reshare(self, share: Mapping[str, float]) -> None:
-        """Another share. The caller then calls `settle`."""
+        """Set another share. The caller then calls `settle`."""
         self._share = [share.get(key, 0) for key in self._keys]
 
     def settle(self) -> None:
-        """Move the cut to where it belongs."""
+        """Move the cut to its right place."""
         self._shrink()
         while self._behind and self._has_room(first := self._holdings[self._behind[0][3]]):
             self._behind.pop(0)

@@ -1,4 +1,4 @@
-"""Up to where one line of a policy's fair share goes along its holdings, kept as they come and go.
+"""The cut of one line of a policy's fair share through its holdings, kept as they come and go.
 
 Holdings stand in order; those before the cut are covered. The cut is a single place, so it is kept
 by two sorted lists and one sum, and moving it costs as many steps as holdings cross it.
@@ -18,7 +18,9 @@ CutPlace = tuple[bool, int, str]
 
 
 class Cut:
-    """One line and the holdings on both sides of it; `moved` is told who crosses it."""
+    """One line and the holdings on both sides of it; `moved` is called with each holding that
+    crosses it.
+    """
 
     __slots__ = ("_amounts", "_behind", "_inside", "_line", "_moved", "_sum")
 
@@ -26,7 +28,7 @@ class Cut:
         self._line: Line | None = None  # without a share nothing is covered
         self._moved = moved
         self._amounts: dict[CutPlace, Amounts] = {}
-        self._sum: dict[str, int] = {}  # of those that are covered
+        self._sum: dict[str, int] = {}  # of the covered holdings
         self._inside: SortedList[CutPlace] = SortedList()
         self._behind: SortedList[CutPlace] = SortedList()
 
@@ -34,7 +36,7 @@ class Cut:
         return bool(self._inside) and place <= self._inside[-1]
 
     def draw(self, line: Line | None) -> None:
-        """Another share."""
+        """Set another line."""
         self._line = line
         self._shrink(None)
         self._grow()
@@ -53,7 +55,7 @@ class Cut:
         if self.covers(place):
             self._inside.remove(place)
             take_from(self._sum, amounts)
-        else:  # the one behind it may be smaller, and counts itself
+        else:  # the next one may be smaller, and its own amounts count
             self._behind.remove(place)
         self._grow()
 

@@ -1,16 +1,17 @@
-"""What it costs to stop one holder, in parts, and what a waiter is worth.
+"""The price of stopping one holder, in parts, and the value of a waiter.
 
     price = checkpoint + recompute + remaining
 
-The unit is a minute. Checkpoint: how long it takes to save. Recompute: the GPU-minutes that are
-lost, of work that nobody saves. Remaining: nothing without a walltime, little for what has just
-started, much for what is nearly done.
+The unit is a minute. Checkpoint: the time that saving takes. Recompute: the GPU-minutes that are
+lost, of work that is not saved. Remaining: nothing without a walltime, little for work that has
+just started, much for work that is nearly done.
 
-One rule makes checkpoints weigh heavier for some: of an ml_training policy the checkpoint part
-counts three times. Document 004 gives that type the checkpoint weight 0.15, and ordinary batch work
-has 0.05. Of interactive work every part counts half.
+The checkpoint part of an ml_training policy's work counts three times: document 004 gives that type
+the checkpoint weight 0.15, and ordinary batch work 0.05. Of interactive work every part counts
+half.
 
-Nothing here knows who may be stopped for whom; it knows who may not be stopped at all (shields).
+Which holder may be stopped for which waiter is decided elsewhere; only shields, which protect a
+holder from every waiter, are here.
 """
 
 from __future__ import annotations
@@ -34,12 +35,12 @@ BURST_FACTOR = 0.5
 
 @dataclass(frozen=True, slots=True)
 class PriceSettings:
-    # Of the walltime; from here on it is nearly done.
+    # The fraction of the walltime from which on work is nearly done.
     near_completion_fraction: float = bounds.NEAR_COMPLETION_FRACTION_DEFAULT
     interactive_discount: float = 0.5
     ml_checkpoint_factor: float = 3.0  # 0.15 against 0.05
-    burst_discount: bool = False  # half, of a tenant above its target that may burst
-    # A price then changes once a minute at most, and can be checked by hand.
+    burst_discount: bool = False  # half the price, for a tenant above its target that may burst
+    # Prices then change once a minute at most, and can be checked by hand.
     whole_minutes: bool = True
 
 
@@ -48,24 +49,24 @@ USUAL = PriceSettings()
 
 @dataclass(frozen=True, slots=True)
 class Stopping:
-    """All that the price of a holder depends on. Instants and durations in milliseconds."""
+    """The values that a holder's price depends on. Instants and durations are in milliseconds."""
 
     now: int
     checkpoint: Checkpoint = Checkpoint.NONE
-    started_at: int | None = None  # None: it holds, and does not run yet
+    started_at: int | None = None  # None: it has not started yet
     last_checkpoint_at: int | None = None
-    estimate: int | None = None  # how long its application says that saving takes
+    estimate: int | None = None  # the time that saving takes, as its application says
     timeout: int = bounds.CHECKPOINT_TIMEOUT_DEFAULT
     walltime: int | None = None
     nodes: int = 1
     gpus_per_node: int = 0
     kind: Kind = Kind.HPC_BATCH
-    bursting: bool = False  # its tenant is above its target, and has a burst allowance
+    bursting: bool = False  # its tenant is above its target and has a burst allowance
 
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """The parts as they count: weighed and discounted."""
+    """The parts of a price, weighted and discounted."""
 
     checkpoint: float
     recompute: float
@@ -92,10 +93,10 @@ def saving_minutes(
     estimate: int | None = None,
     timeout: int = bounds.CHECKPOINT_TIMEOUT_DEFAULT,
 ) -> float | None:
-    """How long a checkpoint should take; None for work that nobody saves.
+    """The time that a checkpoint should take; None for work that is not saved.
 
-    We ask `auto` work, and know no better than 5 minutes. `manual` work takes what it needs, and
-    its time-out is the most that it may.
+    `auto` work has no better estimate than 5 minutes. `manual` work takes what it needs, up to its
+    time-out.
     """
     if checkpoint is Checkpoint.NONE:
         return None
@@ -111,7 +112,7 @@ def _saving(stopping: Stopping) -> float:
 def _lost(stopping: Stopping, settings: PriceSettings) -> float:
     if stopping.checkpoint is not Checkpoint.NONE or stopping.started_at is None:
         return 0.0
-    # Work that nobody asks may have saved itself. What an earlier attempt saved is what this one
+    # Work that is not asked may have saved itself. An earlier attempt's checkpoint is what this one
     # began with.
     since = max(stopping.started_at, stopping.last_checkpoint_at or stopping.started_at)
     width = stopping.nodes * max(1, stopping.gpus_per_node)
@@ -146,8 +147,8 @@ def value_of(
     gpus_per_node: int = 0,
     sensitive: bool = False,
 ) -> float:
-    """The most that victims of a waiter may cost together: its GPU-minutes, and once more for each
-    class. A waiter without an end, or a sensitive one, is worth anything.
+    """The most that a waiter's victims may cost together: its GPU-minutes, and once more for each
+    class. A waiter without a walltime, or a sensitive one, may cost anything.
     """
     if walltime is None or sensitive:
         return math.inf
@@ -155,7 +156,7 @@ def value_of(
 
 
 class Shield(StrEnum):
-    """Why a holder is stopped for nobody, whatever it would cost."""
+    """Why a holder is never stopped, whatever its price."""
 
     SENSITIVE = "sensitive"
     UNSAVED = "unsaved"
@@ -165,7 +166,7 @@ class Shield(StrEnum):
 @dataclass(frozen=True, slots=True)
 class ShieldSettings:
     near_completion_threshold: int = 5 * MINUTE  # before the walltime's end; 0: off
-    protect_unsaved: bool = True  # work that nobody saves, from class 7 on
+    protect_unsaved: bool = True  # work that is never saved, from class 7 on
 
 
 UNSAVED_CLASS = 7
@@ -178,7 +179,7 @@ def shield_of(
     sensitive: bool = False,
     settings: ShieldSettings = USUAL_SHIELDS,
 ) -> Shield | None:
-    """What protects a holder from everybody, if anything does: document 004's list."""
+    """The shield that protects a holder from every waiter, if any: document 004's list."""
     if sensitive or preemption_class >= CLASS_MAX or stopping.kind is Kind.SENSITIVE:
         return Shield.SENSITIVE
     is_unsaved = stopping.checkpoint is Checkpoint.NONE and preemption_class >= UNSAVED_CLASS

@@ -1,1 +1,1 @@
-"""Fair shares as they are computed and published."""
+"""The computation and publication of fair shares."""

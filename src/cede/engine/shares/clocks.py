@@ -1,7 +1,7 @@
-"""A pool's clocks as they are written down: who is below its fair share and what is above a limit,
-each since when, and what guarantees over time have saved up.
+"""A pool's clocks as they are stored: since when policies and requests are below their fair share,
+since when work is above a limit, and the volumes that guarantees over time have saved up.
 
-Whether somebody starves is not written: it follows from how long the clock has run.
+Starvation is not stored: it follows from how long the clock has run.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from cede.engine.state.state import State
 
 
 def shown(state: State, pool_id: str) -> dict[str, Any]:
-    """As JSON; empty if no clock runs and nothing is saved up."""
+    """The clocks as JSON; empty if no clock runs and nothing is saved up."""
     below: Mapping[str, Starvation] = state.starving.get(pool_id, {})
     volumes: Mapping[str, Volume] = state.volumes.get(pool_id, {})
     saved = {each: [dict(of.saved), of.last_share] for each, of in volumes.items() if of.saved}
@@ -23,13 +23,15 @@ def shown(state: State, pool_id: str) -> dict[str, Any]:
         "below": {each: of.since for each, of in below.items()},
         "over": state.over.get(pool_id, {}),
     }
-    if saved:  # until when they were filled
+    if saved:  # the instant up to which they were filled
         found |= {"saved": saved, "at": state.published_at[pool_id]}
     return {name: value for name, value in found.items() if value != {}}
 
 
 def restore(state: State, pool_id: str, found: Mapping[str, Any]) -> None:
-    """Go on from there. Who is gone meanwhile is left out when shares are next computed."""
+    """Restore the clocks. Elements that no longer exist are dropped when shares are next
+    computed.
+    """
     below, over = found.get("below", {}), found.get("over", {})
     state.starving[pool_id] = {each: Starvation(since=since) for each, since in below.items()}
     state.over[pool_id] = dict(over)

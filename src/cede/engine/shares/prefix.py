@@ -1,8 +1,8 @@
-"""Where a holding stands in a share: what is used before it, and up to where the share goes.
+"""The place of a holding in a share: what is used before it, and where the share ends.
 
-Against waiters of other policies it is its policy's share that covers a holding, or that of one
-above, counted whole. Between requests of one policy it is the request's own share, and what stands
-before a holding decides. This says afterwards what `PoolLedger` and `task groups` decided.
+Against waiters of other policies the share of the holding's policy, or of one above, counts whole.
+Between requests of one policy the request's own share counts, and what stands before the holding
+decides. This module shows afterwards what `PoolLedger` and `task groups` decided.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from cede.engine.rights.cover import Holding
 from cede.engine.rights.standing import BORROWED, IN_SHARE
 from cede.model.amounts import Amounts, add_to
 
-# By how safe a holding is inside its task group.
+# By a holding's safety inside its task group.
 GROUPS = (Group.PREEMPTIBLE, Group.AGGRESSIVELY_PREEMPTIBLE, Group.NON_PREEMPTIBLE)
 
-# The bands of a policy's share; what is behind the last is beyond it.
+# The bands of a policy's share; a holding behind the last is beyond the share.
 _BANDS = (Group.NON_PREEMPTIBLE, Group.AGGRESSIVELY_PREEMPTIBLE)
 _LAST = len(_BANDS) - 1
 
-# The groups as rights, where fair shares alone decide.
+# The groups by rights, where only fair shares decide.
 BY_RIGHTS = {
     IN_SHARE: Group.NON_PREEMPTIBLE,
     IN_SHARE - 1: Group.AGGRESSIVELY_PREEMPTIBLE,
@@ -33,10 +33,11 @@ BY_RIGHTS = {
 
 @dataclass(frozen=True, slots=True)
 class Prefix:
-    """`bound` is where the group of a holding ends, or, if it is behind all, where the share does.
+    """A holding's place in a share. `bound` is where its group ends or, if it is behind all, where
+    the share does.
 
-    `above`: how many steps up the policy is whose share covers it; None if none does, or if it is
-    its own request's share that is asked.
+    `above` is how many steps up the covering policy is; None if no share covers the holding, or if
+    the share is its own request's.
     """
 
     group: Group
@@ -47,7 +48,7 @@ class Prefix:
 
 
 def in_policy(ledger: PoolLedger, holding: Holding) -> Prefix:
-    """What decided how close to home a holding is covered (`PoolLedger.rights`)."""
+    """The place that decided how close to home a holding is covered (`PoolLedger.rights`)."""
     if ledger.balance is not None:
         return _in_group(ledger, holding)
     level = _cover(ledger, holding)
@@ -60,7 +61,7 @@ def in_policy(ledger: PoolLedger, holding: Holding) -> Prefix:
 
 
 def _in_group(ledger: PoolLedger, holding: Holding) -> Prefix:
-    """The same where fair shares alone decide: the groups of the policy's own share."""
+    """The same where only fair shares decide: the groups of the policy's own share."""
     before = _sum(ledger.filled_before(holding))
     group = BY_RIGHTS[ledger.rights(holding.id)]
     bound: dict[str, float] = {}
@@ -73,7 +74,7 @@ def _in_group(ledger: PoolLedger, holding: Holding) -> Prefix:
 
 
 def in_request(ledger: PoolLedger, holding: Holding) -> Prefix:
-    """What decided how safe a holding is beside the other requests of its policy."""
+    """The place that decided how safe a holding is beside the other requests of its policy."""
     order = ledger.task_groups.of(holding.task_group)
     at = next((n for n, each in enumerate(order) if each.id == holding.id), len(order))
     before = _sum(order[:at])
@@ -90,7 +91,7 @@ def in_request(ledger: PoolLedger, holding: Holding) -> Prefix:
 
 
 def _cover(ledger: PoolLedger, holding: Holding) -> Level | None:
-    """The policy's share, and the band of it, that covers a holding."""
+    """The policy and the band of its share that cover a holding."""
     rights = ledger.rights(holding.id)
     if rights == BORROWED:
         return None
@@ -98,7 +99,9 @@ def _cover(ledger: PoolLedger, holding: Holding) -> Level | None:
 
 
 def _filling(ledger: PoolLedger, holding: Holding, policy_id: str) -> Iterator[Holding]:
-    """Who fills a policy's share before a holding: what is covered below it, then the earlier."""
+    """The holdings that fill a policy's share before this one: those covered below it, then earlier
+    ones.
+    """
     for other in ledger.holdings.values():
         chain = ledger.chains[other.policy_id]
         if other.id == holding.id or policy_id not in chain:
@@ -117,6 +120,6 @@ def _sum(holdings: Iterable[Holding], start: Amounts | None = None) -> dict[str,
 
 
 def _whole(amount: float) -> int | float:
-    """A part of a share as people read it: whole where it nearly is, else to the hundredth."""
+    """A part of a share for people: an integer where it is nearly one, else to the hundredth."""
     nearest = round(amount)
     return nearest if abs(amount - nearest) <= 2 * ROUNDING else round(amount, 2)

@@ -1,7 +1,8 @@
-"""Fair shares of a pool, published: computed at most so often, used by every pass until the next.
+"""The publication of a pool's fair shares: computed at most once a period, and used by every pass
+until the next.
 
-Shares couple every element of a pool, so a pass does not wait for them. With them it is known who
-is below its share, and for how long: what starves may take.
+Shares couple every element of a pool, so a pass does not wait for them. They also tell which
+elements are below their share, and since when: a starving waiter may take.
 """
 
 from __future__ import annotations
@@ -46,14 +47,14 @@ from cede.model.plan import Grant, Plan, Preemption
 from cede.model.request import Request
 from cede.model.settings import Settings
 
-# When to look again at a node whose heartbeat is late, and at what is saved up.
+# When to look again at a node whose heartbeat is late, and at saved-up volumes.
 _SOON = 1_000
 
 
 @dataclass(slots=True)
 class Standings:
-    """What was last computed of one pool. `seen` are the requests as its solver knows them;
-    `demands` computes the same with nobody holding anything, where that decides.
+    """The last computation of one pool. `seen` are the requests as its solver knows them; `demands`
+    computes the same with nothing held, where that decides.
     """
 
     solver: Solver
@@ -65,7 +66,7 @@ class Standings:
 
 
 def refresh(state: State, due: list[Key]) -> bool:
-    """Publish fair shares anew where something moved and the period is over; whether any were."""
+    """Publish fair shares anew where something changed and the period is over; whether any were."""
     changed = False
     woken = {entity_id for kind, entity_id in due if kind == "pool"}
     for pool_id in sorted({*state.dirty, *woken}):
@@ -99,20 +100,20 @@ def _refresh(state: State, ledger: PoolLedger) -> bool:
 
 
 def _next_publication(state: State, ledger: PoolLedger) -> int:
-    """From when on shares may be published again."""
+    """The instant from which on shares may be published again."""
     at = state.published_at.get(ledger.pool.id)
     return state.now if at is None else at + ledger.pool.settings.fair_share_update_period
 
 
 def _solve(state: State, ledger: PoolLedger) -> Solver:
-    """The pool's solver with everything that changed since it was last asked."""
+    """The pool's solver, told of every change since it was last asked."""
     policies = tuple(_policies(ledger))
     totals = {key: float(ledger.pool.capacity[key]) for key in sorted(ledger.pool.capacity)}
     requests = _requests(state, ledger)
     known: Standings | None = state.solvers.get(ledger.pool.id)
     options = _options(ledger.pool.settings, totals)
     asked = (policies, totals, options)
-    # The solver's own volumes may be of a state that was only tried.
+    # The solver's own volumes may belong to a state that was only tried.
     volumes = state.volumes.get(ledger.pool.id, {})
     if known is None or (known.policies, known.totals, known.options) != asked:
         solver = Solver(Tree(totals, (*policies, *requests.values()), volumes), options)
@@ -135,8 +136,8 @@ def _solve(state: State, ledger: PoolLedger) -> Solver:
 
 
 def policies_if_fair(state: State, ledger: PoolLedger) -> tuple[Published, dict[str, Starvation]]:
-    """What the policies of a pool that decides otherwise would be due, and who would be below its
-    share from now on, if it shared fairly; of requests nothing is said.
+    """The shares and the starvation that the policies of a pool would have if it shared fairly;
+    without requests.
     """
     totals = {key: float(ledger.pool.capacity[key]) for key in sorted(ledger.pool.capacity)}
     elements = (*_policies(ledger), *_requests(state, ledger).values())
@@ -158,7 +159,7 @@ def _idle(element: Element) -> Element:
 
 
 def _tell(known: Standings, requests: dict[str, Element]) -> None:
-    """Tell a solver which requests are others now."""
+    """Tell a solver which requests have changed."""
     for element_id in [each for each in known.seen if each not in requests]:
         known.solver.drop(element_id)
         if known.demands is not None:
@@ -168,7 +169,7 @@ def _tell(known: Standings, requests: dict[str, Element]) -> None:
         if before == element:
             continue
         known.solver.put(element)
-        # A grant moves nothing here: what was waited for is held, and wanted as before.
+        # A grant changes nothing here: waited-for amounts become held, and are wanted as before.
         if known.demands is not None and (before is None or _idle(before) != _idle(element)):
             known.demands.put(_idle(element))
     known.seen = requests
@@ -181,7 +182,7 @@ def _options(settings: Settings, totals: Mapping[str, float]) -> Options:
 
 
 def main_key(keys: Collection[str]) -> str:
-    """The key that decides where others do not: GPUs where there are any."""
+    """The key that decides where others do not: GPUs if the pool has any."""
     return "gpu" if "gpu" in keys else next(iter(keys), "")
 
 
@@ -200,7 +201,7 @@ def _policies(ledger: PoolLedger) -> Iterator[Element]:
 
 
 def _integral(given: Mapping[str, Any]) -> Integral:
-    """A guarantee over time, as a policy says it."""
+    """A guarantee over time from a policy's field."""
     if not given:
         return NO_INTEGRAL
     return Integral(
@@ -214,14 +215,16 @@ def _integral(given: Mapping[str, Any]) -> Integral:
 
 
 def _requests(state: State, ledger: PoolLedger) -> dict[str, Element]:
-    """Every request of the pool as one element, with all its tasks: what it has and wants."""
+    """The requests of the pool, each as one element with all its tasks: its usage and its
+    demand.
+    """
     usage: dict[str, dict[str, int]] = {}
     demand: dict[str, dict[str, int]] = {}
     first: dict[str, tuple[Request, str]] = {}
     for holding in ledger.holdings.values():
         owner = holding.id if holding.earmark else state.allocations[holding.id].request_id
         task_group = _count(state.requests[owner], holding.policy_id, first)
-        if not holding.leaving:  # what is on its way out is not used any more
+        if not holding.leaving:  # leaving holders no longer count as used
             add_to(usage.setdefault(task_group, {}), holding.amounts)
         add_to(demand.setdefault(task_group, {}), holding.amounts)
     for key, queue in ledger.queues.items():
@@ -255,7 +258,7 @@ def _count(request: Request, policy_id: str, first: dict[str, tuple[Request, str
 def _published(
     state: State, ledger: PoolLedger, solver: Solver, smallest: Mapping[str, Vector]
 ) -> Published:
-    """What everybody is due, and how much of it they have."""
+    """The shares, dues and satisfaction of all policies and requests."""
     policies = _published_policies(ledger, solver)
     shares, dues, claims = policies.shares, policies.dues, {}
     ratios, parts = dict(policies.satisfaction), dict(policies.parts)
@@ -274,7 +277,7 @@ def _published(
 
 
 def _published_policies(ledger: PoolLedger, solver: Solver) -> Published:
-    """The same of the policies alone."""
+    """The shares, dues and satisfaction of the policies alone."""
     shares, dues, ratios, parts = {}, {}, {}, {}
     totals = {key: float(ledger.pool.capacity[key]) for key in solver.keys}
     for policy_id in ledger.policies:
@@ -290,7 +293,7 @@ def _published_policies(ledger: PoolLedger, solver: Solver) -> Published:
 
 
 def _entitled(state: State, ledger: PoolLedger) -> dict[str, dict[str, float]]:
-    """What demands alone give each element of the balance, in amounts; of those that want any."""
+    """The amounts that demands alone give each element of the balance that has a demand."""
     known: Standings = state.solvers[ledger.pool.id]
     if ledger.balance is None or known.demands is None:
         return {}
@@ -307,7 +310,7 @@ def _entitled(state: State, ledger: PoolLedger) -> dict[str, dict[str, float]]:
             add(policy_id, share.total)
     for task_group, element in known.seen.items():
         own = ledger.balance.paths[element.parent][-1]
-        if own != element.parent:  # beside policies below
+        if own != element.parent:  # requests beside policies below
             add(own, solver.fair_share(task_group))
     return found
 
@@ -334,7 +337,7 @@ def _smallest(state: State, ledger: PoolLedger) -> dict[str, Vector]:
 def _starvation(
     state: State, ledger: PoolLedger, solver: Solver, smallest: Mapping[str, Vector]
 ) -> dict[str, Starvation]:
-    """Who is below its share, and since when; only those are listed."""
+    """The elements below their share, and since when."""
     before = state.starving.get(ledger.pool.id, {})
     waiting = {
         state.requests[each].part_of or each for queue in ledger.queues.values() for each in queue
@@ -369,7 +372,7 @@ def fair_settings(settings: Settings) -> FairSettings:
 def settings_for(
     ledger: PoolLedger, policy_id: str, request: Request | None = None
 ) -> FairSettings:
-    """The settings that hold for a policy, or for a request of it: inherited from above."""
+    """The settings of a policy, or of one of its requests, inherited from above."""
     known: FairSettings | None = ledger.fair_settings.get(policy_id)
     if known is None:
         known = fair_settings(ledger.pool.settings)
@@ -389,7 +392,7 @@ def _settings_of(state: State, ledger: PoolLedger, element_id: str) -> FairSetti
 
 
 def _next_look(state: State, ledger: PoolLedger, starving: Mapping[str, Starvation]) -> int | None:
-    """When somebody starves more than now, or a node may take again, if nothing else happens."""
+    """The next instant at which an element starves more, or a node may take again."""
     instants = []
     for element_id, each in starving.items():
         if each.since is None:
@@ -402,25 +405,25 @@ def _next_look(state: State, ledger: PoolLedger, starving: Mapping[str, Starvati
     if any(each.status is not Starving.NON_STARVING for each in starving.values()):
         instants += _stages(state, ledger)
     if any(policy.integral for policy in ledger.policies.values()) and any(ledger.queues.values()):
-        instants.append(state.now + _SOON)  # what was saved up is used up while nothing happens
+        instants.append(state.now + _SOON)  # saved-up volumes are used up while nothing happens
     return min((each for each in instants if each > state.now), default=None)
 
 
 def _stages(state: State, ledger: PoolLedger) -> Iterator[int]:
-    """When the nodes that took last may take again."""
+    """The instants at which the nodes that took last may take again."""
     backoff = ledger.pool.settings.preemptive_scheduling_backoff
     for node_id, last in state.staged.items():
         if ledger.inventory is not None and node_id in ledger.inventory.spots:
             node, heard = state.nodes[node_id], state.beats.get(node_id, 0)
             rested = last + backoff
-            if heard <= last:  # it has yet to be heard of
+            if heard <= last:  # no heartbeat since
                 rested = max(rested, heard + node.heartbeat, state.now + _SOON)
             yield rested
 
 
 def hunger(state: State, ledger: PoolLedger, request: Request, policy_id: str) -> Starving:
-    """How much a waiter starves: itself, its policy or one above, whichever the most; nobody who
-    was given enough since shares were last computed.
+    """How much a waiter starves: the most of itself, its policy and those above, without elements
+    that were given enough since shares were last computed.
     """
     known = state.starving.get(ledger.pool.id, {})
     path = (request.part_of or request.id, *ledger.chains[policy_id])
@@ -438,8 +441,10 @@ def hunger(state: State, ledger: PoolLedger, request: Request, policy_id: str) -
 
 
 def stop_clocks(state: State, plan: Plan) -> None:
-    """Who was given enough by this pass is below no more, though shares are looked at again only
-    when something else changes: a clock that went on until then would count time without need.
+    """Stop the clocks of elements that this pass gave enough.
+
+    Shares are computed again only when something else changes, and a clock that ran on until then
+    would count time without need.
     """
     for pool_id, request_id in _served(plan):
         request = state.requests[request_id]
@@ -449,12 +454,12 @@ def stop_clocks(state: State, plan: Plan) -> None:
             ledger = state.ledgers[policy.pool_id]
             path = (request.part_of or request.id, *ledger.chains[policy.id])
             running = [each for each in path if each in known]
-            if policy.pool_id != pool_id:  # where it waits no more there may be need of less
+            if policy.pool_id != pool_id:  # it waits there no more, so the need may be less
                 if running:
                     state.wake_by(policy.pool_id, _next_publication(state, ledger))
                 continue
             done = [each for each in running if not _still_below(state, ledger, each, policy.id)]
-            if done:  # a new map: what was only tried is put back as it was
+            if done:  # a new map, so that undo restores the old one
                 state.starving[pool_id] = {a: b for a, b in known.items() if a not in done}
 
 
@@ -467,8 +472,9 @@ def _served(plan: Plan) -> Iterator[tuple[str, str]]:
 
 
 def _still_below(state: State, ledger: PoolLedger, element_id: str, policy_id: str) -> bool:
-    """Whether what an element holds and was promised is still below its share, as that was
-    published: the solver may have been asked about a state that was only tried.
+    """Whether what an element holds and was promised is still below its published share.
+
+    The solver is not asked, because it may have been told of a state that was only tried.
     """
     smallest: Vector = ()
     if element_id in ledger.policies:
