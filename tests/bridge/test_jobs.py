@@ -11,7 +11,7 @@ import pytest
 from cede.agent.settings import Settings
 from cede.agent.values import Do, Ended, Event, Key, Order
 from cede.bridge import folder, jobs
-from cede.bridge.cluster import End, Job, Machine, Seen, Standing, Wanted
+from cede.bridge.cluster import End, Job, JobState, Machine, Seen, Wanted
 from cede.bridge.jobs import Jobs
 from cede.bridge.outside import Others
 from tests.client.serving import eventually
@@ -29,12 +29,12 @@ class Told:
 
     def look(self) -> Seen:
         self.looks += 1
-        held = {"gpu": 4 * sum(j.standing is Standing.RUNNING for j in self.jobs.values())}
+        held = {"gpu": 4 * sum(j.job_state is JobState.RUNNING for j in self.jobs.values())}
         return Seen((Machine("n1", {"gpu": 4}, held),), tuple(self.jobs.values()))
 
     def submit(self, wanted: Wanted) -> str:
         id = str(len(self.jobs) + 1)
-        self.jobs[id] = Job(id, wanted.name, Standing.WAITING, "PENDING", "Resources")
+        self.jobs[id] = Job(id, wanted.name, JobState.WAITING, "PENDING", "Resources")
         return id
 
     def find(self, name: str) -> list[Job]:
@@ -43,8 +43,8 @@ class Told:
     def cancel(self, ids: Sequence[str], *, kill: bool = False) -> None:
         self.cancelled += ids
 
-    def stands(self, id: str, standing: Standing, end: End | None = None, **more: object) -> None:
-        given = {"standing": standing, "state": str(standing), "end": end, **more}
+    def stands(self, id: str, job_state: JobState, end: End | None = None, **more: object) -> None:
+        given = {"job_state": job_state, "state": str(job_state), "end": end, **more}
         self.jobs[id] = replace(self.jobs[id], **given)  # type: ignore[arg-type]
 
 
@@ -111,7 +111,7 @@ def free(stage: Stage) -> bool:
 
 def test_who_ends_well_is_reported_at_once_and_its_job_leaves_as_ours(stage: Stage) -> None:
     first = stage.launch("a")
-    stage.cluster.stands("1", Standing.RUNNING)
+    stage.cluster.stands("1", JobState.RUNNING)
     stage.turns()
     stage.says(first, 0)
     assert [each.key for each in stage.ended] == [first.key]
@@ -121,14 +121,14 @@ def test_who_ends_well_is_reported_at_once_and_its_job_leaves_as_ours(stage: Sta
     stage.turns(6)
     assert len(stage.ended) == 1 and not stage.cluster.cancelled
     # Once it has left, who waits does so for others, and is taken back.
-    stage.cluster.stands("1", Standing.OVER, End.ITSELF)
-    stage.cluster.stands("2", Standing.WAITING, why="Resources", is_others=True)
+    stage.cluster.stands("1", JobState.OVER, End.ITSELF)
+    stage.cluster.stands("2", JobState.WAITING, why="Resources", is_others=True)
     stage.until(lambda: stage.cluster.cancelled == ["2"])
 
 
 def test_a_job_that_does_not_leave_is_cancelled(stage: Stage) -> None:
     first = stage.launch("a")
-    stage.cluster.stands("1", Standing.RUNNING)
+    stage.cluster.stands("1", JobState.RUNNING)
     stage.turns()
     stage.says(first, 0)
     stage.turns()
@@ -139,11 +139,11 @@ def test_a_job_that_does_not_leave_is_cancelled(stage: Stage) -> None:
 
 def test_who_fails_is_reported_when_the_cluster_says_who_ended_it(stage: Stage) -> None:
     first = stage.launch("a")
-    stage.cluster.stands("1", Standing.RUNNING, is_ending=True)
+    stage.cluster.stands("1", JobState.RUNNING, is_ending=True)
     stage.turns()
     stage.says(first, 143, "exited")
     assert not stage.ended
-    stage.cluster.stands("1", Standing.OVER, End.ENDED, state="CANCELLED")
+    stage.cluster.stands("1", JobState.OVER, End.ENDED, state="CANCELLED")
     stage.until(lambda: bool(stage.ended))
     assert [each.cause for each in stage.ended] == ["cluster_ended"]
 
@@ -152,7 +152,7 @@ def test_a_job_whose_member_never_spoke_says_what_it_printed_last(stage: Stage) 
     first = stage.launch("a")
     log = stage.home / "attempts" / first.key.directory / jobs.JOB_LOG
     log.write_text("one\nenv: python: Permission denied\n")
-    stage.cluster.stands("1", Standing.OVER, End.ITSELF, state="FAILED")
+    stage.cluster.stands("1", JobState.OVER, End.ITSELF, state="FAILED")
     stage.until(lambda: bool(stage.ended))
     [ended] = stage.ended
     assert ended.cause == "infrastructure"

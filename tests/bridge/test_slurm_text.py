@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from cede.bridge.cluster import End, Standing
+from cede.bridge.cluster import End, JobState
 from cede.bridge.slurm import Slurm, merged
 from cede.bridge.slurm_text import (
     devices,
@@ -83,23 +83,23 @@ def test_topology() -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "standing", "end", "others"),
+    ("line", "job_state", "end", "others"),
     [
-        ("7|PENDING|ann||Resources|cede-bridge:m|cede-a.1", Standing.WAITING, None, True),
-        ("7|PENDING|ann||QOSMaxGRESPerUser|cede-bridge:m|cede-a.1", Standing.WAITING, None, False),
-        ("7|RUNNING|ann|n1|None|cede-bridge:m|cede-a.1", Standing.RUNNING, None, False),
-        ("7|COMPLETING|ann|n1|None|cede-bridge:m|cede-a.1", Standing.RUNNING, None, False),
-        ("7|COMPLETED|ann|n1|None|cede-bridge:m|cede-a.1", Standing.OVER, End.ITSELF, False),
-        ("7|NODE_FAIL|ann|n1|None|cede-bridge:m|cede-a.1", Standing.OVER, End.FAILED, False),
-        ("7|PREEMPTED|ann|n1|None|cede-bridge:m|cede-a.1", Standing.OVER, End.FAILED, False),
-        ("7|TIMEOUT|ann|n1|TimeLimit|cede-bridge:m|cede-a.1", Standing.OVER, End.ENDED, False),
-        ("7|SOMETHING_NEW|ann|n1|None|cede-bridge:m|cede-a.1", Standing.OVER, End.FAILED, False),
+        ("7|PENDING|ann||Resources|cede-bridge:m|cede-a.1", JobState.WAITING, None, True),
+        ("7|PENDING|ann||QOSMaxGRESPerUser|cede-bridge:m|cede-a.1", JobState.WAITING, None, False),
+        ("7|RUNNING|ann|n1|None|cede-bridge:m|cede-a.1", JobState.RUNNING, None, False),
+        ("7|COMPLETING|ann|n1|None|cede-bridge:m|cede-a.1", JobState.RUNNING, None, False),
+        ("7|COMPLETED|ann|n1|None|cede-bridge:m|cede-a.1", JobState.OVER, End.ITSELF, False),
+        ("7|NODE_FAIL|ann|n1|None|cede-bridge:m|cede-a.1", JobState.OVER, End.FAILED, False),
+        ("7|PREEMPTED|ann|n1|None|cede-bridge:m|cede-a.1", JobState.OVER, End.FAILED, False),
+        ("7|TIMEOUT|ann|n1|TimeLimit|cede-bridge:m|cede-a.1", JobState.OVER, End.ENDED, False),
+        ("7|SOMETHING_NEW|ann|n1|None|cede-bridge:m|cede-a.1", JobState.OVER, End.FAILED, False),
     ],
 )
-def test_how_a_job_stands(line: str, standing: Standing, end: End | None, others: bool) -> None:
+def test_how_a_job_stands(line: str, job_state: JobState, end: End | None, others: bool) -> None:
     [found] = job_lines(line)
     job = job_of(found)
-    assert (job.id, job.name, job.standing, job.end) == ("7", "cede-a.1", standing, end)
+    assert (job.id, job.name, job.job_state, job.end) == ("7", "cede-a.1", job_state, end)
     assert job.is_others is others
 
 
@@ -110,8 +110,8 @@ def test_a_name_may_hold_bars_and_lines_that_are_none_are_skipped() -> None:
 
 def test_components_of_one_job_are_one_job() -> None:
     both = "7+0|RUNNING|ann|n1|None||x\n7+1|COMPLETED|ann|n2|None||x\n8|COMPLETED|ann|n3|None||y"
-    found = {each.id: each.standing for each in merged(map(job_of, job_lines(both)))}
-    assert found == {"7": Standing.RUNNING, "8": Standing.OVER}
+    found = {each.id: each.job_state for each in merged(map(job_of, job_lines(both)))}
+    assert found == {"7": JobState.RUNNING, "8": JobState.OVER}
 
 
 def test_holders_are_named_and_counted() -> None:

@@ -309,7 +309,7 @@ class Machine:
         self._out.append(Journal(Over(self._final(job, Kind.REFUSED, text=why))))
 
     def _leave_unstarted(self, job: Job) -> None:
-        job.phase, job.why = Phase.REFUSING, "it was asked to part before it was started"
+        job.phase, job.why = Phase.REFUSING, "it was told to stop before it was started"
         over = self._final(job, Kind.ENDED, cause=NEVER_STARTED, text=job.why)
         self._out.append(Journal(Over(over)))
 

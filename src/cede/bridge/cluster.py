@@ -18,7 +18,7 @@ class NotTaken(CedeError):
     """The cluster refused a job, and will refuse it again."""
 
 
-class Standing(StrEnum):
+class JobState(StrEnum):
     """How far a job is in its cluster."""
 
     WAITING = "waiting"
@@ -42,7 +42,7 @@ class Job:
 
     id: str
     name: str
-    standing: Standing
+    job_state: JobState
     state: str  # in the cluster's own word
     why: str = ""  # why it waits
     end: End | None = None

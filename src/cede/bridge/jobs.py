@@ -49,9 +49,9 @@ from cede.bridge.cluster import (
     Cluster,
     End,
     Job,
+    JobState,
     NotTaken,
     Seen,
-    Standing,
     Unreachable,
     Wanted,
 )
@@ -441,7 +441,7 @@ class Jobs(Shelves):
             id: each
             for id, each in self._leaving.items()
             if each.known_at >= looked.began
-            or (id in jobs and jobs[id].standing is not Standing.OVER)
+            or (id in jobs and jobs[id].job_state is not JobState.OVER)
         }
         for held in list(self._held.values()):
             if held.stage is Stage.UNSURE:
@@ -459,20 +459,20 @@ class Jobs(Shelves):
         """Note a job's state, and act on what follows from it for its tasks."""
         held.job = job
         if job is None:
-            job = Job(held.id, "", Standing.OVER, "it knows the job no more", end=End.FAILED)
-        if job.standing is Standing.OVER:
+            job = Job(held.id, "", JobState.OVER, "it knows the job no more", end=End.FAILED)
+        if job.job_state is JobState.OVER:
             self._listen(held, now)
             for task in list(held.tasks.values()):
                 if job.end is End.FAILED and task.ended is None:
                     # A node that its cluster gave up may live, and its work with it.
                     self._want(task.order.key, "stop", 0.0)
                 self._over(held, task, self._end_of(held, task, job))
-        elif job.standing is Standing.WAITING and not held.cancelled:
+        elif job.job_state is JobState.WAITING and not held.cancelled:
             held.waits += not self._waits_for_ours(held)
             turn = job.why in ("None", "Priority")
             if held.waits >= WAITS and not (turn and now < held.known_at + PATIENCE):
                 self._take_back(held, job)
-        elif job.standing is Standing.RUNNING:
+        elif job.job_state is JobState.RUNNING:
             held.waits = 0
             held.ran_at = held.ran_at if job.is_ending else began
 
@@ -624,7 +624,7 @@ class Jobs(Shelves):
             held = self._held.get(job.name.removeprefix(PREFIX))
             first = held is not None and (held.id in ("", job.id) or held.known_at >= began)
             leaves = job.id in self._leaving and now < self._leaving[job.id].until
-            if job.standing is not Standing.OVER and not first and not leaves:
+            if job.job_state is not JobState.OVER and not first and not leaves:
                 strays.append(job.id)
         if strays:
             _log.warning("cancelling jobs that nothing explains", jobs=strays)
@@ -635,7 +635,7 @@ class Jobs(Shelves):
         held = {each.id: _held_by(each) for each in self._held.values()}
         held |= {id: (each.nodes, each.amounts) for id, each in self._leaving.items()}
         for id, (nodes, amounts) in held.items():
-            if id in jobs and jobs[id].standing is Standing.RUNNING:
+            if id in jobs and jobs[id].job_state is JobState.RUNNING:
                 yield from ((node, amounts) for node in nodes)
 
     # Further facts for the server

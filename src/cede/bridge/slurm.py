@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from cede.bridge import crash
-from cede.bridge.cluster import Job, NotTaken, Seen, Standing, Unreachable, Wanted
+from cede.bridge.cluster import Job, JobState, NotTaken, Seen, Unreachable, Wanted
 from cede.bridge.slurm_text import (
     JOBS_FORMAT,
     Line,
@@ -176,14 +176,14 @@ def merged(jobs: Iterable[Job]) -> list[Job]:
         found.setdefault(job.id.partition("+")[0], []).append(job)
     whole = []
     for leader, parts in found.items():
-        first = min(parts, key=lambda each: _ORDER[each.standing])
-        if first.standing is Standing.OVER:
+        first = min(parts, key=lambda each: _ORDER[each.job_state])
+        if first.job_state is JobState.OVER:
             first = next((each for each in parts if each.end is not parts[0].end), parts[0])
         whole.append(
             Job(
                 leader,
                 first.name,
-                first.standing,
+                first.job_state,
                 first.state,
                 first.why,
                 first.end,
@@ -194,7 +194,7 @@ def merged(jobs: Iterable[Job]) -> list[Job]:
     return whole
 
 
-_ORDER = {Standing.WAITING: 0, Standing.RUNNING: 1, Standing.OVER: 2}
+_ORDER = {JobState.WAITING: 0, JobState.RUNNING: 1, JobState.OVER: 2}
 
 
 def _components(wanted: Wanted) -> list[list[str]]:

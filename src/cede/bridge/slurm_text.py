@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from cede.bridge.cluster import End, Job, Machine, Standing
+from cede.bridge.cluster import End, Job, JobState, Machine
 
 # Job id, state, user, node list, reason, comment, name. A name may hold anything but a line end, so
 # it comes last; the comment of our jobs holds no bar, and those of others do not matter.
@@ -82,12 +82,12 @@ def job_lines(text: str) -> Iterator[Line]:
 def job_of(line: Line) -> Job:
     if line.state in WAITS:
         is_others = _OTHERS.fullmatch(line.why) is not None
-        return Job(line.id, line.name, Standing.WAITING, line.state, line.why, is_others=is_others)
+        return Job(line.id, line.name, JobState.WAITING, line.state, line.why, is_others=is_others)
     if line.holds:
         is_ending = line.state == "COMPLETING"
-        return Job(line.id, line.name, Standing.RUNNING, line.state, is_ending=is_ending)
+        return Job(line.id, line.name, JobState.RUNNING, line.state, is_ending=is_ending)
     end = _ENDS.get(line.state, End.FAILED)
-    return Job(line.id, line.name, Standing.OVER, line.state, line.why, end=end)
+    return Job(line.id, line.name, JobState.OVER, line.state, line.why, end=end)
 
 
 def hosts(text: str) -> Iterator[str]:
