@@ -35,6 +35,7 @@ FOUND = {
     350: "victims came back, together and in their other pool, and owners started, above a promise",
     835: "a promise in one of two pools was cut by who came back to it",
     1022: "the same after somebody gave up",
+    2595: "an owner that had room until an older victim came back took by amounts, in vain",
     2550: "a promise died for a victim that lacked something else",
     4129: "a promise was made that two victims, one of them older and its equal, needed together",
     6734: "a grant pushed a promise out of its share, below its victim, which stopped all the same",

@@ -217,7 +217,9 @@ class Taking:
             return
         band = ledger.band(key, demand)
         if by_amounts:
-            if inside_reserve(ledger, policy.id, demand):
+            inside = Stream(queue, key, IN_SHARE, ledger.standing(key.rank, IN_SHARE))
+            waits = self._is_wanted(ledger, inside, waiter)
+            if inside_reserve(ledger, policy.id, demand) and not waits:
                 stream = Stream(queue, key, IN_SHARE, LOWEST)  # it cuts no promise
                 yield self._offer(waiter, policy, stream, band, (), by_amounts=True)
             return
