@@ -70,7 +70,7 @@ def test_waiters_are_worth_what_the_page_says() -> None:
 
 
 def test_every_shield_is_on_the_page() -> None:
-    shown = table(PRICE, "| shield | who |", r"`\w+`")
+    shown = table(PRICE, "| shield | protected holders |", r"`\w+`")
     assert [row[0].strip("`") for row in shown] == [str(each) for each in Shield]
 
 
