@@ -101,7 +101,7 @@ def mix(a: Sequence[float], b: Sequence[float], part: float) -> Vector:
 
 
 def smaller(a: Vector, b: Vector) -> Vector:
-    return tuple([x if x < y else y for x, y in zip(a, b, strict=True)])
+    return tuple(map(min, b, a))
 
 
 def plus(a: Vector, b: Vector) -> Vector:

@@ -138,7 +138,8 @@ def _together(children: Sequence[Node], path: Path, improved: bool) -> None:
         most = target * ABOVE
         while stop < end and places[stop][0] <= most:
             stop += 1
-        if stop - at > 1 or _jumps(children, index, point):
+        # Only the first point behind the start is at a place of its own if a child jumps there.
+        if stop - at > 1 or (point == 1 and _jumps(children, index, point)):
             group = sorted(places[at:stop], key=_by_child)
             _bend(children, path, group, steepness, slopes, slope, improved)
             if path.done:

@@ -116,7 +116,8 @@ class Solver:
         for element_id, share in strong.items():
             nodes[element_id].strong = share
         for element_id in policies:
-            _arrange(nodes[element_id])
+            if nodes[element_id].children:
+                _arrange(nodes[element_id])
         self._sum_up(self._root)
         return factor
 
