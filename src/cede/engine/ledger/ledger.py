@@ -565,8 +565,10 @@ class PoolLedger:
     def changed(self) -> None:
         """Something of the pool is another: answers that were given hold no more."""
         self.version += 1
-        self._answers.clear()
-        self.holders_alike.clear()
+        if self._answers:
+            self._answers.clear()
+        if self.holders_alike:
+            self.holders_alike.clear()
 
     # Waiters ----------------------------------------------------------------------------------
 

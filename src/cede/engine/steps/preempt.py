@@ -132,7 +132,7 @@ class Taking:
 
     def in_pool(self, pool_id: str) -> None:
         ledger = self.state.ledgers[pool_id]
-        covered = Covered(self.state, WithinQuota(self.state, ()))
+        covered = Covered(self.state, WithinQuota(self.state) if self.state.tenants else ())
         cursor = Cursor(
             ledger, streams(ledger), lambda stream: self._reach(ledger, stream), covered
         )
