@@ -25,8 +25,14 @@ def test_a_place_a_rounding_error_from_a_jump_is_the_jump() -> None:
     assert STEP.right(0.4 - 1e-16) == (0.5,)
 
 
-def test_slopes_are_those_after_each_point() -> None:
-    assert STEP.slopes == [(0.5,), (0.0,), (pytest.approx(0.5),), (0.0,)]
+def test_steepness_is_that_after_each_point() -> None:
+    assert STEP.steepness(1.0) == [(0.5,), (0.0,), (pytest.approx(0.5),), (0.0,)]
+
+
+def test_a_curve_that_is_raised_faster_is_steeper_and_nothing_is_kept_of_the_slower_one() -> None:
+    for ratio in (1.0, 4.0, 4.0, 1.0):
+        steepness = STEP.steepness(ratio)
+        assert steepness == [(0.5 * ratio,), (0.0,), (pytest.approx(0.5 * ratio),), (0.0,)]
 
 
 def test_an_offer_is_needed_only_above_the_guarantee() -> None:

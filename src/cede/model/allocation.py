@@ -86,9 +86,12 @@ class Allocation:
         """
         if not self.leaving or self.taken_for is None:
             return False
-        if any(each.phase is Phase.ENDED and each.exit_code != 0 for each in self.members):
+        if self.told and self.state is not AllocationState.CHECKPOINTING:
             return False
-        return not self.told or self.state is AllocationState.CHECKPOINTING
+        for each in self.members:  # noqa: SIM110 - asked for every victim, most have none
+            if each.phase is Phase.ENDED and each.exit_code != 0:
+                return False
+        return True
 
     @property
     def yields(self) -> bool:

@@ -11,9 +11,9 @@ where the children of a policy stand there (`fit` and `mark`), which handing a s
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
-from itertools import pairwise
-from operator import add
+from collections.abc import Iterable, Sequence
+from itertools import repeat
+from operator import add, mul, sub, truediv
 from typing import Any
 
 Vector = tuple[float, ...]
@@ -30,9 +30,9 @@ BEFORE = -1  # a mark: nobody has
 
 
 class Curve:
-    """Points by column; `slopes` are made when somebody sums the curve."""
+    """Points by column; how steep it is, is worked out when somebody sums the curve."""
 
-    __slots__ = ("_slopes", "fits", "marks", "values", "xs")
+    __slots__ = ("_steepness", "fits", "marks", "values", "xs")
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class Curve:
         self.values = values
         self.fits = xs if fits is None else fits
         self.marks = [] if marks is None else marks
-        self._slopes: list[Vector] | None = None
+        self._steepness: tuple[float, list[Vector]] | None = None  # by how fast it was raised
 
     def find(self, x: float, after: bool) -> tuple[int, float]:
         """Where `x` is: (i, 0) at point i, (i, t) the part t of the way from point i - 1 to i."""
@@ -75,24 +75,25 @@ class Curve:
         """The value right after `x`."""
         return self.between(*self.find(x, True))
 
-    @property
-    def slopes(self) -> list[Vector]:
-        """How steep it is after each point; nothing where a jump or the end follows."""
-        if self._slopes is None:
-            flat = (0.0,) * len(self.values[0])
-            slopes = []
-            for (x, y), start, stop in zip(
-                pairwise(self.xs), self.values, self.values[1:], strict=False
-            ):
-                wide = y - x
-                slopes.append(
-                    tuple([(b - a) / wide for a, b in zip(start, stop, strict=True)])
-                    if wide > 0 and start is not stop
-                    else flat
-                )
-            slopes.append(flat)
-            self._slopes = slopes
-        return self._slopes
+    def steepness(self, ratio: float) -> list[Vector]:
+        """How steep it is after each point if it is raised as fast as this; nothing where a jump or
+        the end follows.
+        """
+        if self._steepness is not None and self._steepness[0] == ratio:
+            return self._steepness[1]
+        flat = (0.0,) * len(self.values[0])
+        found = []
+        x, start = self.xs[0], self.values[0]
+        for y, stop in zip(self.xs[1:], self.values[1:], strict=True):
+            steep = flat
+            if y > x and start is not stop:
+                rise: Iterable[float] = map(truediv, map(sub, stop, start), repeat(y - x))
+                steep = tuple(rise if ratio == 1 else map(mul, rise, repeat(ratio)))
+            found.append(steep)
+            x, start = y, stop
+        found.append(flat)
+        self._steepness = ratio, found
+        return found
 
 
 def mix(a: Sequence[float], b: Sequence[float], part: float) -> Vector:
@@ -100,7 +101,7 @@ def mix(a: Sequence[float], b: Sequence[float], part: float) -> Vector:
 
 
 def smaller(a: Vector, b: Vector) -> Vector:
-    return tuple([x if x < y else y for x, y in zip(a, b, strict=True)])
+    return tuple(map(min, b, a))
 
 
 def plus(a: Vector, b: Vector) -> Vector:

@@ -42,6 +42,8 @@ def infer(tree: Tree, children: Children, main: str) -> dict[str, dict[str, floa
         parent = waiting.pop()
         own = inferred[parent]
         policies = children[parent]
+        if not policies:  # as below most
+            continue
         for child in policies:
             inferred[child.id] = {
                 key: child.guarantee.get(key, 0.0 if key == main else -1.0) for key in tree.totals
@@ -86,6 +88,8 @@ def shrink(
     while waiting:
         parent = waiting.pop()
         own = strong[parent] = smaller(strong[parent], limits[parent])
+        if not children[parent]:
+            continue
         asked = _sum((wanted[each.id] for each in children[parent]), zero)
         most = min([1.0, *[has / ask for has, ask in zip(own, asked, strict=True) if ask > has]])
         for each in children[parent]:

@@ -7,6 +7,8 @@ of a policy are raised together, each as fast as its weight, or in fifo one afte
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import repeat
+from operator import add, mul, sub
 
 from cede.engine.fair.curve import ABOVE, AFTER, BEFORE, Curve, Path, Vector, plus, smaller
 from cede.engine.fair.tree import Element, Mode
@@ -117,7 +119,7 @@ def _together(children: Sequence[Node], path: Path, improved: bool) -> None:
     ]
     places.sort()
     places.append((1.0, -1, 0))  # the end, for children too light to get further
-    steepness = [_steepness(child) for child in children]
+    steepness = [child.curve.steepness(child.ratio) for child in children]
     slopes = [each[0] for each in steepness]
     slope = [sum(column) for column in zip(*slopes, strict=True)]
     fit, at, end = 0.0, 0, len(places)
@@ -127,7 +129,7 @@ def _together(children: Sequence[Node], path: Path, improved: bool) -> None:
             target = 1.0
         wide = target - fit
         if wide > 0:
-            value = tuple([a + b * wide for a, b in zip(path.values[-1], slope, strict=True)])
+            value = tuple(map(add, path.values[-1], map(mul, slope, repeat(wide))))
             path.line(target, value, BEFORE)
             fit = target
             if path.done:
@@ -136,7 +138,8 @@ def _together(children: Sequence[Node], path: Path, improved: bool) -> None:
         most = target * ABOVE
         while stop < end and places[stop][0] <= most:
             stop += 1
-        if stop - at > 1 or _jumps(children, index, point):
+        # Only the first point behind the start is at a place of its own if a child jumps there.
+        if stop - at > 1 or (point == 1 and _jumps(children, index, point)):
             group = sorted(places[at:stop], key=_by_child)
             _bend(children, path, group, steepness, slopes, slope, improved)
             if path.done:
@@ -156,17 +159,11 @@ def _jumps(children: Sequence[Node], index: int, at: int) -> bool:
     return index >= 0 and xs[at] == xs[at - 1]
 
 
-def _steepness(child: Node) -> list[Vector]:
-    """How steep it is after each point, raised as fast as its weight."""
-    ratio, slopes = child.ratio, child.curve.slopes
-    return slopes if ratio == 1 else [tuple([each * ratio for each in one]) for one in slopes]
-
-
 def _turn(index: int, new: Vector, slopes: list[Vector], slope: list[float]) -> bool:
     """A child goes on with another slope; whether the sum of all must be made anew."""
     old, slopes[index] = slopes[index], new
     if old is not new:
-        slope[:] = [a + c - b for a, b, c in zip(slope, old, new, strict=True)]
+        slope[:] = map(sub, map(add, slope, new), old)
     return max(old) > STEEP
 
 

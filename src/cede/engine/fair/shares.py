@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
+from operator import truediv
 
 from cede.engine.fair import integral
 from cede.engine.fair.curve import Vector, minus, plus, smaller
@@ -28,6 +30,7 @@ from cede.engine.fair.tree import (
     check_element,
     fifo_order,
 )
+from cede.model.copying import maker
 from cede.model.errors import Invalid
 
 
@@ -63,6 +66,9 @@ class Shares:
         return self.elements[element_id]
 
 
+_share = maker(Share)
+
+
 def compute(tree: Tree, options: Options) -> Shares:
     return Solver(tree, options).shares()
 
@@ -79,6 +85,7 @@ class Solver:
         self.keys = tree.keys
         self.volumes = dict(tree.volumes)
         self._totals = tree.totals
+        self._wholes = [total or inf for total in tree.totals.values()]
         self._options = options
         self._fit = 0.0  # how high the root's children stand
         self._nodes = {ROOT: Node(Element(ROOT, Kind.POLICY), None, limit_share({}, tree.totals))}
@@ -109,7 +116,8 @@ class Solver:
         for element_id, share in strong.items():
             nodes[element_id].strong = share
         for element_id in policies:
-            _arrange(nodes[element_id])
+            if nodes[element_id].children:
+                _arrange(nodes[element_id])
         self._sum_up(self._root)
         return factor
 
@@ -228,13 +236,8 @@ class Solver:
         node.redrawn = True
 
     def _parts(self, amounts: Sequence[float]) -> Vector:
-        totals = self._totals.values()
-        return tuple(
-            [
-                amount / total if total else 0.0
-                for amount, total in zip(amounts, totals, strict=True)
-            ]
-        )
+        """Of the whole; nothing of a key of which there is nothing."""
+        return tuple(map(truediv, amounts, self._wholes))
 
     def fair_share(self, element_id: str) -> Vector:
         return self._nodes[element_id].total
@@ -266,7 +269,7 @@ class Solver:
             weighed = minus(minus(total, strong), by_volume)
         demand, usage = self._parts(node.demand), self._parts(node.usage)
         dominant = dominant_key(self.keys, usage if any(usage) else demand, self._options.main)
-        return Share(
+        return _share(
             *(total, strong, by_volume, weighed, guarantee, demand, usage, node.limit),
             *(dominant, within),
         )

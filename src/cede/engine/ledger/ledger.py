@@ -191,7 +191,7 @@ class PoolLedger:
     # Holdings ---------------------------------------------------------------------------------
 
     def hold(self, holding: Holding) -> None:
-        self.version += 1
+        self.changed()
         self.holdings[holding.id] = holding
         self.parts += max(len(holding.footprint), 1)
         if self.inventory is not None:
@@ -214,7 +214,7 @@ class PoolLedger:
         self._judge(holding.task_group)
 
     def let_go(self, holding_id: str) -> None:
-        self.version += 1
+        self.changed()
         holding = self.holdings[holding_id]
         self.parts -= max(len(holding.footprint), 1)
         if self.inventory is not None:
@@ -248,7 +248,7 @@ class PoolLedger:
             self.let_go(holding.id)
             self.hold(holding)
             return
-        self.version += 1
+        self.changed()
         self._unfill(old)
         self.appraised.pop(holding.id, None)
         self.timed.pop(holding.id, None)
@@ -269,7 +269,9 @@ class PoolLedger:
         if holding.comes_back:
             kind, place = departing(holding), (holding.index, holding.id)
             if count is add_to:
-                self.departing.setdefault(kind, SortedList()).add(place)
+                if kind not in self.departing:
+                    self.departing[kind] = SortedList()
+                self.departing[kind].add(place)
             else:
                 self.departing[kind].remove(place)
                 if not self.departing[kind]:
@@ -392,7 +394,7 @@ class PoolLedger:
         moved = claims_moved(self.published.claims, published.claims)
         waiting = list(self._alone(set(moved))) if self.fair else []
         self.published = published
-        self.version += 1
+        self.changed()
         self._shares.clear()
         if self.balance is not None:
             self._draw(published)
@@ -527,14 +529,15 @@ class PoolLedger:
         return CLASS_MAX if request.terms.sensitive else request.terms.preemption_class
 
     def _set_rights(self, holding_id: str, rights: int) -> None:
-        self._forget()
         holding = self.holdings[holding_id]
         if holding_id in self._rights:
             self._unlist(holding)
         self._rights[holding_id] = rights
         if holding.age is not None:
-            owed = self.owed.setdefault((holding.policy_id, holding.rank, rights), Queue())
-            owed.add(holding.age, holding.amounts)
+            whose = (holding.policy_id, holding.rank, rights)
+            if whose not in self.owed:
+                self.owed[whose] = Queue()
+            self.owed[whose].add(holding.age, holding.amounts)
             add_to(self.owed_sums.setdefault((holding.rank, rights), {}), holding.amounts)
         if not holding.takeable or holding.safe:
             return
@@ -547,7 +550,6 @@ class PoolLedger:
         add_to(self.tiers.setdefault(tier, {}), holding.amounts)
 
     def _unlist(self, holding: Holding) -> None:
-        self._forget()
         rights = self._rights[holding.id]
         if holding.age is not None:
             self.owed[holding.policy_id, holding.rank, rights].remove(holding.age)
@@ -560,10 +562,13 @@ class PoolLedger:
         tier = (rights, holding.rank, holding.policy_id, holding.band)
         take_from(self.tiers[tier], holding.amounts)
 
-    def _forget(self) -> None:
-        """Answers that were given hold no more."""
-        self._answers.clear()
-        self.holders_alike.clear()
+    def changed(self) -> None:
+        """Something of the pool is another: answers that were given hold no more."""
+        self.version += 1
+        if self._answers:
+            self._answers.clear()
+        if self.holders_alike:
+            self.holders_alike.clear()
 
     # Waiters ----------------------------------------------------------------------------------
 
@@ -623,14 +628,14 @@ class PoolLedger:
         return form._replace(folders=tuple(sorted(request.pin.folders)))
 
     def wait(self, key: QueueKey, age: Age, demand: Amounts) -> None:
-        self.version += 1
+        self.changed()
         queue = self.queues.get(key)
         if queue is None:
             queue = self.queues[key] = Queue()
         queue.add(age, demand)
 
     def stop_waiting(self, key: QueueKey, age: Age) -> None:
-        self.version += 1
+        self.changed()
         # An empty queue stays: a pass that holds it must see whoever comes back.
         self.queues[key].remove(age)
 

@@ -9,10 +9,13 @@ order to stop is given, a victim can still be let go on.
 
 from __future__ import annotations
 
+from typing import Any
+
 from cede.model import bounds
 from cede.model.allocation import Allocation
 from cede.model.copying import replace
 from cede.model.lifecycle import AllocationState
+from cede.model.reason import Reason
 from cede.model.stopping import Checkpoint, StopPolicy, StopProgress
 
 
@@ -24,10 +27,13 @@ def begin(
     hint: int,
     heard_by: int,
     grace: int,
+    reason: Reason | None = None,
+    taken_for: str | None = None,
 ) -> Allocation:
     """Ask a holder to stop. One that has not started has nothing to save."""
+    why: Any = {"reason": reason, "taken_for": taken_for, "asked": None, "announced": True}
     if stop_policy.checkpoint is Checkpoint.NONE or allocation.state is not AllocationState.RUNNING:
-        return stop(allocation, now, heard_by=heard_by, grace=grace)
+        return stop(allocation, now, heard_by=heard_by, grace=grace, **why)
     stop_progress = StopProgress(hint=hint, hinted_at=now, until=now + stop_policy.timeout)
     return replace(
         allocation,
@@ -35,16 +41,20 @@ def begin(
         stop_progress=stop_progress,
         deadline=_latest(stop_progress, stop_policy, heard_by, grace),
         told=False,
+        **why,
     )
 
 
-def stop(allocation: Allocation, now: int, *, heard_by: int, grace: int) -> Allocation:
-    """Give the order to stop. Agents learn of it with the commit; a client when it next renews."""
+def stop(allocation: Allocation, now: int, *, heard_by: int, grace: int, **why: Any) -> Allocation:
+    """Give the order to stop, and say why. Agents learn of it with the commit; a client when it
+    next renews.
+    """
     return replace(
         allocation,
         state=AllocationState.STOPPING,
         deadline=max(now, heard_by) + grace + bounds.STOP_PROGRESS_MARGIN,
         told=bool(allocation.members),
+        **why,
     )
 
 

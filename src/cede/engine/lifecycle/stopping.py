@@ -30,12 +30,14 @@ def request_stop(
     request = state.requests[allocation.request_id]
     saves = saves or taken_for is not None
     asked = stop_progress.begin(
-        replace(allocation, taken_for=taken_for, reason=reason, asked=None, announced=True),
+        allocation,
         request.stop_policy if saves else PLAIN,  # only a victim's work is worth keeping
         state.now,
         hint=state.next_index(),
         heard_by=heard_by(state, allocation),
         grace=_grace(state, allocation),
+        reason=reason,
+        taken_for=taken_for,
     )
     state.put(asked)
     state.put(replace(request, status=RequestStatus.PREEMPTING, reason=reason))

@@ -75,6 +75,7 @@ class Fill:
         "_holdings",
         "_inside",
         "_keys",
+        "_settled",
         "_share",
         "_sum",
         "_uncovered",
@@ -97,6 +98,7 @@ class Fill:
         self._holdings: dict[str, Holding] = {}
         self._covered = covered
         self._uncovered = uncovered
+        self._settled = True  # whether the cut is where it belongs
 
     def __contains__(self, holding_id: object) -> bool:
         return holding_id in self._holdings
@@ -122,23 +124,30 @@ class Fill:
         del self._holdings[holding.id]
         place = holding.place
         if self._behind and place >= self._behind[0]:
+            self._settled = self._settled and place > self._behind[0]  # it was first in line
             self._behind.remove(place)
             return False
+        self._settled = False
         self._inside.remove(place)
         self._count(holding.amounts, -1)
         return True
 
     def shift(self, amounts: Amounts, sign: int) -> None:
         """Change what shares below cover, which fills first. The caller then calls `settle`."""
+        self._settled = False
         self._count(amounts, sign)
         (add_to if sign > 0 else take_from)(self.below, amounts)
 
     def reshare(self, share: Mapping[str, float]) -> None:
         """Set another share. The caller then calls `settle`."""
+        self._settled = False
         self._share = [share.get(key, 0) for key in self._keys]
 
     def settle(self) -> None:
         """Move the cut to its right place."""
+        if self._settled:
+            return
+        self._settled = True
         self._shrink()
         while self._behind and self._has_room(first := self._holdings[self._behind[0][3]]):
             self._behind.pop(0)

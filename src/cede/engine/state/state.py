@@ -402,7 +402,7 @@ class State:
             self.nodes[new.id] = new
             if new.pool_id is not None:
                 self.inventories[new.pool_id].put(new)
-                self.ledgers[new.pool_id].version += 1
+                self.ledgers[new.pool_id].changed()
                 self.dirty[new.pool_id] = None
                 self._note_room(new.pool_id, ((new.id, 1),))
         if new is not None:
@@ -571,10 +571,11 @@ class State:
     def _hold(self, allocation: Allocation) -> None:
         ledger = self.ledgers[allocation.pool_id]
         ledger.hold(held(ledger, self.requests[allocation.request_id], allocation))
+        self._allocations_of.setdefault(allocation.request_id, {})[allocation.id] = None
         self._index_allocation(allocation)
 
     def _rehold(self, old: Allocation, new: Allocation) -> None:
-        """A holder became another one."""
+        """A holder became another one, of the same request."""
         self._unindex_allocation(old)
         ledger = self.ledgers[new.pool_id]
         ledger.replace(held(ledger, self.requests[new.request_id], new))
@@ -589,6 +590,10 @@ class State:
 
     def _release(self, allocation: Allocation) -> None:
         self.ledgers[allocation.pool_id].let_go(allocation.id)
+        of_request = self._allocations_of[allocation.request_id]
+        del of_request[allocation.id]
+        if not of_request:
+            del self._allocations_of[allocation.request_id]
         self._unindex_allocation(allocation)
 
     def _index_allocation(self, allocation: Allocation) -> None:
@@ -599,7 +604,6 @@ class State:
             self._bump(member.node_id)
             if (node := self.nodes[member.node_id]).state is NodeState.DOWN:
                 self.timers.schedule(("node", node.id), self._node_due(node))
-        self._allocations_of.setdefault(allocation.request_id, {})[allocation.id] = None
         if allocation.may_go_on:
             assert allocation.taken_for is not None
             self.untold.setdefault(allocation.taken_for, {})[allocation.id] = None
@@ -609,10 +613,6 @@ class State:
         self.dirty[allocation.pool_id] = None
         for member in allocation.members:
             self._bump(member.node_id)
-        of_request = self._allocations_of[allocation.request_id]
-        del of_request[allocation.id]
-        if not of_request:
-            del self._allocations_of[allocation.request_id]
         if allocation.taken_for in self.untold:
             untold = self.untold[allocation.taken_for]
             untold.pop(allocation.id, None)

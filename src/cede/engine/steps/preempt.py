@@ -9,8 +9,7 @@ holding and their victims as still there. Nobody is stopped unless the beneficia
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from cede.engine.ledger.account import (
     Room,
@@ -71,8 +70,7 @@ def preempt_all(state: State, plan: Plan, pool_ids: list[str]) -> None:
         taking.in_pool(pool_id)
 
 
-@dataclass(frozen=True, slots=True)
-class Offer:
+class Offer(NamedTuple):
     """One pool's side of a taking. `short` is what the waiter misses of what could be promised,
     `whole` what it would miss if nothing could.
     """
@@ -134,7 +132,7 @@ class Taking:
 
     def in_pool(self, pool_id: str) -> None:
         ledger = self.state.ledgers[pool_id]
-        covered = Covered(self.state, WithinQuota(self.state, ()))
+        covered = Covered(self.state, WithinQuota(self.state) if self.state.tenants else ())
         cursor = Cursor(
             ledger, streams(ledger), lambda stream: self._reach(ledger, stream), covered
         )
@@ -408,7 +406,7 @@ class Taking:
         footprint: Footprint | None = ()
         if ledger.inventory is not None:  # the victims are on their way out, so it can be promised
             footprint, instead_of = self._place(ledger, offer.preemptor)
-            offer = replace(offer, instead_of=instead_of)
+            offer = offer._replace(instead_of=instead_of)
         return footprint is not None and self._earmark(waiter, offer, footprint)
 
     def _stop_reason(self, offer: Offer, victim: Holding, victims: list[Holding]) -> Reason:

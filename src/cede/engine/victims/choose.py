@@ -15,8 +15,6 @@ from itertools import groupby
 from math import inf
 from typing import Any, NamedTuple
 
-from sortedcontainers import SortedList
-
 from cede.engine.ledger.exchange import Part
 from cede.engine.ledger.ledger import Place, PoolLedger, known_by
 from cede.engine.rights.cover import Holding
@@ -241,15 +239,11 @@ def legal_for(
 
 def _places(ledger: PoolLedger, level: int, keys: Iterable[str]) -> Iterator[Place]:
     """Holders of a missing key, of one level of rights, in order and each once."""
-    found = [_level(ledger.takeable[key], level) for key in keys if key in ledger.takeable]
+    first, beyond = (level, -1, 0, ""), (level + 1, -1, 0, "")
+    found = [ledger.takeable[key].irange(first, beyond) for key in keys if key in ledger.takeable]
     if len(found) == 1:
         return found[0]
     return (place for place, _ in groupby(merge(*found)))
-
-
-def _level(places: SortedList[Place], level: int) -> Iterator[Place]:
-    """The places of one level of rights, in order."""
-    return places.irange((level, -1, 0, ""), (level + 1, -1, 0, ""))
 
 
 def rule(ledger: PoolLedger, holding: Holding, preemptor: Preemptor) -> Code:
