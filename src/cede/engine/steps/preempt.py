@@ -381,7 +381,7 @@ class Taking:
     def _preempt(
         self, waiter: Request, offer: Offer, victims: list[Holding], choice: Choice
     ) -> bool:
-        """Stop these victims and promise the waiter its demand; return whether the promise holds."""
+        """Stop these victims and promise the waiter its demand; return whether that holds."""
         ledger = offer.ledger
         reasons = [self._stop_reason(offer, each, victims) for each in victims]
         candidates: list[dict[str, Any]] = []
