@@ -113,7 +113,7 @@ def goals_of(
     groups below a path.
     """
     goals: list[Goal] = [Shortage(dict(amounts), ledger, above) for above, amounts in missing.under]
-    goals += [Shortage(dict(part), ledger, whose, rights=True) for whose, part in missing.share]
+    goals += [Shortage(dict(part), ledger, pid, rights=True) for pid, part in missing.share]
     if missing.form is not None:
         view = preemptor.site(state, ledger)
         count_free = ledger.pool.settings.count_free
