@@ -1,9 +1,9 @@
 """Many entities at once. The ledger of a pool is opened once, behind the last of its policies; its
 nodes are listed once, behind the last of the allocations on them.
 
-One policy more is rare on a server, and opens its pool's ledger anew. Whoever reads a thousand of
-them, from a store or a snapshot, or changes as many in one go, would open it a thousand times. One
-allocation more counts all that is on its nodes again.
+A change of one policy is rare on a server, and opens its pool's ledger again. Reading a thousand of
+them from a store or a snapshot, or changing as many at once, would open it a thousand times. One
+more allocation counts all holdings on its nodes again.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def policies_at_once(state: State) -> Iterator[None]:
-    """Meanwhile only policies may change: nobody waits, and no ledger is right."""
+    """A context in which only policies may change: queues are empty, and ledgers are not valid."""
     had_place = state.take_out()
     unopened: dict[str, None] = {}
     state.unopened = unopened
@@ -38,7 +38,7 @@ def policies_at_once(state: State) -> Iterator[None]:
 
 @contextmanager
 def holding_many(state: State) -> Iterator[None]:
-    """Meanwhile only allocations come: nodes are listed once for all that are on them."""
+    """A context in which only allocations are added: each node is listed once, at its end."""
     with ExitStack() as stack:
         for inventory in state.inventories.values():
             stack.enter_context(inventory.holding_many())
