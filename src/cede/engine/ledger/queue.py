@@ -99,7 +99,7 @@ class Queue:
         return self._demands[request_id]
 
     def wanted(self) -> dict[str, int]:
-        """What all of them ask for together."""
+        """The sum of all demands."""
         found: dict[str, int] = {}
         for demand in self._demands.values():
             add_to(found, demand)

@@ -72,7 +72,7 @@ def preempt_all(state: State, plan: Plan, pool_ids: list[str]) -> None:
 
 
 class Offer(NamedTuple):
-    """What one pool could do for a waiter. `short` is the part of the demand that exceeds the
+    """The means of one pool to serve a waiter. `short` is the part of the demand that exceeds the
     promisable capacity, `whole` the same if nothing were promisable.
     """
 
