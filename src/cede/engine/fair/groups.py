@@ -61,7 +61,7 @@ def split(held: Sequence[Held], due: Due, settings: FairSettings) -> dict[Group,
 class Line:
     """The cut of a part of a share through allocations in order.
 
-    Covered allocations come before all others, whatever the amounts are.
+    Covered allocations come before all others, at any amounts.
     """
 
     bound: Vector

@@ -1,7 +1,7 @@
 """Curves from the bottom up: of a request from its amounts, of a policy from its children.
 
-A request is first raised to what it uses, all keys level, then straight to what it wants. Children
-of a policy are raised together, each as fast as its weight, or in fifo one after the other.
+A request is first raised to its use, all keys level, then straight to its demand. Children of a
+policy are raised together, each at the rate of its weight, or in fifo one after the other.
 """
 
 from __future__ import annotations

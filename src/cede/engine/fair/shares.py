@@ -260,7 +260,7 @@ class Solver:
         if node.element.kind is Kind.POLICY:
             guarantee = node.guarantee
             if node is self._root:
-                # What its children really use of their guarantees.
+                # The sum of the parts of their guarantees that its children get.
                 for child in node.children:
                     strong = plus(strong, smaller(child.total, child.strong))
             else:
