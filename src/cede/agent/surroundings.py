@@ -89,6 +89,8 @@ def _view(settings: Settings, account: Account, own: list[Path]) -> dict[str, tu
 
 def _refuse_hidden(spec: Spec) -> None:
     """A directory that the work will not find is named now, with the reason."""
+    if not spec.hide:
+        return
     wanted = Path(spec.directory).resolve()
     if any(wanted.is_relative_to(Path(each).resolve()) for each in spec.show):
         return
