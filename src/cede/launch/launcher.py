@@ -47,7 +47,8 @@ class Status:
 def prepare(
     attempts: Path, spec: Spec, containment: Containment, deadline: float | None = None
 ) -> Path:
-    """Write down what to run, durably. Doing it again changes nothing.
+    """Write down what to run. Doing it again changes nothing. The record that it has started, which
+    is written before the work's first instruction, makes all of it durable.
 
     `deadline` is when the lease is over, in seconds since boot.
     """

@@ -126,10 +126,14 @@ class Place:
             return spec, self.read(CONTAINMENT), None
         return spec, spec.pop(MEANS), spec.pop(WANTED)
 
-    def write(self, name: str, value: object, *, sync: bool = False) -> None:
-        """Replace a file whole: whoever reads it sees the old or the new."""
-        self.rename(self._new(name, value, sync), name)
-        if sync:
+    def write(self, name: str, value: object, *, sync: bool = False, durable: bool = False) -> None:
+        """Replace a file whole: whoever reads it sees the old or the new.
+
+        With `sync` that holds after a loss of power as well; with `durable` it is the new one then,
+        and so is all that was written here with `sync` before.
+        """
+        self.rename(self._new(name, value, sync or durable), name)
+        if durable:
             os.fsync(self.fd)
 
     def create(self, name: str, value: object, between: Callable[[], None] | None = None) -> bool:

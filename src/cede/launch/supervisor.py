@@ -107,7 +107,7 @@ class Supervisor:
                 "contained_by": self.means["kill"],
                 "started_at": self.started_at,
             },
-            sync=True,
+            durable=True,
         )
         crash.at("started_after")
         walltime = self.spec["walltime"]
