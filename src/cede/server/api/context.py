@@ -20,6 +20,7 @@ from cede.engine.state.state import State
 from cede.model import bounds
 from cede.server.api.auth import Authenticator, Caller
 from cede.server.api.costly import Costly
+from cede.server.api.encoded import Encoded
 from cede.server.api.feed import Feed
 from cede.server.api.limits import METER, Gate, Limiter
 from cede.server.api.metrics import Metrics
@@ -76,6 +77,7 @@ class Context:
     bulk_gate: Gate = field(default_factory=lambda: Gate(most=1))
     trimmer: Trimmer = field(init=False)
     listing: asyncio.Lock = field(default_factory=asyncio.Lock)  # of who makes a long list
+    encoded: Encoded = field(default_factory=Encoded)
     _names: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
