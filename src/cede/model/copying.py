@@ -3,7 +3,7 @@ library takes: a frozen `__init__` writes every field by a call, and its `replac
 them up by name as well.
 
 A value is made as one of a twin class, which has the same fields in the same slots and is not
-frozen, and then becomes one of its own class.
+frozen, and at the end of its `__init__` becomes one of its own class.
 """
 
 from __future__ import annotations
@@ -35,26 +35,14 @@ else:
             if name not in places:
                 raise TypeError(f"{cls.__name__} has no field {name!r}")
             held[places[name]] = new
-        copy = twin(*held)
-        copy.__class__ = cls
-        return copy
+        return twin(*held)
 
 
 def maker(cls: type[T]) -> Callable[..., T]:
     """What makes a value of a dataclass; called as the class itself."""
     kind: Any = cls
     layout = _layout(kind)
-    if layout is None:
-        return cls
-    twin = layout[0]
-
-    def make(*given: Any, **named: Any) -> T:
-        value = twin(*given, **named)
-        value.__class__ = cls
-        made: T = value
-        return made
-
-    return make
+    return cls if layout is None else layout[0]
 
 
 @cache
@@ -72,13 +60,20 @@ def _layout(
         return None
     if len(names) < 2:
         return None
-    alike = dataclasses.make_dataclass(cls.__name__, [_alike(each) for each in fields])
+
+    def become(value: Any) -> None:
+        value.__class__ = cls
+
+    alike = dataclasses.make_dataclass(
+        cls.__name__, [_alike(each) for each in fields], namespace={"__post_init__": become}
+    )
     twin = type(
         cls.__name__,
         cls.__bases__,
         {
             "__slots__": vars(cls)["__slots__"],
             "__init__": vars(alike)["__init__"],
+            "__post_init__": become,
             "__setattr__": object.__setattr__,  # also where a class above is frozen
         },
     )
