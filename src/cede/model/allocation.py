@@ -110,6 +110,8 @@ class Allocation:
     @property
     def each(self) -> Amounts:
         """What one of its members holds."""
+        if len(self.members) == 1:
+            return self.amounts
         return {key: amount // len(self.members) for key, amount in self.amounts.items()}
 
     @property
@@ -126,7 +128,10 @@ class Allocation:
 
 def footprint(node_ids: Iterable[str]) -> Footprint:
     """How many tasks sit on which node."""
-    return tuple(Counter(node_ids).items())
+    nodes = tuple(node_ids)
+    if len(nodes) == 1:
+        return ((nodes[0], 1),)
+    return tuple(Counter(nodes).items())
 
 
 def allocation_id(request_id: str, attempt: int) -> str:
