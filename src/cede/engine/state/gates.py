@@ -79,6 +79,11 @@ class Gates:
         assert window is not None, request
         return len(window.busy), len(window.inside)
 
+    def concern(self, request: Request) -> bool:
+        """Whether a request is a task of an array, follows others, or is followed."""
+        named = request.after or request.after_any
+        return bool(named) or request.part_of is not None or request.id in self._dependants
+
     def holds(self, ref: str) -> list[Request]:
         """The requests that are alive and that a reference names: all tasks of an array."""
         if ref in self._tasks:
@@ -115,7 +120,7 @@ class Gates:
         """
         either = new or old
         assert either is not None
-        if either.part_of is None and not _named(either) and either.id not in self._dependants:
+        if not self.concern(either):
             return []  # most requests
         was, now = _lives(old), _lives(new)
         if old is not None and was:
