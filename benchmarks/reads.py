@@ -1,16 +1,19 @@
 """Reads over HTTP: what pools, one request and a page of requests cost beside the cheapest answer
 that the server has, and how that grows with what is alive. Twenty submissions a second go on
-meanwhile, so that no answer is kept for long.
+meanwhile, so that no answer is kept for long; what they cost by themselves is measured first and
+taken off, because it is no part of a read: the fewer reads a second, the more of it each would pay.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+import time
+from contextlib import closing
+from dataclasses import replace
 from itertools import islice
+from typing import NamedTuple, Self
 
-from benchmarks.load import Result
+from benchmarks.load import Result, processor_seconds
 from benchmarks.report import Figure
 from benchmarks.service import BODY, CLIENTS, ROUNDS, Service, serving
 
@@ -19,6 +22,21 @@ BULK = 500
 HEALTH = "health"
 CALLS = 3_000
 CHANGES_EVERY = 0.05  # seconds
+ALONE = 3.0  # seconds for which changes are measured without reads
+
+
+class Read(NamedTuple):
+    """What reads took by themselves, and microseconds of each with the submissions beside it."""
+
+    alone: Result
+    charged: float
+
+    @property
+    def cost(self) -> float:
+        return self.alone.cost
+
+    def __str__(self) -> str:
+        return f"{self.alone}; {self.charged:,.0f} us with the submissions"
 
 
 def reads() -> list[Figure]:
@@ -52,10 +70,12 @@ def reads() -> list[Figure]:
     return found
 
 
-def _best(service: Service, paths: dict[str, str]) -> dict[str, Result]:
+def _best(service: Service, paths: dict[str, str]) -> dict[str, Read]:
     """Of several rounds: other programs on the machine make calls dearer, never cheaper."""
+    change = min(_cost_of_a_change(service) for _ in range(ROUNDS))
     turns = [
-        {name: _measured(service, path) for name, path in paths.items()} for _ in range(ROUNDS)
+        {name: _measured(service, path, change) for name, path in paths.items()}
+        for _ in range(ROUNDS)
     ]
     return {name: min((turn[name] for turn in turns), key=lambda one: one.cost) for name in paths}
 
@@ -70,29 +90,46 @@ def _submit(service: Service, many: int) -> str:
     return last
 
 
-def _measured(service: Service, path: str) -> Result:
+def _cost_of_a_change(service: Service) -> float:
+    """Seconds of the server's processors, when nothing else goes on."""
+    with _Changes(service) as changes:
+        made, used = changes.made, processor_seconds(service.pid)
+        time.sleep(ALONE)
+        return (processor_seconds(service.pid) - used) / (changes.made - made)
+
+
+def _measured(service: Service, path: str, change: float) -> Read:
     calls = service.calls("GET", path)
-    with _changes(service), closing(service.load(CLIENTS)) as load:
+    with _Changes(service) as changes, closing(service.load(CLIENTS)) as load:
         load.run(islice(calls, CALLS // 10))  # warm
-        return load.run(islice(calls, CALLS))
+        made = changes.made
+        found = load.run(islice(calls, CALLS))
+        alone = found.server - change * (changes.made - made)
+        return Read(replace(found, server=alone), found.cost)
 
 
-@contextmanager
-def _changes(service: Service) -> Iterator[None]:
-    over = threading.Event()
+class _Changes:
+    """Submissions as long as it is open, and how many were `made`."""
 
-    def submit() -> None:
-        call = service.connect()
-        while not over.wait(CHANGES_EVERY):
+    def __init__(self, service: Service) -> None:
+        self.made = 0
+        self._service = service
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._submit)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _submit(self) -> None:
+        call = self._service.connect()
+        while not self._over.wait(CHANGES_EVERY):
             call("/requests", BODY)
-
-    thread = threading.Thread(target=submit)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
+            self.made += 1
 
 
 FIGURES = [reads]

@@ -27,7 +27,7 @@ from benchmarks.load import Load, Result, call_bytes
 from benchmarks.report import Figure
 from tests.support.sources import HERE, Source, of_commit
 
-BEFORE = "3b26120"
+BEFORE = "a57e475"
 ROUNDS = 3
 LIVE = 1_000
 BULK = 50

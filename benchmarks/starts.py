@@ -30,6 +30,7 @@ TOKENS = 5
 SAMPLES = 20
 MOST = 100.0  # milliseconds over the bare start
 NOW = ("date", "+%s.%N")
+SHELL_NOW = ("sh", "-c", " ".join(NOW))
 RUN = (
     *(sys.executable, "-m", "cede.cli", "run", "-q", "--component", "waits", "-t", "team"),
     *("--pool", "turn", "--gpu", "1", "--", *NOW),
@@ -66,7 +67,7 @@ def first_instructions() -> Figure:
         kinds: dict[str, tuple[Callable[[], float], float]] = {
             "cede run": (lambda: _granted(found, RUN), _bare(NOW)),
             "step": (lambda: _granted(found, (sys.executable, str(step))), _bare(PYTHON_NOW)),
-            "submitted work": (lambda: _submitted(found, Path(folder)), _bare(NOW)),
+            "submitted work": (lambda: _submitted(found, Path(folder)), _bare(SHELL_NOW)),
         }
         over = {}
         for name, (sample, bare) in kinds.items():
@@ -118,7 +119,7 @@ def _submitted(found: Node, folder: Path) -> float:
     """Seconds from before a submission to the first instruction of the work."""
     file = folder / f"now-{os.urandom(4).hex()}"
     body = {"kind": "work", "component": "bench", "component_type": "team", "pool": "bench"}
-    work = {"argv": ["sh", "-c", f"{' '.join(NOW)} > {file}"]}
+    work = {"argv": [*SHELL_NOW[:-1], f"{SHELL_NOW[-1]} > {file}"]}
     before = time()
     made = found.client.requests.create({**body, "resources": {"gpu": 1}, "work": work})
     _until(lambda: found.client.requests.get(made["id"])["status"] == "released")

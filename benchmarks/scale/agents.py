@@ -63,17 +63,22 @@ class Agents:
             handle = agent.connection.socket.fileno()
             self._agents[handle] = agent
             self._poll.register(handle, select.EPOLLIN)
+            self._hear(0)  # who is there goes on: the server closes a connection that rests
 
     def serve(self, seconds: float) -> float:
         """Be alive for so long; the processor seconds that it took here."""
         began, until = process_time(), perf_counter() + seconds
         while (left := until - perf_counter()) > 0:
-            for handle, _ in self._poll.poll(left):
-                late = self._agents[handle].answer()
-                self.answers += 1
-                if late is not None:
-                    self.late.append(max(late, 0.0))
+            self._hear(left)
         return process_time() - began
+
+    def _hear(self, seconds: float) -> None:
+        """The answers that are there, or come in so many seconds."""
+        for handle, _ in self._poll.poll(seconds):
+            late = self._agents[handle].answer()
+            self.answers += 1
+            if late is not None:
+                self.late.append(max(late, 0.0))
 
     def close(self) -> None:
         for agent in self._agents.values():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -10,8 +11,11 @@ from typing import Any, TypeVar
 import pytest
 
 from cede import Client, Invalid
-from cede.client import lease, waiting, work
+from cede.client import devices, lease, waiting, work
+from cede.client.runner import Ended, Runner
 from cede.client.waiting import BackOff, wait_for_grant
+from cede.launch import probe
+from cede.launch.probe import killer
 from tests.client.serving import WAIT_SECONDS
 
 T = TypeVar("T")
@@ -66,6 +70,37 @@ def test_a_waiter_starts_when_its_grant_is_committed(client: Client, gpu: dict[s
     assert waits.wait(WAIT_SECONDS)
     client.requests.release(gpu["id"], attempt=1)
     assert granted().request["status"] == "allocated"
+
+
+@pytest.mark.system
+def test_what_a_start_needs_is_found_out_while_it_waits(
+    client: Client, gpu: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or a grant would wait for a trial of containment, and for a driver."""
+    killer.cache_clear()
+    found_out: list[str] = []
+
+    def noted(module: Any, name: str) -> None:
+        original = getattr(module, name)
+
+        def call(*given: Any) -> Any:
+            found_out.append(name)
+            return original(*given)
+
+        monkeypatch.setattr(module, name, call)
+
+    noted(probe, "_try_kind")
+    noted(devices, "known")
+    waits = threading.Event()
+    runner = Runner(client, ASKED, on_wait=lambda why: waits.set())
+    ended = in_thread(lambda: runner.run(lambda told: lambda: os._exit(7)))
+    assert waits.wait(WAIT_SECONDS)
+    before = list(found_out)
+    assert {"_try_kind", "known"} <= set(before)
+    client.requests.release(gpu["id"], attempt=1)
+    done = ended()
+    assert isinstance(done, Ended) and done.exit_code == 7
+    assert found_out == before
 
 
 @pytest.mark.system

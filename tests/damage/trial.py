@@ -20,7 +20,7 @@ def detected(folder: Path) -> str | None:
         store.migrate()
         store.take_over()
         Writer(store, store.load())
-        findings = store.scrub()
+        findings = store.scrub(loaded=True)
         return "; ".join(findings) if findings else None
     except (StoreError, Unsound) as error:
         return str(error)

@@ -59,6 +59,27 @@ def test_a_queue_is_a_sorted_list_with_a_faster_search(steps: list[tuple[str, in
         assert all(queue.demand(age[2]) == demand for age, demand in plain)
 
 
+@given(st.lists(st.tuples(st.integers(0, 30), st.booleans()), max_size=40))
+def test_many_that_join_at_once_stand_where_each_would(waiters: list[tuple[int, bool]]) -> None:
+    one, many = Queue(), Queue()
+    ages = [(at, number, f"r{number}") for number, (at, _) in enumerate(waiters)]
+    first = [age for age, (_, early) in zip(ages, waiters, strict=True) if early]
+    later = [age for age in ages if age not in first]
+    for age in first:
+        one.add(age, {"gpu": 2, "mcpu": 1})
+        many.add(age, {"gpu": 2, "mcpu": 1})
+    for age in later:
+        one.add(age, {"gpu": 1})
+    if later:
+        many.add_many(later, {"gpu": 1})
+    assert list(many) == list(one) == [age[2] for age in sorted(ages)]
+    assert (many.least, many.wanted(), len(many)) == (one.least, one.wanted(), len(one))
+    assert many.first({"gpu": 1}) == one.first({"gpu": 1})
+    for age in ages:
+        many.remove(age)
+    assert len(many) == 0 and many.oldest is None
+
+
 def test_an_empty_queue_has_no_first() -> None:
     assert Queue().first({"gpu": 100}) is None
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -94,6 +96,41 @@ def test_on_a_tree_what_is_not_covered_is_offered_upwards(
     steps: list[tuple[int, bool, int, int, int, bool]],
 ) -> None:
     play(ledger_of(shares, parents), steps)
+
+
+@given(
+    st.lists(SHARE, min_size=5, max_size=5),
+    st.sampled_from([[None] * 5, [None, 0, 0, 1, 1], [None, 0, 1, 2, 3]]),
+    st.lists(STEP, max_size=40),
+    st.integers(0, 40),
+)
+def test_many_at_once_are_held_as_if_they_came_one_after_the_other(
+    shares: list[dict[str, int]],
+    parents: list[int | None],
+    steps: list[tuple[int, bool, int, int, int, bool]],
+    before: int,
+) -> None:
+    held = []
+    for number, (who, preemptible, index, gpu, mcpu, stays) in enumerate(steps):
+        amounts = {key: n for key, n in zip(KEYS, (gpu, mcpu), strict=True) if n}
+        state: dict[str, Any] = {
+            "takeable": preemptible and stays,
+            "leaving": not stays,
+            "yields": not stays,
+        }
+        held.append(Holding(f"h{number}", f"p{who}", amounts, preemptible, index, **state))
+    one, many = ledger_of(shares, parents), ledger_of(shares, parents)
+    for each in held:
+        one.hold(each)
+    for each in held[:before]:
+        many.hold(each)
+    many.hold_many(held[before:])
+    for name in ("_rights", "takeable", "tiers", "used", "used_leaving", "live", "banded", "parts"):
+        assert getattr(many, name) == getattr(one, name), name
+    for each in held[::2]:
+        one.let_go(each.id)
+        many.let_go(each.id)
+    assert (many._rights, many.tiers) == (one._rights, one.tiers)
 
 
 @given(st.lists(STEP, max_size=20))

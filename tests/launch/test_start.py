@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -16,6 +14,7 @@ from cede.launch.contain import Group
 from cede.launch.launcher import State, prepare, sweep
 from cede.launch.places import Place
 from cede.launch.spec import Limits, User
+from cede.launch.starting import LaunchFailed, Template
 from cede.model import bounds
 from tests.launch.conftest import Make
 
@@ -91,27 +90,25 @@ def test_the_works_own_output_may_be_opened_again(make: Make) -> None:
     assert attempt.output() == "again\n"
 
 
-def test_a_fork_that_fails_is_the_machines_fault(make: Make) -> None:
-    """The supervisor is in a group of one."""
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_fork_that_fails_is_the_machines_fault(processes: int, make: Make) -> None:
+    """There is room for the template, but not for a supervisor; or for that, but not for work."""
     attempt = make("true")
     if "pids" not in attempt.containment.limits:
         pytest.skip("NOT TESTED: nothing limits processes here")
     limits = {"pids": attempt.containment.limits["pids"]}
     crowded = Group({"kill": "", "at": "", "limits": limits}, "crowded")
-    crowded.make({"pids": 1})
-    code = (
-        "import os, sys; from cede.launch.places import Place\n"
-        "from cede.launch.supervisor import Supervisor\n"
-        "sys.stdin.read(1); place = Place(sys.argv[1]); place.lock()\n"
-        "Supervisor(place, os.pipe()[1]).run()"
-    )
-    supervisor = subprocess.Popen([sys.executable, "-c", code, attempt.directory], stdin=-1)
-    crowded.enter(supervisor.pid)
-    supervisor.communicate(b"1")
+    crowded.make({"pids": processes})
+    with Template() as template:
+        template.warm()
+        assert template.pid is not None
+        crowded.enter(template.pid)
+        with pytest.raises(LaunchFailed, match="Resource temporarily unavailable"):
+            template.launch(attempt.directory)
+    assert attempt.status().state is State.UNSTARTED
     crowded.remove()
-    record = attempt.ended()
-    assert (record["cause"], record["started_at"]) == ("infrastructure", None)
-    assert "Resource temporarily unavailable" in record["error"]
+    attempt.launch().close()
+    assert attempt.ended()["code"] == 0
 
 
 USERS = {

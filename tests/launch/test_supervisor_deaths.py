@@ -27,12 +27,12 @@ pytestmark = pytest.mark.system
 # At these the work's end is known, whatever happens to the supervisor.
 STATUS_KNOWN = ("exit_before", "exit_written", "exit_after")
 # At these the work has not begun, so it may be launched again.
-NEVER_RAN = ("group_before", "group_after", "fork_before", "fork_after", "started_before")
+NEVER_RAN = ("group_before", "group_after", "started_before")
 KILLED = ("kill_before", "kill_after")
 # Every point with the best means; with the others those where what they find differs.
 DEATHS = [
     *((KINDS[0], point) for point in crash.POINTS),
-    *((kind, point) for kind in KINDS[1:] for point in ("fork_after", "started_after", *KILLED)),
+    *((kind, point) for kind in KINDS[1:] for point in ("group_after", "started_after", *KILLED)),
 ]
 
 

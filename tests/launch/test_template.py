@@ -31,7 +31,7 @@ def test_killed_at(point: str, make: Make, monkeypatch: pytest.MonkeyPatch, tmp_
         template.warm()
         first = template.pid
         monkeypatch.delenv(crash.VARIABLE)
-        if point == "taking_over":
+        if point in crash.FORK_POINTS:
             # Here the fork dies, and the template makes another, which dies as well.
             with pytest.raises(LaunchFailed, match="killed 5 times"):
                 template.launch(attempt.directory)

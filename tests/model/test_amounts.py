@@ -10,7 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cede.model import bounds
-from cede.model.amounts import add_to, parse_amounts, plus, show, take_from, total, within
+from cede.model.amounts import (
+    add_to,
+    parse_amounts,
+    plus,
+    show,
+    take_from,
+    total,
+    total_of_many,
+    within,
+)
 from cede.model.durations import parse_duration, parse_instant, seconds
 from cede.model.errors import Invalid
 from cede.model.settings import Precedence, Settings
@@ -23,7 +32,8 @@ AMOUNTS = st.dictionaries(st.sampled_from(["gpu", "mcpu", "tpu"]), st.integers(1
 def test_adding_and_taking_are_each_others_inverse(a: dict[str, int], b: dict[str, int]) -> None:
     counter = dict(a)
     add_to(counter, b)
-    assert counter == plus(a, b) == total([a, b])
+    assert counter == plus(a, b) == total([a, b]) == total_of_many([a, b])
+    assert total_of_many([a, b, dict(a), a]) == total([a, b, a, a])
     take_from(counter, b)
     assert counter == a  # no zeros stay behind
 

@@ -21,7 +21,7 @@ from cede.server.scrub import Scrub
 from cede.server.tx import Tx
 from cede.server.writer import Writer
 from cede.store import Damaged, DiskFull, Store, connect
-from tests.server.helpers import PATIENCE, ask_for, make_pool, running, until
+from tests.server.helpers import PATIENCE, ask_for, give_back, make_pool, running, until
 from tests.store.samples import batch, changes, policy, pool, request, started, token
 
 
@@ -109,12 +109,16 @@ def test_a_term_that_cannot_be_renewed_without_space_ends(
 def test_damage_is_found_by_the_scrub_and_nothing_is_written_on_top(database_url: str) -> None:
     with running(database_url) as (store, writer):
         writer.execute(make_pool(8)).result(PATIENCE)
-        writer.execute(ask_for(8)).result(PATIENCE)
-        waiter = writer.execute(ask_for(1, lease=60_000)).result(PATIENCE)
+        writer.execute(ask_for(7)).result(PATIENCE)
+        done = writer.execute(ask_for(1)).result(PATIENCE)
+        waiter = writer.execute(ask_for(8, lease=60_000)).result(PATIENCE)
         scrub = Scrub(store, writer.found_damage)
         scrub.first()
         tamper(database_url, "UPDATE requests SET owner = 'mallory'")
-        with pytest.raises(Damaged, match="table requests has a changed row among its 2 rows"):
+        scrub.first()  # what is alive is verified when it is loaded, and later
+        writer.execute(give_back(done)).result(PATIENCE)
+        tamper(database_url, "UPDATE requests SET owner = 'mallory' WHERE status = 'released'")
+        with pytest.raises(Damaged, match="a changed row among its 1 ended rows"):
             scrub.first()
         assert writer.unwritable is None
         cut = Scrub(store, writer.found_damage)

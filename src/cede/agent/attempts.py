@@ -242,11 +242,26 @@ class Attempts(Shelves):
                 failed = self._launching.pop(key).result()
                 assert not isinstance(failed, Live), failed
                 yield failed
+        unkept = self._unkept()
         for key, live in list(self._live.items()):
-            if not live.started or now >= live.overdue or _is_over(live.kept):
+            if not live.started or now >= live.overdue or key in unkept:
                 yield from self._look(key, live, now)
             if live.talk is not None:
                 yield from (Heard(_report(live.order, each)) for each in live.talk.poll(now))
+
+    def _unkept(self) -> set[Key]:
+        """Those whose supervisor has ended, whatever of; in one question for all of them."""
+        keys: dict[int, Key] = {}
+        found = set[Key]()
+        poll = select.poll()  # select itself knows no descriptor above 1023
+        for key, live in self._live.items():
+            try:
+                poll.register(live.kept, select.POLLIN)
+            except Conflict:
+                found.add(key)  # it had no supervisor when it was adopted
+            else:
+                keys[live.kept.fileno()] = key
+        return found.union(keys[descriptor] for descriptor, _ in poll.poll(0))
 
     def _look(self, key: Key, live: Live, now: float) -> Iterator[Event]:
         status = live.kept.status()
@@ -439,15 +454,6 @@ def _logged(key: Key) -> Iterator[None]:
         yield
     except OSError as error:
         _log.error("cannot tell a supervisor", attempt=key.directory, why=str(error))
-
-
-def _is_over(kept: Kept) -> bool:
-    poll = select.poll()  # select itself knows no descriptor above 1023
-    try:
-        poll.register(kept, select.POLLIN)
-    except Conflict:
-        return True  # it had no supervisor when it was adopted
-    return bool(poll.poll(0))
 
 
 def _ended(key: Key, record: Mapping[str, Any]) -> Ended:

@@ -318,14 +318,17 @@ class Machine:
     def _launch_ready(self) -> None:
         if self._now >= self.lease_until:
             return  # S14: it would not be stopped in time
+        noted = [job for job in self.jobs.values() if job.phase is Phase.NOTED]
+        if not noted:
+            return  # as after most events
         busy = {
             device
             for job in self.jobs.values()
             if job.phase in ALIVE
             for device in _devices_of(job)
         }
-        for job in self.jobs.values():
-            can = job.phase is Phase.NOTED and job.wanted and job.order.do is Do.RUN
+        for job in noted:
+            can = job.wanted and job.order.do is Do.RUN
             if can and job.order.looks:
                 if not job.looked:
                     job.looked = True

@@ -90,6 +90,8 @@ def _view(settings: Settings, account: Account, own: list[Path]) -> dict[str, tu
 
 def _refuse_hidden(spec: Spec) -> None:
     """Refuse a directory that is hidden from the work, with the reason."""
+    if not spec.hide:
+        return
     wanted = Path(spec.directory).resolve()
     if any(wanted.is_relative_to(Path(each).resolve()) for each in spec.show):
         return

@@ -15,7 +15,7 @@ from uuid import uuid4
 
 from cede.client.supervisor import keep, parent_ends
 from cede.launch import processes
-from cede.launch.contain import open_group
+from cede.launch.contain import Means, open_group
 from cede.launch.lookup import cannot_run
 from cede.launch.probe import killer
 
@@ -30,6 +30,12 @@ _forking = threading.Lock()
 os.register_at_fork(after_in_child=_forking._at_fork_reinit)  # type: ignore[attr-defined]
 
 
+def containment() -> Means:
+    """The means of killing on this machine; the first call tries them, which takes a while."""
+    with _forking:
+        return killer(GROUPS)
+
+
 class Child:
     """Work that runs below a supervisor. `wait` returns only when the whole tree of it is gone."""
 
@@ -41,7 +47,7 @@ class Child:
     ) -> None:
         """`kept`: descriptors that the supervisor holds until all processes are gone."""
         us = os.getpid()
-        self._means, self._name = killer(GROUPS), uuid4().hex
+        self._means, self._name = containment(), uuid4().hex
         with _forking:
             control_read, self._control = os.pipe()
             self._status, status_write = os.pipe()

@@ -14,13 +14,14 @@ import os
 import signal
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import NoReturn
 from uuid import uuid4
 
 from cede.checkpoint.line import conversation_of
 from cede.client import clock, devices
-from cede.client.child import Child
+from cede.client.child import Child, containment
 from cede.client.client import Client
 from cede.client.devices import Taken
 from cede.client.errors import (
@@ -132,6 +133,8 @@ class Runner:
             sent_at = ended.sent_at
 
     def _wait(self, request: Json, sent_at: float) -> Waited:
+        if request["status"] in WAITING:
+            self._get_ready(request)
         try:
             waited = wait_for_grant(
                 self._client,
@@ -150,6 +153,12 @@ class Runner:
             raise Interrupted(self.interruptions.number)
         return waited
 
+    def _get_ready(self, request: Json) -> None:
+        """Find out what a start needs, before the grant: containment and GPUs."""
+        containment()
+        if _gpus(request):
+            _ = self._devices
+
     def _hand_over(self, request: Json) -> HandedOver | None:
         """Hand a grant on another machine to the agent there; None if it is to run here."""
         if self._work is None or not _members(request):
@@ -166,13 +175,18 @@ class Runner:
             raise
         return None if after["work"] is None else HandedOver(after)
 
+    @cached_property
+    def _devices(self) -> tuple[str, ...]:
+        """The GPUs of this machine that work may get; asking a driver takes a while."""
+        return devices.known() if devices.can_take() else ()
+
     def _take_devices(self, request: Json) -> Taken:
         """Take GPUs of this machine for a pool that only counts them; notifies where none are
         known."""
-        count = int((request.get("resources") or {}).get("gpu", 0))
+        count = _gpus(request)
         if not count or _members(request):
             return Taken({})
-        names = devices.known() if devices.can_take() else ()
+        names = self._devices
         if len(names) < count:
             has = f"none are assigned: {count} were granted, and this machine has {len(names)}"
             self._notify("devices", has if names else devices.UNKNOWN)
@@ -375,6 +389,10 @@ def _outside_cause(ended: Ended) -> CedeClientError | None:
         # Preemptions used up its retries, or this one came after the last of them.
         return Preempted(str(error), reason=ended.request.get("reason"))
     return error if status in ("rejected", "preempted", "cancelled") else None
+
+
+def _gpus(request: Json) -> int:
+    return int((request.get("resources") or {}).get("gpu", 0))
 
 
 def _members(request: Json) -> list[Json]:

@@ -15,7 +15,7 @@ import errno
 import os
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TypedDict
 
 from cede.launch import processes
@@ -58,7 +58,7 @@ class Group:
         for directory in self.directories():
             _make(directory)
         # An earlier supervisor that died here may have left processes in it.
-        if not self.kill(timeout=LEFT_BEHIND_TIMEOUT):
+        if self.home and not self.kill(timeout=LEFT_BEHIND_TIMEOUT):
             raise OSError(errno.EBUSY, "what an earlier supervisor left in the group does not die")
         for limit, value in limits.items():
             _set_limit(limit, value, *self.limiting[limit])
@@ -69,8 +69,7 @@ class Group:
 
     def enter(self, pid: int) -> None:
         """Put a process in; its later forks are in the group too."""
-        for directory in self.directories():
-            write(f"{directory}/cgroup.procs", str(pid))
+        enter(self.directories(), pid)
 
     def members(self) -> list[int]:
         return [
@@ -203,6 +202,12 @@ def group_names(means: Means) -> list[str]:
         if os.path.isdir(place):
             found.update(each.name for each in os.scandir(place) if each.is_dir())
     return sorted(found)
+
+
+def enter(directories: Iterable[str], pid: int) -> None:
+    """Put a process into the groups of these directories."""
+    for directory in directories:
+        write(f"{directory}/cgroup.procs", str(pid))
 
 
 def read(path: str) -> str:

@@ -10,11 +10,12 @@ import os
 import signal
 
 VARIABLE = "CEDE_SUPERVISOR_CRASH"
-# Before a supervisor has taken over: the template dies, and at the last point the fork itself.
-LAUNCH_POINTS = ("template_before", "template_after", "template_forked", "taking_over")
+POINT = os.environ.get(VARIABLE)
+# Before a supervisor has taken over: the template dies, or the fork itself.
+FORK_POINTS = ("taking_over", "fork_before", "fork_after")
+LAUNCH_POINTS = ("template_before", "template_after", "template_forked", *FORK_POINTS)
 POINTS = (
     "group_before", "group_after",
-    "fork_before", "fork_after",
     "started_before", "started_after",
     "kill_before", "kill_after",
     "exit_before", "exit_written", "exit_after",
@@ -24,5 +25,5 @@ POINTS = (
 def at(point: str, process: int | None = None) -> None:
     """Die here if this is the point; or let another process die."""
     assert point in POINTS or point in LAUNCH_POINTS, point
-    if os.environ.get(VARIABLE) == point:
+    if point == POINT:
         os.kill(process or os.getpid(), signal.SIGKILL)

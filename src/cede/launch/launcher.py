@@ -47,7 +47,8 @@ class Status:
 def prepare(
     attempts: Path, spec: Spec, containment: Containment, deadline: float | None = None
 ) -> Path:
-    """Write the spec durably. A repeated call changes nothing.
+    """Write the spec. A repeated call changes nothing. The record of the start, which is written
+    before the work's first instruction, makes it durable.
 
     `deadline` is the end of the lease, in seconds since boot.
     """

@@ -42,6 +42,9 @@ SUPERVISOR_LOG = "keeper.log"
 NAME_MAX = 128
 PIECE = 1 << 14
 ALLOWED = frozenset(string.ascii_letters + string.digits + "._-")
+# Made once: what is made anew for each file costs more than reading it.
+_decode = json.JSONDecoder().raw_decode
+_encode = json.JSONEncoder(allow_nan=False).encode
 # struct flock: type, whence, start, length, pid.
 FLOCK = "hhqqi4x"
 
@@ -109,7 +112,8 @@ class Place:
         except FileNotFoundError:
             return None
         try:
-            return json.loads(read_all(descriptor))
+            value, _ = _decode(read_all(descriptor).decode())
+            return value
         finally:
             os.close(descriptor)
 
@@ -122,10 +126,14 @@ class Place:
             return spec, self.read(CONTAINMENT), None
         return spec, spec.pop(MEANS), spec.pop(WANTED)
 
-    def write(self, name: str, value: object, *, sync: bool = False) -> None:
-        """Replace a file whole: a reader sees the old or the new content."""
-        self.rename(self._new(name, value, sync), name)
-        if sync:
+    def write(self, name: str, value: object, *, sync: bool = False, durable: bool = False) -> None:
+        """Replace a file whole: a reader sees the old or the new content.
+
+        With `sync` that holds after a loss of power too. With `durable` the new content is there
+        then, and so is every file written here with `sync` before.
+        """
+        self.rename(self._new(name, value, sync or durable), name)
+        if durable:
             os.fsync(self.fd)
 
     def create(self, name: str, value: object, between: Callable[[], None] | None = None) -> bool:
@@ -160,7 +168,7 @@ class Place:
 
     def _new(self, name: str, value: object, sync: bool) -> str:
         new = f"{name}.{os.getpid()}"
-        data = json.dumps(value, allow_nan=False).encode()
+        data = _encode(value).encode()
         descriptor = self.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         try:
             while data:

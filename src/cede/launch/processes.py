@@ -37,9 +37,17 @@ def close_to_account() -> None:
         prctl(PR_SET_DUMPABLE, 0)
 
 
-def ignore_polite_signals() -> None:
+def keep_signals_out() -> None:
+    """Ignore polite signals and block none, in this process and its children."""
     for number in POLITE:
         signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
+def reset_signals(numbers: Iterable[int]) -> None:
+    """Reset signals to their defaults; `signal.signal` would make enumerations of its arguments."""
+    for number in numbers:
+        libc.signal(number, None)
 
 
 def start_time(pid: int) -> int | None:
@@ -48,15 +56,17 @@ def start_time(pid: int) -> int | None:
     return int(fields[19]) if fields else None
 
 
-def _stat(pid: int | str) -> list[str] | None:
-    """The fields of /proc/PID/stat from the state on; None if there is no such process."""
+def _stat(pid: int | str) -> list[bytes] | None:
+    """The fields of /proc/PID/stat from the state to the start time; None if there is no such
+    process.
+    """
     try:
         file = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         return None
     try:
         # In one read: the kernel writes less than a page.
-        return os.read(file, PAGE).rpartition(b")")[2].decode().split()
+        return os.read(file, PAGE).rpartition(b")")[2].split(None, 20)
     except ProcessLookupError:
         return None
     finally:
@@ -100,7 +110,7 @@ def marked(marker: Iterable[str]) -> list[int]:
 def ended(pid: int) -> bool:
     """Whether nothing, or only its exit status, is left of a process."""
     fields = _stat(pid)
-    return fields is None or fields[0] in "ZX"
+    return fields is None or fields[0] in b"ZX"
 
 
 def send(number: int, members: Callable[[], list[int]]) -> None:

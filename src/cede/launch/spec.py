@@ -118,14 +118,19 @@ class Spec:
         return {name: self.env[name] for name in (ALLOCATION_VARIABLE, TASK_VARIABLE)}
 
     def to_json(self) -> dict[str, Any]:
-        limits = {key: value for key, value in asdict(self.limits).items() if value is not None}
+        fence, limits = self.fence, self.limits
+        bounds = {"pids": limits.pids, "memory_mb": limits.memory_mb}
         return {
-            "fence": asdict(self.fence),
+            "fence": {
+                "allocation": fence.allocation,
+                "attempt": fence.attempt,
+                "task": fence.task,
+            },
             "argv": list(self.argv),
             "env": dict(self.env),
             "directory": self.directory,
             "user": self.user and {**asdict(self.user), "groups": list(self.user.groups)},
-            "limits": limits,
+            "limits": {key: value for key, value in bounds.items() if value is not None},
             "log_bytes": self.log_bytes,
             "walltime": self.walltime,
             "walltime_grace": self.walltime_grace,

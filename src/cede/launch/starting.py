@@ -150,7 +150,12 @@ def supervisor_environment() -> dict[str, str]:
     """
     passed_on = ("LANG", "LC_ALL", "PATH", crash.VARIABLE)
     kept = {name: os.environ[name] for name in passed_on if name in os.environ}
-    return {**kept, "PYTHONPATH": str(Path(cede.__file__).parents[1]), "PYTHONSAFEPATH": "1"}
+    return {
+        **kept,
+        "PYTHONPATH": str(Path(cede.__file__).parents[1]),
+        "PYTHONSAFEPATH": "1",
+        "LD_BIND_NOW": "1",  # or every fork would look its functions up again
+    }
 
 
 def _words(directory: Path) -> str:

@@ -39,19 +39,20 @@ TOOK_OVER, KEPT_ALREADY, FAILED, STARTED = 0, 2, 1, 3
 
 
 class Supervisor:
-    """The supervisor of one attempt. `tell` is the pipe to the process that launched it."""
+    """The supervisor of one attempt. `tell` is the pipe to the process that launched it; `child`
+    waits to be told what to become.
+    """
 
-    def __init__(self, place: Place, tell: int) -> None:
+    def __init__(self, place: Place, tell: int, child: Child) -> None:
         self.place = place
         self.tell = tell
+        self.child = child
         self.spec, self.means, wanted = place.read_spec()
         fence = self.spec["fence"]
         name = places.attempt_name(fence["allocation"], fence["task"])
         self.group: Group = open_group(
             self.means, name, lambda: processes.descendants(os.getpid()), self._childless
         )
-        self.child: Child | None = None
-        self.turns: Turns
         self.status: int | None = None
         self.noted: dict[str, Any] | None = None  # the content of ended.json
         self.failure: tuple[str, str] | None = None
@@ -67,16 +68,16 @@ class Supervisor:
     def run(self) -> None:
         try:
             try:
-                self._start()
+                turns = self._start()
             finally:
                 self._say(STARTED)
                 os.close(self.tell)
-            if self.child is not None:
-                self._watch(self.child, self.turns)
+            if turns is not None:
+                self._watch(turns)
         except Exception as error:
             # An error here or of the machine: nothing may stay behind, and the agent must know.
             self.failure = ("infrastructure", f"the supervisor failed: {error!r}")
-            self.group.kill()
+            self._kill()
         self._record()
         self.group.remove()
 
@@ -84,30 +85,32 @@ class Supervisor:
         with contextlib.suppress(BrokenPipeError):  # the agent is gone, or did not wait for it
             os.write(self.tell, bytes([answer]))
 
-    def _start(self) -> None:
+    def _start(self) -> Turns | None:
+        """Let the work begin, unless this machine cannot contain it."""
+        child = self.child
         try:
             crash.at("group_before")
             self.group.make(self.spec["limits"])
             crash.at("group_after")
-            child = Child(self.spec, self.group)
         except OSError as error:
+            child.discard()
             self.failure = ("infrastructure", str(error))
-            return
-        self.child, self.turns = child, Turns(child.output)  # before it can print
+            return None
+        child.prepare(self.spec, self.group.directories())
+        turns = Turns(child.output)  # before it can print
         self.started_at = boottime()
         crash.at("started_before")
         self.place.write(
             places.STARTED,
             {
                 "keeper": os.getpid(),
-                "keeper_start": processes.start_time(os.getpid()),
                 "pid": child.pid,
                 "pid_start": child.start,
                 "group": self.group.directories(),
                 "contained_by": self.means["kill"],
                 "started_at": self.started_at,
             },
-            sync=True,
+            durable=True,
         )
         crash.at("started_after")
         walltime = self.spec["walltime"]
@@ -120,9 +123,11 @@ class Supervisor:
         elif order == ASK:
             # Told to stop before it began, so it does not begin.
             os.kill(child.pid, signal.SIGKILL)
+        return turns
 
-    def _watch(self, child: Child, turns: Turns) -> None:
+    def _watch(self, turns: Turns) -> None:
         """Run turn after turn until the work has ended and the group is empty."""
+        child = self.child
         pidfd = os.pidfd_open(child.pid)
         poll = select.poll()
         for each in (self.wake, pidfd, child.failure, *child.output.values()):
@@ -171,18 +176,21 @@ class Supervisor:
         self.asking = self.asking or order == ASK
         if order == KILL:
             crash.at("kill_before")
-            if self.child is not None and self.status is None:
-                # Even if it has not entered the group yet.
-                os.kill(self.child.pid, signal.SIGKILL)
-            self.group.kill(timeout=LOOK)
+            self._kill(timeout=LOOK)
             crash.at("kill_after")
-        elif self.asking and self.child is not None and self.child.became_work:
+        elif self.asking and self.child.became_work:
             # Not before: the child that becomes the work ignores what its supervisor ignores.
             self.asking = False
             self.group.signal(signal.SIGTERM)
             # A stopped process obeys only when it goes on.
             self.group.signal(signal.SIGCONT)
         return order
+
+    def _kill(self, timeout: float | None = None) -> None:
+        if self.status is None:
+            # Also where it has not entered the group yet.
+            os.kill(self.child.pid, signal.SIGKILL)
+        self.group.kill(timeout=timeout)
 
     def _pump(self, turns: Turns, most: int) -> None:
         """Move output to the logs, and record its order."""
@@ -207,14 +215,14 @@ class Supervisor:
                 return
             if found is None:
                 return
-            if self.child is not None and found.si_pid == self.child.pid:
+            if found.si_pid == self.child.pid:
                 # K11: written before the kernel forgets it, so that no death of the supervisor
                 # loses it.
                 self._note(found)
             os.waitpid(found.si_pid, 0)
 
     def _note(self, found: os.waitid_result) -> None:
-        if self.child is not None and not self.child.became_work:
+        if not self.child.became_work:
             self.failure = self.failure or self.child.why_not()
         exited = found.si_code == os.CLD_EXITED
         self.status = found.si_status if exited else -found.si_status
@@ -263,14 +271,16 @@ def supervise(directory: str, tell: int) -> None:
     until the attempt is over. The caller has forked, leads a session of its own and ignores polite
     signals.
     """
+    child = Child()  # before anything else: what was touched before a fork is copied again after it
     processes.prctl(processes.PR_SET_CHILD_SUBREAPER, 1)
     processes.close_to_account()
     place = Place(directory)
     if not place.lock() or place.exists(places.STARTED) or place.exists(places.EXIT):
         place.close()
+        child.discard()
         os.write(tell, bytes([KEPT_ALREADY]))
         return
-    supervisor = Supervisor(place, tell)
+    supervisor = Supervisor(place, tell, child)
     os.write(tell, bytes([TOOK_OVER]))
     supervisor.run()
 
@@ -292,7 +302,7 @@ def main(arguments: list[str]) -> int:
         os._exit(answer[0] if answer else FAILED)
     os.close(told)
     os.setsid()
-    processes.ignore_polite_signals()
+    processes.keep_signals_out()
     supervise(arguments[0], tell)
     return 0
 

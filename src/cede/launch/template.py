@@ -23,6 +23,9 @@ from typing import NoReturn
 from cede.launch import crash, places, processes, supervisor
 from cede.launch.places import Place
 
+# Functions of the C library that a supervisor and its child call: the template looks them up, so
+# that no fork has to.
+C_FUNCTIONS = ("prctl", "signal", "inotify_init1", "inotify_add_watch")
 MESSAGE_MAX = 1 << 13  # longer than every path
 
 
@@ -38,18 +41,17 @@ def serve(line: socket.socket) -> None:
         crash.at("template_before")
         try:
             if os.fork() == 0:
-                _supervise(line, directory, tell)
+                _supervise(directory, tell)
         except OSError as error:
             _refuse(directory, tell, error)
         crash.at("template_after")
         os.close(tell)
 
 
-def _supervise(line: socket.socket, directory: str, tell: int) -> NoReturn:
+def _supervise(directory: str, tell: int) -> NoReturn:
     """Run the fork: the supervisor of one attempt, which outlives the template."""
     try:
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # it collects its work itself
-        line.detach()
+        processes.reset_signals((signal.SIGCHLD,))  # it collects its work itself
         for each in (0, 2):  # the socket, and the agent's: `_say` writes elsewhere
             os.dup2(1, each)
         os.setsid()
@@ -84,10 +86,12 @@ def _refuse(directory: str, tell: int, error: OSError) -> None:
 
 
 def main() -> int:
-    processes.ignore_polite_signals()
+    processes.keep_signals_out()
     # The kernel collects supervisors: no process waits for them here.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     processes.close_to_account()
+    for name in C_FUNCTIONS:
+        getattr(processes.libc, name)
     # Pages that the collector does not touch stay shared between the template and its forks.
     gc.disable()
     gc.freeze()

@@ -113,6 +113,8 @@ class Allocation:
     @property
     def each(self) -> Amounts:
         """The amounts that each of its members holds."""
+        if len(self.members) == 1:
+            return self.amounts
         return {key: amount // len(self.members) for key, amount in self.amounts.items()}
 
     @property
@@ -129,7 +131,10 @@ class Allocation:
 
 def footprint(node_ids: Iterable[str]) -> Footprint:
     """The number of tasks on each node."""
-    return tuple(Counter(node_ids).items())
+    nodes = tuple(node_ids)
+    if len(nodes) == 1:
+        return ((nodes[0], 1),)
+    return tuple(Counter(nodes).items())
 
 
 def allocation_id(request_id: str, attempt: int) -> str:

@@ -9,6 +9,7 @@ The parsers here are the one grammar of every option and file: a map, or the tex
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from cede.model import bounds
@@ -138,6 +139,17 @@ def total(many: Iterable[Amounts]) -> dict[str, int]:
     result: dict[str, int] = {}
     for amounts in many:
         add_to(result, amounts)
+    return result
+
+
+def total_of_many(many: Iterable[Amounts]) -> dict[str, int]:
+    """The same for very many, most of which are the same few values: each is multiplied."""
+    held = list(many)
+    values = {id(each): each for each in held}
+    result: dict[str, int] = {}
+    for which, times in Counter(map(id, held)).items():
+        for key, amount in values[which].items():
+            result[key] = result.get(key, 0) + times * amount
     return result
 
 

@@ -2,7 +2,7 @@
 
 A frozen `__init__` writes every field by a call, and `dataclasses.replace` also looks each field up
 by name. Here a value is made as an instance of a twin class, which has the same fields in the same
-slots and is not frozen, and then becomes an instance of its own class.
+slots and is not frozen, and at the end of its `__init__` becomes an instance of its own class.
 """
 
 from __future__ import annotations
@@ -34,26 +34,14 @@ else:
             if name not in places:
                 raise TypeError(f"{cls.__name__} has no field {name!r}")
             held[places[name]] = new
-        copy = twin(*held)
-        copy.__class__ = cls
-        return copy
+        return twin(*held)
 
 
 def maker(cls: type[T]) -> Callable[..., T]:
     """A constructor for a dataclass, called as the class itself."""
     kind: Any = cls
     layout = _layout(kind)
-    if layout is None:
-        return cls
-    twin = layout[0]
-
-    def make(*given: Any, **named: Any) -> T:
-        value = twin(*given, **named)
-        value.__class__ = cls
-        made: T = value
-        return made
-
-    return make
+    return cls if layout is None else layout[0]
 
 
 @cache
@@ -71,13 +59,20 @@ def _layout(
         return None
     if len(names) < 2:
         return None
-    alike = dataclasses.make_dataclass(cls.__name__, [_alike(each) for each in fields])
+
+    def become(value: Any) -> None:
+        value.__class__ = cls
+
+    alike = dataclasses.make_dataclass(
+        cls.__name__, [_alike(each) for each in fields], namespace={"__post_init__": become}
+    )
     twin = type(
         cls.__name__,
         cls.__bases__,
         {
             "__slots__": vars(cls)["__slots__"],
             "__init__": vars(alike)["__init__"],
+            "__post_init__": become,
             "__setattr__": object.__setattr__,  # also where a class above is frozen
         },
     )

@@ -29,5 +29,11 @@ class Pool:
         return key in self.capacity or key not in UNBOUNDED_WHEN_ABSENT
 
     def metered(self, demand: Amounts) -> Amounts:
-        """The part of a demand that this pool counts."""
+        """The part of a demand that this pool counts; mostly all of it, and then itself."""
+        capacity = self.capacity
+        for key, amount in demand.items():
+            if not amount or key not in capacity:
+                break
+        else:
+            return demand
         return {key: amount for key, amount in demand.items() if amount and self.bounds_key(key)}

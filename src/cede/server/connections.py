@@ -16,9 +16,11 @@ from contextlib import suppress
 from typing import Any, cast
 
 import structlog
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from starlette.types import Receive, Scope, Send
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from cede.model import bounds
+from cede.server.one_piece import OnePiece
 
 # The scope's key under which a handler finds the connection of its call.
 SCOPE_KEY = "cede.connection"
@@ -239,6 +241,12 @@ class Connection(HttpToolsProtocol):
         self.transport.close()
 
     # The answer ---------------------------------------------------------------------------------
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        async def answered(scope: Scope, receive: Receive, send: Send) -> None:
+            await app(scope, receive, OnePiece(cycle))
+
+        super()._start_asgi_task(cycle, cast(Any, answered))
 
     def pause_writing(self) -> None:
         self._unread_since = self.loop.time()

@@ -37,5 +37,5 @@ def new_id() -> str:
         tail = next(_random_tails)
     milliseconds, count = stamp >> 12, stamp & 0xFFF
     bits = (milliseconds & 0xFFFF_FFFF_FFFF) << 80 | 0x7 << 76 | count << 64 | 0b10 << 62 | tail
-    digits = format(bits, "032x")
-    return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+    digits = f"{bits:032x}"
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"

@@ -2,7 +2,8 @@
 direction.
 
 Handing over every command by itself halves the rate. So callers append to a list that the writer
-takes whole, and answers go back to an event loop in one call for all of them.
+takes whole. An event loop wakes the writer once it has heard all who called in the same turn, and
+answers go back to it in one call for all of them.
 """
 
 from __future__ import annotations
@@ -57,11 +58,15 @@ class Queue:
         self._jobs: list[Job] = []
         self._urgent: list[Job] = []
         self._closed = False
+        self._waking: set[asyncio.AbstractEventLoop] = set()  # those that will, in their next turn
 
     def __len__(self) -> int:
         return len(self._jobs) + len(self._urgent)
 
     def put(self, job: Job) -> None:
+        """Let the writer have a job; the event loop of an asyncio future, where this is called,
+        wakes it in its next turn.
+        """
         with self._ready:
             if self._closed:
                 raise Stopping
@@ -69,8 +74,18 @@ class Queue:
             if len(jobs) >= self._most:
                 raise Overloaded(len(jobs))
             jobs.append(job)
-            if len(self) == 1:
+            if isinstance(job.future, Future):
                 self._ready.notify()
+                return
+        loop = job.future.get_loop()
+        if loop not in self._waking:
+            self._waking.add(loop)
+            loop.call_soon(self._wake, loop)
+
+    def _wake(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._waking.discard(loop)
+        with self._ready:
+            self._ready.notify()
 
     def take(self, most: int, seconds: float | None) -> list[Job]:
         """What is waiting, at once or after at most `seconds`: all that is urgent, then others

@@ -17,8 +17,8 @@ from sqlalchemy.exc import SQLAlchemyError
 from cede.store.errors import Damaged
 from cede.store.store import Store
 
-# A longer history is verified while the server serves.
-START_SECONDS = 5.0
+# Little beside the start of a site that has much to verify: that is verified while it is served.
+START_SECONDS = 1.0
 EVERY_SECONDS = 3_600.0
 # Seconds of rest for each second of reading.
 REST = 3
@@ -38,9 +38,11 @@ class Scrub:
         self._thread = threading.Thread(target=self._main, name="cede-scrub", daemon=True)
 
     def first(self, seconds: float = START_SECONDS) -> None:
-        """Scrub before the server serves; raise `Damaged` if damage is found in so many seconds."""
+        """Scrub before the server serves, except live rows, which were loaded just now; raise
+        `Damaged` if damage is found in so many seconds.
+        """
         until = perf_counter() + seconds
-        found = self._store.scrub(lambda: perf_counter() < until)
+        found = self._store.scrub(lambda: perf_counter() < until, loaded=True)
         if found:
             raise Damaged(found)
         self._done = found is not None

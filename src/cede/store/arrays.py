@@ -72,7 +72,8 @@ def _convert(hint: Any) -> Convert | None:
     """What makes a value of this type of what JSON gives back; None where it is one already."""
     origin, inner = get_origin(hint), get_args(hint)
     if isinstance(hint, type) and issubclass(hint, StrEnum):
-        return hint
+        words = {each.value: each for each in hint}
+        return lambda value: words.get(value) or hint(value)
     if origin is UnionType and NoneType in inner:
         some = _convert(next(each for each in inner if each is not NoneType))
         return some and (lambda value: None if value is None else some(value))

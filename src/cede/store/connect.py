@@ -15,6 +15,7 @@ from sqlalchemy.engine import URL, ExceptionContext, make_url
 from sqlalchemy.exc import ArgumentError, InterfaceError, NoSuchModuleError, OperationalError
 
 from cede.store.errors import DatabaseAway, WrongDatabase
+from cede.store.prepared import run
 
 # "cede", so that `file` and we can tell our databases from others'.
 APPLICATION_ID = 0x63656465
@@ -133,7 +134,7 @@ def _sqlite_engine(url: URL, *, begin: str, pool_size: int, setup: Any) -> Engin
 
     @event.listens_for(engine, "begin")
     def start(connection: Connection) -> None:
-        connection.exec_driver_sql(begin)
+        run(connection, begin)
 
     return engine
 

@@ -9,8 +9,8 @@ systems; against people there is the audit chain.
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
+from hashlib import blake2b
 from typing import Any
 
 import orjson
@@ -28,9 +28,7 @@ _ENDED = frozenset(status.value for status in TERMINAL)
 def hash_of(values: Sequence[Any]) -> int:
     """The hash of plain values, the same on every machine and database."""
     # A value of a kind that no column has is damage, and hashes like nothing that was written.
-    content = orjson.dumps(values, default=repr)
-    digest = hashlib.blake2b(content, digest_size=_BYTES).digest()
-    return int.from_bytes(digest)
+    return int.from_bytes(blake2b(orjson.dumps(values, repr), digest_size=_BYTES).digest(), "big")
 
 
 class Layout:
@@ -40,31 +38,41 @@ class Layout:
     however long the history is.
     """
 
-    def __init__(self, table: Table, alive: Callable[[Sequence[Any]], bool] | None = None) -> None:
+    sections: tuple[str, ...]
+
+    def __init__(self, table: Table, ended: tuple[str, Container[Any]] | None = None) -> None:
+        """`ended` is a column, and what stands there in rows of what has ended."""
         self.table = table
         # What always has its default is checked by the database and known to nobody else.
         self.columns = [each for each in table.columns if each.name != "one"]
         name = "".join(table.name)  # SQLAlchemy's own kind of text is none for a dictionary's key
-        self.sections = (name,) if alive is None else (name, f"{name}_ended")
-        self._alive = alive
+        self.sections = (name,) if ended is None else (name, f"{name}_ended")
+        self._ended = None if ended is None else (_place(table, ended[0]), ended[1])
         # Drivers disagree about these: 1 or True, 1 or 1.0.
         self._booleans = self._places(Boolean)
         self._fractions = self._places(Double)
 
     def hash_of(self, row: Sequence[Any]) -> int:
-        if not self._booleans and not self._fractions:
-            return hash_of(tuple(row))
-        plain = list(row)
+        plain = tuple(row)
         for place in self._booleans:
             if isinstance(plain[place], bool):
-                plain[place] = int(plain[place])
+                plain = (*plain[:place], int(plain[place]), *plain[place + 1 :])
         for place in self._fractions:
             if isinstance(plain[place], int | float):
-                plain[place] = float(plain[place]) + 0.0  # one zero: SQLite keeps no sign of it
+                one_zero = float(plain[place]) + 0.0  # SQLite keeps no sign of it
+                plain = (*plain[:place], one_zero, *plain[place + 1 :])
         return hash_of(plain)
 
-    def section_of(self, row: Sequence[Any]) -> str:
-        return self.sections[self._alive is not None and not self._alive(row)]
+    def hashes(self, rows: Iterable[Sequence[Any]]) -> dict[str, list[int]]:
+        """Of each row, by section."""
+        if self._ended is None:
+            return {self.sections[0]: list(map(self.hash_of, rows))}
+        place, values = self._ended
+        found: tuple[list[int], list[int]] = [], []
+        alive, ended = found
+        for row in rows:
+            (ended if row[place] in values else alive).append(self.hash_of(row))
+        return dict(zip(self.sections, found, strict=True))
 
     def _places(self, kind: type) -> list[int]:
         return [at for at, each in enumerate(self.columns) if isinstance(each.type, kind)]
@@ -74,9 +82,6 @@ def _place(table: Table, column: str) -> int:
     return list(table.columns.keys()).index(column)
 
 
-_STATUS = _place(schema.requests, "status")
-_LIVE = _place(schema.allocations, "live")
-
 LAYOUTS = {
     layout.table.name: layout
     for layout in (
@@ -84,8 +89,8 @@ LAYOUTS = {
         Layout(schema.nodes),
         Layout(schema.policies),
         Layout(schema.tenants),
-        Layout(schema.requests, alive=lambda row: row[_STATUS] not in _ENDED),
-        Layout(schema.allocations, alive=lambda row: row[_LIVE] is not None),
+        Layout(schema.requests, ended=("status", _ENDED)),
+        Layout(schema.allocations, ended=("live", (None,))),
         Layout(schema.held_devices),
         Layout(schema.tokens),
         Layout(schema.events),
@@ -138,11 +143,10 @@ class Digests:
         return cls({section: (rows, int(sum_, 16)) for section, (rows, sum_) in found.items()})
 
     def _count(self, layout: Layout, rows: Iterable[Row | Sequence[Any]], sign: int) -> None:
-        known = self._known
-        for row in rows:
-            section = layout.section_of(row)
-            count, sum_ = known.get(section, (0, 0))
-            known[section] = count + sign, (sum_ + sign * layout.hash_of(row)) % _MODULUS
+        for section, hashes in layout.hashes(rows).items():
+            count, sum_ = self.of(section)
+            total = (sum_ + sign * sum(hashes)) % _MODULUS
+            self._known[section] = count + sign * len(hashes), total
 
 
 def _kind(section: str) -> str:

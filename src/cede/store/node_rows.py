@@ -1,12 +1,13 @@
 """Rows of what a pool of machines brings: nodes, tasks, members, stops.
 
 Most requests have none of it, and theirs is NULL: one byte. The rest are arrays in the order of the
-fields, without their names.
+fields, without their names. Rows that say the same share the value that is made of it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from cede.model.allocation import Allocation, Member
@@ -17,6 +18,7 @@ from cede.model.stopping import Ask, Pin, Saved, StopPolicy, StopProgress
 from cede.model.work import Work
 from cede.store.arrays import array_of, from_array
 from cede.store.json_text import decode, encode
+from cede.store.unread import UnreadWork, text_of
 
 Row = tuple[Any, ...]
 
@@ -99,6 +101,7 @@ def task_text(request: Request) -> str | None:
     return encode((sits, None if stop_policy == PLAIN else array_of(stop_policy)))
 
 
+@lru_cache(maxsize=4_096)
 def task_from(text: str | None) -> tuple[Shape | None, StopPolicy]:
     if text is None:
         return None, PLAIN
@@ -110,11 +113,11 @@ def task_from(text: str | None) -> tuple[Shape | None, StopPolicy]:
 
 
 def work_text(work: Work | None) -> str | None:
-    return None if work is None else encode(array_of(work))
+    return None if work is None else text_of(work) or encode(array_of(work))
 
 
 def work_from(text: str | None) -> Work | None:
-    return None if text is None else from_array(Work, decode(text))
+    return None if text is None else UnreadWork(text)
 
 
 def kept_text(request: Request) -> str | None:
@@ -131,26 +134,27 @@ def kept_text(request: Request) -> str | None:
     return encode({name: value for name, value in kept.items() if value})
 
 
-def kept_from(text: str | None) -> dict[str, Any]:
-    """These fields of a request."""
+def kept_from(text: str | None) -> tuple[Saved | None, Pin | None, int, int]:
+    """These fields of a request, in their order."""
     if text is None:
-        return {}
+        return None, None, 0, 0
     found = decode(text)
     if isinstance(found, list):  # as it was first written: the count, then the checkpoint
         found = {"lost": found[0], "saved": found[1:]}
     pin, saved = found.get("pin"), found.get("saved")
-    return {
-        "lost_count": found.get("lost", 0),
-        "left_count": found.get("left", 0),
-        "saved": from_array(Saved, saved) if saved else None,
-        "pin": from_array(Pin, pin) if pin else None,
-    }
+    return (
+        from_array(Saved, saved) if saved else None,
+        from_array(Pin, pin) if pin else None,
+        found.get("left", 0),
+        found.get("lost", 0),
+    )
 
 
 def members_text(members: Sequence[Member]) -> str | None:
     return encode(list(map(array_of, members))) if members else None
 
 
+@lru_cache(maxsize=4_096)
 def members_from(text: str | None) -> tuple[Member, ...]:
     return () if text is None else tuple(from_array(Member, each) for each in decode(text))
 
@@ -173,6 +177,8 @@ def hints_from(text: str | None, attempt: int) -> dict[str, Any]:
     """These fields of an allocation. Of a second or later attempt that says nothing of it, the
     resume point is not decided: also where it was written before these were written down.
     """
+    if text is None and attempt == 1:
+        return _NEVER_ASKED
     found: Any = {} if text is None else decode(text)
     if isinstance(found, list):  # as it was first written: a stop and nothing else
         found = {"parting": found}
@@ -183,6 +189,9 @@ def hints_from(text: str | None, attempt: int) -> dict[str, Any]:
         "announced": found.get("announced", False),
         "resume": found.get("resume", "" if attempt == 1 else None),
     }
+
+
+_NEVER_ASKED = {"stop_progress": None, "asked": None, "announced": False, "resume": ""}
 
 
 def _devices(given: Mapping[str, list[str]]) -> dict[str, tuple[str, ...]]:

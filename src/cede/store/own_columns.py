@@ -43,28 +43,29 @@ def _same(value: Any) -> Any:
 class _Stored(NamedTuple):
     column: TypeEngine[Any]
     write: Callable[[Any], Any] = _same
-    read: Callable[[Kind, Any], Any] = lambda _, value: value
+    reader: Callable[[Kind], Callable[[Any], Any]] = lambda _: _same
 
 
-_MAP = _Stored(TextType(), encode, lambda _, text: decode(text))
+_MAP = _Stored(TextType(), encode, lambda _: decode)
 _STORED: dict[type[Kind], _Stored] = {
-    Flag: _Stored(Boolean(), read=lambda _, value: bool(value)),
+    Flag: _Stored(Boolean(), reader=lambda _: bool),
     Text: _Stored(TextType()),
     Name: _Stored(NAME),
-    Word: _Stored(TextType(), str, lambda kind, value: kind.parse(value, "")),
+    Word: _Stored(TextType(), str, lambda kind: lambda value: kind.parse(value, "")),
     Duration: _Stored(NUMBER),
     Count: _Stored(NUMBER),
     Ratio: _Stored(Double(), float),
     Quantities: _MAP,
     Labels: _MAP,
     Numbers: _Stored(TextType()),
-    References: _Stored(TextType(), encode, lambda _, text: tuple(decode(text))),
+    References: _Stored(TextType(), encode, lambda _: lambda text: tuple(decode(text))),
 }
 _OWN: tuple[tuple[Declared, _Stored], ...] = tuple(
     (each, _STORED[type(each.kind)]) for each in fields_of(Request)
 )
 NAMES = tuple(each.attribute for each, _ in _OWN)
-_READ = tuple((each.attribute, each.kind, stored.read) for each, stored in _OWN)
+_USUAL = [each.default for each, _ in _OWN]
+_READERS = [stored.reader(each.kind) for each, stored in _OWN]
 
 
 def columns() -> Iterator[Column[Any]]:
@@ -78,10 +79,10 @@ def values_of(request: Request) -> Iterator[Any]:
         yield None if held == each.default else stored.write(held)
 
 
-def fields_from(values: Sequence[Any]) -> dict[str, Any]:
-    """These fields of a request; what is absent is usual."""
-    return {
-        name: read(kind, value)
-        for (name, kind, read), value in zip(_READ, values, strict=True)
-        if value is not None
-    }
+def fields_from(values: Sequence[Any]) -> list[Any]:
+    """These fields of a request, in their order; what is absent is usual."""
+    found = _USUAL.copy()
+    for at, value in enumerate(values):
+        if value is not None:
+            found[at] = _READERS[at](value)
+    return found

@@ -7,10 +7,10 @@ SQLAlchemy takes several times as long to run a small statement as SQLite does.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Update
+from sqlalchemy import Connection, Select, Update
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.sql.crud import REQUIRED
@@ -30,6 +30,23 @@ def run_many(connection: Connection, text: str, parameters: Sequence[Sequence[An
         connection.connection.cursor().executemany(text, parameters)
     except sqlite3.Error as error:
         raise DBAPIError.instance(text, None, error, sqlite3.Error) from error
+
+
+def in_pieces(
+    connection: Connection, statement: Select[Any], many: int
+) -> Iterator[list[tuple[Any, ...]]]:
+    """The rows of a query, so many at once, as they come."""
+    if connection.dialect.name != "sqlite":
+        result = connection.execute(statement, execution_options={"stream_results": True})
+        yield from (list(map(tuple, rows)) for rows in result.partitions(many))
+        return
+    text = statement.compile(dialect=sqlite.dialect(), compile_kwargs={"literal_binds": True})
+    cursor = run(connection, str(text))
+    try:
+        while rows := cursor.fetchmany(many):
+            yield rows
+    except sqlite3.Error as error:
+        raise DBAPIError.instance(None, None, error, sqlite3.Error) from error
 
 
 class Prepared:

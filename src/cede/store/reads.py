@@ -285,7 +285,7 @@ class Reads:
                 .order_by(in_order)
                 .limit(bounded(limit) + 1)
             )
-            found = [views.request_view(row) for row in connection.execute(statement)]
+            found = [views.listed_view(tuple(row)) for row in connection.execute(statement)]
             page = self._page(
                 connection, "requests", filters, found, limit, lambda view: view.request.index
             )

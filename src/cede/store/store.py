@@ -190,12 +190,16 @@ class Store(Accounts, UsageReports, Past, history.History, retention.Retention):
 
     # Damage and space --------------------------------------------------------------------------
 
-    def scrub(self, between: Callable[[], bool] = lambda: True) -> list[str] | None:
-        """What is damaged in the whole database; see `verify.scrub`."""
+    def scrub(
+        self, between: Callable[[], bool] = lambda: True, *, loaded: bool = False
+    ) -> list[str] | None:
+        """What is damaged in the whole database, or in what was not `loaded` just now; see
+        `verify.scrub`.
+        """
         # A connection of its own: what others have in their caches is not what is on the disk.
         engine = connect.read_engine(self._url)
         try:
-            return verify.scrub(engine, between)
+            return verify.scrub(engine, between, loaded=loaded)
         finally:
             engine.dispose()
 

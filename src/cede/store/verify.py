@@ -11,22 +11,30 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Select, select, text, update
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy import Connection, Engine, false, select, text, update
+from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
 from cede.store import schema
 from cede.store.digests import LAYOUTS, Digests
 from cede.store.errors import Damaged
 from cede.store.faults import damage, one_line
 from cede.store.node_rows import Row
+from cede.store.prepared import in_pieces
 from cede.store.sealed import Sealed, epoch_sum
 
 _ROWS_AT_ONCE = 1_000
 _FINDINGS_MAX = 20
+# Of SQLite's machine: about a millisecond. Its code for a statement that was told to end.
+_STEPS_AT_ONCE, _INTERRUPTED = 20_000, 9
 
 _ALIVE: dict[str, Any] = {
     "requests": text(schema.ACTIVE),
     "allocations": schema.allocations.c.live == 1,
+}
+# The rest of these tables; all others that are loaded are loaded whole.
+_ENDED: dict[str, Any] = {
+    "requests": text(schema.ENDED),
+    "allocations": schema.allocations.c.live.is_(None),
 }
 _ORDER = {
     "requests": schema.requests.c.at_index,
@@ -57,7 +65,7 @@ class Alive:
         statement = select(*layout.columns).order_by(_ORDER.get(name, layout.table.columns[0]))
         if name in _ALIVE:
             statement = statement.where(_ALIVE[name])
-        for rows in _in_batches(self._connection, statement):
+        for rows in in_pieces(self._connection, statement, _ROWS_AT_ONCE):
             self._found.add(layout, rows)
             yield from rows
 
@@ -89,35 +97,42 @@ def seal(connection: Connection) -> None:
     row = connection.execute(select(schema.meta)).one()
     digests = Digests()
     for layout in LAYOUTS.values():
-        for rows in _in_batches(connection, select(*layout.columns)):
+        for rows in in_pieces(connection, select(*layout.columns), _ROWS_AT_ONCE):
             digests.add(layout, rows)
     sealed = Sealed.unchecked(row, digests)
     sums = {"epoch_sum": epoch_sum(row.epoch)}
     connection.execute(update(schema.meta).values(**sealed.values(), **sums))
 
 
-def scrub(engine: Engine, between: Callable[[], bool] = lambda: True) -> list[str] | None:
-    """What is damaged, in words. All of it is one snapshot, so commits may go on meanwhile.
+def scrub(
+    engine: Engine, between: Callable[[], bool] = lambda: True, *, loaded: bool = False
+) -> list[str] | None:
+    """What is damaged, in words. All of it is one snapshot, so commits may go on meanwhile. What
+    was `loaded`, and so verified, since the last commit is not read again.
 
-    `between` is called after every thousand rows; when it says False nothing is known, and the
+    `between` is called about every thousand rows; when it says False nothing is known, and the
     answer is None.
     """
     try:
         with engine.connect() as connection, connection.begin():
             row = connection.execute(select(schema.meta)).one()
             sealed = Sealed.read(row)
-            findings = []
+            findings: list[str] = []
             for name in schema.metadata.tables:
-                findings += _broken_structure(connection, name)
-                if not between():
+                broken = _broken_structure(connection, name, between)
+                if broken is None:
                     return None
-            for layout in LAYOUTS.values():
+                findings += broken
+            for name, layout in LAYOUTS.items():
+                statement, sections = select(*layout.columns), layout.sections
+                if loaded and name in _LOADED:
+                    statement, sections = statement.where(_ENDED.get(name, false())), sections[1:]
                 found = Digests()
-                for rows in _in_batches(connection, select(*layout.columns)):
+                for rows in in_pieces(connection, statement, _ROWS_AT_ONCE):
                     found.add(layout, rows)
                     if not between():
                         return None
-                findings += sealed.digests.differing(found, layout.sections)
+                findings += sealed.digests.differing(found, sections)
             return findings[:_FINDINGS_MAX]
     except Damaged as error:
         return error.findings
@@ -129,24 +144,37 @@ def scrub(engine: Engine, between: Callable[[], bool] = lambda: True) -> list[st
         return [f"a value cannot be read: {one_line(error)}"]
 
 
-def _in_batches(connection: Connection, statement: Select[Any]) -> Iterator[list[Row]]:
-    result = connection.execute(statement.execution_options(stream_results=True))
-    while rows := result.fetchmany(_ROWS_AT_ONCE):
-        yield [tuple(row) for row in rows]
-
-
-def _broken_structure(connection: Connection, table: str) -> list[str]:
-    """What a database says about the pages and the indexes of a table.
+def _broken_structure(
+    connection: Connection, table: str, between: Callable[[], bool]
+) -> list[str] | None:
+    """What a database says about the pages and the indexes of a table; None if `between` says
+    False first.
 
     PostgreSQL looks only where the extension `amcheck` is; there it raises an error.
     """
     if connection.dialect.name == "sqlite":
-        lines = connection.execute(_CHECK_TABLE, {"table": table})
-        return [f"table {table}: {row[0]}" for row in lines if row[0] != "ok"]
+        return _broken_on_sqlite(connection, table, between)
     if connection.execute(_HAS_AMCHECK).first() is not None:
         for name in connection.execute(_INDEXES, {"table": table}).scalars():
             connection.execute(_CHECK_INDEX, {"name": name})
-    return []
+    return [] if between() else None
+
+
+def _broken_on_sqlite(
+    connection: Connection, table: str, between: Callable[[], bool]
+) -> list[str] | None:
+    """One statement looks at the whole table: it is asked on its way whether it should go on."""
+    driver: Any = connection.connection.driver_connection
+    driver.set_progress_handler(lambda: not between(), _STEPS_AT_ONCE)
+    try:
+        lines = connection.execute(_CHECK_TABLE, {"table": table}).scalars().all()
+    except OperationalError as error:
+        if getattr(error.orig, "sqlite_errorcode", None) == _INTERRUPTED:
+            return None
+        raise
+    finally:
+        driver.set_progress_handler(None, 0)
+    return [f"table {table}: {line}" for line in lines if line != "ok"]
 
 
 _CHECK_TABLE = text("SELECT integrity_check FROM pragma_integrity_check(:table)")

@@ -8,6 +8,7 @@ are many and shapes are few, and as integers, so they are exact.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 from sqlalchemy import (
@@ -98,12 +99,19 @@ def with_allocation(*, short: bool = False) -> Select[Any]:
 
 
 def request_view(row: Any) -> RequestView:
-    values = tuple(row)
+    return _request_view(tuple(row))
+
+
+def _request_view(values: tuple[Any, ...]) -> RequestView:
     allocation = values[_REQUEST_WIDTH:]
     return RequestView(
         rows.request_from(values[:_REQUEST_WIDTH]),
         rows.allocation_from(allocation) if allocation[0] is not None else None,
     )
+
+
+# The view of an equal row of a list is the same one, so that whoever made something of it can know.
+listed_view = lru_cache(maxsize=2 * bounds.PAGE_MAX)(_request_view)
 
 
 def pools(connection: Connection, where: ColumnElement[bool], limit: int = 1) -> list[Pool]:

@@ -3,6 +3,7 @@ goes on from, and is done.
 """
 
 import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -26,9 +27,12 @@ for _ in checkpoint.steps(None):
         note("asked")
         while not (home / "save").exists():
             time.sleep(0.05)
+        # Whoever hears of the checkpoint may stop us at once: not before it is noted.
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
         with checkpoint.saving() as directory:
             (directory / "number").write_text(name)
         note("saved")
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
     if how == "leaves" and checkpoint.stopping():
         sys.exit(checkpoint.EXIT_SAVED)
     time.sleep(0.05)

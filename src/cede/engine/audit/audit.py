@@ -8,7 +8,7 @@ every state.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +16,7 @@ from cede.engine.audit import turns
 from cede.engine.audit.groups import FREE, LESS_SAFE, ROUNDING, SAFE, Entitled, Held, safety
 from cede.engine.state.state import State
 from cede.model.allocation import Allocation, Member
-from cede.model.amounts import UNBOUNDED_WHEN_ABSENT, Amounts, total
+from cede.model.amounts import UNBOUNDED_WHEN_ABSENT, Amounts, total, total_of_many
 from cede.model.bounds import TREE_DEPTH_MAX
 from cede.model.lifecycle import HOLDING, AllocationState
 from cede.model.node import Node
@@ -24,6 +24,7 @@ from cede.model.policy import Policy
 from cede.model.pool import Pool
 from cede.model.request import Earmark, Request
 from cede.model.settings import Rank, Settings, Share
+from cede.model.terms import USUAL
 
 # Rights: covered by the policy's own share, one less for each band and step up the tree, or
 # uncovered.
@@ -84,10 +85,10 @@ def holdings_in_order(alive: Alive, policy: Policy, bands: Mapping[str, int]) ->
     """
     state = alive.state
     pool = state.pools[policy.pool_id]
-    alone = fair_alone(state, pool)
+    alone, reserved = fair_alone(state, pool), pool.settings.share is Share.RESERVED
     held: list[Filled] = []
     for each in alive.live(policy):
-        last = _last_start(state, each, alone)
+        last = each.index if reserved else _last_start(state, each, alone)
         place = (each.preemptible, -bands.get(each.id, 0), last, each.id)
         held.append((place, pool.metered(each.amounts)))
     for request, earmark in alive.promised(policy):
@@ -131,14 +132,11 @@ def task_groups_in(alive: Alive, pool: Pool) -> dict[str, list[Held]]:
 
 
 def _last_start(state: State, allocation: Allocation, alone: bool) -> int:
-    """The place of an allocation's last start. Under fair share saved progress counts as a new
-    start; where fair shares `alone` decide, starts are in order of time.
+    """The place of an allocation's last start, where shares are fair: saved progress counts as a
+    new start; where they `alone` decide, starts are in order of time.
     """
     request = state.requests.get(allocation.request_id)
     saved = None if request is None else request.saved
-    pool = state.pools[allocation.pool_id]
-    if pool.settings.share is Share.RESERVED:
-        return allocation.index
     index = allocation.index if saved is None else max(allocation.index, saved.index)
     if not alone:
         return index
@@ -188,16 +186,12 @@ def rights(alive: Alive, pool: Pool, gone: Container[str] = ()) -> dict[str, int
                 covered += below
                 waiting += rest
         for share in shares[policy.id]:
-            running = total(covered)
-            rest = []
-            for each, distance in sorted(waiting, key=lambda each: each[0][0]):
-                running = total([running, each[1]])
-                if all(running.get(key, 0) <= share.get(key, 0) for key in counting):
-                    result[each[0][3]] = IN_SHARE - distance
-                    covered.append(each[1])
-                else:
-                    rest.append((each, distance + 1))
-            waiting = rest
+            waiting.sort(key=lambda each: each[0][0])
+            inside = _cut(share, counting, covered, (each[1] for each, _ in waiting))
+            for each, distance in waiting[:inside]:
+                result[each[0][3]] = IN_SHARE - distance
+                covered.append(each[1])
+            waiting = [(each, distance + 1) for each, distance in waiting[inside:]]
         return covered, waiting
 
     for policy in policies:
@@ -205,6 +199,24 @@ def rights(alive: Alive, pool: Pool, gone: Container[str] = ()) -> dict[str, int
             for (place, _), _ in fill(policy)[1]:
                 result[place[3]] = BORROWED
     return result
+
+
+def _cut(
+    share: Mapping[str, float],
+    counting: Iterable[str],
+    covered: Iterable[Amounts],
+    waiting: Iterable[Amounts],
+) -> int:
+    """How many of those that wait, from the first on, a share covers behind what is covered."""
+    filled, inside = total(covered), 0
+    running = {key: filled.get(key, 0) for key in counting}
+    for amounts in waiting:
+        for key in running:
+            running[key] += amounts.get(key, 0)
+        if any(running[key] > share.get(key, 0) for key in running):
+            break
+        inside += 1
+    return inside
 
 
 def fair_alone(state: State, pool: Pool) -> bool:
@@ -324,7 +336,7 @@ def _lives(state: State) -> Iterator[str]:
             yield f"S9 allocation {allocations[0].id} is live, its request is not holding"
         elif allocations[0].attempt != request.attempt:
             yield f"S9 allocation {allocations[0].id} is not of attempt {request.attempt}"
-        elif dict(allocations[0].amounts) != dict(request.amounts):
+        elif allocations[0].amounts != request.amounts:
             yield f"S10 allocation {allocations[0].id} does not hold its request's whole demand"
     for request in state.requests.values():
         if request.status in HOLDING and request.id not in held:
@@ -410,7 +422,7 @@ def _capacity(alive: Alive, pool: Pool) -> Iterator[str]:
     edit.
     """
     live = alive.live(pool)
-    for key, held in total(pool.metered(each.amounts) for each in live).items():
+    for key, held in pool.metered(total_of_many(each.amounts for each in live)).items():
         if held > pool.capacity.get(key, 0):
             since = [each.id for each in live if each.index > pool.edited and each.amounts.get(key)]
             if since:
@@ -422,8 +434,8 @@ def _promises(alive: Alive, pool: Pool) -> Iterator[str]:
     """S28: staying and promised amounts together are within capacity."""
     staying = [each.amounts for each in alive.live(pool) if not each.leaving]
     promised = [request.amounts for request, _ in alive.promised(pool)]
-    both = total(pool.metered(each) for each in (*staying, *promised))
-    for key in total(pool.metered(each) for each in promised):
+    both = total_of_many((*staying, *promised))
+    for key in pool.metered(total_of_many(promised)):
         if both[key] > pool.capacity.get(key, 0):
             yield f"S28 pool {pool.name}: {both[key]} {key} promised of {pool.capacity.get(key, 0)}"
 
@@ -457,7 +469,7 @@ def _nodes(alive: Alive, pool: Pool) -> Iterator[str]:
         if len(each.members) != tasks or any(m.node_id not in mine for m in each.members):
             yield f"S10 allocation {each.id} sits on {len(each.members)} nodes, not on {tasks}"
             continue
-        one = {key: amount // tasks for key, amount in pool.metered(each.amounts).items()}
+        one = _of_one(pool.metered(each.amounts), tasks)
         for member in each.members:
             held.setdefault(member.node_id, []).append(one)
             newest[member.node_id] = max(newest.get(member.node_id, 0), each.index)
@@ -479,8 +491,13 @@ def _nodes(alive: Alive, pool: Pool) -> Iterator[str]:
                 continue
             if which == "S3" and newest.get(node_id, 0) <= node.edited:
                 continue
-            yield from _overfull(node, which, total(many))
+            yield from _overfull(node, which, total_of_many(many))
     yield from _inventory(state, pool, held)
+
+
+def _of_one(amounts: Amounts, tasks: int) -> Amounts:
+    """What one of so many alike tasks has."""
+    return amounts if tasks == 1 else {key: n // tasks for key, n in amounts.items()}
 
 
 def _overfull(node: Node, which: str, amounts: Amounts) -> Iterator[str]:
@@ -502,7 +519,7 @@ def _promised_on(alive: Alive, pool: Pool) -> dict[str, list[Amounts]]:
     promised: dict[str, list[Amounts]] = {}
     for request, earmark in alive.promised(pool):
         tasks = request.tasks
-        one = {key: n // tasks for key, n in pool.metered(request.amounts).items()}
+        one = _of_one(pool.metered(request.amounts), tasks)
         for node_id, count in earmark.footprint:
             promised.setdefault(node_id, []).extend([one] * count)
     return promised
@@ -556,14 +573,16 @@ def _policy(alive: Alive, policy: Policy, bands: Mapping[str, int]) -> Iterator[
         ("S2 limit", stays, limits),
         ("S5 reserved", fixed, reserves),
     ):
-        for key, amount in total(amounts for _, amounts in counted).items():
+        for key, amount in total_of_many(amounts for _, amounts in counted).items():
             bound = bounds[key]
+            if bound is None or amount <= bound:
+                continue
             since = [
                 place[3]
                 for place, amounts in counted
                 if place[2] % LATEST > edited and amounts.get(key)
             ]
-            if bound is not None and amount > bound and since:
+            if since:
                 yield f"{code} of policy {policy.name}: {amount} {key} held of {bound}; {since}"
 
 
@@ -605,10 +624,10 @@ def _ledger(alive: Alive, pool: Pool, kept: Container[str]) -> Iterator[str]:
     ledger = state.ledgers[pool.id]
     live = alive.live(pool)
     recounts = {
-        "live": total(pool.metered(each.amounts) for each in live),
-        "leaving": total(pool.metered(each.amounts) for each in live if each.leaving),
-        "takeable": total(
-            pool.metered(each.amounts)
+        "live": total_of_many(each.amounts for each in live),
+        "leaving": total_of_many(each.amounts for each in live if each.leaving),
+        "takeable": total_of_many(
+            each.amounts
             for each in live
             if each.preemptible
             and not each.leaving
@@ -621,17 +640,31 @@ def _ledger(alive: Alive, pool: Pool, kept: Container[str]) -> Iterator[str]:
         "leaving": ledger.leaving,
         "takeable": total(ledger.tiers.values()),
     }
-    for which, recount in recounts.items():
-        if recount != cached[which]:
+    for which, whole in recounts.items():
+        if (recount := pool.metered(whole)) != cached[which]:
             yield f"S21 pool {pool.name}: {which} is {cached[which]}, recounted {recount}"
     for holding_id, right in rights(alive, pool).items():
         if holding_id not in ledger.holdings or ledger.rights(holding_id) != right:
             yield f"S21 pool {pool.name}: rights of {holding_id} are not {right}"
+    queues: dict[Any, Container[str]] = {}
+    fair = pool.settings.share is not Share.RESERVED  # then what others hold says where one waits
     for request in alive.waiting:
+        owns = request.earmark is not None and request.earmark.pool_id == pool.id
+        absent = owns or request.id in state.delayed or request.id in kept
         for policy in state.places(request.id):
             if policy.pool_id == pool.id:
-                queue = ledger.queues.get(ledger.queue_of(policy.id, request))
-                queued = queue is not None and request.id in queue
-                owns = request.earmark is not None and request.earmark.pool_id == pool.id
-                if queued == (owns or request.id in state.delayed or request.id in kept):
+                like = (policy.id, request.id if fair else _kind_of(request))
+                queue = queues.get(like)
+                if queue is None:
+                    queue = ledger.queues.get(ledger.queue_of(policy.id, request), ())
+                    queues[like] = queue
+                if (request.id in queue) == absent:
                     yield f"S21 pool {pool.name}: request {request.id} is not in its queue"
+
+
+def _kind_of(request: Request) -> Any:
+    """What of a request can say in which queue it waits: usually little, else it is itself."""
+    if request.terms is not USUAL or request.shape is not None or request.part_of or request.pin:
+        return request.id
+    asked = tuple(request.amounts.items())
+    return asked, request.preemptible, request.walltime, request.stop_policy.checkpoint

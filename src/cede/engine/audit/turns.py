@@ -14,8 +14,9 @@ from cede.model.request import Request
 
 
 def check(state: State) -> Iterator[str]:
-    alive = _alive(state)
-    for request in state.requests.values():
+    following = _following(state)
+    alive = _alive(state) if following else set()
+    for request in following:
         if request.status in HOLDING:
             for ref in (*request.after, *request.after_any):
                 if ref in alive:
@@ -30,10 +31,11 @@ def kept_back(state: State) -> set[str]:
     """Waiters that must be in no queue: a dependency of theirs has not ended, or their array is at
     its bound.
     """
-    alive = _alive(state)
+    following = _following(state)
+    alive = _alive(state) if following else set()
     kept = {
         each.id
-        for each in state.requests.values()
+        for each in following
         if each.waiting and not alive.isdisjoint((*each.after, *each.after_any))
     }
     for tasks in _arrays(state).values():
@@ -49,6 +51,11 @@ def kept_back(state: State) -> set[str]:
         waiting.sort(key=lambda each: (each.submitted_at, each.index, each.id))
         kept |= {each.id for each in waiting[max(_bound(tasks[0]) - busy, 0) :]}
     return kept
+
+
+def _following(state: State) -> list[Request]:
+    """Requests that follow others: few do, and only for them it matters what is alive."""
+    return [each for each in state.requests.values() if each.after or each.after_any]
 
 
 def _alive(state: State) -> set[str]:

@@ -7,7 +7,7 @@ Nothing here decides; `recount` in `audit.py` computes the same numbers from scr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from math import inf
 from operator import attrgetter
@@ -133,6 +133,7 @@ class PoolLedger:
         self.tiers: dict[Tier, dict[str, int]] = {}  # takeable sums
         self.takeable: dict[str, SortedList[Place]] = {}
         self._rights: dict[str, int] = {}
+        self._unlisted: dict[str, None] = {}  # holdings that are listed later, see `hold_many`
         self._open_shares()
 
     def _clear_kinds(self) -> None:
@@ -190,6 +191,31 @@ class PoolLedger:
 
     def hold(self, holding: Holding) -> None:
         self.changed()
+        self._count_in(holding)
+        self._fill(holding)
+        self._judge(holding.task_group)
+
+    def hold_many(self, holdings: Sequence[Holding]) -> None:
+        """Hold each of these: shares are cut once, and holdings are listed when all have their
+        rights.
+        """
+        if self.fair:  # each of them changes which holdings of its task group are safe
+            for holding in holdings:
+                self.hold(holding)
+            return
+        self.changed()
+        self._unlisted = dict.fromkeys(each.id for each in holdings)
+        to_fill: dict[Level, list[Holding]] = {}
+        for holding in holdings:
+            self._count_in(holding)
+            if (level := self._level_of(holding)) is not None:
+                to_fill.setdefault(level, []).append(holding)
+        for level, some in to_fill.items():
+            self._fills[level].add_many(some)
+        self._unlisted = {}
+        self._list_many(holdings)
+
+    def _count_in(self, holding: Holding) -> None:
         self.holdings[holding.id] = holding
         self.parts += max(len(holding.footprint), 1)
         if self.inventory is not None:
@@ -208,8 +234,6 @@ class PoolLedger:
             add_to(self.live, holding.amounts)
             if holding.leaving:
                 self._count_leaving(holding, add_to)
-        self._fill(holding)
-        self._judge(holding.task_group)
 
     def let_go(self, holding_id: str) -> None:
         self.changed()
@@ -276,25 +300,32 @@ class PoolLedger:
                     del self.departing[kind]
 
     def _fill(self, holding: Holding) -> None:
+        if (level := self._level_of(holding)) is not None:
+            self._fills[level].add(holding)
+
+    def _level_of(self, holding: Holding) -> Level | None:
+        """Which share a holding fills first; None if its rights come from elsewhere, and then they
+        are set.
+        """
         if self.balance is not None:
             if not holding.leaving:
                 self.balance.hold(holding.policy_id, holding.amounts)
                 for cut in self._cuts[holding.policy_id]:
                     cut.add(_cut_place(holding), holding.amounts)
             self._set_rights(holding.id, self._group(holding))
-            return
+            return None
         if self.homes.decide:
             at_home = self.homes.at_home(holding.policy_id, holding.footprint)
             self._set_rights(holding.id, IN_SHARE if at_home else BORROWED)
-            return
+            return None
         if holding.yields:  # it fills no share, so that who gets its place is not behind it
             for policy_id in self.chains[holding.policy_id]:
                 add_to(self.yielded[policy_id], holding.amounts)
             self._set_rights(holding.id, BORROWED)
-            return
+            return None
         if holding.preemptible:
             add_to(self.banded.setdefault((holding.policy_id, holding.band), {}), holding.amounts)
-        self._fills[self.levels[holding.policy_id][0]].add(holding)
+        return self.levels[holding.policy_id][0]
 
     def _unfill(self, holding: Holding) -> None:
         if not self.homes.decide:
@@ -529,6 +560,9 @@ class PoolLedger:
         return CLASS_MAX if request.terms.sensitive else request.terms.preemption_class
 
     def _set_rights(self, holding_id: str, rights: int) -> None:
+        if holding_id in self._unlisted:
+            self._rights[holding_id] = rights
+            return
         holding = self.holdings[holding_id]
         if holding_id in self._rights:
             self._unlist(holding)
@@ -546,6 +580,23 @@ class PoolLedger:
             if key not in self.takeable:
                 self.takeable[key] = SortedList()
             self.takeable[key].add(place)
+        self._add_to_tier(holding, rights)
+
+    def _list_many(self, holdings: Iterable[Holding]) -> None:
+        """List holdings whose rights are known."""
+        places: dict[str, list[Place]] = {}
+        for holding in holdings:
+            if not holding.takeable or holding.safe:
+                continue
+            rights = self._rights[holding.id]
+            place = (rights, holding.rank, -holding.index, holding.id)
+            for key in holding.amounts:
+                places.setdefault(key, []).append(place)
+            self._add_to_tier(holding, rights)
+        for key, some in places.items():
+            self.takeable.setdefault(key, SortedList()).update(some)
+
+    def _add_to_tier(self, holding: Holding, rights: int) -> None:
         tier = (rights, holding.rank, holding.policy_id, holding.band)
         add_to(self.tiers.setdefault(tier, {}), holding.amounts)
 
@@ -633,6 +684,11 @@ class PoolLedger:
         if queue is None:
             queue = self.queues[key] = Queue()
         queue.add(age, demand)
+
+    def wait_together(self, key: QueueKey, ages: list[Age], demand: Amounts) -> None:
+        """Queue many waiters with the same demand."""
+        self.changed()
+        self.queues.setdefault(key, Queue()).add_many(ages, demand)
 
     def stop_waiting(self, key: QueueKey, age: Age) -> None:
         self.changed()

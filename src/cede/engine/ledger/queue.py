@@ -13,7 +13,7 @@ from collections.abc import Container, Iterable, Iterator
 from typing import NamedTuple
 
 from cede.engine.rights.standing import Age
-from cede.model.amounts import Amounts, add_to, within
+from cede.model.amounts import Amounts, total_of_many, within
 from cede.model.shape import Form
 from cede.model.stopping import Checkpoint
 
@@ -100,10 +100,7 @@ class Queue:
 
     def wanted(self) -> dict[str, int]:
         """The sum of all demands."""
-        found: dict[str, int] = {}
-        for demand in self._demands.values():
-            add_to(found, demand)
-        return found
+        return total_of_many(self._demands.values())
 
     def add(self, age: Age, demand: Amounts) -> None:
         self._demands[age[2]] = demand
@@ -122,6 +119,17 @@ class Queue:
             chunk.stale = True
         elif not chunk.stale:
             _lower(chunk.least, demand)
+
+    def add_many(self, ages: Iterable[Age], demand: Amounts) -> None:
+        """The same as adding each of them."""
+        everybody = sorted([*self.ages(), *ages])
+        if self._chunks:
+            _lower(self._least, demand)
+        else:
+            self._least = dict(demand)
+        self._demands.update(dict.fromkeys([age[2] for age in ages], demand))
+        half = _CHUNK_MAX // 2
+        self._chunks = [_Chunk(everybody[at : at + half]) for at in range(0, len(everybody), half)]
 
     def remove(self, age: Age) -> None:
         del self._demands[age[2]]

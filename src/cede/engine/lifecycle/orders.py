@@ -15,6 +15,7 @@ from cede.engine.state.state import State
 from cede.model.allocation import Allocation, Member, Phase
 from cede.model.amounts import Amounts
 from cede.model.array import parse_array
+from cede.model.copying import maker
 from cede.model.lifecycle import AllocationState
 from cede.model.request import OnSilence, Request
 from cede.model.stopping import Saved, StopPolicy
@@ -70,6 +71,9 @@ class Order:
         return self.hint != 0 and self.do != STOP
 
 
+_made = maker(Order)
+
+
 def orders(state: State, node_id: str) -> list[Order]:
     """All orders of a node, in a fixed order, without work that its client holds, which is not the
     agent's.
@@ -91,7 +95,7 @@ def _order(state: State, allocation: Allocation, member: Member) -> Order:
     hint, until, step = _hint(allocation)
     silent = keeps(state.nodes[member.node_id], request)
     assert request.work is not None
-    return Order(
+    return _made(
         allocation_id=allocation.id,
         request_id=request.id,
         attempt=allocation.attempt,

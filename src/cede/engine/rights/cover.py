@@ -10,8 +10,9 @@ by two sorted lists and one sum, and moving it costs as many steps as holdings c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 from sortedcontainers import SortedList
 
@@ -118,6 +119,28 @@ class Fill:
         self._shrink(new=holding.id)  # it may itself be cut off, and was then never covered
         if place in self._inside:
             self._covered(holding)
+
+    def add_many(self, holdings: Iterable[Holding]) -> None:
+        """The same as adding each of them; a share that nothing fills yet is cut once."""
+        in_order = sorted(holdings, key=attrgetter("place"))
+        if self._holdings:
+            for holding in in_order:
+                self.add(holding)
+            return
+        self._holdings = {each.id: each for each in in_order}
+        covered = 0
+        for holding in in_order:
+            if not self._has_room(holding):
+                break
+            self._count(holding.amounts, 1)
+            covered += 1
+        places = [each.place for each in in_order]
+        self._inside.update(places[:covered])
+        self._behind.update(places[covered:])
+        for holding in in_order[:covered]:
+            self._covered(holding)
+        for holding in in_order[covered:]:
+            self._uncovered(holding, False)
 
     def remove(self, holding: Holding) -> bool:
         """Remove a holding; whether it was covered. The caller then calls `settle`."""

@@ -78,6 +78,11 @@ class Gates:
         assert window is not None, request
         return len(window.busy), len(window.inside)
 
+    def concern(self, request: Request) -> bool:
+        """Whether a request is a task of an array, follows others, or is followed."""
+        named = request.after or request.after_any
+        return bool(named) or request.part_of is not None or request.id in self._dependants
+
     def holds(self, ref: str) -> list[Request]:
         """The living requests that a reference names; for an array all its tasks."""
         if ref in self._tasks:
@@ -114,7 +119,7 @@ class Gates:
         """
         either = new or old
         assert either is not None
-        if either.part_of is None and not _named(either) and either.id not in self._dependants:
+        if not self.concern(either):
             return []  # most requests
         was, now = _lives(old), _lives(new)
         if old is not None and was:

@@ -1,5 +1,6 @@
 """Many entities at once. The ledger of a pool is opened once, behind the last of its policies; its
-nodes are listed once, behind the last of the allocations on them.
+nodes are listed once, behind the last of the allocations on them; waiters that are alike join their
+queues together, behind the last of the requests.
 
 A change of one policy is rare on a server, and opens its pool's ledger again. Reading a thousand of
 them from a store or a snapshot, or changing as many at once, would open it a thousand times. One
@@ -8,11 +9,14 @@ more allocation counts all holdings on its nodes again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from itertools import groupby
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from cede.engine.ledger.ledger import PoolLedger
+from cede.engine.ledger.queue import Stand
+from cede.engine.rights.standing import Age
 from cede.engine.state.entities import Entity
 from cede.model.allocation import Allocation
 from cede.model.policy import Policy
@@ -51,8 +55,21 @@ _AT_ONCE: dict[type[Entity], Callable[[State], AbstractContextManager[None]]] = 
 }
 
 
-def in_batches(state: State, entities: Iterable[Entity]) -> Iterator[Entity]:
-    """The same; policies, and allocations, that follow each other at once."""
-    for kind, some in groupby(entities, type):
-        with _AT_ONCE[kind](state) if kind in _AT_ONCE else nullcontext():
-            yield from some
+def at_once(state: State, kind: type[Entity]) -> AbstractContextManager[None]:
+    """Meanwhile only entities of this kind come."""
+    return _AT_ONCE[kind](state) if kind in _AT_ONCE else nullcontext()
+
+
+@dataclass(slots=True)
+class Crowd:
+    """Waiters that are alike to every rule but their age: where each stands is found once, and they
+    join its queues together.
+    """
+
+    places: tuple[Policy, ...]
+    stands: list[tuple[PoolLedger, Stand]]
+    ages: list[Age] = field(default_factory=list)
+
+    def queue(self) -> None:
+        for ledger, (key, demand) in self.stands:
+            ledger.wait_together(key, self.ages, demand)

@@ -11,21 +11,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import fields
+from itertools import groupby
 from operator import attrgetter
 from typing import Any
 
 from cede.engine.ledger.admit import eligible_policies
 from cede.engine.ledger.holdings import held, promised
-from cede.engine.ledger.ledger import PoolLedger
+from cede.engine.ledger.ledger import PoolLedger, alike_to
 from cede.engine.ledger.task_groups import UNPUBLISHED, Published
 from cede.engine.ledger.tenants import Tenancy
 from cede.engine.nodes.inventory import NodeInventory
+from cede.engine.rights.cover import Holding
 from cede.engine.state.changes import Changes, Event, Mark
 from cede.engine.state.due import allocation_due, changes_itself, may_lose, node_due, request_due
 from cede.engine.state.entities import Entity, Nodes, gone, place_of, table_of
 from cede.engine.state.gates import Gates
 from cede.engine.state.journal import Journal, Noted
-from cede.engine.state.loading import in_batches, policies_at_once
+from cede.engine.state.loading import Crowd, at_once, policies_at_once
 from cede.engine.state.moves import check_move
 from cede.engine.state.timers import Key, Timers
 from cede.model.allocation import Allocation
@@ -285,11 +287,81 @@ class State:
         """Fill an empty state: pools, then nodes, policies, tenants, requests, allocations."""
         self.now = self.passed = now
         self.index = index  # every node counts as heard of now: it was promised no more than that
-        for entity in in_batches(self, entities):
-            self._replace(table_of(entity), entity.id, None, entity)
+        for kind, some in groupby(entities, type):
+            with at_once(self, kind):
+                if kind is Request:
+                    self._load_requests(some)  # type: ignore[arg-type]
+                elif kind is Allocation:
+                    self._load_allocations(some)  # type: ignore[arg-type]
+                else:
+                    for entity in some:
+                        self._replace(table_of(entity), entity.id, None, entity)
         self._log.clear()
         self.journal.clear()
         self._touched.clear()
+
+    def _load_requests(self, requests: Iterable[Request]) -> None:
+        """Most waiters are like many others: those are placed once, and queued together."""
+        crowds: dict[Any, Crowd | None] = {}
+        for request in requests:
+            crowd = None
+            if request.waiting and not self._keeps_to_itself(request):
+                like = (request.subject, request.pool_id, alike_to(request))
+                if like not in crowds:
+                    crowds[like] = self._crowd_of(request)
+                crowd = crowds[like]
+            if crowd is None:
+                self._replace_request(None, request)
+                continue
+            self.requests[request.id] = request
+            self._by_subject.setdefault(request.subject, {})[request.id] = None
+            self._places[request.id] = crowd.places
+            crowd.ages.append((request.submitted_at, request.index, request.id))
+            if request.lease_until is not None:
+                self.timers.schedule(("request", request.id), self._request_due(request))
+        for (subject, pool_id, _), crowd in crowds.items():
+            if crowd is not None:
+                many = len(crowd.ages)
+                self._waiters[subject, pool_id] = self._waiters.get((subject, pool_id), 0) + many
+                self.several += many * (len(crowd.places) > 1)
+                crowd.queue()
+
+    def _keeps_to_itself(self, request: Request) -> bool:
+        """Whether more is known of a waiter than what it asks for."""
+        return (
+            request.earmark is not None
+            or request.withhold is not None
+            or request.not_before > self.passed
+            or self.gates.concern(request)
+        )
+
+    def _crowd_of(self, request: Request) -> Crowd | None:
+        """Those who wait as this one does; None where each has a place of its own."""
+        places = eligible_policies(self, request)
+        ledgers = [self.ledgers[policy.pool_id] for policy in places]
+        if alike_to(request) is None or any(ledger.fair for ledger in ledgers):
+            return None
+        self.dirty |= dict.fromkeys(policy.pool_id for policy in places)
+        stands = [
+            (ledger, ledger.stand(policy.id, request))
+            for ledger, policy in zip(ledgers, places, strict=True)
+        ]
+        return Crowd(places, stands)
+
+    def _load_allocations(self, allocations: Iterable[Allocation]) -> None:
+        """Each pool holds all of them at once."""
+        holdings: dict[str, list[Holding]] = {}
+        found = {each.id: each for each in allocations}
+        self.allocations |= found
+        live = [each for each in found.values() if each.live]
+        for each in live:
+            ledger, request = self.ledgers[each.pool_id], self.requests[each.request_id]
+            holdings.setdefault(each.pool_id, []).append(held(ledger, request, each))
+            self.tenancy.hold(request, each)
+        for pool_id, some in holdings.items():
+            self.ledgers[pool_id].hold_many(some)
+        for each in live:
+            self._index_allocation(each)
 
     def begin_pass(self, now: int) -> list[Key]:
         """Move the clock, queue waiters with an elapsed delay, and return the due timers."""

@@ -21,6 +21,7 @@ from cede.engine.state.state import State
 from cede.model import bounds
 from cede.server.api.auth import Authenticator, Caller
 from cede.server.api.costly import Costly
+from cede.server.api.encoded import Encoded
 from cede.server.api.feed import Feed
 from cede.server.api.limits import METER, Gate, Limiter
 from cede.server.api.metrics import Metrics
@@ -77,6 +78,7 @@ class Context:
     bulk_gate: Gate = field(default_factory=lambda: Gate(most=1))
     trimmer: Trimmer = field(init=False)
     listing: asyncio.Lock = field(default_factory=asyncio.Lock)  # held while a long list is made
+    encoded: Encoded = field(default_factory=Encoded)
     _names: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -45,7 +45,7 @@ async def list_requests(
 ) -> Json:
     context = call.context
     page = await context.read(context.store.list_requests, wanted, cursor=cursor, limit=limit)
-    shown = await show(call, page.items, explain=explain, whole=False)
+    shown = await show(call, page.items, explain=explain, whole=False, as_text=True)
     return {"items": shown, "next": page.next}
 
 
@@ -55,11 +55,12 @@ async def show(
     *,
     explain: bool,
     whole: bool = True,
+    as_text: bool = False,
     reasons: dict[str, Json] | None = None,
-) -> list[Json]:
+) -> list[Any]:
     """Return requests as this caller may see them; with `explain`, waiters with their present
     reason; with `reasons`, those that still wait with the given one, which this caller may see
-    as it is.
+    as it is. With `as_text` an element may be JSON text already.
     """
     views = list(views)
     ids = {view.request.id for view in views}
@@ -82,7 +83,11 @@ async def show(
         call.context.writer.now(),
     )
 
-    def one(view: RequestView) -> Json:
+    as_text = as_text and call.caller.bound is None
+
+    def one(view: RequestView) -> Any:
+        if as_text and view.request.id not in reasons:
+            return call.context.encoded.of(view, scene)
         shown = request_out(*view, scene, whole=whole)
         if shown["id"] in reasons:
             shown["reason"] = reasons[shown["id"]]
@@ -92,7 +97,7 @@ async def show(
 
     if len(views) <= _SLICE:
         return [one(view) for view in views]
-    shown: list[Json] = []
+    shown: list[Any] = []
     # One long list at a time, a few milliseconds of it at once: renewals come in between.
     async with call.context.listing:
         for start in range(0, len(views), _SLICE):

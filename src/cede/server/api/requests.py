@@ -175,7 +175,7 @@ async def get_request(
     """One request; if it waits, with the reason as of now. With `wait` the answer comes when its
     status is no longer the one that is `known`, or when the time is over."""
 
-    async def found() -> Json:
+    async def found() -> Any:
         view = await find_request(call, id, named=True)
         if wait and view.request.status is known:
             view = await _find_when_changed(call, view.request.id, wait, known)

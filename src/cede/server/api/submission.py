@@ -10,6 +10,7 @@ from cede.engine.lifecycle.commands import Submission
 from cede.model import bounds
 from cede.model.amounts import Amounts
 from cede.model.array import Array, array_of, parse_array
+from cede.model.copying import maker
 from cede.model.durations import parse_duration
 from cede.model.errors import CedeError, Invalid
 from cede.model.fields import changed, read
@@ -26,6 +27,7 @@ from cede.server.api.errors import problem_of, validation_problem
 from cede.server.api.problem import Problem
 from cede.server.ids import new_id
 
+_submission = maker(Submission)
 _NO_RETRY = {kind: Retry(preemptions=kind) for kind in Preemptions}
 
 
@@ -38,7 +40,7 @@ def submission_of(body: RequestIn, caller: Caller, unpooled: str) -> Submission:
     tasks = 1 if body.gang is False else body.tasks
     is_work = body.kind == "work" or body.work is not None
     refuses = is_work or body.pool is not None or unpooled == "refuse"
-    return Submission(
+    return _submission(
         id=new_id(),
         # A step of somebody without any policy runs untracked, whatever the token is bound to:
         # one that counts the steps of some stacks must not break those of the others.

@@ -1,0 +1,62 @@
+"""Work as it stands in its row, until somebody looks at it.
+
+Deciding never looks at what a request runs, so of the work of waiters only the text is kept: that
+takes a third of the memory, and no time at a start. Who looks at it finds plain `Work`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+from cede.model.work import Work
+from cede.store.arrays import from_array
+from cede.store.json_text import decode
+
+_SLOTS: dict[str, Any] = {each.name: vars(Work)[each.name] for each in fields(Work)}
+# The text stands in the place of the first field.
+_TEXT = _SLOTS["argv"]
+
+
+class UnreadWork(Work):
+    """Becomes `Work` when a field of it is asked for, whoever asks first."""
+
+    __slots__ = ()
+
+    def __init__(self, text: str) -> None:
+        _TEXT.__set__(self, text)
+
+    def __eq__(self, other: object) -> bool:
+        return _read(self) == other
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Work, (self.argv, self.env, self.directory, self.user)  # copied as what it becomes
+
+
+def _looked_at(name: str) -> property:
+    def look(work: Work) -> Any:
+        return getattr(_read(work), name)
+
+    return property(look)
+
+
+for _name in _SLOTS:
+    setattr(UnreadWork, _name, _looked_at(_name))
+
+
+def text_of(work: Work) -> str | None:
+    """As it was written; None once somebody has looked at it."""
+    held = _TEXT.__get__(work)
+    return held if isinstance(held, str) else None
+
+
+def _read(work: Work) -> Work:
+    held = _TEXT.__get__(work)
+    if isinstance(held, str):  # otherwise another thread has just done so
+        made = from_array(Work, decode(held))
+        for name in reversed(_SLOTS):  # the text last: until then others may still read it
+            _SLOTS[name].__set__(work, getattr(made, name))
+    object.__setattr__(work, "__class__", Work)
+    return work
