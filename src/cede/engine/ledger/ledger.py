@@ -304,8 +304,8 @@ class PoolLedger:
             self._fills[level].add(holding)
 
     def _level_of(self, holding: Holding) -> Level | None:
-        """Which share a holding fills first; None if its rights come from elsewhere, and then they
-        are set.
+        """The share that a holding fills first; None if its rights come from elsewhere: then they
+        are set here.
         """
         if self.balance is not None:
             if not holding.leaving:
@@ -318,7 +318,7 @@ class PoolLedger:
             at_home = self.homes.at_home(holding.policy_id, holding.footprint)
             self._set_rights(holding.id, IN_SHARE if at_home else BORROWED)
             return None
-        if holding.yields:  # it fills no share, so that who gets its place is not behind it
+        if holding.yields:  # it fills no share, so its beneficiary's promise is not behind it
             for policy_id in self.chains[holding.policy_id]:
                 add_to(self.yielded[policy_id], holding.amounts)
             self._set_rights(holding.id, BORROWED)

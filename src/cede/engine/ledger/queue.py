@@ -121,7 +121,7 @@ class Queue:
             _lower(chunk.least, demand)
 
     def add_many(self, ages: Iterable[Age], demand: Amounts) -> None:
-        """The same as adding each of them."""
+        """Add many waiters with the same demand."""
         everybody = sorted([*self.ages(), *ages])
         if self._chunks:
             _lower(self._least, demand)

@@ -1,6 +1,6 @@
-"""Many entities at once. The ledger of a pool is opened once, behind the last of its policies; its
-nodes are listed once, behind the last of the allocations on them; waiters that are alike join their
-queues together, behind the last of the requests.
+"""Many entities at once. The ledger of a pool is opened once, after the last of its policies; its
+nodes are listed once, after the last of the allocations on them; waiters that are alike join their
+queues together, after the last of the requests.
 
 A change of one policy is rare on a server, and opens its pool's ledger again. Reading a thousand of
 them from a store or a snapshot, or changing as many at once, would open it a thousand times. One
@@ -56,14 +56,14 @@ _AT_ONCE: dict[type[Entity], Callable[[State], AbstractContextManager[None]]] = 
 
 
 def at_once(state: State, kind: type[Entity]) -> AbstractContextManager[None]:
-    """Meanwhile only entities of this kind come."""
+    """A context in which only entities of one kind are added."""
     return _AT_ONCE[kind](state) if kind in _AT_ONCE else nullcontext()
 
 
 @dataclass(slots=True)
 class Crowd:
-    """Waiters that are alike to every rule but their age: where each stands is found once, and they
-    join its queues together.
+    """Waiters that differ in age only for every rule: their queues are found once, and they join
+    these together.
     """
 
     places: tuple[Policy, ...]

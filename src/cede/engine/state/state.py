@@ -301,7 +301,7 @@ class State:
         self._touched.clear()
 
     def _load_requests(self, requests: Iterable[Request]) -> None:
-        """Most waiters are like many others: those are placed once, and queued together."""
+        """Load requests; waiters of one kind are placed once and queued together, as most are."""
         crowds: dict[Any, Crowd | None] = {}
         for request in requests:
             crowd = None
@@ -327,7 +327,7 @@ class State:
                 crowd.queue()
 
     def _keeps_to_itself(self, request: Request) -> bool:
-        """Whether more is known of a waiter than what it asks for."""
+        """Whether a waiter is indexed alone: it has a promise, withheld room, a delay or a gate."""
         return (
             request.earmark is not None
             or request.withhold is not None
@@ -336,7 +336,7 @@ class State:
         )
 
     def _crowd_of(self, request: Request) -> Crowd | None:
-        """Those who wait as this one does; None where each has a place of its own."""
+        """The crowd of the waiters alike to this one; None if each has a queue of its own."""
         places = eligible_policies(self, request)
         ledgers = [self.ledgers[policy.pool_id] for policy in places]
         if alike_to(request) is None or any(ledger.fair for ledger in ledgers):
@@ -349,7 +349,7 @@ class State:
         return Crowd(places, stands)
 
     def _load_allocations(self, allocations: Iterable[Allocation]) -> None:
-        """Each pool holds all of them at once."""
+        """Load allocations; each ledger holds all of its own at once."""
         holdings: dict[str, list[Holding]] = {}
         found = {each.id: each for each in allocations}
         self.allocations |= found
