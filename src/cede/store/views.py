@@ -110,7 +110,7 @@ def _request_view(values: tuple[Any, ...]) -> RequestView:
     )
 
 
-# The view of an equal row of a list is the same one, so that whoever made something of it can know.
+# Equal rows of lists share one view, so that a caller can recognise a view that it has encoded.
 listed_view = lru_cache(maxsize=2 * bounds.PAGE_MAX)(_request_view)
 
 
