@@ -47,6 +47,16 @@ FIRES: dict[str, tuple[rules.Rule, str, str]] = {
     },
     "a preset by member": (
         rules.the_engine_does_not_know_its_preset, ENGINE, "a = p is Preset.CLASSES"),
+    **{
+        f"a docstring that begins with {word}": (
+            rules.docstrings_name_the_component, ENGINE,
+            f'def f():\n    """{word}: what is held."""')
+        for word in rules.RIDDLES
+    },
+    "a module that begins with Who": (
+        rules.docstrings_name_the_component, ENGINE, '"""Who may be stopped."""'),
+    "a class that begins with What": (
+        rules.docstrings_name_the_component, MODEL, 'class A:\n    """What is held."""'),
 }  # fmt: skip
 
 # The rule, a file, and a line there that must pass.
@@ -64,6 +74,8 @@ SILENT: dict[str, tuple[rules.Rule, str, str]] = {
         "src/cede/engine/admin/presets.py", "a = 'quota'"),
     "a word in a sentence": (
         rules.the_engine_does_not_know_its_preset, ENGINE, "a = 'over its quota'"),
+    "a docstring that names the thing": (
+        rules.docstrings_name_the_component, ENGINE, '"""Whether a holder may be stopped."""'),
 }  # fmt: skip
 
 RULES: list[rules.Rule] = [
@@ -73,6 +85,7 @@ RULES: list[rules.Rule] = [
     rules.functions_stay_small,
     rules.no_place_of_origin,
     rules.the_engine_does_not_know_its_preset,
+    rules.docstrings_name_the_component,
 ]
 
 

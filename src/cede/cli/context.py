@@ -1,4 +1,4 @@
-"""What every command needs: a client for its options, and argument types that complete names."""
+"""The needs of every command: a client for its options, and argument types that complete names."""
 
 from __future__ import annotations
 

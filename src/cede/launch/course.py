@@ -1,4 +1,4 @@
-"""What a supervisor must do with an attempt now: wait, ask it to stop, or kill it. Pure.
+"""The next step of a supervisor with an attempt: wait, ask it to stop, or kill it. Pure.
 
 The first reason to end is the cause. Only the lease has no grace.
 """

@@ -50,8 +50,8 @@ sys.exit(3)
 
 @dataclass(frozen=True, slots=True)
 class Containment:
-    """What kills, what limits, and in words why the others do not. The fields of `Means` come
-    first.
+    """The means that kill and that limit, and in words why others do not. The fields of `Means`
+    come first.
     """
 
     kill: str

@@ -27,7 +27,7 @@ class Preemptions(StrEnum):
 
 
 class OnSilence(StrEnum):
-    """What happens to the units of a holder whose lease ran out.
+    """The treatment of a holder's units once its lease is over.
 
     Unless the request sets it, work is kept on nodes that share their machine with the server, and
     stopped on others.

@@ -54,7 +54,7 @@ class Share(StrEnum):
 
 
 class OverLimit(StrEnum):
-    """What happens to work above a limit: it stays until it ends, or the newest is stopped."""
+    """The treatment of work above a limit: it stays until it ends, or the newest is stopped."""
 
     DRAIN = "drain"
     PREEMPT = "preempt"

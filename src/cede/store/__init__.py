@@ -1,7 +1,7 @@
-"""What lasts: the only code that knows SQL.
+"""Durable storage: the only code that knows SQL.
 
 SQLite by default, PostgreSQL for several servers, one schema for both. Nothing here decides: it
-keeps what the engine decided, all of one pass or none of it, and gives it back exactly.
+keeps the engine's decisions, all of one pass or none of it, and gives them back exactly.
 """
 
 from __future__ import annotations

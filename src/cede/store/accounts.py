@@ -1,5 +1,5 @@
-"""Tenants: what of each is alive, and how much of its budget is used. Sums over allocations, and
-over the days in which those of removed requests are summed already; nothing else is read, so they
+"""Tenants: the living work of each, and the used part of its budget. Sums over allocations, and
+over the days in which those of removed requests are already summed; nothing else is read, so they
 are the same after a restart, and after a request was deleted.
 """
 
@@ -41,7 +41,7 @@ STOPPED = or_(
         for code in (Code.SENSITIVE_CLAIM, Code.OVER_LIMIT)
     ),
 )
-# A victim that ended by itself first was not stopped for somebody.
+# A victim that ended by itself first was not stopped for others.
 CAME_BACK = or_(
     _requests.id.is_(None),
     _requests.attempt > _allocations.attempt,
@@ -80,7 +80,7 @@ class Accounts(Reads):
         return {name: (nodes.get(name, 0), alive.get(name, 0)) for name in names}
 
     def budgets_used(self, now: int) -> dict[str, float]:
-        """By the name of every tenant that has a budget: the part of it that it has used."""
+        """By the name of every tenant with a budget: the used part of it."""
         with self._readers.begin() as connection:
             return _budgets(connection, _tenants.id.is_not(None), now)
 
@@ -152,7 +152,7 @@ def _budgets(connection: Connection, where: ColumnElement[bool], now: int) -> di
 
 
 def _held_until(now: int) -> Any:
-    """Milliseconds that allocations were held, or have been by now."""
+    """SQL: the milliseconds for which allocations were held until their end, or until now."""
     over = and_(_allocations.ended_at.is_not(None), _allocations.ended_at <= now)
     return func.sum(case((over, _allocations.ended_at), else_=now) - _allocations.allocated_at)
 

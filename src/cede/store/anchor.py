@@ -1,9 +1,9 @@
-"""A witness against rollback (S25): the last commit that is known, on a path of its own.
+"""A witness against rollback (S25): the last known commit, on a path of its own.
 
-The server that writes anchors each commit after it is durable and before anybody is told of it: the
-anchor is never ahead of the database (K19), and a database that is behind it has lost commits. A
-standby anchors what it sees of the database while it waits. Two slots are written in turn, each
-with a checksum: a torn write spoils one, and the other is older but true.
+The writer anchors each commit after it is durable and before it is answered: the anchor is never
+ahead of the database (K19), and a database that is behind it has lost commits. A standby anchors
+the commits that it sees while it waits. Two slots are written in turn, each with a checksum: a torn
+write damages one, and the other is older but valid.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _LOCK_PAUSE = 0.05
 
 @dataclass(frozen=True, slots=True, order=True)
 class Witness:
-    """How far commits had come. Not every commit moves the index, so they are counted as well;
-    earlier versions did not, and theirs is 0. `lease` is the longest that a holder or a node was
-    given by then, in milliseconds: a restored copy does not know of it.
+    """The position of a commit. Not every commit moves the index, so they are counted as well;
+    earlier versions did not, and theirs is 0. `lease` is the longest lease of a holder or a node
+    until then, in milliseconds: a restored copy does not know it.
     """
 
     epoch: int
@@ -56,7 +56,7 @@ class Anchor:
         except FileNotFoundError:
             return None
         if not content.strip():
-            return None  # made, and never written
+            return None  # created, and never written
         slots = [_parse(content[start : start + _SLOT]) for start in (0, _SLOT)]
         whole = [slot for slot in slots if slot is not None]
         if not whole:
@@ -67,7 +67,7 @@ class Anchor:
         return max(whole)
 
     def check(self, found: Witness) -> None:
-        """Refuse a database that is older than what was witnessed."""
+        """Refuse a database that is older than the witness."""
         if (witness := self.read()) is not None and is_behind(found, witness):
             raise RolledBack(
                 f"the database is at {found}, but {self.path} witnesses {witness}: "
@@ -76,7 +76,7 @@ class Anchor:
             )
 
     def write(self, witness: Witness) -> None:
-        """Witness a commit. The file is ours from the first time on."""
+        """Witness a commit. The first call locks the file for this server."""
         if witness == self._last:
             return
         if self._file is None:
@@ -89,8 +89,8 @@ class Anchor:
         self._last = witness
 
     def follow(self, witness: Witness) -> None:
-        """Witness what was seen of another server's commits, unless the file is that server's own
-        or tells of later ones already.
+        """Witness a commit of another server, unless that server has the file locked, or the file
+        has a later one.
         """
         file = self._open()
         try:
@@ -132,7 +132,7 @@ class Anchor:
 
 
 def _lock_soon(file: int) -> None:
-    """Lock against servers that follow, which lock for moments only. A deposed writer that is
+    """Lock against standbys that follow, which lock for moments only. A deposed writer that is
     frozen may hold the lock for ever, and is not waited for: it commits nothing more.
     """
     for _ in range(_LOCK_TRIES):
@@ -144,7 +144,7 @@ def _lock_soon(file: int) -> None:
 
 
 def witness_in(connection: Connection, *, counted: bool = True) -> Witness:
-    """How far a database says that commits have come; earlier versions `counted` none."""
+    """The position of a database's last commit; earlier versions `counted` no commits."""
     meta = schema.meta.c
     commits = (meta.commits,) if counted else ()
     return Witness(*connection.execute(select(meta.epoch, meta.head, *commits)).one())

@@ -1,7 +1,8 @@
-"""How answers are remembered under idempotency keys: small.
+"""Packs the answers that are remembered under idempotency keys.
 
-One is kept for every keyed call of a day, so its size is most of what a request costs that day. The
-place of an answer is a digest, and the answer is compressed against a text that most answers share.
+One is kept for every keyed call of a day, so its size is most of a request's storage on that day.
+The key of an answer is a digest, and the answer is compressed against a text that most answers
+share.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ import json
 import zlib
 
 # Marks of packed texts, which no JSON starts with. Base 64 is a fifteenth longer than base 85,
-# which versions before used, and fifty times as fast. What still older ones stored is plain JSON.
+# which earlier versions used, and fifty times as fast. Still older ones stored plain JSON.
 _BASE_85 = "z1"
 _BASE_64 = "z2"
-# What answers have in common. It must not change: another text gets another mark.
+# The common text of answers. It must not change: another text gets another mark.
 _SHARED = (
     b'"parts":["error":{"code":"not_found","detail":"conflict","already_ended","invalid","field":'
     b'"untracked","gang":true,"nodes":[{"node":"devices":{"gpu":["0","1"]}}],"tasks":1,"checkpoint"'
@@ -36,7 +37,7 @@ _SHARED = (
 
 
 def digest(place: tuple[str, str, str]) -> str:
-    """What stands for token, route and key."""
+    """The digest of token, route and key, under which an answer is stored."""
     whole = json.dumps(place, separators=(",", ":")).encode()
     return base64.urlsafe_b64encode(hashlib.sha256(whole).digest()).decode().rstrip("=")
 

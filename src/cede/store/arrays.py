@@ -21,7 +21,9 @@ Convert = Callable[[Any], Any]
 
 
 def array_of(value: Any, optional: int = 0) -> list[Any]:
-    """The values as JSON takes them; of the last ones so many are left out while they are usual."""
+    """The values of a dataclass for JSON; of the last `optional` ones, trailing defaults are left
+    out.
+    """
     kind = value.__class__
     found = list(_values_of(kind)(value))
     if optional:
@@ -33,8 +35,8 @@ def array_of(value: Any, optional: int = 0) -> list[Any]:
 
 
 def from_array(kind: type[T], array: list[Any]) -> T:
-    """The value that was written so; what the array does not reach has its default. What stands in
-    the array is converted in place.
+    """The value of an array; fields beyond its end have their defaults. The array is converted in
+    place.
     """
     of: Any = kind
     make, converts = _made_of(of)
@@ -60,8 +62,8 @@ def _defaults_of(kind: type) -> tuple[Any, ...]:
 
 @cache
 def _made_of(kind: type) -> tuple[Callable[..., Any], tuple[tuple[int, Convert], ...]]:
-    """What makes a value of its fields; and which of these are not as JSON gives them back, by
-    their places, with what makes them so.
+    """The maker of values of a dataclass; and the converters of those fields that JSON returns as
+    another type, with their places.
     """
     hints = get_type_hints(kind)
     converts = [_convert(hints[each.name]) for each in fields(kind)]
@@ -69,7 +71,7 @@ def _made_of(kind: type) -> tuple[Callable[..., Any], tuple[tuple[int, Convert],
 
 
 def _convert(hint: Any) -> Convert | None:
-    """What makes a value of this type of what JSON gives back; None where it is one already."""
+    """The converter from JSON's value to this type; None if they are the same."""
     origin, inner = get_origin(hint), get_args(hint)
     if isinstance(hint, type) and issubclass(hint, StrEnum):
         words = {each.value: each for each in hint}

@@ -26,7 +26,7 @@ GENESIS = "0" * 64
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """An entry of the chain by its number and its hash, which vouches for all before it."""
+    """An entry of the chain by its number and its hash, which covers all entries before it."""
 
     number: int
     hash: str
@@ -53,7 +53,7 @@ class Flaw(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """The first entry that does not follow from the beginning, and what is wrong with it."""
+    """The first entry that does not follow from the beginning, and its flaw."""
 
     number: int
     what: Flaw
@@ -92,8 +92,8 @@ def extend(notes: Sequence[AuditNote], after: Link) -> list[AuditEntry]:
 def resume(newest: Link, head: Link) -> Link:
     """The link that a new writer extends.
 
-    Where the newest entry is not the stored head, somebody changed the table. The chain then goes
-    on with a link that follows from neither, so that the break stays visible for good.
+    If the newest entry is not the stored head, the table was changed from outside. The chain then
+    goes on with a link that follows from neither, so that the break stays visible for good.
     """
     if newest == head:
         return head
@@ -102,7 +102,7 @@ def resume(newest: Link, head: Link) -> Link:
 
 
 def verify(stored: Iterable[Sequence[Any]], after: Link) -> tuple[Link, Broken | None]:
-    """The last of these rows of the table that follows from `after`, and what breaks there."""
+    """The last of these rows of the table that follows from `after`, and the break behind it."""
     for row in stored:
         number, previous, hash_ = row[0], row[-2], row[-1]
         expected = after.number + 1
@@ -120,7 +120,7 @@ def verify(stored: Iterable[Sequence[Any]], after: Link) -> tuple[Link, Broken |
 
 
 def verify_head(newest: Link, head: Link) -> Broken | None:
-    """What is wrong when the newest entry of a chain that verifies is not its head."""
+    """The flaw if the newest entry of a verified chain is not the stored head; None if it is."""
     if newest == head:
         return None
     if newest.number < head.number:
@@ -134,8 +134,8 @@ def verify_head(newest: Link, head: Link) -> Broken | None:
 
 
 def verify_cut(removed: Link, entry: Sequence[Any] | None) -> Broken | None:
-    """What is wrong when the entry that should say so does not say that the chain lost its entries
-    up to `removed`. The entry itself is verified with the rest of the chain.
+    """The flaw if no entry says that the entries up to `removed` were removed; None if `entry` says
+    so. The entry itself is verified with the rest of the chain.
     """
     if removed == START:
         return None
@@ -165,7 +165,7 @@ def _hash_of(row: Sequence[Any], previous: str) -> str | None:
     number, created, actor, action, target, detail, _, _ = row
     try:
         note = AuditNote(created, actor, action, target, decode(detail))
-        # Another spelling of the same JSON is an edit, too.
+        # A different text of the same JSON is an edit, too.
         if canonical(note.detail) != detail:
             return None
         return entry_hash(number, note, previous)

@@ -1,8 +1,8 @@
-"""Opening either database so that it keeps what we promise.
+"""Opens SQLite or PostgreSQL with the settings that our guarantees depend on.
 
 SQLite: WAL, every commit synced, foreign keys on, writes begin IMMEDIATE. PostgreSQL: readers see
 one snapshot for the length of a read (S20); a writer that is frozen inside a transaction loses it,
-so that it blocks nobody.
+so that it blocks no other.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ _SQLITE_PRAGMAS = (
     "PRAGMA busy_timeout = 10000",
     "PRAGMA temp_store = MEMORY",
 )
-# How many reads may run at once; more wait their turn.
+# The number of reads that may run at once; others wait.
 READERS = 8
-# Kilobytes of pages that a connection keeps for itself. Each fills its own over days, so together
-# they are what a server's memory grows by; what they miss is in the system's cache.
+# Kilobytes of pages that a connection caches. Each cache fills over days, so together they are the
+# growth of a server's memory; other pages are in the system's cache.
 WRITER_CACHE = 32 * 1024
 READER_CACHE = 4 * 1024
-# What PostgreSQL says of connections, of too little of something, and of being stopped or started.
+# PostgreSQL's error classes of connections, of missing resources, and of stops and starts.
 _AWAY = ("08", "53", "57P")
-# A server whose database is cut off finds out about when its term is over, not after two hours.
+# A server that loses its database notices at about the end of its term, not after two hours.
 _KEEPALIVE = {
     "connect_timeout": 10,
     "keepalives_idle": 5,
@@ -47,7 +47,7 @@ _IDLE_IN_TRANSACTION = "10s"
 
 
 def parse_url(url: str) -> URL:
-    """The URL of a database we can use, or one line about what is wrong with it."""
+    """The parsed URL of a usable database; refused with the reason in one line."""
     try:
         parsed = make_url(url)
     except ArgumentError:
@@ -91,9 +91,9 @@ def read_engine(url: URL) -> Engine:
 
 
 def _say_that_it_is_away(context: ExceptionContext) -> None:
-    """A database that restarts, or cannot be reached, is no mistake of ours.
+    """Raise `DatabaseAway` for a database that restarts, or cannot be reached.
 
-    A connection that is found dead before it is used is replaced, and says nothing.
+    A connection that is found dead before it is used is replaced without an error.
     """
     if context.is_pre_ping:
         return
@@ -120,13 +120,13 @@ def _sqlite_engine(url: URL, *, begin: str, pool_size: int, setup: Any) -> Engin
         url,
         pool_size=pool_size,
         max_overflow=0,
-        # The pool hands a connection to one thread at a time, which is all that SQLite asks for.
+        # The pool gives a connection to one thread at a time, as SQLite requires.
         connect_args={"check_same_thread": False, "cached_statements": 256},
     )
 
     @event.listens_for(engine, "connect")
     def prepare(connection: Any, _: Any) -> None:
-        # The driver's own idea of transactions leaves reads outside of them; ours is explicit.
+        # The driver's own transactions leave reads outside of them; ours are explicit.
         connection.isolation_level = None
         for pragma in _SQLITE_PRAGMAS:
             connection.execute(pragma)

@@ -1,6 +1,6 @@
-"""Copies of a SQLite database: one that is made while a server writes, and one that replaces it.
+"""Copies of a SQLite database: makes one while a server writes, and puts one in its place.
 
-A copy is looked at before it counts: every row against its digest, every index against its table.
+A copy is verified before it counts: every row against its digest, every index against its table.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ def check(path: Path) -> None:
 
 
 def put_in_place(copy: Path, database: Path) -> Path | None:
-    """Let a copy be the database; where the one before it is now, if there was one.
+    """Replace the database by a copy; return the new path of the old one, if there was one.
 
-    A crash in between leaves no database where one was, and the anchor then refuses a new one.
+    A crash in between leaves no database at its path, and the anchor then refuses a new one.
     """
     before = database.with_name(f"{database.name}.replaced")
     replaced = database.exists()

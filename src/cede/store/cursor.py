@@ -1,8 +1,7 @@
-"""Where a page ended, in a form that only we can make.
+"""The sealed position at which a page of a list ended.
 
-A cursor names the list it belongs to and the last place shown, and is sealed with a secret of this
-database: one that was made up, changed or taken to another list is refused instead of being
-believed.
+A cursor names its list and the last place shown, and is sealed with a secret of this database: one
+that was forged, changed or used for another list is refused.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Digests of tables: they notice every row that was changed, lost, doubled or brought back.
+"""Digests of tables: they show every row that was changed, lost, doubled or restored.
 
 The digest of a set of rows is their number and the sum of their hashes, which depends on no order:
 a commit adds the rows that it writes and subtracts the rows that it replaces. All digests stand in
 the one row of `meta`, which every commit updates and which carries a checksum of its own. One scan
-of a table is then enough to verify all of it. Digests are against accidents of disks and file
-systems; against people there is the audit chain.
+of a table is then enough to verify all of it. Digests protect against faults of disks and file
+systems; against people, the audit chain does.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ _ENDED = frozenset(status.value for status in TERMINAL)
 
 def hash_of(values: Sequence[Any]) -> int:
     """The hash of plain values, the same on every machine and database."""
-    # A value of a kind that no column has is damage, and hashes like nothing that was written.
+    # A value of a type that no column has is damage, and hashes unlike any written value.
     return int.from_bytes(blake2b(orjson.dumps(values, repr), digest_size=_BYTES).digest(), "big")
 
 
 class Layout:
     """The rows of one table: their columns, their hashes, and the section that each belongs to.
 
-    Rows that are alive have a section of their own, which a start reads anyway and so verifies
-    however long the history is.
+    Living rows have a section of their own, which a start reads in any case, and so verifies at any
+    length of the history.
     """
 
     sections: tuple[str, ...]
 
     def __init__(self, table: Table, ended: tuple[str, Container[Any]] | None = None) -> None:
-        """`ended` is a column, and what stands there in rows of what has ended."""
+        """`ended` is a column, and its values in ended rows."""
         self.table = table
-        # What always has its default is checked by the database and known to nobody else.
+        # A column that always has its default is checked by the database and unused elsewhere.
         self.columns = [each for each in table.columns if each.name != "one"]
-        name = "".join(table.name)  # SQLAlchemy's own kind of text is none for a dictionary's key
+        name = "".join(table.name)  # plain text: SQLAlchemy's own type is no key of a dictionary
         self.sections = (name,) if ended is None else (name, f"{name}_ended")
         self._ended = None if ended is None else (_place(table, ended[0]), ended[1])
         # Drivers disagree about these: 1 or True, 1 or 1.0.
@@ -64,7 +64,7 @@ class Layout:
         return hash_of(plain)
 
     def hashes(self, rows: Iterable[Sequence[Any]]) -> dict[str, list[int]]:
-        """Of each row, by section."""
+        """The hash of each row, by section."""
         if self._ended is None:
             return {self.sections[0]: list(map(self.hash_of, rows))}
         place, values = self._ended
@@ -123,7 +123,7 @@ class Digests:
         return Digests(self._known)
 
     def differing(self, found: Digests, sections: Iterable[str]) -> Iterator[str]:
-        """What is wrong with each of these sections, in words."""
+        """The difference of each of these sections, in words."""
         for section in sections:
             (rows, sum_), (rows_found, sum_found) = self.of(section), found.of(section)
             table = section.removesuffix("_ended")

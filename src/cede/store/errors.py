@@ -1,4 +1,4 @@
-"""What can be wrong with the database itself.
+"""Errors of the database itself.
 
 None of these is a caller's mistake; each stops the writer.
 """
@@ -25,9 +25,9 @@ class Deposed(StoreError):
 
 
 class StaleIndex(StoreError):
-    """The journal is not where this writer left it, although nobody took over.
+    """The journal is not where this writer left it, although no server took over.
 
-    Something else wrote.
+    Another program wrote to it.
     """
 
     def __init__(self, expected: int, found: int) -> None:
@@ -49,11 +49,11 @@ class DatabaseAway(StoreError):
 
 
 class RolledBack(StoreError):
-    """S25: the database is older than what has been witnessed."""
+    """S25: the database is older than its witness."""
 
 
 class Damaged(StoreError):
-    """Stored rows are not what was committed. Each finding names its table."""
+    """Stored rows differ from the committed ones. Each finding names its table."""
 
     def __init__(self, findings: Sequence[str]) -> None:
         more = f"; and {len(findings) - 5} more" if len(findings) > 5 else ""

@@ -1,4 +1,4 @@
-"""Telling apart what a database reports: no space, damage, and everything else."""
+"""Classifies the errors that a database reports: no space, damage, and all others."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _POSTGRESQL_CORRUPT = ("XX001", "XX002")
 
 @contextmanager
 def told_apart() -> Iterator[None]:
-    """Raise `DiskFull` or `Damaged` for what a database reports in other words."""
+    """Raise `DiskFull` or `Damaged` in place of a database's own errors of these kinds."""
     try:
         yield
     except SQLAlchemyError as error:
@@ -33,7 +33,7 @@ def told_apart() -> Iterator[None]:
 
 @contextmanager
 def usable() -> Iterator[None]:
-    """Raise what a start can show in one line, whatever a database that may be damaged causes."""
+    """Raise errors that a start can show in one line, for any error of a damaged database."""
     try:
         with told_apart():
             yield
@@ -59,13 +59,13 @@ def is_full(error: BaseException) -> bool:
 
 
 def damage(error: BaseException) -> str | None:
-    """What a database says about its own damage, in one line; None for any other error."""
+    """A database's report of its own damage, in one line; None for any other error."""
     cause = _cause(error)
     code = getattr(cause, "sqlite_errorcode", None)
     corrupt = (
         (code is not None and code & 0xFF in _SQLITE_CORRUPT)
         or getattr(cause, "sqlstate", None) in _POSTGRESQL_CORRUPT
-        # Text that is none: the driver says so, and gives it no code.
+        # Invalid text: the driver's error has no code.
         or "Could not decode to UTF-8" in str(cause)
     )
     return one_line(error) if corrupt else None

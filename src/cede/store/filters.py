@@ -1,4 +1,4 @@
-"""What a list may be narrowed by, and how that is said in SQL."""
+"""The filters of lists, and their conditions in SQL."""
 
 from __future__ import annotations
 
@@ -40,7 +40,9 @@ Condition = ColumnElement[bool] | TextClause
 
 @dataclass(frozen=True, slots=True)
 class RequestFilter:
-    """`subjects` is what the caller may see; the others are what the caller asked for."""
+    """The filter of a list of requests. `subjects` are those that the caller may see; the other
+    fields come from the caller.
+    """
 
     subjects: tuple[Subject, ...] | None = None
     status: tuple[str, ...] = ()
@@ -54,11 +56,11 @@ class RequestFilter:
     tenant: str | None = None
 
     def key(self) -> dict[str, Any]:
-        """What a cursor is bound to."""
+        """The values that a cursor is bound to."""
         return asdict(self)
 
     def walked(self) -> list[Condition]:
-        """Conditions that one index with the order of the list has; none: that of all requests."""
+        """The conditions of one index in the order of the list; none for that of all requests."""
         if self.part_of is not None:
             return [_requests.part_of == self.part_of]
         if self.tenant is not None:
@@ -82,7 +84,7 @@ class RequestFilter:
         return None
 
     def conditions(self, dialect: str) -> list[ColumnElement[bool]]:
-        """All of it, whatever the index."""
+        """All conditions, independent of the index."""
         found: list[ColumnElement[bool]] = []
         if self.subjects is not None:
             found.append(of_subjects(self.subjects))
@@ -104,7 +106,9 @@ class RequestFilter:
         return found
 
     def _in_pool(self) -> ColumnElement[bool]:
-        """Waiting for the pool, holding in it, or both; without a view also having ended there."""
+        """Requests that wait for the pool, hold in it, or both; without a view also those that
+        ended in it.
+        """
         queued, active = _waits_for(self.pool_id), _holds_in(self.pool_id)
         views = {QUEUED: queued, ACTIVE: active, ALL: or_(queued, active)}
         if self.view is not None:
@@ -115,7 +119,7 @@ class RequestFilter:
 
 
 def of_subjects(subjects: Iterable[Subject]) -> ColumnElement[bool]:
-    """Of one of these; nobody's if there are none."""
+    """Requests of one of these subjects; none if there are no subjects."""
     pairs = [(subject.type, subject.name) for subject in subjects]
     if not pairs:
         return false()

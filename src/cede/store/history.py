@@ -1,9 +1,9 @@
-"""The history of pools: how much was used and wished for, a row a minute and a row an hour.
+"""The history of pools: their use and demand, a row a minute and a row an hour.
 
 A row holds from its instant until the next of the same step. Minutes are samples of the committed
-state; hours are their means, made from the rows of minutes, so what a crash prevented is made after
-the next start. The first sample after a start stands a minute after the last one before it: nothing
-was decided in between. Rows that are too old go in the commit that adds new ones.
+state; hours are their means, made from the rows of minutes, so hours that a crash prevented are
+made after the next start. The first sample after a start is a minute after the last one before it:
+nothing was decided in between. The commit that adds new rows removes those that are too old.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _history, _notes = schema.history.c, schema.clock_notes.c
 
 
 class History(Reads):
-    """What was noted, and what to note next. Each call is one snapshot."""
+    """Reads the history, and prepares the next rows. Each call is one snapshot."""
 
     def wall(self) -> Wall:
         """The time of day of every instant."""
@@ -36,8 +36,8 @@ class History(Reads):
             return wall_of(connection)
 
     def levels(self, pool_id: str, since: int, until: int) -> list[Levels]:
-        """What is known of a period, in the order of time, from the last row before it on: by
-        minutes if these reach back so far, else by hours, and by minutes since the last of those.
+        """The levels of a period, in the order of time, from the last row before it on: by minutes
+        if these reach back so far, else by hours, and by minutes since the last hour.
         """
         with self._readers.begin() as connection:
             fine = _rows(connection, pool_id, HISTORY_FINE, since, until)
@@ -53,9 +53,9 @@ class History(Reads):
     def next_note(
         self, sampled: Mapping[str, Levels], now: int, ahead: int, *, returning: bool = False
     ) -> Noted:
-        """What to commit for a sample at `now`: it, hours that are over, the time of day if that
-        has changed, and what is too old. A server that is `returning` brings what it found at its
-        start.
+        """The changes to commit for a sample at `now`: its row, hours that are over, the time of
+        day if that has changed, and keys of old rows. A `returning` server brings the sample of
+        its start.
         """
         with self._readers.begin() as connection:
             noted = Noted()
@@ -69,7 +69,7 @@ class History(Reads):
 
 
 def note(connection: Connection, digests: Digests, noted: Noted) -> None:
-    """Write it; part of a commit."""
+    """Write these changes; part of a commit."""
     statements.HISTORY.delete(connection, digests, noted.old_levels)
     statements.HISTORY.insert(connection, digests, noted.levels)
     statements.CLOCK_NOTES.delete(connection, digests, noted.old_clock)
@@ -102,7 +102,7 @@ def _newest(connection: Connection, step: int) -> int | None:
 
 
 def _hours(connection: Connection, sampled: Mapping[str, Levels], at: int) -> list[Row]:
-    """Means of the hours that are over at `at` and have no row yet, for pools that are there."""
+    """Means of the hours that are over at `at` and have no row yet, for pools that exist."""
     end = at // HISTORY_COARSE * HISTORY_COARSE
     last = _newest(connection, HISTORY_COARSE)
     first = connection.execute(
@@ -123,8 +123,8 @@ def _hours(connection: Connection, sampled: Mapping[str, Levels], at: int) -> li
 
 
 def _edges(fine: Sequence[Levels], begin: int, end: int) -> list[int]:
-    """Hours in which something was noted, and the first after each: it holds for all that follow
-    without a note.
+    """The hours with a sample, and the first after each: its mean holds for all that follow without
+    a sample.
     """
     noted = {max(begin, each.at) // HISTORY_COARSE * HISTORY_COARSE for each in fine}
     both = noted | {hour + HISTORY_COARSE for hour in noted}
@@ -160,7 +160,7 @@ def _note_clock(connection: Connection, noted: Noted, now: int, ahead: int) -> N
 
 
 def _rows(connection: Connection, pool_id: str, step: int, since: int, until: int) -> list[Levels]:
-    """Those of a period, and the last before it."""
+    """The rows of a period, and the last before it."""
     of_pool = select(_history.at, _history.levels, _history.requests).where(
         _history.step == step, _history.pool_id == pool_id
     )

@@ -10,5 +10,5 @@ decode = orjson.loads
 
 
 def encode(value: Any) -> str:
-    """Words of closed sets are written as text, and whatever maps names as a map."""
+    """JSON of a value: words of closed sets as text, and any mapping as a map."""
     return orjson.dumps(value, dict).decode()

@@ -1,4 +1,4 @@
-"""A lock on a file that dies with its holder, for the one writer of an SQLite database.
+"""A lock on a file that ends with its process, for the one writer of an SQLite database.
 
 It is on a side file, because SQLite's own locks on the database would be dropped by any other close
 of the same file in this process. Open-file-description locks belong to one open of the file and not
@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from threading import Event
 
-# How often a standby looks again; short, because a restart waits for it.
+# The pause of a standby between two tries; short, because a restart waits for it.
 POLL_SECONDS = 0.05
 
 # struct flock on 64-bit Linux: type, whence, start, length, pid.
@@ -39,8 +39,8 @@ class FileLock:
         look: Callable[[], None] = lambda: None,
         every: float = POLL_SECONDS,
     ) -> bool:
-        """Wait until the lock is ours; False if `stop` was set first. Whoever waits looks around
-        every so many seconds.
+        """Wait for the lock; False if `stop` was set first. Meanwhile `look` is called `every` so
+        many seconds.
         """
         if self._file is not None:
             return True

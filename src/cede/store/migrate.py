@@ -1,7 +1,7 @@
-"""Bringing a database to this version's schema, or refusing it with one line that says why.
+"""Brings a database to this version's schema, or refuses it with the reason in one line.
 
-All of it is one transaction: after a crash there is the old schema or the new one, never something
-between (K18).
+A migration is one transaction: after a crash there is the old schema or the new one, never a
+mixture (K18).
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from cede.store.errors import WrongDatabase
 VERSION_TABLE = "cede_version"
 # The last revision; a test checks that it is.
 HEAD = "0014"
-# Any number will do, as long as every server asks for the same one.
+# An arbitrary number, the same for all servers.
 _MIGRATION_LOCK = 0x63656465
 
 
 def migrate(engine: Engine) -> None:
-    """Make or upgrade the tables, once whoever else is at it has finished."""
+    """Make or upgrade the tables, after any other server that does so has finished."""
     if engine.dialect.name == "sqlite":
         path = sqlite_path(engine.url)
         _refuse_foreign_file(path)
-        # Nobody else's to read: SQLite gives its side files the same mode.
+        # Readable by its owner only: SQLite gives its side files the same mode.
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
     with engine.begin() as connection:
         if connection.dialect.name == "postgresql":
@@ -55,7 +55,7 @@ def _upgrade(connection: Connection) -> None:
 
 
 def _revision(connection: Connection) -> str | None:
-    """The revision that the database says it is at; None if it says nothing."""
+    """The stored revision of the database; None if there is none."""
     if not inspect(connection).has_table(VERSION_TABLE):
         return None
     version = table(VERSION_TABLE, column("version_num"))
@@ -64,7 +64,7 @@ def _revision(connection: Connection) -> str | None:
 
 
 def _refuse_foreign_file(path: Path) -> None:
-    """Look before touching: opening a file for writing already changes it."""
+    """Refuse a file of another program, before it is opened for writing, which changes it."""
     if not path.exists():
         if not path.parent.is_dir():
             raise WrongDatabase(f"the folder {path.parent} of the database does not exist")

@@ -1,7 +1,7 @@
-"""Rows of what a pool of machines brings: nodes, tasks, members, stops.
+"""Rows of nodes, and of tasks, members and stops.
 
-Most requests have none of it, and theirs is NULL: one byte. The rest are arrays in the order of the
-fields, without their names. Rows that say the same share the value that is made of it.
+Most requests have none of these, and store NULL: one byte. The others are arrays in the order of
+the fields, without their names. Equal rows share one value.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def node_from(row: Sequence[Any]) -> Node:
         id_, name, pool_id, state, out, reason, amounts, devices, labels, group, fingerprint,
         heartbeat, boot, failures, created, edited, claimed_by, agent,
     ) = row  # fmt: skip
-    # Rows of the version before end where its fields did.
+    # Rows of an earlier version end with its last field.
     known = dict(zip(_OF_AGENT, decode(agent), strict=False)) if agent else {}
     return Node(
         id=id_,
@@ -93,7 +93,7 @@ def held_rows(allocation: Allocation) -> Iterator[Row]:
 
 
 def task_text(request: Request) -> str | None:
-    """How a request sits and how it stops."""
+    """The shape of a request and its stop policy."""
     shape, stop_policy = request.shape, request.stop_policy
     if shape is None and stop_policy == PLAIN:
         return None
@@ -121,7 +121,7 @@ def work_from(text: str | None) -> Work | None:
 
 
 def kept_text(request: Request) -> str | None:
-    """The checkpoint of a request, where it may start, and how often attempts came to nothing."""
+    """The checkpoint of a request, its pin, and the numbers of its lost and left attempts."""
     saved, pin = request.saved, request.pin
     if saved is None and pin is None and not request.lost_count and not request.left_count:
         return None
@@ -160,7 +160,9 @@ def members_from(text: str | None) -> tuple[Member, ...]:
 
 
 def hints_text(allocation: Allocation) -> str | None:
-    """What a holder was asked and told; of a later attempt also where it started."""
+    """The ask, the progress and the notice of a holder's stop; of a later attempt also its resume
+    point.
+    """
     asked, stop_progress = allocation.asked, allocation.stop_progress
     told: dict[str, Any] = {
         "asked": asked and array_of(asked),
@@ -174,8 +176,8 @@ def hints_text(allocation: Allocation) -> str | None:
 
 
 def hints_from(text: str | None, attempt: int) -> dict[str, Any]:
-    """These fields of an allocation. Of a second or later attempt that says nothing of it, the
-    resume point is not decided: also where it was written before these were written down.
+    """These fields of an allocation. The resume point of a second or later attempt without one is
+    not decided yet; so it is in rows of versions that stored none.
     """
     if text is None and attempt == 1:
         return _NEVER_ASKED

@@ -1,7 +1,7 @@
-"""Verifying the audit chain in a database that no server vouches for.
+"""Verifies the audit chain in a database without a server.
 
 Nothing is written, and a server may go on using the database meanwhile. With the server's anchor,
-an older copy of the whole database is noticed, too: its chain holds, and is too short.
+an older copy of the whole database is noticed, too: its chain is valid, but too short.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Offline:
             raise _unreadable(error) from error
 
     def rolled_back(self) -> str | None:
-        """How far the database is behind its anchor, in words; None if it is not."""
+        """The distance of the database behind its anchor, in words; None if it is not behind."""
         if self._witness is None:
             return None
         with self._engine.begin() as connection:

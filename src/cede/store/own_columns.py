@@ -1,6 +1,6 @@
-"""The declared fields of a request as columns: what the database makes of each kind.
+"""The declared fields of a request as columns: the database's form of each kind.
 
-The usual value is NULL, which costs one byte, so a column that a migration adds needs no default.
+The default is stored as NULL, which costs one byte, so a column that a migration adds needs none.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def values_of(request: Request) -> Iterator[Any]:
 
 
 def fields_from(values: Sequence[Any]) -> list[Any]:
-    """These fields of a request, in their order; what is absent is usual."""
+    """These fields of a request, in their order; absent ones have their defaults."""
     found = _USUAL.copy()
     for at, value in enumerate(values):
         if value is not None:

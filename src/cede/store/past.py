@@ -1,4 +1,4 @@
-"""Requests that have ended, by when they did, with what each held and lost: one page at a time."""
+"""Pages of ended requests, by the instant of their end, with the usage and loss of each."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _requests, _allocations, _pools = schema.requests.c, schema.allocations.c, schem
 
 class PastView(NamedTuple):
     """An ended request. `began` is the instant of its first grant, None if it had none; `pools` is
-    what it held of each, by key.
+    its usage of each pool, by key.
     """
 
     view: RequestView
@@ -48,7 +48,7 @@ class Past(Reads):
         cursor: str | None = None,
         limit: int = bounds.PAGE_DEFAULT,
     ) -> Page[PastView]:
-        """Those that ended from `since` to before `until`, the last first."""
+        """Requests that ended from `since` to before `until`, the last first."""
         where = [_requests.ended_at >= (since or 0)]
         if until is not None:
             where.append(_requests.ended_at < until)
@@ -85,7 +85,7 @@ class Past(Reads):
             )
 
     def pool_costs(self) -> dict[str, dict[str, float]]:
-        """What a unit of each key costs an hour, by the id of every pool that says so."""
+        """The cost of a unit of each key for an hour, by the id of every pool with costs."""
         with self._readers.begin() as connection:
             found = connection.execute(select(_pools.id, _pools.settings))
             costs = {row[0]: decode(row[1]).get("cost_per_hour") for row in found}
@@ -93,7 +93,7 @@ class Past(Reads):
 
 
 def _held(connection: Any, ids: Sequence[str]) -> dict[str, tuple[Any, ...]]:
-    """By request: the first grant, what was held, what was lost, and what was held of each pool."""
+    """By request: the first grant, the usage, the lost usage, and the usage of each pool."""
     statement = select(
         _allocations.request_id, _allocations.pool_id, _allocations.amounts, NODES,
         _allocations.allocated_at, _allocations.ended_at, _allocations.lost,

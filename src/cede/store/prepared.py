@@ -35,7 +35,7 @@ def run_many(connection: Connection, text: str, parameters: Sequence[Sequence[An
 def in_pieces(
     connection: Connection, statement: Select[Any], many: int
 ) -> Iterator[list[tuple[Any, ...]]]:
-    """The rows of a query, so many at once, as they come."""
+    """The rows of a query, at most `many` at once, as they arrive."""
     if connection.dialect.name != "sqlite":
         result = connection.execute(statement, execution_options={"stream_results": True})
         yield from (list(map(tuple, rows)) for rows in result.partitions(many))
@@ -60,7 +60,7 @@ class Prepared:
         order = compiled.positiontup
         assert order is not None
         self._text, self._order = str(compiled), tuple(order)
-        # Those that the statement itself gives.
+        # Parameters with values in the statement itself.
         self._given = {
             name: value
             for name, value in compiled.params.items()
@@ -69,7 +69,7 @@ class Prepared:
         self._statement = on_postgresql
 
     def execute(self, connection: Connection, values: Mapping[str, Any]) -> int:
-        """How many rows it met."""
+        """Run the update; return the number of its rows."""
         if connection.dialect.name != "sqlite":
             return connection.execute(self._statement, values).rowcount
         known = {**self._given, **values}

@@ -1,8 +1,8 @@
 """Reading committed rows, on connections of their own: no reader waits for the writer, none sees
 half a plan (S20).
 
-Lists are paged by key and not by offset: a page costs the same wherever it starts, and what is
-added meanwhile neither repeats nor hides anything.
+Lists are paged by key and not by offset: a page costs the same at any start, and rows added
+meanwhile neither repeat nor hide others.
 """
 
 from __future__ import annotations
@@ -53,9 +53,7 @@ class Reads:
         self._known_cursors: Cursors | None = None
 
     def give_back_memory(self) -> None:
-        """SQLite keeps pages that it has read, with every connection; those that rest let go of
-        theirs.
-        """
+        """Free the pages that SQLite keeps in memory for each connection that is not in use."""
         pool = self._readers.pool
         if self._readers.dialect.name != "sqlite" or not isinstance(pool, QueuePool):
             return
@@ -82,7 +80,7 @@ class Reads:
             return self._page(connection, "pools", None, found, limit, lambda pool: pool.name)
 
     def pool_names(self, ids: Iterable[str] | None = None) -> dict[str, str]:
-        """Names by id, of these pools or of all; one that is gone has none."""
+        """Names by id, of these pools or of all; without those that no longer exist."""
         statement = select(_pools.id, _pools.name)
         if ids is not None:
             statement = statement.where(_pools.id.in_(list(ids)))
@@ -148,7 +146,7 @@ class Reads:
             return self._page(connection, "nodes", pool_id, found, limit, lambda node: node.name)
 
     def node_counts(self) -> dict[tuple[str | None, str], int]:
-        """How many nodes there are by pool and state."""
+        """The number of nodes by pool and state."""
         statement = select(_nodes.pool_id, _nodes.state, func.count()).group_by(
             _nodes.pool_id, _nodes.state
         )
@@ -156,7 +154,7 @@ class Reads:
             return {(row[0], row[1]): row[2] for row in connection.execute(statement)}
 
     def lease_counts(self) -> dict[str, int]:
-        """How many leases run, of nodes and of clients."""
+        """The number of running leases of nodes and of clients."""
         alive = select(func.count()).where(_nodes.state != str(NodeState.DOWN))
         held = select(func.count()).where(
             _allocations.live == 1, _allocations.lease_until.is_not(None)
@@ -227,7 +225,7 @@ class Reads:
         raise NotFound("request", name)
 
     def latest_request(self, owner: str, *, subjects: Sequence[Subject] | None = None) -> str:
-        """The id of the newest request that `owner` submitted, of those that a page looks at."""
+        """The id of the newest request that `owner` submitted, among those that a page examines."""
         place = _requests.at_index
         visible = [] if subjects is None else [of_subjects(subjects)]
         with self._readers.begin() as connection:
@@ -243,7 +241,7 @@ class Reads:
         return str(row[1] or row[0])
 
     def get_requests(self, ids: Iterable[str]) -> dict[str, RequestView]:
-        """Several at once, by id; one that does not exist is not there."""
+        """Several requests at once, by id; without those that do not exist."""
         with self._readers.begin() as connection:
             found = connection.execute(views.with_allocation().where(_requests.id.in_(list(ids))))
             return {row[0]: views.request_view(row) for row in found}
@@ -267,8 +265,8 @@ class Reads:
     ) -> Page[RequestView]:
         """Newest first, unless asked otherwise.
 
-        A page looks at no more than `PAGE_SCAN_MAX` requests. Where few of them match it is short,
-        and its cursor goes on from the last one that was looked at.
+        A page examines no more than `PAGE_SCAN_MAX` requests. Where few of them match it is short,
+        and its cursor goes on from the last one examined.
         """
         filters = [filter.key(), oldest_first]
         place = _requests.at_index
@@ -312,7 +310,7 @@ class Reads:
         pool_id: str | None = None,
         subjects: Sequence[Subject] | None = None,
     ) -> list[Event]:
-        """In order. With `subjects`, only what concerns a request of one of them."""
+        """In order. With `subjects`, only events about a request of one of them."""
         statement = _events_of(request_id, pool_id, subjects).where(_events.at_index > index)
         statement = statement.order_by(_events.at_index).limit(bounded(limit))
         with self._readers.begin() as connection:
@@ -341,7 +339,7 @@ class Reads:
             return rows.token_from(row) if row else None
 
     def tokens_version(self) -> tuple[int, int]:
-        """Another one after every change of any token: their digest."""
+        """The digest of all tokens, which differs after every change of one."""
         with self._readers.begin() as connection:
             text = connection.execute(select(schema.meta.c.digests)).scalar_one()
         return Digests.from_text(text).of(schema.tokens.name)
@@ -448,7 +446,7 @@ class Reads:
         place: Any,
         down: bool = False,
     ) -> ColumnElement[bool]:
-        """What comes after the cursor; everything without one."""
+        """The condition for rows behind the cursor; true for all rows without a cursor."""
         if cursor is None:
             everything: ColumnElement[bool] = place.is_not(None)
             return everything
@@ -465,7 +463,7 @@ class Reads:
         limit: int,
         place: Callable[[T], Any],
     ) -> Page[T]:
-        """One more was fetched than asked for: if it came, there is a next page."""
+        """A page of `found`, with one row more than asked for if another page follows."""
         if len(found) <= limit:
             return Page(found, None)
         items = found[:limit]
@@ -493,7 +491,7 @@ def _events_of(
 
 
 def _link(connection: Connection, number: str, hash_: str) -> chain.Link:
-    """A place in the audit that is stored beside it."""
+    """A link of the audit chain that is stored in `meta`."""
     row = connection.execute(select(schema.meta.c[number], schema.meta.c[hash_])).one()
     return chain.Link(row[0] or 0, row[1] or chain.GENESIS)
 
@@ -506,8 +504,8 @@ def _cut_entry(connection: Connection) -> Sequence[Any] | None:
 
 @contextmanager
 def _any_text(connection: Connection) -> Iterator[None]:
-    """Let SQLite give back text that is none, which the driver would fail on: whoever edits a file
-    can write any bytes, and verifying has to name the entry.
+    """Let SQLite return invalid text, on which the driver would fail: an edit of the file can write
+    any bytes, and verification must name the entry.
     """
     if connection.dialect.name != "sqlite":
         yield

@@ -1,7 +1,7 @@
 """Disk space kept for a server that starts on a full disk: becoming the writer needs a little.
 
 It is a file beside the database, given up when a start finds no space and taken again after it.
-Commits of a server that runs do not touch it: they wait until somebody has made space.
+Commits of a running server do not use it: they wait until there is space again.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class Reserve:
         self.path = path
 
     def hold(self) -> bool:
-        """Take as much as there is, up to `SIZE`; whether anything is held."""
+        """Take the free space, up to `SIZE`; return whether any is held."""
         if self.path.exists():
             return True
         file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -40,7 +40,7 @@ class Reserve:
         return False
 
     def release(self) -> bool:
-        """Give the space back; whether there was any."""
+        """Give the space back; return whether there was any."""
         try:
             self.path.unlink()
         except FileNotFoundError:

@@ -1,9 +1,9 @@
-"""Removing what is older than it is kept: the one place that deletes history.
+"""Removes history that is older than it is kept: the one place that deletes history.
 
-A run sets, in one commit with its audit entry, up to where requests, events and audit entries go.
-Then they go, a few rows in each commit, until none is left before that place. After a crash
-whoever leads next goes on from there. What removed requests held is added to the days in the commit
-that removes them, so it is never missing and never counted twice.
+A run sets, in one commit with its audit entry, the bounds up to which requests, events and audit
+entries are removed. Later commits remove a few rows each, until none is left before the bounds.
+After a crash the next writer goes on. The usage of removed requests is added to the days in the
+commit that removes them, so it is never missing and never counted twice.
 
 Finding rows is done by readers, beside the writer; only `remove` is the writer's.
 """
@@ -53,12 +53,12 @@ _DAYS_AT_ONCE = 1_000
 
 
 class Retention(Reads):
-    """What there is to remove. Each call is one snapshot."""
+    """Finds rows to remove. Each call is one snapshot."""
 
     def next_run(self, keep: Keep, now: int, wall: str) -> Run | None:
-        """What has become too old since the last run, by whole days; None if nothing has.
+        """The bounds of the next run, by whole days; None if nothing has become too old.
 
-        `wall` is the time of day, which is what audit entries have.
+        `wall` is the time of day, by which audit entries are dated.
         """
         with self._readers.begin() as connection:
             removed = connection.execute(select(schema.meta)).one()
@@ -112,21 +112,21 @@ def remove(connection: Connection, digests: Digests, removal: Removal) -> None:
 
 
 def _begin_of_day(now: int, keep: int | None) -> int:
-    """The beginning of the first day that is kept; 0 when everything is."""
+    """The beginning of the first day that is kept; 0 if all days are."""
     return 0 if keep is None else max(0, now - keep) // DAY * DAY
 
 
 def _wall_day(wall: str, keep: int | None) -> str:
-    """The same as a date; empty when everything is kept."""
+    """The same as a date; empty if all days are kept."""
     if keep is None:
         return ""
     return (date.fromisoformat(wall[:10]) - timedelta(milliseconds=keep)).isoformat()
 
 
 def _old(before: int) -> tuple[ColumnElement[bool], ...]:
-    """Requests that ended before. The first of an array stays while one of its tasks is alive: all
-    of them are called by its id. Whoever waits for another needs no row of it: what has ended well
-    is not waited for.
+    """Conditions for requests that ended before an instant. The first of an array stays while one
+    of its tasks is alive, as all tasks are named by its id. A dependant needs no row of a
+    dependency: one that has ended well is not waited for.
     """
     tasks = schema.requests.alias("tasks")
     alive = select(tasks.c.id).where(tasks.c.part_of == _requests.id, tasks.c.ended_at.is_(None))
@@ -142,7 +142,7 @@ def _ended(connection: Connection, before: int) -> int:
 def _last_event(connection: Connection, removed: int, before: int) -> int | None:
     """The last event of the days that are not kept, if it has not been removed already.
 
-    Events are in the order of their instants: what is looked at is what is to be removed.
+    Events are in the order of their instants, so only those to be removed are read.
     """
     if before == 0:
         return None
@@ -169,14 +169,14 @@ def _last_entry(connection: Connection, removed: int, day: str) -> tuple[int, st
         .limit(1)
     )
     first = connection.execute(kept).scalar()
-    # The newest entry stays in any case: a run would not be about itself.
+    # The newest entry stays in any case: a run does not remove the entry about itself.
     newest = connection.execute(select(func.max(_audit.number))).scalar() or 0
     number = (newest if first is None else first) - 1
     if number <= removed:
         return None
     found = select(_audit.hash).where(_audit.number == number)
     hash_ = connection.execute(found).scalar()
-    # An entry that somebody else took away is not ours to remove, and stays to be found.
+    # An entry that another program deleted is not removed here, so that verification finds it.
     return None if hash_ is None else (number, hash_)
 
 
@@ -202,7 +202,7 @@ def _old_requests(connection: Connection, before: int) -> Removal:
 
 
 def _old_orphans(connection: Connection, before: int) -> Removal:
-    """Allocations whose request somebody deleted."""
+    """Allocations of deleted requests."""
     old = (
         select(_allocations.request_id)
         .outerjoin(schema.requests, _requests.id == _allocations.request_id)
@@ -221,7 +221,7 @@ def _project(labels: str | None) -> str:
 
 
 def _removal(connection: Connection, owners: dict[str, tuple[str, str]], where: Any) -> Removal:
-    """Requests with all their allocations, and the days with these added."""
+    """The removal of requests with all their allocations, which are added to the days."""
     statement = (
         select(
             _allocations.request_id,
@@ -257,7 +257,7 @@ def _removal(connection: Connection, owners: dict[str, tuple[str, str]], where: 
 def _days_with(
     connection: Connection, held: Iterable[Held]
 ) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
-    """Rows of days that are new, and of days that are there already, with these added."""
+    """The rows of new days and of stored days, with these allocations added."""
     found = days_of(held, wall_of(connection))
     keys, known = list(found), set()
     for start in range(0, len(keys), _DAYS_AT_ONCE):

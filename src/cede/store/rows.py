@@ -1,8 +1,8 @@
 """From values to rows and back, exactly.
 
 A row is a plain tuple in the order of the table's columns: the hot path builds nothing else and
-looks nothing up by name. What is empty or default in nearly every row is NULL, which costs one
-byte.
+looks nothing up by name. A value that is empty or default in nearly every row is NULL, which costs
+one byte.
 """
 
 from __future__ import annotations
@@ -136,9 +136,9 @@ def tenant_from(row: Sequence[Any]) -> Tenant:
 
 
 def request_row(request: Request, latest: Allocation | None, now: int = 0) -> Row:
-    """`latest` is the newest allocation that this batch brings, if it brings one.
+    """The row of a request. `latest` is the newest allocation of this batch, if it has one.
 
-    `now` is when the batch is written: what has ended by then is never written again.
+    `now` is the instant of the batch: a request that has ended by then is never written again.
     """
     earmark, withhold = request.earmark, request.withhold
     return (
@@ -187,7 +187,7 @@ def request_from(row: Sequence[Any]) -> Request:
         terms, _, array_task, *own,
     ) = row  # fmt: skip
     shape, stop_policy = node_rows.task_from(task)
-    # In the order of the fields: by name it takes twice as long, and a start makes all there are.
+    # In the order of the fields: by name it takes twice as long, and a start makes all requests.
     return _request(
         id_,
         _subject(subject_type, subject_name),
@@ -222,7 +222,9 @@ def request_from(row: Sequence[Any]) -> Request:
 
 
 def allocation_row(allocation: Allocation, request: Request | None = None) -> Row:
-    """`request` is needed for a new one only: what it says for the accounts never changes."""
+    """The row of an allocation. `request` is needed for a new one only: the columns of the accounts
+    never change.
+    """
     assert allocation.id == allocation_id(allocation.request_id, allocation.attempt), allocation
     ended = allocation.state is AllocationState.ENDED
     return (
@@ -252,7 +254,7 @@ def allocation_row(allocation: Allocation, request: Request | None = None) -> Ro
 
 
 def _accounted(allocation: Allocation, request: Request | None) -> tuple[str | None, int | None]:
-    """Whose it is, and on how many nodes it sits if that is not one."""
+    """The columns of the accounts: the tenant, and the number of nodes if it is not one."""
     if request is None:
         return None, None
     nodes = nodes_of(request, allocation)
@@ -363,11 +365,11 @@ def _amounts(amounts: Mapping[str, int]) -> str:
 
 @lru_cache(maxsize=4_096)
 def _shape(items: tuple[tuple[str, int], ...]) -> str:
-    """Demands are many and their shapes are few: each is written out once."""
+    """The text of a demand; demands are many and their shapes few, so each is made once."""
     return encode(dict(items))
 
 
-# Requests are many, and who asks and how much is few: equal ones share a value.
+# Requests are many, their subjects, amounts and terms few: equal ones share a value.
 _subject = lru_cache(maxsize=4_096)(Subject)
 _amounts_from: Callable[[str], dict[str, int]] = lru_cache(maxsize=4_096)(decode)
 _terms_from = lru_cache(maxsize=4_096)(term_rows.terms_from)

@@ -1,13 +1,13 @@
 """The tables, once for both databases.
 
-What must never be false is said here, where no bug above can get around it: states that exist,
-numbers that are not negative, one live allocation per request and in the pool of its request (S9),
-names that are unique, one policy per subject and pool, a device in one live allocation only (S3),
-and journals that only grow (S20, S24).
+Constraints hold here against any bug above: states that exist, numbers that are not negative, one
+live allocation per request and in the pool of its request (S9), names that are unique, one policy
+per subject and pool, a device in one live allocation only (S3), and journals that only grow (S20,
+S24).
 
-What is filtered or ordered by is a column; everything else that is not a number is JSON text, so
-that one grant stays a few hundred bytes. Text sorts by code point on both databases, so pages and
-prefixes agree.
+Fields of filters and orders are columns; all others that are no numbers are JSON text, so that one
+grant stays a few hundred bytes. Text sorts by code point on both databases, so pages and prefixes
+agree.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ def one_of(column: str, values: type[StrEnum] | tuple[str, ...] | list[str]) -> 
 
 
 def tail(id: ColumnElement[str]) -> ColumnElement[str]:
-    """The random group of an id, whose start is the short form; 25 is said as it is in the index,
-    because a parameter would not be found in it.
+    """The random group of an id, which begins with the short form; 25 is a literal as in the index,
+    which is not used for a parameter.
     """
     found: ColumnElement[str] = func.substr(id, literal_column(str(TAIL + 1)))
     return found
@@ -75,7 +75,7 @@ def not_negative(*columns: str) -> CheckConstraint:
     return CheckConstraint(" AND ".join(f"{column} >= 0" for column in columns), "not_negative")
 
 
-# One row. `head` is the journal's last index; `lease_until` is on the database's clock.
+# One row. `head` is the journal's last index; `lease_until` is an instant of the database's clock.
 meta = Table(
     "meta",
     metadata,
@@ -92,14 +92,14 @@ meta = Table(
     Column("audit_number", NUMBER, nullable=True),
     Column("audit_hash", Text, nullable=True),
     # Retention: requests that ended before this instant, and events and audit entries up to these
-    # places, are removed or about to be. Entry `audit_cut` of the audit says so of the audit.
+    # places, are removed or about to be. The audit's entry `audit_cut` is about its own removal.
     Column("requests_before", NUMBER, nullable=False, server_default=text("0")),
     Column("events_through", NUMBER, nullable=False, server_default=text("0")),
     Column("audit_through", NUMBER, nullable=False, server_default=text("0")),
     Column("audit_cut", NUMBER, nullable=False, server_default=text("0")),
     Column("audit_through_hash", Text, nullable=True),
-    # How many commits there were, the digests of all tables, and checksums of this row: of the
-    # epoch, which taking over changes, and of everything else but `holder` and `lease_until`.
+    # The number of commits, the digests of all tables, and checksums of this row: of the epoch,
+    # which a takeover changes, and of all other columns but `holder` and `lease_until`.
     Column("commits", NUMBER, nullable=False, server_default=text("0")),
     Column("digests", Text, nullable=False, server_default=text("'{}'")),
     Column("epoch_sum", Text, nullable=False, server_default=text("''")),
@@ -124,8 +124,8 @@ pools = Table(
     UniqueConstraint("name"),
 )
 
-# A batch may make a pool and move nodes into it, or take them out of one that it deletes: whether
-# they fit together is looked at when it commits.
+# A batch may make a pool and move nodes into it, or take them out of one that it deletes: the
+# reference is checked at the commit.
 nodes = Table(
     "nodes",
     metadata,
@@ -175,7 +175,7 @@ policies = Table(
 )
 Index("ix_policies_subject", policies.c.subject_type, policies.c.subject_name)
 
-# A tenant is of no pool. What is NULL is unbounded.
+# A tenant belongs to no pool. A bound that is NULL does not bind.
 tenants = Table(
     "tenants",
     metadata,
@@ -193,12 +193,12 @@ tenants = Table(
     not_negative("max_nodes", "max_concurrent", "gpu_hours_budget", "node_hours_budget"),
 )
 
-# `granted_pool_id` and `granted_attempt` are of the latest allocation. With `one` they are what
-# live allocations refer to: two live allocations of one request in two pools cannot both find their
-# pair. `task` and `work` are what a request is about and never change: its shape and how it parts,
-# and what agents run, which may be large. `kept` is its checkpoint and how often machines lost it.
-# `class` is NULL for the usual one, `tenant` for none; `terms` is the rest of its terms. After them
-# come the fields that the model declares.
+# `granted_pool_id` and `granted_attempt` are of the latest allocation. With `one` they are the key
+# that live allocations refer to: two live allocations of one request in two pools cannot both find
+# their pair. `task` and `work` never change: the shape and the stop policy of a request, and the
+# command that agents run, which may be large. `kept` is its checkpoint and the number of its losses
+# by machines. `class` is NULL for the default one, `tenant` for none; `terms` is the rest of its
+# terms. After them come the fields that the model declares.
 requests = Table(
     "requests",
     metadata,
@@ -288,9 +288,9 @@ Index(
     postgresql_where=text(ENDED),
 )
 
-# Its id is `request_id.attempt`, so it needs no column. `live` is 1 or, once ended, NULL: then
-# nothing refers. `tenant` and `nodes` are for the accounts, which outlast the request; on how many
-# nodes it sits is NULL for one, and how much of its time was lost is NULL for none.
+# The id of an allocation is `request_id.attempt`, so it needs no column. `live` is 1 or, once
+# ended, NULL: then it refers to no request. `tenant` and `nodes` are for the accounts, which
+# outlast the request; the number of nodes is NULL for one, and the lost time NULL for none.
 allocations = Table(
     "allocations",
     metadata,
@@ -362,12 +362,12 @@ Index(
     postgresql_where=text("ended_at IS NOT NULL"),
 )
 
-# What ended requests held, summed by days when the requests are removed. `day` is the day of UTC in
-# which it was held, in days since 1970; `begun` the day of the server's clock (instant // 24 h) in
-# which its allocation began, which is what budgets count by. An attempt, its preemption and what it
-# lost count on the day of its end; so does a request, once for each policy, pool and tenant, with
-# its last attempt there. Waiting counts on the day of the first grant. Times are milliseconds,
-# times nodes or amounts; `project` is that label of the request.
+# The usage of ended requests, summed by days when the requests are removed. `day` is the day of UTC
+# of the usage, in days since 1970; `begun` the day of the server's clock (instant // 24 h) in which
+# its allocation began, by which budgets count. An attempt, its preemption and its lost time count
+# on the day of its end; so does a request, once for each policy, pool and tenant, with its last
+# attempt there. Waiting counts on the day of the first grant. Times are milliseconds, times nodes
+# or amounts; `project` is that label of the request.
 usage_days = Table(
     "usage_days",
     metadata,
@@ -396,9 +396,8 @@ usage_days = Table(
     sqlite_with_rowid=False,
 )  # fmt: skip
 
-# How much of a pool was used and wished for: from `at` on, which is an instant, until the next row
-# of the same `step` (milliseconds). `levels` is JSON: by key what there is, what is held, what of
-# it is borrowed, and what waiters ask for.
+# The levels of a pool from the instant `at` until the next row of the same `step` (milliseconds).
+# `levels` is JSON: by key the capacity, the use, the borrowed part of it, and the waiting demand.
 history = Table(
     "history",
     metadata,
@@ -411,7 +410,7 @@ history = Table(
     sqlite_with_rowid=False,
 )
 
-# From which instant on the time of day (milliseconds since 1970) was the instant and `ahead`.
+# From the instant `at` on the time of day (milliseconds since 1970) is the instant plus `ahead`.
 clock_notes = Table(
     "clock_notes",
     metadata,
@@ -421,7 +420,7 @@ clock_notes = Table(
     sqlite_with_rowid=False,
 )
 
-# What of a pool counts time, as JSON; see `cede.engine.shares.clocks`. Pools without have no row.
+# The clocks of a pool, as JSON; see `cede.engine.shares.clocks`. Pools without clocks have no row.
 pool_clocks = Table(
     "pool_clocks",
     metadata,
@@ -501,5 +500,5 @@ audit = Table(
     UniqueConstraint("previous"),
 )
 
-# Journals only grow, and lose their beginning; triggers of the migrations say so.
+# Journals only grow at the end and shrink at the beginning; triggers of the migrations enforce it.
 APPEND_ONLY = (events, audit)

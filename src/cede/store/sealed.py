@@ -1,5 +1,5 @@
-"""The row of `meta` as a commit leaves it: how far the journal has come, up to where retention has
-removed history, and the digests of all tables, under checksums of their own.
+"""The row of `meta` after a commit: the journal's position, the bounds of retention, and the
+digests of all tables, under checksums of their own.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from cede.store.values import Batch, Moment, Run
 
 @dataclass(frozen=True, slots=True)
 class Sealed:
-    """`commits` counts every commit: not all of them move the journal's index."""
+    """The row of `meta`. `commits` counts every commit: not all move the journal's index."""
 
     head: int = 0
     commits: int = 0
@@ -51,7 +51,7 @@ class Sealed:
         return cls(**plain | {"digests": digests})
 
     def after(self, batch: Batch, newest: Link | None, digests: Digests) -> Sealed:
-        """As a batch leaves it; `newest` is its last audit entry."""
+        """The row after a batch; `newest` is its last audit entry."""
         moment = batch.moment
         return replace(
             self,
@@ -74,7 +74,7 @@ class Sealed:
 
 
 def _floors(run: Run, entry: int) -> dict[str, Any]:
-    """Up to where a run of retention removes; `entry` is the number of its audit entry."""
+    """The bounds of a run of retention; `entry` is the number of its audit entry."""
     found: dict[str, Any] = {}
     if run.requests_before is not None:
         found["requests_before"] = run.requests_before

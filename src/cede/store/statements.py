@@ -1,9 +1,9 @@
-"""Writing many rows with one statement, whichever the database. Rows are written and deleted here
-only, so that the digests of their tables hold.
+"""Writes many rows with one statement, on either database. Rows are written and deleted here only,
+so that the digests of their tables stay right.
 
 SQLite takes a list of tuples for one prepared statement. PostgreSQL takes one statement with an
-array per column (`unnest`): one round trip whatever the number of rows, which is what makes a
-commit there cheap.
+array per column (`unnest`): one round trip for any number of rows, which makes a commit there
+cheap.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Writes:
             each for each in self.columns if not each.primary_key and each.name not in fixed
         ]
         self._table = table
-        # SQLite's parameters are positional: what is set, then the key.
+        # SQLite's parameters are positional: the changed columns, then the key.
         places = [self.columns.index(each) for each in (*self.changing, *self.keys)]
         self._in_order = itemgetter(*places)
         self._changing_places = [self.columns.index(each) for each in self.changing]
@@ -101,8 +101,8 @@ class Writes:
 
     def _in_pieces(self, rows: Sequence[Row]) -> Iterator[tuple[str, Sequence[Row]]]:
         """An insert of many rows, in statements of a few fixed sizes, which are prepared once. The
-        driver lets other threads run at every step: with a step a row these took turns with the
-        writer hundreds of times a commit.
+        driver lets other threads run at every statement: with one statement for each row they
+        alternated with the writer hundreds of times in a commit.
         """
         at = 0
         for size in _PIECES:
@@ -124,7 +124,7 @@ class Writes:
         digests.add(self.layout, (self._merged(old[row[: len(self.keys)]], row) for row in rows))
 
     def delete(self, connection: Connection, digests: Digests, keys: Sequence[Row]) -> None:
-        """Delete the rows with these keys; one that is not there is passed over."""
+        """Delete the rows with these keys; a missing one is skipped."""
         if not keys:
             return
         old = self._stored(connection, keys)
@@ -139,10 +139,10 @@ class Writes:
         return [tuple(row) for row in connection.execute(select(*self.keys).where(*where))]
 
     def _stored(self, connection: Connection, keys: Sequence[Row]) -> dict[Row, Row]:
-        """Rows as they stand, by key.
+        """The stored rows, by key.
 
-        A damaged one is subtracted as it is now and was added as it was, so the digest of its table
-        stays wrong and tells of it also after it was overwritten.
+        A damaged row was added to the digest as written and is subtracted as damaged, so the digest
+        of its table stays wrong, and shows the damage even after the row is overwritten.
         """
         width = len(self.keys)
         if connection.dialect.name != "sqlite":
@@ -154,7 +154,7 @@ class Writes:
         return {key: row for key, row in zip(keys, rows, strict=True) if row is not None}
 
     def _merged(self, old: Row, new: Row) -> Row:
-        """The row that an update leaves: what is fixed stays as it was."""
+        """The row after an update: fixed columns stay as they were."""
         merged = list(old)
         for place in self._changing_places:
             merged[place] = new[place]
@@ -212,25 +212,25 @@ NODES = Writes(schema.nodes)
 HELD_DEVICES = Writes(schema.held_devices)
 POLICIES = Writes(schema.policies)
 TENANTS = Writes(schema.tenants)
-# What a request is known by and about never changes; leaving it out leaves its indexes alone.
+# These columns of a request never change; without them an update leaves their indexes alone.
 _IDENTITY = (
     "at_index", "submitted_at", "subject_type", "subject_name", "created", "task", "work",
     "part_of", "array_task", "class", "tenant", *own_columns.NAMES,
 )  # fmt: skip
 _GRANTED = ("granted_pool_id", "granted_attempt")
-# Most updates bring no new allocation: then the pair that live allocations refer to is left alone
-# too, and the database need not look for them.
+# Most updates bring no new allocation: then the pair of columns that live allocations refer to is
+# left out too, and the database need not search for them.
 REQUESTS = Writes(schema.requests, fixed=(*_IDENTITY, *_GRANTED))
 REQUESTS_GRANTED = Writes(schema.requests, fixed=_IDENTITY)
 # Work may be large, and changes once at most: when a client hands it over to agents.
 REQUESTS_HANDED_OVER = Writes(
     schema.requests, fixed=[each.name for each in schema.requests.columns if each.name != "work"]
 )
-# The same for an allocation that goes on, against one that has ended and lets go of its request.
+# The same for an allocation that goes on; one that ends also drops its reference to the request.
 _GRANT = ("pool_id", "policy_id", "at_index", "allocated_at", "tenant", "nodes")
 ALLOCATIONS = Writes(schema.allocations, fixed=(*_GRANT, "live"))
 ALLOCATIONS_ENDED = Writes(schema.allocations, fixed=_GRANT)
-# What an allocation of a deleted request keeps is what the accounts need.
+# An allocation of a deleted request keeps the columns that the accounts need.
 _TOLD = ("reason", "members", "parting")
 ALLOCATIONS_FORGOTTEN = Writes(
     schema.allocations,

@@ -1,9 +1,9 @@
 """The store: one transaction per batch, all of it or nothing, under an epoch that every transaction
 checks.
 
-There is one writer, so writing needs no thought about neighbours: `take_over` makes this store the
-writer, `load` gives it what is alive, `commit` keeps what changed. Reads are in `reads.py` and
-never wait for the writer.
+There is one writer, so writes have no concurrency: `take_over` makes this store the writer, `load`
+gives it the living entities, `commit` keeps their changes. Reads are in `reads.py` and never wait
+for the writer.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ from cede.store.values import Batch, ClockRows, Idempotency, Loaded, Remembered
 
 _log = structlog.get_logger("cede.store")
 _ENDED = [status.value for status in TERMINAL]
-# What every commit does to the row of `meta`: first it makes sure that the row is ours, and at its
-# end it leaves how things stand.
+# Each commit first checks that the row of `meta` has our epoch and index, and updates the row at
+# its end.
 _OURS = update(schema.meta).where(
     schema.meta.c.epoch == bindparam("ours"), schema.meta.c.head == bindparam("expected")
 )
@@ -66,7 +66,7 @@ _GUARD = Prepared(
     _OURS.values(lease_until=term.lease_end("postgresql")),
 )
 _SEAL = Prepared(update(schema.meta), update(schema.meta), tuple(Sealed().values()))
-# The lease of a holder that was given none.
+# The lease of a holder without a lease.
 NO_END = 1 << 53
 # More than a server can have had, or written, since the anchor or a backup was made.
 _UNSEEN_TERMS = 1_000
@@ -76,13 +76,13 @@ _KEYS_AT_ONCE = 15_000
 
 
 def _nothing(point: str) -> None:
-    """Where a crash test would end the process."""
+    """The point at which a crash test would end the process."""
 
 
 class Store(Accounts, UsageReports, Past, history.History, retention.Retention):
-    """Everything that lasts.
+    """All durable data.
 
-    `anchor` is a file on another path that witnesses how far commits have come.
+    `anchor` is a file on another path that witnesses the last commit.
     """
 
     def __init__(self, url: str, *, anchor: Path | None = None) -> None:
@@ -110,7 +110,7 @@ class Store(Accounts, UsageReports, Past, history.History, retention.Retention):
             migrate.migrate(self._engine)
 
     def take_over(self, stop: Event | None = None) -> int:
-        """Become the one writer under a new epoch; waits for whoever is, until `stop` is set."""
+        """Become the writer under a new epoch; wait for the present one, until `stop` is set."""
         holder = f"{socket.gethostname()}:{os.getpid()}"
         with usable():
             self._writing = self._writing or self._engine.connect()
@@ -122,12 +122,12 @@ class Store(Accounts, UsageReports, Past, history.History, retention.Retention):
         return self.epoch
 
     def _follow(self, connection: Connection) -> None:
-        """Anchor what is seen of the commits of the server that writes (S25)."""
+        """Anchor the commits that are seen of the present writer (S25)."""
         if self._anchor is not None:
             self._anchor.follow(witness_in(connection))
 
     def load(self) -> Loaded:
-        """Everything that is alive; refused if the database is older than its anchor (S25)."""
+        """All living entities; refused if the database is older than its anchor (S25)."""
         connection = self._connection()
         with usable(), connection.begin():
             meta = connection.execute(select(schema.meta)).one()
@@ -135,7 +135,7 @@ class Store(Accounts, UsageReports, Past, history.History, retention.Retention):
                 raise Deposed(self.epoch, meta.epoch)
             sealed = Sealed.read(meta)
             if self._anchor is not None:
-                # The epoch before ours is what the last writer, and so the anchor, can have known.
+                # The last writer, and so the anchor, knows at most the epoch before ours.
                 self._anchor.check(Witness(self.epoch - 1, meta.head, meta.commits))
             last = connection.execute(
                 select(schema.audit.c.number, schema.audit.c.hash)
@@ -157,8 +157,8 @@ class Store(Accounts, UsageReports, Past, history.History, retention.Retention):
         return Loaded(state, meta.head, self.epoch, sealed.moment, clocks)
 
     def move_on(self, loaded: Loaded, seen: Witness) -> None:
-        """Let a database that was restored go on from beyond everything that agents, clients and
-        standbys may have seen of the one that it replaces, so that they follow it.
+        """Let a restored database go on beyond all epochs, indexes and commits that agents, clients
+        and standbys may have seen of the one that it replaces, so that they follow it.
         """
         epoch = max(self.epoch, seen.epoch) + _UNSEEN_TERMS
         with usable(), self._connection().begin():
@@ -173,16 +173,13 @@ class Store(Accounts, UsageReports, Past, history.History, retention.Retention):
         return None if self.sqlite else term.LEASE_MILLISECONDS
 
     def renew_lease(self) -> None:
-        """Say that we are alive although there is nothing to commit.
-
-        A file lock needs no saying.
-        """
+        """Renew the lease while there is nothing to commit; a file lock needs no renewal."""
         if not self.sqlite:
             with told_apart():
                 term.renew(self._connection(), self.epoch)
 
     def let_go(self) -> None:
-        """Stop being the writer; whoever waits takes over at once. Later commits are refused."""
+        """Stop being the writer; a standby takes over at once. Later commits are refused."""
         if self._lock is not None:
             self._lock.release()
         elif self._writing is not None:
@@ -193,10 +190,10 @@ class Store(Accounts, UsageReports, Past, history.History, retention.Retention):
     def scrub(
         self, between: Callable[[], bool] = lambda: True, *, loaded: bool = False
     ) -> list[str] | None:
-        """What is damaged in the whole database, or in what was not `loaded` just now; see
+        """The damage of the whole database, or of the rows that were not just `loaded`; see
         `verify.scrub`.
         """
-        # A connection of its own: what others have in their caches is not what is on the disk.
+        # A connection of its own: the caches of others may differ from the disk.
         engine = connect.read_engine(self._url)
         try:
             return verify.scrub(engine, between, loaded=loaded)
@@ -209,8 +206,8 @@ class Store(Accounts, UsageReports, Past, history.History, retention.Retention):
             self._reserve.hold()
 
     def make_room(self) -> bool:
-        """Give up the space that was kept for a start, which then begins again; whether there was
-        any.
+        """Give up the space that was kept for a start, which then begins again; return whether
+        there was any.
         """
         if self._writing is not None:
             self._writing.close()
@@ -231,9 +228,8 @@ class Store(Accounts, UsageReports, Past, history.History, retention.Retention):
     # Writing ------------------------------------------------------------------------------------
 
     def commit(self, batch: Batch) -> None:
-        """Make a batch true.
-
-        Whole, under our epoch, from the expected index; or raise and change nothing.
+        """Commit a batch whole, under our epoch, from the expected index; or raise and change
+        nothing.
         """
         connection = self._connection()
         notes = batch.audit if batch.run is None else [*batch.audit, batch.run.note]
@@ -267,15 +263,15 @@ class Store(Accounts, UsageReports, Past, history.History, retention.Retention):
         self._witness()
 
     def _witness(self) -> None:
-        """Write the anchor: after the commit that it tells of, so that it is never ahead (K19), and
-        before anybody is told of the commit, so that the loss of an acknowledged one is noticed.
+        """Write the anchor: after its commit, so that it is never ahead (K19), and before the
+        commit is answered, so that the loss of an acknowledged one is noticed.
         """
         if self._anchor is not None:
             self._anchor.write(self.witness)
 
     @property
     def witness(self) -> Witness:
-        """How far commits have come."""
+        """The position of the last commit."""
         sealed = self._sealed
         return Witness(self.epoch, sealed.head, sealed.commits, self._longest_lease)
 
@@ -306,9 +302,9 @@ class Store(Accounts, UsageReports, Past, history.History, retention.Retention):
         return self._writing
 
     def _guard(self, connection: Connection, expected: int) -> None:
-        """First of all, because it locks the row.
+        """Check epoch and index, and lock the row first of all.
 
-        Whoever takes over waits for us or has already won.
+        A server that takes over waits for this transaction, or has already won.
         """
         if _GUARD.execute(connection, {"ours": self.epoch, "expected": expected}) != 1:
             current = term.current_epoch(connection)
@@ -319,7 +315,7 @@ class Store(Accounts, UsageReports, Past, history.History, retention.Retention):
 
 
 def _entities(rows_of: Callable[[str], Iterable[Row]]) -> Iterator[Entity]:
-    """What a state is made of."""
+    """The entities of a state, in the order in which it loads them."""
     yield from map(rows.pool_from, rows_of("pools"))
     yield from map(node_rows.node_from, rows_of("nodes"))
     yield from map(rows.policy_from, rows_of("policies"))
@@ -329,14 +325,14 @@ def _entities(rows_of: Callable[[str], Iterable[Row]]) -> Iterator[Entity]:
 
 
 def _write_changes(connection: Connection, digests: Digests, changes: Changes, now: int) -> None:
-    """In an order in which every constraint holds after every statement."""
+    """Write the changes in an order in which every constraint holds after every statement."""
     write, to = statements, (connection, digests)
     allocations, nodes = changes.allocations, changes.nodes
     ended = [each for each in allocations.updated if not each.live]
     write.HELD_DEVICES.delete(*to, [row[:3] for row in _held(ended)])
     write.NODES.delete(*to, [(each,) for each in nodes.deleted])
     write.NODES.update(*to, [node_rows.node_row(each) for each in nodes.updated])
-    # Who stood below a policy that goes lets go of it first; its new one may not be there yet.
+    # Policies below a deleted one lose their parent first; their new one may not exist yet.
     moved = changes.policies.updated if changes.policies.deleted else ()
     write.POLICIES.update(*to, [rows.policy_row(replace(each, parent_id=None)) for each in moved])
     write.POLICIES.delete(*to, [(each,) for each in changes.policies.deleted])
@@ -349,7 +345,7 @@ def _write_changes(connection: Connection, digests: Digests, changes: Changes, n
     write.TENANTS.delete(*to, [(each,) for each in changes.tenants.deleted])
     write.TENANTS.insert(*to, [rows.tenant_row(each) for each in changes.tenants.inserted])
     write.TENANTS.update(*to, [rows.tenant_row(each) for each in changes.tenants.updated])
-    # What ended lets go of its request first: the next allocation may be in another pool.
+    # Ended allocations drop their reference first: the next one may be in another pool.
     write.ALLOCATIONS_ENDED.update(*to, [rows.allocation_row(each) for each in ended])
     latest = _latest(allocations.inserted)
     requests = changes.requests
@@ -412,8 +408,8 @@ def _write_clocks(connection: Connection, digests: Digests, clocks: ClockRows) -
 
 
 def _delete_requests(connection: Connection, digests: Digests, ids: Sequence[str]) -> None:
-    """Only ended ones: whatever is alive also lives in memory. What they held, and for how long,
-    stays in the accounts: nobody deletes what it used.
+    """Delete ended requests; living ones are in memory too. Their usage stays in the accounts: no
+    caller can delete it.
     """
     if not ids:
         return

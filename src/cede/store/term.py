@@ -1,10 +1,10 @@
-"""Whose term it is: exactly one server writes, and the epoch in every transaction proves which (law
-6).
+"""The terms of writers: exactly one server writes, and the epoch in every transaction proves which
+(law 6).
 
 SQLite: a lock on a side file, so a second server waits for as long as the first lives. PostgreSQL:
 a lease row on the database's clock, renewed by every commit and at least every second. Its session
 also holds an advisory lock that is named after its epoch, so that a writer that died is replaced at
-once, and only a frozen one is waited for. Either way safety rests on the epoch alone: a deposed
+once, and only a frozen one is waited for. In both, safety depends on the epoch alone: a deposed
 writer's transaction finds no row to update (S12).
 """
 
@@ -33,7 +33,7 @@ _meta = schema.meta
 
 
 class Taken(NamedTuple):
-    """A new epoch, and for how many milliseconds from now the writer before it may still believe
+    """A new epoch, and the milliseconds from now for which the previous writer may still believe
     that it leads.
     """
 
@@ -42,7 +42,7 @@ class Taken(NamedTuple):
 
 
 def former_term() -> int:
-    """The longest that a writer without its lease can believe in it, on a clock of its own."""
+    """The longest time for which a writer without its lease can believe in it, by its own clock."""
     return LEASE_MILLISECONDS + LEASE_MILLISECONDS // bounds.LEASE_DRIFT_DIVISOR
 
 
@@ -67,7 +67,7 @@ def wait_for_file(
     stop: Event | None,
     seen: Callable[[Connection], None],
 ) -> Taken:
-    """Wait for the lock; `seen` is called every now and then with the database as it is."""
+    """Wait for the lock; `seen` is called from time to time with a connection."""
 
     def look() -> None:
         with connection.begin():
@@ -99,8 +99,8 @@ def wait_for_lease(
 def _try_take_over(connection: Connection, holder: str) -> Taken | None:
     """The new epoch, if the last writer's session is gone or its lease has run out.
 
-    Neither says that its process has ended: a session is lost with a connection, and the database's
-    clock may jump. Only a writer that let go believes in nothing any more.
+    Neither proves that its process has ended: a session is lost with a connection, and the
+    database's clock may jump. Only a writer that let go does not believe that it leads.
     """
     with connection.begin():
         clock = database_clock("postgresql")

@@ -1,7 +1,7 @@
-"""Rows of what few policies and few requests say: everything beside amounts and priority.
+"""Rows of the fields that few policies and few requests set: all beside amounts and priority.
 
-Who says nothing has NULL: one byte. The rest are maps of what differs from the usual, so that a
-field that comes later needs no new column, and one that nobody uses costs nothing.
+Without any it is NULL: one byte. The others are maps of the fields that differ from their defaults,
+so that a later field needs no new column, and an unused one costs nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FURTHER = tuple(each for each in fields_of(Policy) if each.attribute not in _COL
 
 
 def further_text(policy: Policy) -> str | None:
-    """What a policy says beside its amounts, its priority and its place in the tree."""
+    """The set fields of a policy beside its amounts, its priority and its place in the tree."""
     said = {
         each.attribute: array_of(held) if isinstance(held, Home) else held
         for each in FURTHER
@@ -51,12 +51,12 @@ _REST = tuple(
 )
 _rest = attrgetter(*_REST)
 _USUAL_REST = _rest(USUAL)
-# Rows from before have the first of them only: those that came later are left out while they can.
+# Rows of earlier versions have the first of them only; later ones are left out at their defaults.
 _FIRST = 3
 
 
 def terms_text(terms: Terms) -> str | None:
-    """What of the terms of a request nobody filters by."""
+    """The terms of a request that no list filters by."""
     rest = list(_rest(terms))
     if rest == list(_USUAL_REST):
         return None

@@ -1,7 +1,7 @@
-"""Work as it stands in its row, until somebody looks at it.
+"""Work as the text of its row, parsed at its first use.
 
-Deciding never looks at what a request runs, so of the work of waiters only the text is kept: that
-takes a third of the memory, and no time at a start. Who looks at it finds plain `Work`.
+Decisions never read the command of a request, so only the text of waiters' work is kept: that takes
+a third of the memory, and no time at a start. A reader finds plain `Work`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _TEXT = _SLOTS["argv"]
 
 
 class UnreadWork(Work):
-    """Becomes `Work` when a field of it is asked for, whoever asks first."""
+    """Becomes `Work` when one of its fields is read first."""
 
     __slots__ = ()
 
@@ -32,7 +32,7 @@ class UnreadWork(Work):
     __hash__ = None  # type: ignore[assignment]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Work, (self.argv, self.env, self.directory, self.user)  # copied as what it becomes
+        return Work, (self.argv, self.env, self.directory, self.user)  # a copy is plain `Work`
 
 
 def _looked_at(name: str) -> property:
@@ -47,7 +47,7 @@ for _name in _SLOTS:
 
 
 def text_of(work: Work) -> str | None:
-    """As it was written; None once somebody has looked at it."""
+    """The text of work as it was written; None once it is parsed."""
     held = _TEXT.__get__(work)
     return held if isinstance(held, str) else None
 

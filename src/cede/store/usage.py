@@ -1,9 +1,9 @@
-"""What was held by whom, for how long and for nothing: sums over allocations, and over the days in
-which those of removed requests are summed already.
+"""Usage reports: sums over allocations, and over the days in which those of removed requests are
+already summed.
 
 Allocations are many and their shapes are few: the database sums the instants of begins and ends by
 shape and by the days of both, and amounts are multiplied here, as integers, so they are exact. A
-period that begins or ends inside a day of removed requests has that day whole.
+period that begins or ends inside a day of removed requests includes that whole day.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ from cede.store.values import UsageView
 _allocations, _requests = schema.allocations.c, schema.requests.c
 _policies, _days = schema.policies.c, schema.usage_days.c
 Where = list[ColumnElement[bool]]
-# Whose it is, and the day of the report.
+# The line of a report (see `By`), and the day.
 Place = tuple[str | None, int | None]
 
 
 class By(StrEnum):
-    """Whose usage is told apart."""
+    """The kind of thing that each line of a report is about."""
 
     POOL = "pool"
     POLICY = "policy"
@@ -80,7 +80,7 @@ _DAYS: dict[By, tuple[Any, Any]] = {
 
 @dataclass(slots=True)
 class _Sum:
-    """One line of a report in the making."""
+    """One line of a report while it is summed up."""
 
     usage: Usage = field(default_factory=Usage)
     lost: Usage = field(default_factory=Usage)
@@ -109,8 +109,8 @@ class UsageReports(Reads):
         subjects: Sequence[Subject] | None = None,
         label: str = PROJECT,
     ) -> list[UsageView]:
-        """What was held from `since` to `until`, or to `now`, for everybody or for the policies of
-        `subjects`; the largest first. With `days` by days of UTC, in their order.
+        """The usage from `since` to `until`, or to `now`, of all policies or those of `subjects`;
+        the largest first. With `days` by days of UTC, in their order.
         """
         with self._readers.begin() as connection:
             period = _Period.of(wall_of(connection), since, until, now, days)
@@ -126,7 +126,7 @@ class UsageReports(Reads):
         return sorted(made, key=_largest_first)
 
     def policy_names(self, ids: Sequence[str]) -> dict[str, tuple[str, str]]:
-        """The name and the pool's id of those of these policies that are still there."""
+        """The name and the pool's id of each of these policies that still exists."""
         statement = select(_policies.id, _policies.name, _policies.pool_id)
         with self._readers.begin() as connection:
             rows_ = connection.execute(statement.where(_policies.id.in_(list(ids))))
@@ -140,8 +140,8 @@ def _largest_first(view: UsageView) -> tuple[int, int, int, str]:
 
 @dataclass(frozen=True, slots=True)
 class _Period:
-    """Instants between which days, or one whole period, are told apart; and the days of UTC that
-    removed requests are looked up by.
+    """The instants that separate the days of a report, or bound its one period; and the days of UTC
+    by which removed requests are found.
     """
 
     edges: tuple[int, ...]
@@ -175,12 +175,12 @@ class _Period:
         return self.edges[-1]
 
     def slot(self, instant: Any) -> Any:
-        """SQL: in which day of the report an instant inside it is."""
+        """SQL: the day of the report that contains an instant."""
         inner = self.edges[1:-1]
         if not inner:
             return literal(0)
         if all(b - a == bounds.DAY for a, b in itertools.pairwise(inner)):
-            # Nearly always: no reboot in between, so no day is shorter on the server's clock.
+            # The usual case: no reboot in between, so no day is shorter on the server's clock.
             late = case((instant < inner[0], -1), else_=(instant - inner[0]) // bounds.DAY)
             return late + 1
         return case(*((instant < edge, at) for at, edge in enumerate(inner)), else_=len(inner))
@@ -231,7 +231,7 @@ class _Report:
         return self._found.setdefault(place, _Sum())
 
     def _select(self, *columns: Any, requests: bool = False) -> Select[Any]:
-        """Of allocations, with whose they are first."""
+        """Select these columns of allocations, after the line that each belongs to."""
         statement = select(_COLUMNS[self._by], *columns).select_from(schema.allocations)
         if self._by is By.TEAM:
             statement = statement.outerjoin(schema.policies, _policies.id == _allocations.policy_id)
@@ -268,7 +268,7 @@ class _Report:
                 self._line(id_, slot).hold(pool_id, usage)
 
     def _add_ends(self) -> None:
-        """Attempts that were stopped for somebody, and what was lost."""
+        """Add attempts that were stopped for others, and lost usage."""
         period = self._period
         slot = period.slot(_allocations.ended_at - 1)  # an end at midnight is of the day before
         stopped = case((and_(STOPPED, CAME_BACK), 1), else_=0)
@@ -287,7 +287,7 @@ class _Report:
                 line.lost.add(0, decode(amounts), int(time))
 
     def _add_starts(self) -> None:
-        """First attempts, on the day of their grant, and how long they had waited for it."""
+        """Add first attempts, on the day of their grant, and their waiting times."""
         period, began = self._period, _allocations.allocated_at
         slot = period.slot(began)
         statement = (
@@ -307,7 +307,7 @@ class _Report:
             self._line(id_, 0).requests += count
 
     def _add_removed(self) -> None:
-        """What the days say, row by row. Of labels they know one."""
+        """Add the days of removed requests, row by row. They have one label only."""
         whose, requests = _DAYS[self._by]
         if self._by is By.LABEL and self._label != PROJECT:
             whose = literal(None)
@@ -331,7 +331,7 @@ class _Report:
 
 
 def waited() -> Any:
-    """SQL: how long a first attempt's request waited; 0 where the request was deleted."""
+    """SQL: the waiting time of a first attempt's request; 0 if the request was deleted."""
     wait = _allocations.allocated_at - _requests.submitted_at
     return case((wait > 0, wait), else_=0)
 
@@ -339,12 +339,12 @@ def waited() -> Any:
 def _spread(
     edges: Sequence[int], i: int, j: int, count: int, begins: int, ends: int
 ) -> Iterator[tuple[int, int]]:
-    """How long allocations that began on day `i` and ended on day `j` were held on each day."""
+    """The held time on each day of allocations that began on day `i` and ended on day `j`."""
     if i >= j:
         yield j, ends - begins
         return
     yield i, count * edges[i + 1] - begins
     for day in range(i + 1, j):
-        if time := edges[day + 1] - edges[day]:  # none where the machine was off for all of it
+        if time := edges[day + 1] - edges[day]:  # 0 if the machine was off all day
             yield day, count * time
     yield j, ends - count * edges[j]

@@ -1,8 +1,8 @@
-"""What removed requests held, by days of UTC.
+"""The usage of removed requests, by days of UTC.
 
 Sums of allocations of requests that have ended, such that every report over whole days has the same
 numbers before and after: held time belongs to the day in which it was held, waiting to the day of
-the first grant, an attempt, what it lost and a request to the day of its end. Pure; rows come from
+the first grant, an attempt, its lost time and a request to the day of its end. Pure; rows come from
 `retention` and go to `usage`.
 """
 
@@ -24,8 +24,8 @@ KEYS = 7
 
 
 class Held(NamedTuple):
-    """One ended allocation. The owner of its request and its project are empty where they are not
-    known; `waited` is how long its request had waited for its first attempt, None for others.
+    """One ended allocation. The owner of its request and its project are empty if unknown; `waited`
+    is the waiting time of its request before the first attempt, None for later attempts.
     """
 
     request_id: str
@@ -69,7 +69,7 @@ class Day:
         return (*key, *held, *counted, times_text(self.lost_time), *begun)
 
     def include(self, row: tuple[Any, ...]) -> None:
-        """Add a row that is stored."""
+        """Add a stored row."""
         node_time, amount_time, preempted_time, *counts, lost_time, starts, wait_time = row[KEYS:]
         self.node_time += node_time
         add_to(self.amount_time, times_from(amount_time))
@@ -95,7 +95,7 @@ def days_of(held: Iterable[Held], wall: Wall) -> dict[Key, Day]:
             row.preempted_time += each.nodes * milliseconds if each.preempted else 0
             add_to(row.amount_time, {key: of * milliseconds for key, of in amounts.items()})
         row = found.setdefault(each.key(each.end_day(wall)), Day())
-        # Reports name a key also when nothing of it was held for any time.
+        # Reports name a key also if it was held for no time.
         add_to(row.amount_time, dict.fromkeys(amounts, 0))
         row.counts["attempts"] += 1
         row.counts["preempted"] += each.preempted
@@ -128,7 +128,7 @@ def times_from(text: str) -> dict[str, int]:
 
 
 def _parts(held: Held, wall: Wall) -> Iterator[tuple[int, int]]:
-    """The days in which it was held, and how long in each."""
+    """The days in which an allocation was held, and the time in each."""
     for day in range(wall.day(held.begin), held.end_day(wall) + 1):
         begin, end = wall.instant(day * DAY), wall.instant((day + 1) * DAY)
         milliseconds = min(held.end, end) - max(held.begin, begin)

@@ -1,4 +1,4 @@
-"""What goes into the store and what comes out of it, beside the model's own values."""
+"""The inputs and results of the store, beside the model's own values."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Idempotency:
-    """What makes two calls one (S19).
+    """The identity of a call, by which a repeated call is recognised (S19).
 
-    Who called, which route, under which key; and the hash of the body.
+    The caller's token, the route and the key; and the hash of the body.
     """
 
     key: str
@@ -73,9 +73,9 @@ class AuditEntry:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """An instant, and what the machine's own clock said then.
+    """An instant, and the reading of the machine's own clock at it.
 
-    Enough to go on counting after a restart.
+    With these the server's clock continues after a restart.
     """
 
     instant: int = 0
@@ -85,7 +85,7 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """How long things are kept, in milliseconds; None: for ever."""
+    """How long rows of history are kept, in milliseconds; None: for ever."""
 
     requests: int | None = bounds.KEEP_REQUESTS_DEFAULT
     events: int | None = bounds.KEEP_EVENTS_DEFAULT
@@ -95,9 +95,9 @@ class Keep:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run of retention: what is removed from now on, and the audit entry that says so.
+    """One run of retention: the new bounds of removal, and the audit entry about them.
 
-    None: nothing more than before. `audit` is the number and the hash of the last entry to go.
+    None: the bound stays. `audit` is the number and the hash of the last entry to remove.
     """
 
     note: AuditNote
@@ -108,8 +108,8 @@ class Run:
 
 @dataclass(slots=True)
 class Removal:
-    """Rows that one commit removes, by their keys, and the days that keep the sum of what they
-    held, as rows.
+    """The keys of the rows that one commit removes, and the rows of days that keep the sums of
+    their holdings.
     """
 
     requests: list[tuple[Any, ...]] = field(default_factory=list)
@@ -128,8 +128,8 @@ class Removal:
 
 @dataclass(slots=True)
 class Noted:
-    """What one commit adds to the history of pools, as rows, what it takes out of it, by key, and
-    what it notes of the time of day.
+    """The rows that one commit adds to the history of pools, the keys of rows that it removes, and
+    its note of the time of day.
     """
 
     levels: list[tuple[Any, ...]] = field(default_factory=list)
@@ -144,7 +144,7 @@ class Noted:
 
 @dataclass(slots=True)
 class ClockRows:
-    """What one commit changes of the clocks of pools: rows, and keys of rows that go."""
+    """The changes of one commit in the clocks of pools: rows, and keys of removed rows."""
 
     inserted: list[tuple[str, str]] = field(default_factory=list)
     updated: list[tuple[str, str]] = field(default_factory=list)
@@ -157,9 +157,9 @@ class ClockRows:
 
 @dataclass(slots=True)
 class Batch:
-    """Everything that one transaction makes true.
+    """All changes of one transaction.
 
-    `expected` is the index it starts from, `index` where it ends.
+    `expected` is the index that it starts from, `index` the one that it ends at.
     """
 
     changes: Changes
@@ -170,15 +170,15 @@ class Batch:
     tokens: list[Token] = field(default_factory=list)
     answers: list[Remembered] = field(default_factory=list)
     deleted_requests: list[str] = field(default_factory=list)
-    run: Run | None = None  # what retention removes from now on; its entry comes last
-    removal: Removal | None = None  # what of it is removed with this commit
+    run: Run | None = None  # new bounds of retention; its audit entry comes last
+    removal: Removal | None = None  # the rows that this commit removes
     noted: Noted | None = None  # of the history of pools
     clocks: ClockRows | None = None  # of pools
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """What a new writer starts from."""
+    """The data that a new writer starts from."""
 
     state: State
     index: int
@@ -201,7 +201,7 @@ class PolicyView(NamedTuple):
 
 
 class TenantView(NamedTuple):
-    """A tenant, what of it is alive, and the part of its budget that it has used."""
+    """A tenant, its nodes and requests that are alive, and the used part of its budget."""
 
     tenant: Tenant
     nodes: int
@@ -210,13 +210,13 @@ class TenantView(NamedTuple):
 
 
 class UsageView(NamedTuple):
-    """What a pool, a policy, a team, a user, a tenant or a label held: `id` is a name where that is
-    all there is of it, None for requests without.
+    """The usage of a pool, a policy, a team, a user, a tenant or a label: `id` is a name where
+    there is no id, None for requests without one.
 
-    `requests` are those that held anything, `preempted` the attempts that were stopped for others,
-    `starts` the first attempts that began, which had waited for `wait_time` together. `lost` is
-    what was held for nothing; `pools` is what was held of each, by key, for its cost. `day` is set
-    in reports by days, which count no requests.
+    `requests` counts those that held anything, `preempted` the attempts that were stopped for
+    others, `starts` the first attempts, which had waited for `wait_time` in sum. `lost` is the lost
+    usage; `pools` is the usage of each pool, by key, for its cost. `day` is set in reports by days,
+    which count no requests.
     """
 
     id: str | None

@@ -1,7 +1,7 @@
-"""Looking for damage: every row against the digests of the last commit, and every index against
+"""Finds damage: verifies every row against the digests of the last commit, and every index against
 its table.
 
-What is alive is verified whenever it is loaded. The rest is verified by `scrub`, in one snapshot,
+Living rows are verified whenever they are loaded. The rest is verified by `scrub`, in one snapshot,
 while the server serves.
 """
 
@@ -24,7 +24,7 @@ from cede.store.sealed import Sealed, epoch_sum
 
 _ROWS_AT_ONCE = 1_000
 _FINDINGS_MAX = 20
-# Of SQLite's machine: about a millisecond. Its code for a statement that was told to end.
+# Steps of SQLite's machine, about a millisecond; its code for an interrupted statement.
 _STEPS_AT_ONCE, _INTERRUPTED = 20_000, 9
 
 _ALIVE: dict[str, Any] = {
@@ -40,7 +40,7 @@ _ORDER = {
     "requests": schema.requests.c.at_index,
     "allocations": schema.allocations.c.at_index,
 }
-# What a server that starts reads before it takes a command.
+# The tables that a server reads at its start, before it takes a command.
 _LOADED = (
     "pools", "nodes", "policies", "tenants", "requests", "allocations", "held_devices", "tokens",
     "pool_clocks",
@@ -48,8 +48,8 @@ _LOADED = (
 
 
 class Alive:
-    """The rows of everything that is alive, read once and table by table: each piece of them is
-    counted and handed on, and nothing of it is kept.
+    """All living rows, read once and table by table: each piece of them is counted and passed on,
+    and not kept.
     """
 
     def __init__(self, connection: Connection, sealed: Sealed) -> None:
@@ -59,7 +59,7 @@ class Alive:
         self._left = dict.fromkeys(_LOADED)
 
     def rows(self, name: str) -> Iterator[Row]:
-        """Of one table, in the order in which they came to be."""
+        """The living rows of one table, in the order in which they were created."""
         del self._left[name]
         layout = LAYOUTS[name]
         statement = select(*layout.columns).order_by(_ORDER.get(name, layout.table.columns[0]))
@@ -70,7 +70,7 @@ class Alive:
             yield from rows
 
     def verify(self) -> None:
-        """Refuse what was read unless it is what was committed; the other tables are read now."""
+        """Refuse rows that differ from the committed ones; reads the remaining tables first."""
         for name in list(self._left):
             for _ in self.rows(name):
                 pass
@@ -80,8 +80,8 @@ class Alive:
 
 @contextmanager
 def alive(connection: Connection, sealed: Sealed) -> Iterator[Alive]:
-    """What is made of these rows is made of what was committed, or refused. Damage may be noticed
-    first by who reads a row: then the whole is counted all the same, and says what is damaged.
+    """A context that reads living rows, and refuses them if they differ from the committed ones. If
+    damage first fails in the use of a row, all rows are counted too, to name the damage.
     """
     try:
         found = Alive(connection, sealed)
@@ -93,7 +93,7 @@ def alive(connection: Connection, sealed: Sealed) -> Iterator[Alive]:
 
 
 def seal(connection: Connection) -> None:
-    """Take the tables as they are, after a migration: their digests are computed anew."""
+    """Accept the tables as they are, after a migration: compute their digests again."""
     row = connection.execute(select(schema.meta)).one()
     digests = Digests()
     for layout in LAYOUTS.values():
@@ -107,10 +107,10 @@ def seal(connection: Connection) -> None:
 def scrub(
     engine: Engine, between: Callable[[], bool] = lambda: True, *, loaded: bool = False
 ) -> list[str] | None:
-    """What is damaged, in words. All of it is one snapshot, so commits may go on meanwhile. What
-    was `loaded`, and so verified, since the last commit is not read again.
+    """The damage of a database, in words. The scan is one snapshot, so commits may go on meanwhile.
+    Rows that were `loaded`, and so verified, since the last commit are not read again.
 
-    `between` is called about every thousand rows; when it says False nothing is known, and the
+    `between` is called about every thousand rows; when it returns False the scan ends, and the
     answer is None.
     """
     try:
@@ -147,10 +147,10 @@ def scrub(
 def _broken_structure(
     connection: Connection, table: str, between: Callable[[], bool]
 ) -> list[str] | None:
-    """What a database says about the pages and the indexes of a table; None if `between` says
+    """The database's report on the pages and the indexes of a table; None if `between` returns
     False first.
 
-    PostgreSQL looks only where the extension `amcheck` is; there it raises an error.
+    PostgreSQL checks only with the extension `amcheck`, which raises an error for damage.
     """
     if connection.dialect.name == "sqlite":
         return _broken_on_sqlite(connection, table, between)
@@ -163,7 +163,7 @@ def _broken_structure(
 def _broken_on_sqlite(
     connection: Connection, table: str, between: Callable[[], bool]
 ) -> list[str] | None:
-    """One statement looks at the whole table: it is asked on its way whether it should go on."""
+    """The same on SQLite: one statement checks the whole table, and `between` can interrupt it."""
     driver: Any = connection.connection.driver_connection
     driver.set_progress_handler(lambda: not between(), _STEPS_AT_ONCE)
     try:

@@ -1,5 +1,5 @@
-"""The queries behind the reads: finding one thing by what people type, and summing what a policy
-holds.
+"""The queries behind the reads: finds one thing by a name or a part of an id, and sums the holdings
+of policies.
 
 Amounts are JSON, so they are summed here and not in SQL: grouped by shape first, because holders
 are many and shapes are few, and as integers, so they are exact.
@@ -39,7 +39,7 @@ _allocations = schema.allocations.c
 _REQUEST_WIDTH = len(REQUESTS.columns)
 # The largest code point: every text that starts with a prefix sorts below prefix + this.
 _LAST = "\U0010ffff"
-# What stands for longer work in lists.
+# Work longer than this is replaced by a placeholder in lists.
 _LONG_WORK = 8_192
 _SHORT = [
     case((func.length(each) > _LONG_WORK, node_rows.work_text(Work(("…",)))), else_=each)
@@ -58,7 +58,7 @@ def resolve(
     named: bool = False,
     also: Sequence[ColumnElement[bool]] = (),
 ) -> str:
-    """The one id that is `ref`, is called `ref`, has it as its short form, or starts with it."""
+    """The one id that equals `ref`, has the name `ref` or the short form, or starts with it."""
     if not ref or "\0" in ref or len(ref) > bounds.NAME_LENGTH_MAX:
         raise NotFound(kind, ref[:80])
     id_ = table.c.id
@@ -110,7 +110,7 @@ def _request_view(values: tuple[Any, ...]) -> RequestView:
     )
 
 
-# The view of an equal row of a list is the same one, so that whoever made something of it can know.
+# Equal rows of lists share one view, so that a caller can recognise a view that it has encoded.
 listed_view = lru_cache(maxsize=2 * bounds.PAGE_MAX)(_request_view)
 
 
@@ -137,7 +137,7 @@ def policy_views(
 
 
 def _occupied(connection: Connection, ids: Sequence[str]) -> dict[str, dict[str, int]]:
-    """What live allocations of each policy hold. Summed by shape: many holders, few shapes."""
+    """The holdings of each policy's live allocations, summed by shape: shapes are few."""
     statement = (
         select(_allocations.policy_id, _allocations.amounts, func.count())
         .where(_allocations.live == 1, _allocations.policy_id.in_(ids))

@@ -207,7 +207,7 @@ def _cut(
     covered: Iterable[Amounts],
     waiting: Iterable[Amounts],
 ) -> int:
-    """How many of those that wait, from the first on, a share covers behind what is covered."""
+    """The number of `waiting` amounts, from the first on, that a share covers after `covered`."""
     filled, inside = total(covered), 0
     running = {key: filled.get(key, 0) for key in counting}
     for amounts in waiting:
@@ -496,7 +496,7 @@ def _nodes(alive: Alive, pool: Pool) -> Iterator[str]:
 
 
 def _of_one(amounts: Amounts, tasks: int) -> Amounts:
-    """What one of so many alike tasks has."""
+    """The amounts of one of `tasks` equal tasks."""
     return amounts if tasks == 1 else {key: n // tasks for key, n in amounts.items()}
 
 
@@ -647,7 +647,7 @@ def _ledger(alive: Alive, pool: Pool, kept: Container[str]) -> Iterator[str]:
         if holding_id not in ledger.holdings or ledger.rights(holding_id) != right:
             yield f"S21 pool {pool.name}: rights of {holding_id} are not {right}"
     queues: dict[Any, Container[str]] = {}
-    fair = pool.settings.share is not Share.RESERVED  # then what others hold says where one waits
+    fair = pool.settings.share is not Share.RESERVED  # then holdings decide the queue of a waiter
     for request in alive.waiting:
         owns = request.earmark is not None and request.earmark.pool_id == pool.id
         absent = owns or request.id in state.delayed or request.id in kept
@@ -663,7 +663,7 @@ def _ledger(alive: Alive, pool: Pool, kept: Container[str]) -> Iterator[str]:
 
 
 def _kind_of(request: Request) -> Any:
-    """What of a request can say in which queue it waits: usually little, else it is itself."""
+    """A key that is equal for requests of one queue; with unusual terms the request's id."""
     if request.terms is not USUAL or request.shape is not None or request.part_of or request.pin:
         return request.id
     asked = tuple(request.amounts.items())

@@ -54,7 +54,7 @@ def kept_back(state: State) -> set[str]:
 
 
 def _following(state: State) -> list[Request]:
-    """Requests that follow others: few do, and only for them it matters what is alive."""
+    """Requests with dependencies: they are few, and only they need the living requests."""
     return [each for each in state.requests.values() if each.after or each.after_any]
 
 

@@ -1,11 +1,11 @@
-"""How evenly the fair shares of a pool are used: the order of takings under fair share.
+"""How evenly the fair shares of a pool are used: the order of preemptions under fair share.
 
-An element is a policy, or the work that a policy has of its own beside the policies below it. Its
-level of use is what it holds over its entitlement: the fair share that follows from demands with
-nobody holding anything, so that no taking moves it. For every level of the tree the levels of use
-stand in a list, the lowest first; the balance is these lists from the top of the tree down. A
-taking must raise it, compared number by number. Entitlements stand still while takings go on and
-there are only so many states, so takings end.
+An element is a policy, or a policy's own work beside the policies below it. Its level of use is its
+holding divided by its entitlement: the fair share computed from demands alone, without holdings, so
+that no preemption moves it. For every level of the tree the levels of use form a sorted list, the
+lowest first; the balance is these lists from the top of the tree down. A preemption must raise it,
+compared number by number. Entitlements are constant between preemptions and the states are finite,
+so preemptions end.
 
 It knows nothing of time, requests and nodes.
 """
@@ -31,7 +31,7 @@ def own_work(policy_id: str) -> str:
 
 
 class Balance:
-    """What every element of one pool uses, and is entitled to."""
+    """The use and the entitlement of every element of one pool."""
 
     def __init__(self, chains: Mapping[str, tuple[str, ...]]) -> None:
         """`chains`: each policy with those above it, from the lowest up."""
@@ -55,11 +55,11 @@ class Balance:
             take_from(self._used[each], amounts)
 
     def level(self, element: str, more: Amounts = NOTHING, less: Amounts = NOTHING) -> float:
-        """The largest part of its entitlement that an element uses of any key, with so much more
-        and less of it; without bound where it is entitled to nothing.
+        """The largest part of its entitlement that an element uses of any key, with `more` added
+        and `less` removed; infinite without an entitlement.
         """
         entitled, used = self.entitled.get(element), self._used[element]
-        if entitled is None:  # it wanted nothing when entitlements were computed
+        if entitled is None:  # it had no demand when entitlements were computed
             return inf if used or more else 0.0
         found = [
             (used.get(key, 0) + more.get(key, 0) - less.get(key, 0)) / due
@@ -69,9 +69,7 @@ class Balance:
         return round(max(found), _DIGITS) if found else inf
 
     def levels(self, policy_id: str) -> tuple[float, ...]:
-        """The levels of use from the top of the tree down to a policy: the lower, the sooner it is
-        served.
-        """
+        """The levels of use from the top of the tree down to a policy; lower ones go first."""
         return tuple([self.level(each) for each in self.paths[policy_id]])
 
     def use(self, policy_id: str) -> float:
@@ -79,19 +77,19 @@ class Balance:
         return self.level(self.paths[policy_id][-1])
 
     def may_lose(self, policy_id: str, amounts: Amounts, beneficiary: str) -> bool:
-        """Whether a policy that gives so much back stays above where the beneficiary's stands."""
+        """Whether a policy that gives back `amounts` stays above the beneficiary's level of use."""
         left = self.level(self.paths[policy_id][-1], less=amounts)
         return left > self.use(beneficiary)
 
     def rises(self, beneficiary: str, demand: Amounts, away: Mapping[str, Amounts]) -> bool:
-        """Whether the balance rises if a policy gets so much and others, by policy, give so much
-        back; never for who is entitled to nothing.
+        """Whether the balance rises if a policy gets `demand` and others give back `away`, by
+        policy; never for a policy without an entitlement.
         """
         return self.use(beneficiary) != inf and self._change(beneficiary, demand, away) > 0
 
     def stays(self, policy_id: str, demand: Amounts, away: Amounts) -> bool:
-        """Whether the balance does not fall if work of a policy gets so much and other work of it
-        gives so much back: what falls may be raised again, and so on for ever.
+        """Whether the balance does not fall if work of a policy gets `demand` and other work of it
+        gives back `away`: a balance that falls could be raised again, without end.
         """
         return self._change(policy_id, demand, {policy_id: away}) >= 0
 
@@ -106,7 +104,7 @@ class Balance:
                 for path in map(self.paths.__getitem__, (beneficiary, *away))
                 if len(path) > depth
             }
-            # Of two sorted lists, what is equal in both does not decide which is higher.
+            # Only moved elements are compared: equal numbers in both lists do not decide.
             before = sorted(self.level(each) for each in moved)
             after = sorted(
                 self.level(each, more.get(each, NOTHING), less.get(each, NOTHING)) for each in moved

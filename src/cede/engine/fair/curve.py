@@ -1,11 +1,11 @@
-"""What an element gets of every key, as a function of what it is offered.
+"""The share of an element in every key, as a function of its offer.
 
 A curve is non-decreasing, piecewise linear and left-continuous: a list of points in order, where
 two points at one `x` are a jump, and the value *at* a jump is the one before it. Before its first
 point a curve does not exist; after its last it stays. It knows nothing of trees.
 
-`x` is the offer (a suggestion), a value is a vector of shares. Beside both, each point carries
-where the children of a policy stand there (`fit` and `mark`), which handing a share down needs.
+`x` is the offer (a suggestion), a value is a vector of shares. Beside both, each point has the
+position of a policy's children there (`fit` and `mark`), which handing a share down needs.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from typing import Any
 
 Vector = tuple[float, ...]
 
-# Places closer than this, relatively, are one place: a jump that two divisions put a rounding error
-# apart is one jump.
+# Places that differ by less than this, relatively, are equal: two divisions may put the ends of one
+# jump a rounding error apart.
 SAME = 1e-12
-TINY = 1e-15  # and so absolutely
+TINY = 1e-15  # the same, absolutely
 BELOW = 1 - SAME
 ABOVE = 1 + SAME
 
-AFTER = 1 << 60  # a mark: everybody who jumps here has jumped
-BEFORE = -1  # a mark: nobody has
+AFTER = 1 << 60  # a mark: all children that jump here have jumped
+BEFORE = -1  # a mark: none has
 
 
 class Curve:
-    """Points by column; how steep it is, is worked out when somebody sums the curve."""
+    """Points by column; the steepness is computed when the curve is first summed."""
 
     __slots__ = ("_steepness", "fits", "marks", "values", "xs")
 
@@ -45,10 +45,10 @@ class Curve:
         self.values = values
         self.fits = xs if fits is None else fits
         self.marks = [] if marks is None else marks
-        self._steepness: tuple[float, list[Vector]] | None = None  # by how fast it was raised
+        self._steepness: tuple[float, list[Vector]] | None = None  # with the ratio it is for
 
     def find(self, x: float, after: bool) -> tuple[int, float]:
-        """Where `x` is: (i, 0) at point i, (i, t) the part t of the way from point i - 1 to i."""
+        """The position of `x`: (i, 0) at point i, (i, t) at part t of the way from i - 1 to i."""
         xs = self.xs
         if after:
             at = bisect_right(xs, x * ABOVE)
@@ -76,8 +76,8 @@ class Curve:
         return self.between(*self.find(x, True))
 
     def steepness(self, ratio: float) -> list[Vector]:
-        """How steep it is after each point if it is raised as fast as this; nothing where a jump or
-        the end follows.
+        """The steepness after each point if it is raised at this ratio; 0 where a jump or the end
+        follows.
         """
         if self._steepness is not None and self._steepness[0] == ratio:
             return self._steepness[1]
@@ -109,7 +109,7 @@ def plus(a: Vector, b: Vector) -> Vector:
 
 
 def minus(a: Vector, b: Vector) -> Vector:
-    """What is left, never less than nothing."""
+    """The difference, never below 0."""
     return tuple([x - y if x > y else 0.0 for x, y in zip(a, b, strict=True)])
 
 
@@ -126,12 +126,12 @@ def fits(a: Vector, room: Vector) -> bool:
 
 
 class Path:
-    """Turns what children take as they are raised into what their parent takes of an offer.
+    """Builds the curve of a parent from the shares that its children take as they are raised.
 
     The children are raised along a path of fit factors. An offer of `x` lets the path go on as long
     as no key is above guarantee + x, nor above the limit: so the offer that a place on the path
     needs is the most by which any key exceeds the guarantee, and a curve is the path drawn over it.
-    Feed it straight lines and jumps in order; `done` says that the rest cannot matter.
+    It is fed straight lines and jumps in order; `done` says that the rest cannot matter.
     """
 
     __slots__ = ("_guarantee", "_limit", "_most", "_undo", "done", "fits", "marks", "values", "xs")
@@ -160,7 +160,7 @@ class Path:
 
     def line(self, fit: float, value: Vector, mark: int, start: float | None = None) -> None:
         """Go straight to `value`, reached at `fit`; as far as the limit allows."""
-        x, lead = 0.0, 0.0  # of the key that needs the most: what it needs there, and what it did
+        x, lead = 0.0, 0.0  # of the key that needs the most: its need at the end, and at the start
         for was, amount, own, most in zip(
             self.values[-1], value, self._guarantee, self._most, strict=True
         ):
@@ -169,14 +169,14 @@ class Path:
             if amount - own > x:
                 x, lead = amount - own, was - own
         else:
-            if x <= 0 or lead >= self.xs[-1] * BELOW:  # one key leads all the way: nearly always
+            if x <= 0 or lead >= self.xs[-1] * BELOW:  # one key needs the most all the way
                 self._undo = None
                 self._add(x, fit, value, mark)
                 return
         self._bent_line(fit, value, mark, start)
 
     def _bent_line(self, fit: float, value: Vector, mark: int, start: float | None) -> None:
-        """The same where the limit is in the way, or another key begins to need the most."""
+        """The same where the limit cuts the line, or another key begins to need the most."""
         old = self.values[-1]
         begin = self.fits[-1] if start is None else start
         part = self._part_within(old, value)
@@ -197,10 +197,10 @@ class Path:
         self._add(x, fit, value, mark)
 
     def jump(self, fit: float, value: Vector, before: int, mark: int) -> None:
-        """Go to `value` at once, or not at all. `before`, `mark`: who jumped, before and after."""
+        """Go to `value` at once, or not at all. `before`, `mark`: the marks at the jump's ends."""
         x = max(self.xs[-1], self.needed(value))
-        # What would need the whole offer, to the last bit, is not reached: the value there is the
-        # one before the jump.
+        # A value that would need the whole offer, to the last bit, is not reached: the value there
+        # is the one before the jump.
         if not fits(value, self._limit) or x >= BELOW:
             self.done = True
             return
@@ -222,19 +222,19 @@ class Path:
         return part
 
     def _take_back(self, length: int, point: tuple[float, float, Vector, int]) -> None:
-        """Undo the jump: it led right onto the limit, and behind it there is no going on."""
+        """Undo a jump that ended exactly on the limit, where the path cannot continue."""
         columns: tuple[list[Any], ...] = (self.xs, self.fits, self.values, self.marks)
         for column, entry in zip(columns, point, strict=True):
             column[length - 1 :] = [entry]
 
     def _turns(self, old: Vector, value: Vector, x: float) -> list[float]:
-        """Parts of the way at which another key begins to be the one that needs the most."""
+        """Parts of the way at which another key begins to need the most."""
         if x <= 0:
             return []
         low, high = self.xs[-1] * BELOW, x * BELOW
         for start, end, own in zip(old, value, self._guarantee, strict=True):
             if end - own >= high and start - own >= low:
-                return []  # one key leads all the way, as nearly always
+                return []  # one key needs the most all the way, the usual case
         heights = [0.0, *[a - g for a, g in zip(old, self._guarantee, strict=True)]]
         ends = [0.0, *[a - g for a, g in zip(value, self._guarantee, strict=True)]]
         lines = [(h, e - h) for h, e in zip(heights, ends, strict=True)]
@@ -260,8 +260,8 @@ class Path:
         if x >= BELOW:
             self.done = True
         if x <= xs[-1] * ABOVE + TINY:
-            x = xs[-1]  # otherwise a jump would be a line of absurd steepness
-        # Of a run at one place only its ends count; at no offer at all only the last.
+            x = xs[-1]  # otherwise a jump would become an extremely steep line
+        # Of several points at one place only the first and last count; at offer 0 only the last.
         if x == xs[-1] and (x == 0 or (len(xs) > 1 and xs[-2] == x)):
             xs.pop(), self.fits.pop(), self.values.pop(), self.marks.pop()
         xs.append(x)

@@ -1,9 +1,9 @@
-"""The three groups of a request's allocations: which of them others may take, and when.
+"""The three groups of a request's allocations, by the stage in which others may preempt them.
 
 The allocations stand in the order of their last start; the front of the order fills the request's
 fair share, and is safe. One cut is at the aggressive threshold's part of the share, one at the
-other's. By default an allocation is judged by what stands before it, so that the one that crosses a
-cut is still on the safe side; `consider_allocation_on_fair_share_bound_preemptible` counts it in.
+other's. By default an allocation is judged by the sum before it, so that the one that crosses a cut
+is still on the safe side; `consider_allocation_on_fair_share_bound_preemptible` includes it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Due:
 
 
 def in_order(held: Iterable[Held]) -> list[Held]:
-    """Oldest first; progress that was saved puts an allocation at the end. Ties stay as given."""
+    """Oldest first; saved progress moves an allocation to the end. Ties stay as given."""
     return sorted(held, key=lambda each: each.started)
 
 
@@ -59,9 +59,9 @@ def split(held: Sequence[Held], due: Due, settings: FairSettings) -> dict[Group,
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """How far a part of a share goes along allocations that stand in order.
+    """The cut of a part of a share through allocations in order.
 
-    What one line covers comes before what it does not, whatever the amounts are.
+    Covered allocations come before all others, at any amounts.
     """
 
     bound: Vector
@@ -78,7 +78,7 @@ class Line:
 
 
 def lines(due: Due, settings: FairSettings) -> tuple[Line, Line]:
-    """Where the safest group ends, and where the next does."""
+    """The ends of the safest group and of the next."""
     blocked = tuple(blocked_keys(due.fair, due.demand))
     inclusive = settings.consider_allocation_on_fair_share_bound_preemptible
     safe = times(due.fair, settings.aggressive_preemption_satisfaction_threshold)
@@ -89,7 +89,7 @@ def lines(due: Due, settings: FairSettings) -> tuple[Line, Line]:
 
 
 def groups_of(held: Sequence[Held], due: Due, settings: FairSettings) -> list[Group]:
-    """The group of each allocation; every group is one stretch of the order."""
+    """The group of each allocation; every group is contiguous in the order."""
     safe, within = lines(due, settings)
     before = dict.fromkeys(due.totals, 0.0)
     groups = []
@@ -107,7 +107,7 @@ def groups_of(held: Sequence[Held], due: Due, settings: FairSettings) -> list[Gr
 
 
 def _upper_bound(due: Due, settings: FairSettings) -> Vector:
-    """Nothing is beyond the share of who is due all that they want."""
+    """The end of the second group; infinite if the fair share is the whole demand."""
     pairs = zip(due.fair, due.demand, strict=True)
     if any(wanted > SMALL for wanted in due.demand) and all(abs(a - b) <= SMALL for a, b in pairs):
         return (inf,) * len(due.fair)
@@ -115,7 +115,9 @@ def _upper_bound(due: Due, settings: FairSettings) -> Vector:
 
 
 def is_protected(before: Numbers, threshold: Numbers) -> bool:
-    """Whether who uses this much may use more without fear, whatever its share is."""
+    """Whether the next allocation is protected at any share: the use `before` it is below the
+    threshold.
+    """
     if not threshold:
         return False
     return all(used < threshold.get(key, inf) for key, used in before.items())

@@ -1,6 +1,6 @@
-"""Guarantees as they come out: inferred where nothing was said, shrunk where they promise too much.
+"""Effective guarantees: inferred where none is set, reduced where they promise too much.
 
-It depends on policies and totals alone, never on demand, so it stays as requests come and go.
+They depend on policies and totals alone, never on demand, so requests do not change them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Children = Mapping[str, Sequence[Element]]
 
 
 def as_share(amounts: Numbers, totals: Numbers) -> Vector:
-    """The part of the whole; nothing of a key of which there is nothing."""
+    """The parts of the whole; 0 of a key without a total."""
     get = amounts.get
     return tuple([get(key, 0) / total if total else 0.0 for key, total in totals.items()])
 
@@ -32,7 +32,7 @@ def top_ratio(amounts: Numbers, totals: Numbers) -> float:
 
 
 def infer(tree: Tree, children: Children, main: str) -> dict[str, dict[str, float]]:
-    """Every policy's guarantee in every key: what it says, else in proportion to the main key.
+    """Every policy's guarantee in every key: as set, else in proportion to the main key.
 
     Below the root inferred amounts never promise more than the parent has left in a key.
     """
@@ -42,7 +42,7 @@ def infer(tree: Tree, children: Children, main: str) -> dict[str, dict[str, floa
         parent = waiting.pop()
         own = inferred[parent]
         policies = children[parent]
-        if not policies:  # as below most
+        if not policies:  # true of most
             continue
         for child in policies:
             inferred[child.id] = {
@@ -72,8 +72,8 @@ def shrink(
 ) -> tuple[dict[str, Vector], float]:
     """Strong guarantees that fit, and the factor that burst guarantees are cut by.
 
-    At each policy its children are cut by one factor for all of them and all keys, so that what
-    they ask for keeps its proportions.
+    The children of each policy are cut by one factor for all keys, so that their guarantees keep
+    their proportions.
     """
     zero = (0.0,) * len(tree.totals)
     strong = {ROOT: _sum((wanted[each.id] for each in children[ROOT]), zero)}

@@ -1,6 +1,6 @@
-"""Handing shares down: what a policy got, to its children.
+"""Hands the share of a policy down to its children.
 
-Only what is offered something else than last time is looked at, or what was drawn anew.
+Only elements with a changed offer or a redrawn curve are visited.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from cede.engine.fair.tree import Kind, Mode
 
 
 def hand_down(node: Node, fit: float, mark: int, changed: list[str]) -> None:
-    """Raise the children of `node` to a fit factor; `changed` collects whose share is another."""
+    """Raise the children of `node` to a fit factor; `changed` collects the ids with a new share."""
     for child, offer, after in _offers(node, fit, mark):
         curve = child.curve
         if not child.redrawn:
             if offer == child.offer and after == child.after:
                 continue
-            end = curve.xs[-1] * ABOVE  # not a rounding error above it: a jump may be there
+            end = curve.xs[-1] * ABOVE  # beyond a rounding error: a jump may be at the end
             if offer > end and child.offer > end:
-                continue  # it has all it can get, and had it before
+                continue  # it has its maximum, as before
         at, part = curve.find(offer, after)
         value = curve.between(at, part)
         child.offer, child.after = offer, after
@@ -33,7 +33,7 @@ def hand_down(node: Node, fit: float, mark: int, changed: list[str]) -> None:
 
 
 def _offers(node: Node, fit: float, mark: int) -> list[tuple[Node, float, bool]]:
-    """What each child is offered, and whether it stands behind a jump there."""
+    """The offer to each child, and whether the child stands behind a jump there."""
     if node.element.mode is Mode.FIFO:
         turn, after = mark >> 1, bool(mark & 1)
         return [
@@ -50,19 +50,19 @@ def _offers(node: Node, fit: float, mark: int) -> list[tuple[Node, float, bool]]
 
 
 def _place(node: Node, at: int, part: float) -> tuple[float, int]:
-    """The fit factor and mark of the children at a place of their policy's curve."""
+    """The fit factor and mark of the children at a point of their policy's curve."""
     curve = node.curve
     fit, mark = curve.fits[at], curve.marks[at]
     if not part:
         return fit, mark
     start = curve.fits[at - 1]
     if node.element.mode is Mode.FIFO and curve.marks[at - 1] >> 1 != mark >> 1:
-        start = 0.0  # the line begins where the next in turn begins
+        start = 0.0  # the line begins with the next child's turn
     return start + (fit - start) * part, mark
 
 
 def promised(root: Node) -> dict[str, Vector]:
-    """What elements have within guarantees, below each topmost policy that promises it."""
+    """The shares of elements within guarantees, below each topmost policy with `promises`."""
     found: dict[str, Vector] = {}
     waiting = [root]
     while waiting:

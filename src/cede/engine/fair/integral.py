@@ -1,7 +1,7 @@
 """Guarantees over time: volumes that fill and are used up, and the shares that they give now.
 
-A burst policy takes what its volume allows as if it were guaranteed. Relaxed policies then share,
-by volume, what guarantees leave.
+A burst policy takes the share that its volume allows as if it were guaranteed. Relaxed policies
+then share, by volume, the rest that guarantees leave.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ def _type(node: Node) -> IntegralType:
 class _Flow:
     """One policy while volumes are filled; amounts x seconds by key."""
 
-    spilt: dict[str, float] = field(default_factory=dict)  # by itself or its children
-    spill: dict[str, float] = field(default_factory=dict)  # goes on to its parent
+    spilt: dict[str, float] = field(default_factory=dict)  # overflow of its children
+    spill: dict[str, float] = field(default_factory=dict)  # overflow that goes on to its parent
     room: dict[str, float] = field(default_factory=dict)
     ratio: float = 0.0  # of its flow, with its children's
 
@@ -52,7 +52,7 @@ class _Flow:
 def fill(
     root: Node, volumes: Volumes, totals: Numbers, options: Options, seconds: float
 ) -> dict[str, Volume]:
-    """Volumes after so many seconds: the flow in, what was last given out, the overflow shared."""
+    """Volumes after so many seconds: with the flow in, the last share out, the overflow spread."""
     filled: dict[str, Volume] = {}
     flows: dict[str, _Flow] = {}
     for node in integral_nodes(root):
@@ -76,7 +76,7 @@ def fill(
 
 
 def _collect(node: Node, flows: dict[str, _Flow], totals: Numbers) -> None:
-    """From the leaves up: what spills over and is not taken in below, and what room there is."""
+    """Sum up overflow that is not taken in below, and room for it, from the leaves up."""
     if _type(node) is not IntegralType.NONE:
         return
     flow = flows[node.element.id] = _Flow()
@@ -100,7 +100,7 @@ def _collect(node: Node, flows: dict[str, _Flow], totals: Numbers) -> None:
 def _spread(
     node: Node, free: dict[str, float], flows: dict[str, _Flow], filled: dict[str, Volume]
 ) -> None:
-    """From the root down: free volume to who can take it in."""
+    """Spread free volume from the root down to policies with room for it."""
     if _type(node) is not IntegralType.NONE:
         old = filled[node.element.id]
         saved = {key: amount + free[key] for key, amount in old.saved.items()}
@@ -122,7 +122,9 @@ def _spread(
 
 
 def _pour(amount: float, key: str, hungry: dict[str, _Flow]) -> Iterator[tuple[str, float]]:
-    """By flow, never above the room; whoever is soonest full comes first."""
+    """Parts of an amount in proportion to flow, never above the room; the policy that is full
+    first comes first.
+    """
     weight = sum(flow.ratio for flow in hungry.values())
     for element_id in sorted(hungry, key=lambda each: hungry[each].room[key] / hungry[each].ratio):
         flow = hungry[element_id]
@@ -142,7 +144,7 @@ def _volume_ratio(volume: Volume, totals: Numbers, options: Options) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What the shares of volumes are worked out from."""
+    """The inputs from which the shares of volumes are computed."""
 
     totals: Numbers
     options: Options
@@ -153,7 +155,7 @@ class Setting:
 def assign(
     root: Node, nodes: Sequence[Node], volumes: Volumes, setting: Setting
 ) -> dict[str, Volume]:
-    """Give every policy its integral share; the volumes, with what each gave."""
+    """Give every policy its integral share; return the volumes with the share that each gave."""
     zero = (0.0,) * len(root.limit)
     above = {node.element.id: node for each in nodes for node in each.ancestors()}
     for node in above.values():
@@ -182,7 +184,9 @@ def assign(
 
 
 def _headroom(node: Node) -> Vector:
-    """What it and everybody above it but the root may still be guaranteed within their limits."""
+    """The share that a policy and those above it, but the root, may still be guaranteed within
+    their limits.
+    """
     room = (1.0,) * len(node.limit)
     for each in node.ancestors():
         if each.parent is not None:
@@ -256,7 +260,7 @@ def _relax(
 
 
 def _largest(at: Callable[[float], list[Vector]], free: Vector) -> float:
-    """The largest fit factor at which all together take no more than what is free."""
+    """The largest fit factor at which all together take no more than is free."""
 
     def good(fit: float) -> bool:
         return fits(tuple(map(sum, zip(*at(fit), strict=True))), free)

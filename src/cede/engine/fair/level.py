@@ -1,8 +1,8 @@
-"""How high the children of the root can be raised before the whole is given away.
+"""The level to which the children of the root can be raised within the whole.
 
 The root is offered everything once, so its curve is never drawn: one place on it is searched for,
-from the place found last time. Only bends are looked at: between two of them that are neighbours
-the sum is a straight line, the answer is exact, and it does not depend on where the search began.
+from the last result. Only bends are examined: between two neighbouring bends the sum is a straight
+line, the answer is exact, and it does not depend on the start of the search.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from cede.engine.fair.curve import ABOVE, AFTER, BEFORE, BELOW, SAME, Vector, mi
 from cede.engine.fair.raising import Node
 
 FEW = 24  # bends that are worth sorting
-STRIDE = 1e-3  # the first step away from the guess, in parts of it, and how steps grow
-FASTER = 8
+STRIDE = 1e-3  # the first step away from the guess, in parts of it
+FASTER = 8  # the factor by which steps grow
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,14 +28,14 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """The most of one key; `short` if a jump may not reach it, to the last bit."""
+    """The maximum of one key; `short` if a jump may not reach it, to the last bit."""
 
     most: float
     short: bool
 
 
 def bounds_of(root: Node) -> tuple[Bound, ...]:
-    """Offered 1.0, a key may grow to its guarantee and one more, or to its limit."""
+    """The bounds at an offer of 1.0: of each key its guarantee plus one, or its limit."""
     return tuple(
         Bound(min(own + 1, limit), own + 1 <= limit + SAME)
         for own, limit in zip(root.guarantee, root.limit, strict=True)
@@ -50,9 +50,9 @@ def _broken(value: Vector, bounds: Sequence[Bound]) -> bool:
 
 
 class Search:
-    """Encloses the answer between `low`, which is good, and `high`, which is too much.
+    """Encloses the answer between `low`, which is within bounds, and `high`, which is not.
 
-    Until an end has moved it is only supposed to be so, and looked at last.
+    An end that has not moved is only assumed to be so, and checked last.
     """
 
     __slots__ = (
@@ -68,10 +68,10 @@ class Search:
     def _start_over(self) -> None:
         self._active = list(enumerate(self._children))
         self._rest_low = self._rest_high = (0.0,) * len(self._bounds)
-        self._bends = 0  # nobody has counted
+        self._bends = 0  # not counted yet
 
     def run(self, guess: float, improved: bool) -> Level:
-        """`guess`: where it was last time; 0 if there was none."""
+        """The level; `guess` is the last fit factor, 0 if there is none."""
         if not 0 < guess < 1:
             value, _ = self._at(1.0)
             if not _broken(value, self._bounds):
@@ -93,7 +93,7 @@ class Search:
         return self._straight(improved)
 
     def _at(self, place: float) -> tuple[Vector, Vector]:
-        """The sum right before a place and right behind it."""
+        """The sums just before and just behind a place."""
         before = self._rest(place)
         jumps: list[tuple[Vector, Vector]] = []
         for _, child in self._active:
@@ -121,7 +121,7 @@ class Search:
         self._fold()
 
     def _inside(self, child: Node) -> range:
-        """The points of its curve strictly between low and high."""
+        """The points of a child's curve strictly between low and high."""
         xs = child.curve.xs
         return range(
             bisect_right(xs, self._low * child.ratio * ABOVE),
@@ -129,7 +129,7 @@ class Search:
         )
 
     def _fold(self) -> None:
-        """Children that do not bend between low and high are one straight line together."""
+        """Merge the children without a bend between low and high into one straight line."""
         rest_low, rest_high = self._rest_low, self._rest_high
         active = []
         self._bends = 0
@@ -145,7 +145,7 @@ class Search:
         self._rest_low, self._rest_high = rest_low, rest_high
 
     def _next(self, stride: float) -> float | None:
-        """Away from the guess until the answer is enclosed; then nowhere in particular."""
+        """The next place away from the guess until the answer is enclosed; then None."""
         if stride and self._bends > FEW:
             if self._high == 1:
                 return self._low + stride
@@ -157,7 +157,7 @@ class Search:
         """The bend closest to a place.
 
         The place itself may be the last answer, where a bound was met to the last bit: rounding
-        would once call it broken and once not.
+        would call it broken on one run and not on another.
         """
         places = []
         for _, child in self._active:
@@ -167,7 +167,7 @@ class Search:
         return min(places, key=lambda place: abs(place - wish))
 
     def _middle(self) -> float:
-        """The median of the bends if they are few, else of the middle ones of the children."""
+        """The median of the bends if they are few, else of the children's middle bends."""
         places = []
         for _, child in self._active:
             inside = self._inside(child)
@@ -185,14 +185,14 @@ class Search:
         return part
 
     def _straight(self, improved: bool) -> Level:
-        """Everybody goes straight from low to high: where a bound is broken on the way."""
+        """The level where a bound is broken on the straight line from low to high."""
         if self._low == 0 and _broken(self._rest_low, self._bounds):
             return Level(0.0, AFTER, self._rest_low)
         if self._high == 1 and not _broken(self._rest_high, self._bounds):
             return Level(1.0, BEFORE, self._rest_high)
         part = self._breaking_part()
         if part == 0:
-            # Behind low there is no going on, so that a jump at low does not happen either.
+            # The line cannot go on behind low, so a jump at low does not happen either.
             self._start_over()
             return self._jump(self._low, self._at(self._low)[0], improved, behind=True)
         fit = self._low + (self._high - self._low) * part
@@ -201,10 +201,11 @@ class Search:
         return Level(fit, mark, mix(self._rest_low, self._rest_high, part))
 
     def _jump(self, place: float, value: Vector, improved: bool, behind: bool = False) -> Level:
-        """Nobody jumps; in improved mode the first children do, as long as all is within bounds.
+        """The level at a place with jumps: no child jumps; in improved mode the first ones do as
+        long as the sum is within bounds.
 
-        `behind`: all could, but for what comes right after; then the last one does not, unless a
-        later child bends at the same place and so has its turn before that.
+        `behind`: all jumps are within bounds, but the line right after is not; then the last child
+        does not jump, unless a later one bends at the same place and so has its turn before.
         """
         mark = BEFORE
         jumps = []

@@ -1,7 +1,7 @@
 """Curves from the bottom up: of a request from its amounts, of a policy from its children.
 
-A request is first raised to what it uses, all keys level, then straight to what it wants. Children
-of a policy are raised together, each as fast as its weight, or in fifo one after the other.
+A request is first raised to its use, all keys level, then straight to its demand. Children of a
+policy are raised together, each at the rate of its weight, or in fifo one after the other.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from operator import add, mul, sub
 from cede.engine.fair.curve import ABOVE, AFTER, BEFORE, Curve, Path, Vector, plus, smaller
 from cede.engine.fair.tree import Element, Mode
 
-STEEP = 1e5  # above this, what is left of a sum after a slope was taken out may be rounding
+STEEP = 1e5  # a sum from which a steeper slope was subtracted may consist of rounding errors
 
 
 class Node:
-    """An element with what is known of it so far. Changed in place; nobody outside sees it."""
+    """An element with its results so far. Changed in place; private to this package."""
 
     __slots__ = (
         "after", "children", "curve", "demand", "drawn_with", "element", "integral", "limit",
@@ -29,7 +29,7 @@ class Node:
         self.element = element
         self.parent = parent
         self.children: list[Node] = []
-        self.order: list[Node] = self.children  # as they are served
+        self.order: list[Node] = self.children  # in the order of service
         self.limit = limit
         self.strong = zero
         self.integral = zero
@@ -37,10 +37,10 @@ class Node:
         self.usage: Sequence[float] = zero
         self.ratio = 1.0  # its weight over the least among its siblings
         self.curve = Curve([0.0], [zero])
-        self.stale = True  # the curve is older than what it is made of
-        self.redrawn = True  # the curve is newer than what was handed down
-        self.drawn_with = zero  # its guarantee then
-        self.offer = -1.0  # what was last handed to it, and on which side of a jump
+        self.stale = True  # the curve is older than its inputs
+        self.redrawn = True  # the curve is newer than the shares handed down
+        self.drawn_with = zero  # the guarantee in the curve
+        self.offer = -1.0  # the last offer, and (`after`) its side of a jump
         self.after = False
         self.total = zero
 
@@ -49,7 +49,7 @@ class Node:
         return plus(self.strong, self.integral)
 
     def ancestors(self) -> Iterator[Node]:
-        """Itself and everything above it, the root last."""
+        """The node itself and all nodes above it, the root last."""
         node: Node | None = self
         while node is not None:
             yield node
@@ -76,7 +76,7 @@ def request_curve(usage: Vector, demand: Vector, limit: Vector, at_once: bool) -
 
 
 def policy_curve(node: Node, guarantee: Vector, limit: Vector, improved: bool) -> Curve:
-    """Its children's curves must be fresh."""
+    """The curve of a policy; its children's curves must be fresh."""
     start = (0.0,) * len(limit)
     for child in node.children:
         start = plus(start, child.curve.values[0])
@@ -92,10 +92,10 @@ def policy_curve(node: Node, guarantee: Vector, limit: Vector, improved: bool) -
 
 
 def _one_after_the_other(order: Sequence[Node], path: Path) -> None:
-    """A mark is twice the place in the order, and one more after a jump."""
+    """Raise children in turn. A mark is twice the place in the order, plus one after a jump."""
     path.marks[0] = 0
     for place, child in enumerate(order):
-        path.stay()  # behind a jump the one before has the rest of its turn
+        path.stay()  # behind its jump the previous child completes its turn
         curve = child.curve
         base = tuple([a - b for a, b in zip(path.values[-1], curve.values[0], strict=True)])
         for at in range(1, len(curve.xs)):
@@ -110,7 +110,7 @@ def _one_after_the_other(order: Sequence[Node], path: Path) -> None:
 
 
 def _together(children: Sequence[Node], path: Path, improved: bool) -> None:
-    """Sweep over the places where some child's curve bends, keeping the sum and its slope."""
+    """Raise children together: sweep over the bends of their curves with the sum and its slope."""
     places = [
         (x / child.ratio, index, at)
         for index, child in enumerate(children)
@@ -118,7 +118,7 @@ def _together(children: Sequence[Node], path: Path, improved: bool) -> None:
         if at
     ]
     places.sort()
-    places.append((1.0, -1, 0))  # the end, for children too light to get further
+    places.append((1.0, -1, 0))  # the end, for children too light to reach a later bend
     steepness = [child.curve.steepness(child.ratio) for child in children]
     slopes = [each[0] for each in steepness]
     slope = [sum(column) for column in zip(*slopes, strict=True)]
@@ -138,7 +138,7 @@ def _together(children: Sequence[Node], path: Path, improved: bool) -> None:
         most = target * ABOVE
         while stop < end and places[stop][0] <= most:
             stop += 1
-        # Only the first point behind the start is at a place of its own if a child jumps there.
+        # A jump has two points at one place, except at the start, whose point is not listed.
         if stop - at > 1 or (point == 1 and _jumps(children, index, point)):
             group = sorted(places[at:stop], key=_by_child)
             _bend(children, path, group, steepness, slopes, slope, improved)
@@ -160,7 +160,7 @@ def _jumps(children: Sequence[Node], index: int, at: int) -> bool:
 
 
 def _turn(index: int, new: Vector, slopes: list[Vector], slope: list[float]) -> bool:
-    """A child goes on with another slope; whether the sum of all must be made anew."""
+    """Change a child's slope in the sum; return whether the sum must be computed again."""
     old, slopes[index] = slopes[index], new
     if old is not new:
         slope[:] = map(sub, map(add, slope, new), old)
@@ -176,7 +176,7 @@ def _bend(
     slope: list[float],
     improved: bool,
 ) -> None:
-    """Take the points at one place: jumps first one by one or all at once, then the new slope."""
+    """Process the points at one place: jumps, one by one or all at once, then the new slope."""
     fit = group[0][0]
     jumped = path.values[-1]
     mark = BEFORE

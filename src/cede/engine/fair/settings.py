@@ -1,7 +1,7 @@
-"""What an element starves and yields by: settings of a pool, overridden down its tree.
+"""Settings of starvation and preemption: of a pool, overridden down its tree.
 
-A policy overrides freely what it may name. A request may only be more patient and safer to take
-from: it raises time-outs and lowers its tolerance and its protection, never the other way.
+A policy overrides any setting that it may name. A request may only be more patient and less
+protected: it raises time-outs and lowers its tolerance and its protection, never the reverse.
 Durations are milliseconds.
 """
 
@@ -21,7 +21,7 @@ MINUTE = 60_000
 
 @dataclass(frozen=True, slots=True)
 class FairSettings:
-    """A full set; the names are those of document 003."""
+    """A full set of settings, with the names of document 003."""
 
     fair_share_starvation_timeout: int = MINUTE // 2
     fair_share_aggressive_starvation_timeout: int = 2 * MINUTE
@@ -34,7 +34,7 @@ class FairSettings:
     preemption_satisfaction_threshold: float = 1.0
     aggressive_preemption_satisfaction_threshold: float = 0.2
     consider_allocation_on_fair_share_bound_preemptible: bool = False
-    # Empty: protects nothing. Keys that it does not name are then without bound.
+    # Empty: protects nothing. If set, keys that it does not name are unbounded.
     non_preemptible_resource_usage_threshold: Numbers = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -67,7 +67,7 @@ def _refuse_negative(settings: FairSettings, name: str) -> None:
 
 
 def inherit(above: FairSettings, own: Mapping[str, Any], kind: Kind) -> FairSettings:
-    """The settings of an element below `above` that says `own`."""
+    """The settings of an element below `above` that overrides `own`."""
     allowed = OF_POLICY if kind is Kind.POLICY else OF_REQUEST
     known = [each.name for each in fields(FairSettings)]
     for name in own:
@@ -79,8 +79,8 @@ def inherit(above: FairSettings, own: Mapping[str, Any], kind: Kind) -> FairSett
         return above
     said = dict(own) if kind is Kind.POLICY else _modest(above, own)
     if "fair_share_starvation_timeout" in said:
-        # The aggressive time-out is the pool's alone; nobody starves aggressively before they
-        # starve.
+        # The aggressive time-out is the pool's alone; an element starves aggressively no sooner
+        # than it starves.
         said["fair_share_aggressive_starvation_timeout"] = max(
             above.fair_share_aggressive_starvation_timeout, said["fair_share_starvation_timeout"]
         )

@@ -1,8 +1,8 @@
 """The fair share of every element, and its update after a change.
 
-`compute` answers for a tree. A `Solver` keeps what it worked out: after a change only the curves
-between the changed request and the root are drawn again, and only what is offered something else
-than before is looked at. Both run the same code, so they agree.
+`compute` answers for a tree. A `Solver` keeps its results: after a change only the curves between
+the changed request and the root are drawn again, and only elements with a changed offer are
+visited. Both run the same code, so they agree.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ from cede.model.errors import Invalid
 class Share:
     """One element's parts of the whole, each a vector in the order of the keys.
 
-    `total` is its fair share: `strong` is what its guarantee gives, `integral` what its volume
-    adds, `weighed` the rest, which comes by weight. `guarantee` is what it is really guaranteed.
+    `total` is its fair share: `strong` comes from its guarantee, `integral` from its volume,
+    `weighed`, the rest, by weight. `guarantee` is its effective guarantee.
     """
 
     total: Vector
@@ -50,13 +50,13 @@ class Share:
     demand: Vector
     usage: Vector
     limit: Vector
-    dominant: str  # the key of which it uses the greatest part; wants, if it uses nothing
-    promised: Vector | None = None  # what it has within guarantees, where that is worked out
+    dominant: str  # the key with its greatest part of use; of demand if it uses nothing
+    promised: Vector | None = None  # its share within guarantees, where that is computed
 
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """`elements` by id; the root stands under its own empty name."""
+    """The shares of `elements` by id; the root's id is empty."""
 
     keys: tuple[str, ...]
     elements: Mapping[str, Share]
@@ -76,8 +76,8 @@ def compute(tree: Tree, options: Options) -> Shares:
 class Solver:
     """Fair shares of one tree, kept up to date.
 
-    `put` and `drop` change requests, `settle` brings the shares up to date and says whose changed.
-    Another policy, total or option needs another solver; `volumes` go from one to the next.
+    `put` and `drop` change requests, `settle` brings the shares up to date and returns the changed
+    ones. Another policy, total or option needs another solver; `volumes` go from one to the next.
     """
 
     def __init__(self, tree: Tree, options: Options) -> None:
@@ -87,7 +87,7 @@ class Solver:
         self._totals = tree.totals
         self._wholes = [total or inf for total in tree.totals.values()]
         self._options = options
-        self._fit = 0.0  # how high the root's children stand
+        self._fit = 0.0  # the fit factor of the root's children
         self._nodes = {ROOT: Node(Element(ROOT, Kind.POLICY), None, limit_share({}, tree.totals))}
         self._root = self._nodes[ROOT]
         self._burst_factor = self._plant(tree)
@@ -95,7 +95,7 @@ class Solver:
         self.settle(options.seconds or 0.0)
 
     def _plant(self, tree: Tree) -> float:
-        """Make the nodes and their guarantees; the factor that bursts are cut by."""
+        """Make the nodes and their guarantees; return the factor that bursts are cut by."""
         nodes, policies = self._nodes, {ROOT: list[Element]()}
         unlimited = nodes[ROOT].limit
         for element in tree.elements:
@@ -122,7 +122,7 @@ class Solver:
         return factor
 
     def _sum_up(self, node: Node) -> None:
-        """What it and everything below it want and use."""
+        """Sum up the demand and use of a node and of all below it."""
         if node.element.kind is Kind.REQUEST:
             node.demand, node.usage = self._amounts(node.element)
             return
@@ -137,7 +137,7 @@ class Solver:
         )
 
     def _amounts(self, element: Element) -> tuple[Vector, Vector]:
-        """What a request wants and what it uses, by key."""
+        """The demand and the use of a request, by key."""
         wants, uses = element.demand.get, element.usage.get
         usage = tuple([uses(key, 0) for key in self.keys])
         demand = tuple(
@@ -175,7 +175,7 @@ class Solver:
         del self._nodes[element_id]
 
     def _count(self, node: Node, element: Element) -> None:
-        """Take a request's numbers in, and count them in everything above it."""
+        """Set a request's numbers, and add the change to all nodes above it."""
         demand, usage = self._amounts(element)
         if node.parent is not None:
             more = [new - old for new, old in zip(demand, node.demand, strict=True)]
@@ -189,9 +189,9 @@ class Solver:
         node.mark_stale()
 
     def settle(self, seconds: float = 0.0) -> tuple[str, ...]:
-        """Bring shares up to date; the ids of those whose fair share changed.
+        """Bring shares up to date; return the ids of elements with a new fair share.
 
-        `seconds`: fill and use up the volumes for so long first.
+        `seconds`: the time for which volumes are filled and used up first.
         """
         if self._integral:
             self._share_volumes(seconds)
@@ -236,7 +236,7 @@ class Solver:
         node.redrawn = True
 
     def _parts(self, amounts: Sequence[float]) -> Vector:
-        """Of the whole; nothing of a key of which there is nothing."""
+        """The parts of the whole; 0 of a key without a total."""
         return tuple(map(truediv, amounts, self._wholes))
 
     def fair_share(self, element_id: str) -> Vector:
@@ -246,7 +246,7 @@ class Solver:
         return self._share(self._nodes[element_id])
 
     def shares(self) -> Shares:
-        """Everything, with promised shares."""
+        """All shares, with those within guarantees."""
         within = promised(self._root)
         elements = {
             element_id: self._share(node, within.get(element_id))
@@ -260,7 +260,7 @@ class Solver:
         if node.element.kind is Kind.POLICY:
             guarantee = node.guarantee
             if node is self._root:
-                # What its children really use of their guarantees.
+                # The sum of the parts of their guarantees that its children get.
                 for child in node.children:
                     strong = plus(strong, smaller(child.total, child.strong))
             else:
@@ -276,7 +276,7 @@ class Solver:
 
 
 def _arrange(policy: Node) -> None:
-    """Its children's order and ratios, after some came, left or changed."""
+    """Set the order and ratios of a policy's children after a change of them."""
     set_ratios(policy.children)
     if policy.element.mode is Mode.FIFO:
         by_id = {each.element.id: each for each in policy.children}

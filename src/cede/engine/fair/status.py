@@ -1,6 +1,6 @@
-"""Whether an element has its fair share, how nearly, and for how long it has not.
+"""Whether an element has its fair share, its satisfaction, and its starvation.
 
-All of it is pure: a time is an argument, in milliseconds, and a state goes in and comes out.
+All functions are pure: the time, in milliseconds, and the previous state are arguments.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from cede.model.copying import replace
 
 SMALL = 1e-9
 NEARLY = 1e-4
-SATISFIED = 1e9  # the ratio of who is due nothing
+SATISFIED = 1e9  # the ratio of an element without a fair share
 
 
 class Status(StrEnum):
@@ -31,19 +31,19 @@ class Starving(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """An element's shares as its status is judged by."""
+    """The shares of an element that decide its status."""
 
     fair: Vector
     demand: Vector
     usage: Vector
     is_request: bool = True
-    can_start: bool = True  # has tasks that wait, and may run
+    can_start: bool = True  # it has waiting tasks that may run
     smallest: Vector = ()  # the share of its smallest task
 
 
 def exceeds(a: Iterable[float], b: Iterable[float], blocked: Iterable[bool]) -> bool:
-    """Whether `a` is above `b` in every key that is not blocked; in any, if all are. By more than
-    rounding: seven ninths are not above seven ninths.
+    """Whether `a` is above `b`, by more than rounding, in every key that is not blocked; in any, if
+    all are blocked.
     """
     every = list(zip(a, b, blocked, strict=True))
     free = [x > y + SMALL for x, y, is_blocked in every if not is_blocked]
@@ -51,7 +51,7 @@ def exceeds(a: Iterable[float], b: Iterable[float], blocked: Iterable[bool]) -> 
 
 
 def blocked_keys(fair: Vector, demand: Vector) -> list[bool]:
-    """Keys of which the fair share is all that is wanted: more of them would not help."""
+    """Keys of which the fair share is the whole demand: more of them would not help."""
     return [share + SMALL >= wanted for share, wanted in zip(fair, demand, strict=True)]
 
 
@@ -64,7 +64,7 @@ def status_of(situation: Situation, settings: FairSettings) -> Status:
     if situation.is_request:
         pairs = zip(fair, demand, strict=True)
         if all(share + NEARLY >= wanted for share, wanted in pairs):
-            tolerance = 1.0  # it could have everything, and then nearly is not enough
+            tolerance = 1.0  # its share is its whole demand, so no tolerance applies
         elif settings.enable_absolute_fair_share_starvation_tolerance:
             short = [a - b for a, b in zip(fair, situation.usage, strict=True)]
             if situation.smallest and not exceeds(short, situation.smallest, blocked):
@@ -75,7 +75,7 @@ def status_of(situation: Situation, settings: FairSettings) -> Status:
 
 
 def satisfaction(fair: Vector, demand: Vector, usage: Vector) -> float:
-    """What is used of the fair share: below 1 something is missing, above 1 it is exceeded."""
+    """The used part of the fair share: below 1 something is missing, above 1 it is exceeded."""
     if all(share <= SMALL for share in fair):
         return SATISFIED
     pairs = list(zip(usage, fair, strict=True))
@@ -91,14 +91,14 @@ def satisfaction(fair: Vector, demand: Vector, usage: Vector) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Starvation:
-    """How long an element has been below its share, and what that makes of it."""
+    """The starvation of an element, and the instant since when it has been below its share."""
 
     status: Starving = Starving.NON_STARVING
     since: int | None = None
 
 
 def starve(state: Starvation, is_below: bool, now: int, settings: FairSettings) -> Starvation:
-    """The next state. Nobody starves at the first look, even with a time-out of 0."""
+    """The next state. No element starves at the first check, even with a time-out of 0."""
     if not is_below:
         return Starvation()
     if state.since is None:

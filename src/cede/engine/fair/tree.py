@@ -1,7 +1,7 @@
-"""What a computation of fair shares is asked about: a tree of policies and requests, and options.
+"""The input of a computation of fair shares: a tree of policies and requests, and options.
 
-Amounts are by key, in whatever keys the totals name and in their order. An element without a parent
-hangs under the root, which is the whole of the totals and no element itself.
+Amounts are by key, in the keys of the totals and in their order. An element without a parent is a
+child of the root, which stands for the totals and is no element itself.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Mode(StrEnum):
 
 
 class Sorting(StrEnum):
-    """What the order of a fifo policy's children goes by."""
+    """The properties by which a fifo policy orders its children."""
 
     WEIGHT = auto()  # heavier first
     SUBMITTED = auto()  # earlier first
@@ -47,8 +47,8 @@ class IntegralType(StrEnum):
 class Integral:
     """A guarantee over time: `flow` fills a volume, from which the policy takes above its share.
 
-    `burst` is the most a burst policy takes at once; a relaxed one takes what others leave, at most
-    `multiplier` times its flow.
+    `burst` is the most a burst policy takes at once; a relaxed one takes the rest that others
+    leave, at most `multiplier` times its flow.
     """
 
     type: IntegralType = IntegralType.NONE
@@ -61,7 +61,7 @@ class Integral:
 
 @dataclass(frozen=True, slots=True)
 class Volume:
-    """What an integral guarantee has saved up, in amount x seconds, and what it last gave."""
+    """The saved-up volume of an integral guarantee, in amount x seconds, and its last share."""
 
     saved: Numbers = field(default_factory=dict)
     last_share: float = 0.0
@@ -93,13 +93,15 @@ class Element:
     submitted: int = 0
     pending: int = 0
     integral: Integral = NO_INTEGRAL
-    promises: bool = False  # whether the share within guarantees is worked out below it
-    steps: bool = True  # whether its gangs get all or nothing, where the options say so
+    promises: bool = False  # whether shares within guarantees are computed below it
+    steps: bool = True  # whether its gangs get all or nothing, if `gang_steps` is set
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """`seconds`: since the previous update; None if there was none, and no volume is filled."""
+    """The options of a computation. `seconds`: since the previous update; None if there was none,
+    and no volume is filled.
+    """
 
     main: str = ""
     improved: bool = False
@@ -111,7 +113,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """Elements in order: of children that tie, the earlier one comes first."""
+    """Totals and elements in order: of children that tie, the earlier one comes first."""
 
     totals: Numbers
     elements: tuple[Element, ...]
@@ -123,7 +125,7 @@ class Tree:
 
 
 def check(tree: Tree) -> None:
-    """Refuse a tree that is none, naming the element."""
+    """Refuse elements that are not a tree, with the element named."""
     parents = {ROOT: Kind.POLICY}
     for element in tree.elements:
         if element.id in parents:

@@ -1,1 +1,1 @@
-"""What each pool and policy holds, and whether there is room for more."""
+"""The holdings of each pool and policy, and whether there is room for more."""

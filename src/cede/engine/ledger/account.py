@@ -1,13 +1,13 @@
-"""The account of a pool: every bound on a demand, and how much each of them leaves (law 2).
+"""The account of a pool: every bound on a demand, and the amounts that each leaves (law 2).
 
-An allowance is one bound with what it leaves of each key. `headroom` is what all of them leave
-together, for searching a queue; `check` is the first that a demand exceeds, for saying why. Both
-read the same lists, which `own_bounds`, `share_bound` and `pool_bounds` write. Capacity, use, what
-is promised and what is on its way out are added and subtracted here and nowhere else.
+An allowance is one bound with the amount that it leaves of each key. `headroom` is the amount that
+all of them leave, for searching a queue; `check` gives the first that a demand exceeds, for the
+reason. Both read the same lists, made by `own_bounds`, `share_bound` and `pool_bounds`. Capacity,
+use, promises and leaving amounts are added and subtracted here and nowhere else.
 
-Keys that no allowance names are not bounded. An allowance may be negative after an operator lowered
-something: then nothing that needs the key fits, and everything else still does (the exception of
-S1, S2 and S5). In a pool of nodes a demand must also be placed: `placement.place` says where.
+Keys that no allowance names are not bounded. An allowance may be negative after an edit lowered a
+bound: then no demand for the key fits, and every other demand still does (the exception of S1, S2
+and S5). In a pool of nodes a demand must also be placed, by `placement.place`.
 """
 
 from __future__ import annotations
@@ -30,25 +30,25 @@ fits = within
 
 
 class Bound(StrEnum):
-    """What keeps a waiter from starting, in the order in which it is asked."""
+    """The causes that can keep a waiter from starting, in the order in which they are checked."""
 
-    QUARANTINE = auto()  # after a restore: what its pool has granted is not known
+    QUARANTINE = auto()  # after a restore: the grants of its pool are not known
     DELAY = auto()  # its retry delay
-    OWN_PROMISE = auto()  # nothing but time: its capacity is on its way
+    OWN_PROMISE = auto()  # it only waits for its promised capacity
     TENANT = auto()  # its tenant's quota of nodes
     TASK_GROUP = auto()  # the limit of the request that it is a task of
     OWN_LIMIT = auto()  # its policy's limit
-    OWN_RESERVE = auto()  # what its policy reserves, for non-preemptible work
+    OWN_RESERVE = auto()  # its policy's reserve, for non-preemptible work
     LIMIT_ABOVE = auto()  # the limit of a policy above its own
     SHARE = auto()  # the share that would cover it: no bound on starting, only on its rights
-    FREE = auto()  # what is free in the pool now
-    PROMISED = auto()  # what is promised to others of its standing or above
-    WITHHELD = auto()  # what is withheld for a blocked head of its standing or above
+    FREE = auto()  # the free capacity of the pool
+    PROMISED = auto()  # promises to others of its standing or above
+    WITHHELD = auto()  # room withheld for a blocked head of its standing or above
     PLACEMENT = auto()  # places for its tasks on nodes
 
 
 class Allowance(NamedTuple):
-    """A bound and what it leaves of each key; None where nothing at all fits."""
+    """A bound and the amount that it leaves of each key; None where nothing at all fits."""
 
     bound: Bound
     whose: str  # the policy, task group or request that the bound belongs to
@@ -64,7 +64,7 @@ class Verdict:
     key: str = ""
     requested: int = 0
     available: int = 0
-    retry_at: int | None = None  # when the bound is certainly gone, where that is known
+    retry_at: int | None = None  # the instant at which the bound is certainly gone, if known
 
     @property
     def fits(self) -> bool:
@@ -75,7 +75,7 @@ FITS = Verdict()
 
 
 def check(demand: Amounts, allowances: Iterable[Allowance]) -> Verdict:
-    """The first of these bounds that a demand exceeds, by the key of which the most is missing."""
+    """The first of these bounds that a demand exceeds, with the key that is short by the most."""
     for bound, whose, left in allowances:
         if left is None:
             return Verdict(bound, whose)
@@ -87,7 +87,7 @@ def check(demand: Amounts, allowances: Iterable[Allowance]) -> Verdict:
 
 
 def headroom(allowances: Iterable[Allowance]) -> Room | None:
-    """What all of these leave together; None where nothing at all fits."""
+    """The amounts that all of these leave together; None where nothing at all fits."""
     room: Room = {}
     for _, _, left in allowances:
         if left is None:
@@ -100,7 +100,7 @@ def headroom(allowances: Iterable[Allowance]) -> Room | None:
 
 
 def smallest(rooms: Iterable[Room]) -> Room:
-    """What all of these rooms leave together."""
+    """The least amount of each key in these rooms."""
     room: Room = {}
     for each in rooms:
         lower(room, each)
@@ -108,14 +108,14 @@ def smallest(rooms: Iterable[Room]) -> Room:
 
 
 def lower(room: Room, left: Room) -> None:
-    """Lower a room to what is left of each key elsewhere."""
+    """Lower a room to the amount of each key in another."""
     for key, amount in left.items():
         if key not in room or amount < room[key]:
             room[key] = amount
 
 
 def missing(demand: Amounts, room: Room) -> Amounts:
-    """How much more of each key a demand needs than there is."""
+    """The amounts by which a demand exceeds a room."""
     return {key: n - room[key] for key, n in demand.items() if key in room and n > room[key]}
 
 
@@ -126,7 +126,7 @@ def own_bounds(
     ledger: PoolLedger, key: QueueKey, *, alone: bool = False, promise: bool = False
 ) -> list[Allowance]:
     """The limits and the reserve of a queue's own policy and task group; unless `alone` also the
-    limits above. To `promise` something, a policy's limit leaves what is on its way out.
+    limits above. For a `promise`, leaving holders do not count against the policy's limit.
     """
     policy_id = key.policy_id
     pool, policy = ledger.pool, ledger.policies[policy_id]
@@ -136,8 +136,8 @@ def own_bounds(
         left = {name: most - held.get(name, 0) for name, most in key.limit}
         found.append(Allowance(Bound.TASK_GROUP, key.task_group, left))
     if policy.limit:
-        # A limit that is not below capacity is none: of what the pool has, a holder on its way out
-        # gives back what it holds, to its own policy as well.
+        # A limit that is not below capacity does not bind: a leaving holder gives its amounts back
+        # to the pool, and so to its own policy as well.
         left = limit_room(ledger, policy_id, ledger.used_leaving if promise else None)
         left = {
             name: amount
@@ -158,8 +158,8 @@ def own_bounds(
 def limit_room(
     ledger: PoolLedger, policy_id: str, without: Mapping[str, Amounts] | None = None
 ) -> Room:
-    """What a policy's limit leaves beside everything held or promised below it, `without` a part of
-    that: what is on its way out (`used_leaving`), or what is only promised (`used_promised`).
+    """The room under a policy's limit beside all that is held or promised below it, `without` a
+    part of that: leaving holdings (`used_leaving`) or promises (`used_promised`).
     """
     used, gone = ledger.used[policy_id], {} if without is None else without[policy_id]
     limit = ledger.policies[policy_id].limit
@@ -169,13 +169,13 @@ def limit_room(
 def limits_room(
     ledger: PoolLedger, policy_ids: Iterable[str], without: Mapping[str, Amounts]
 ) -> Room:
-    """What the limits of all these policies leave; see `limit_room`."""
+    """The room under the limits of all these policies; see `limit_room`."""
     return smallest(limit_room(ledger, each, without) for each in policy_ids)
 
 
 def taken_of_reserve(ledger: PoolLedger, policy_id: str) -> Amounts:
-    """The part of a reserve that non-preemptible work cannot have any more: what other such work
-    holds and, where the reserve is the share, what policies below fill first.
+    """The part of a reserve that non-preemptible work cannot have any more: the holdings of other
+    such work and, where the reserve is the share, those that policies below fill first.
     """
     confined = ledger.confined[policy_id]
     below = {} if ledger.fair else ledger.covered_below(ledger.levels[policy_id][0])
@@ -183,24 +183,24 @@ def taken_of_reserve(ledger: PoolLedger, policy_id: str) -> Amounts:
 
 
 def _reserve_room(ledger: PoolLedger, policy_id: str, keys: Iterable[str]) -> Room:
-    """What a reserve leaves for non-preemptible work."""
+    """The room that a reserve leaves for non-preemptible work."""
     reserved, taken = ledger.policies[policy_id].reserved, taken_of_reserve(ledger, policy_id)
     return {key: reserved.get(key, 0) - taken.get(key, 0) for key in keys}
 
 
 def reserve_left(ledger: PoolLedger, policy_id: str, key: str) -> int:
-    """How much of what a policy reserves nothing below it uses."""
+    """The unused part of a policy's reserve."""
     return ledger.policies[policy_id].reserved.get(key, 0) - ledger.used[policy_id].get(key, 0)
 
 
 def staying(ledger: PoolLedger, policy_id: str) -> Amounts:
-    """What is held and promised below a policy and is not on its way out."""
+    """The amounts held and promised below a policy, without leaving holders."""
     return _less(ledger.used[policy_id], ledger.used_leaving[policy_id])
 
 
 def beyond_reserve(ledger: PoolLedger, policy_id: str) -> Room:
-    """How much of each key that counts a policy and those below it could lose, and keep what is
-    reserved for it.
+    """The amount of each key that counts that a policy with those below it could lose and keep its
+    reserve.
     """
     held, reserved = staying(ledger, policy_id), ledger.policies[policy_id].reserved
     return {key: max(held.get(key, 0) - reserved.get(key, 0), 0) for key in ledger.counting}
@@ -222,8 +222,8 @@ def _less(used: Amounts, leaving: Amounts) -> Amounts:
 def share_bound(
     ledger: PoolLedger, key: QueueKey, rights: int, band: int, gone: Amounts | None = None
 ) -> Allowance | None:
-    """What the share that gives a queue these rights still covers, with so much of it `gone`; no
-    bound for rights that no share gives.
+    """The room in the share that gives a queue these rights, with the amounts `gone` removed; None
+    for rights that no share gives.
     """
     if rights == BORROWED or ledger.homes.decide or ledger.balance is not None:
         return None
@@ -237,11 +237,11 @@ def share_bound(
 def share_room(
     ledger: PoolLedger, level: Level, preemptible: bool, before: Iterable[Amounts] = ()
 ) -> Room | None:
-    """How much more would still be covered at a level; None when nothing would be.
+    """The amounts that would still be covered at a level; None if nothing would be.
 
-    A new holding comes last in the fill, behind everything held there or below except what it goes
-    `before`. Where what is reserved is the share, a non-preemptible one comes only behind other
-    non-preemptible ones and what is covered below, and never above its own policy.
+    A new holding comes last in the fill, behind all holdings there or below but those that it goes
+    `before`. Where the reserve is the share, a non-preemptible one comes only behind other
+    non-preemptible ones and those covered below, and never above its own policy.
     """
     room = _left_at(ledger, level, preemptible, before)
     return room if all(left >= 0 for left in room.values()) else None
@@ -250,7 +250,7 @@ def share_room(
 def over_share(
     ledger: PoolLedger, level: Level, demand: Amounts, before: Iterable[Amounts] = ()
 ) -> Amounts:
-    """How much of what a level covers must leave so that a preemptible demand is covered there."""
+    """The amounts that must leave a level so that a preemptible demand is covered there."""
     room = _left_at(ledger, level, True, before)
     over = {key: demand.get(key, 0) - left for key, left in room.items()}
     return {key: amount for key, amount in over.items() if amount > 0}
@@ -259,9 +259,9 @@ def over_share(
 def _left_at(
     ledger: PoolLedger, level: Level, preemptible: bool, before: Iterable[Amounts]
 ) -> Room:
-    """What a level's share has left; negative where it covers less than is held."""
+    """The room in a level's share; negative where it covers less than is held."""
     policy_id = level[0]
-    if not preemptible and not ledger.fair:  # confined to what is reserved, which is its share
+    if not preemptible and not ledger.fair:  # confined to the reserve, which is its share
         return _reserve_room(ledger, policy_id, ledger.counting)
     share, used, gone = ledger.share_at(level), ledger.used[policy_id], ledger.yielded[policy_id]
     room = {
@@ -275,8 +275,8 @@ def _left_at(
 
 
 def goes_before(ledger: PoolLedger, policy_id: str, level: Level, band: int) -> list[Amounts]:
-    """What a new holding of this band comes before in the fill: others of its own policy that are
-    less safe, for a non-preemptible one all preemptible ones. Above that it is last.
+    """The holdings that a new holding of this band goes before in the fill: less safe ones of its
+    own policy, for a non-preemptible one all preemptible ones. In shares above it comes last.
     """
     if not ledger.fair or level[0] != policy_id:
         return []
@@ -287,8 +287,9 @@ def goes_before(ledger: PoolLedger, policy_id: str, level: Level, band: int) -> 
 def rights_if_granted(
     ledger: PoolLedger, policy_id: str, demand: Amounts, preemptible: bool, band: int = 0
 ) -> int:
-    """How close to home a demand would be covered; where home is a place, nothing says before it
-    is placed. Where fair shares alone decide, who may take from whom is the balance's (`victims`).
+    """The rights of a demand once granted: how close to home a share would cover it. Where home is
+    a place, that is not known before it is placed; where fair shares alone decide, the balance
+    decides about preemptions (`victims`).
     """
     if ledger.balance is not None:
         return IN_SHARE
@@ -307,29 +308,27 @@ def rights_if_granted(
 
 
 def pool_bounds(ledger: PoolLedger, standing: Standing) -> list[Allowance]:
-    """What is free for a waiter of this standing, and beside what is promised to others: one answer
-    for all such waiters until something changes.
+    """The free capacity, and that beside promises, for a waiter of this standing: one answer for
+    all such waiters until the ledger changes.
     """
     version, found = ledger.pool_bounds.get(standing, (-1, []))
     if version != ledger.version:
         found = [Allowance(Bound.FREE, "", free_now(ledger))]
-        if ledger.earmarks:  # without any, more may be promised than is free now
+        if ledger.earmarks:  # without promises, free capacity is the tighter bound
             found.append(Allowance(Bound.PROMISED, "", free_beside_returning(ledger, standing)))
         ledger.pool_bounds[standing] = ledger.version, found
     return found
 
 
 def free_now(ledger: PoolLedger) -> Room:
-    """What is physically free; in a pool of nodes, on those that take work."""
+    """The physically free capacity; in a pool of nodes, on those that take work."""
     if ledger.inventory is not None:
         return {key: ledger.inventory.free.get(key, 0) for key in ledger.pool.capacity}
     return {key: total - ledger.live.get(key, 0) for key, total in ledger.pool.capacity.items()}
 
 
 def free_to_promise(ledger: PoolLedger, bound: Standing = LOWEST) -> Room:
-    """What no holder that stays has, beside what is promised to waiters of this standing or
-    above.
-    """
+    """Capacity minus staying use, and minus promises to waiters of this standing or above."""
     promised = ledger.earmarked_from(bound) if ledger.earmarks else {}
     if ledger.inventory is not None:
         unheld = ledger.inventory.unheld
@@ -341,7 +340,7 @@ def free_to_promise(ledger: PoolLedger, bound: Standing = LOWEST) -> Room:
 
 
 class Returning(NamedTuple):
-    """Victims that are alike and come back to the queue in a standing."""
+    """Victims that are alike and come back to the queue with one standing."""
 
     standing: Standing
     amounts: Amounts  # of each
@@ -349,7 +348,7 @@ class Returning(NamedTuple):
 
 
 def returning(ledger: PoolLedger, standing: Standing) -> list[Returning]:
-    """Victims that come back above this standing, where that says who comes first."""
+    """Victims that come back above this standing, where standing and age decide the order."""
     found = []
     for (kind, _), line in ledger.departing.items() if ledger.keeps_order else ():
         policy_id, rank, preemptible, pairs = kind
@@ -362,8 +361,8 @@ def returning(ledger: PoolLedger, standing: Standing) -> list[Returning]:
 
 
 def kept_for_returning(ledger: PoolLedger, standing: Standing) -> list[Returning]:
-    """Of those, the ones that come back above a promise. Whoever takes the room that they will want
-    makes them cut that promise, so it is kept (S28).
+    """Of those, the victims that come back above a promise. Without room of their own they would
+    cut that promise, so room is kept for them (S28).
     """
     if not ledger.departing or not ledger.earmarks:
         return []
@@ -373,7 +372,7 @@ def kept_for_returning(ledger: PoolLedger, standing: Standing) -> list[Returning
 
 
 def free_beside_returning(ledger: PoolLedger, standing: Standing) -> Room:
-    """What is free to promise in this standing, less what is kept for victims who come back."""
+    """The capacity free to promise at this standing, less the room kept for returning victims."""
     room = free_to_promise(ledger, standing)
     for kind in kept_for_returning(ledger, standing):
         for key, amount in kind.amounts.items():
@@ -382,7 +381,7 @@ def free_beside_returning(ledger: PoolLedger, standing: Standing) -> Room:
 
 
 def free_beside_promises(ledger: PoolLedger, request_id: str) -> Room:
-    """What is free now and promised to no other request."""
+    """The capacity that is free now and promised to no other request."""
     room = free_now(ledger)
     for key, amount in ledger.earmarked.items():
         room[key] -= amount

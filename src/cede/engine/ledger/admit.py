@@ -1,9 +1,9 @@
-"""Refuse at the door what can never be satisfied (documents 001 and 002; L8).
+"""Refuses requests that can never be granted, at submission (documents 001 and 002; L8).
 
-Only bounds and terms are looked at, never what is in use now: a request that passes may wait, one
-that does not never could be granted. The same judgement is made again when an operator edits a pool
-or a policy, and when somebody lowers a request's own limit: a bound that was lowered may be raised
-again, so then the request is paused and not ended.
+Only bounds and terms are checked, never the present use: a request that passes may wait, one that
+does not could never be granted. The check is repeated when an operator edits a pool or a policy,
+and when a request's own limit is lowered: a lowered bound may be raised again, so then the request
+is paused and not ended.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def refusals(state: State, policy: Policy, request: Request) -> list[Reason]:
 
 
 def _sits_nowhere(state: State, pool: Pool, request: Request) -> list[Reason]:
-    """Whether the pool's nodes could never hold it, or nothing there could start it."""
+    """The refusal if the pool's nodes could never hold a request, or no agent could start it."""
     inventory = state.inventories.get(pool.id)
     if inventory is None:
         if request.work is None:
@@ -51,7 +51,7 @@ def _sits_nowhere(state: State, pool: Pool, request: Request) -> list[Reason]:
 
 
 def told(shape: Shape) -> dict[str, Any]:
-    """A shape in words."""
+    """The details of a shape, for the sentence of a reason."""
     wanted = [f"{name}={text}" for name, text in sorted(shape.labels.items())]
     if shape.fingerprint:
         wanted.append(f"fingerprint {shape.fingerprint}")
@@ -65,7 +65,7 @@ def told(shape: Shape) -> dict[str, Any]:
 
 
 def own_limit_broken(request: Request) -> list[Reason]:
-    """The keys of which a request asks for more at once than it allows itself."""
+    """A refusal for each key of which a request asks for more than its own limit."""
     limit = request.terms.limit
     if not limit:
         return []
@@ -78,7 +78,7 @@ def own_limit_broken(request: Request) -> list[Reason]:
 
 
 def terms_broken(pool: Pool, policy: Policy, request: Request) -> list[Reason]:
-    """Whether it asks for a class, or for a protection, that its policy may not give."""
+    """A refusal if a request asks for a class, or a protection, that its policy does not allow."""
     terms = request.terms
     if terms is USUAL and policy.max_class >= CLASS_DEFAULT:
         return []
@@ -115,7 +115,7 @@ def bounds_broken(pool: Pool, policy: Policy, amounts: Amounts, preemptible: boo
 
 
 def candidates(state: State, subject: Subject, pool_id: str | None) -> list[Policy]:
-    """The policies a request could use at all: its subject's, in the pool it names if any."""
+    """The policies that a request could use at all: its subject's, in the pool it names, if any."""
     policies = state.policies_of(subject)
     if pool_id is None:
         return policies
@@ -128,13 +128,13 @@ def paused(state: State, request: Request) -> bool:
 
 
 def pause_reason(state: State, request: Request) -> Reason:
-    """Why a waiter is paused: the limit that it has itself, or the bounds of its pools."""
+    """Why a waiter is paused: its own limit, or the bounds of its pools."""
     own = own_limit_broken(request)
     return own[0] if own else rejection(state, request, Code.NO_LONGER_ELIGIBLE)
 
 
 def eligible_policies(state: State, request: Request) -> tuple[Policy, ...]:
-    """Where a request may queue, by policy priority."""
+    """The policies under which a request may queue, by priority."""
     return tuple(
         [
             policy
@@ -151,7 +151,7 @@ def _passes(state: State, policy: Policy, request: Request) -> bool:
 
 
 def rejection(state: State, request: Request, code: Code = Code.NO_ELIGIBLE_POOL) -> Reason:
-    """Why no pool can ever grant this: every refusal; a single one stands for itself."""
+    """Why no pool can ever grant a request: all refusals, or the only one itself."""
     policies = candidates(state, request.subject, request.pool_id)
     if not policies:
         return no_policy(state, request.subject, request.pool_id)

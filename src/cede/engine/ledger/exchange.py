@@ -1,14 +1,14 @@
-"""The rights of a waiter once those it stops have left.
+"""The rights of a waiter once its victims have left.
 
 A share that is full of lower classes has room for a waiter of a higher one as soon as they leave,
-and who takes is judged as it will be then (law 3). So inside one policy a higher class takes the
-place of a lower one, although both are in share: the policy holds as much as before. What must
-leave of the share is a goal of the search for victims. But nobody is stopped for rights alone: each
-victim must be needed for room as well.
+and a preemptor is judged as it will be then (law 3). So inside one policy a higher class takes the
+place of a lower one, although both are in share: the policy holds as much as before. The amounts
+that must leave the share are a goal of the search for victims. But no holder is stopped for rights
+alone: each victim must be needed for room as well.
 
-Whoever is stopped so fills the share no more, from that moment on. Behind it the waiter's promise
-would stand as borrowed until it has left, and a borrower of a higher class could cut into it: the
-victim would go on, the waiter take it again, and so on for ever.
+Such a victim gives its place in the share up at once. Otherwise the waiter's promise, behind it,
+would be borrowed until it has left, and a borrower of a higher class could cut into the promise:
+the victim would go on, the waiter stop it again, and so on without end.
 """
 
 from __future__ import annotations
@@ -22,14 +22,16 @@ from cede.engine.rights.standing import IN_SHARE
 from cede.model.amounts import Amounts
 from cede.model.settings import Rank
 
-# How much of what a policy itself holds must leave.
+# A policy, and the amounts of its own holdings that must leave.
 Part = tuple[str, Amounts]
 
 
 def exchanges(
     ledger: PoolLedger, key: QueueKey, demand: Amounts, band: int, rights: int
 ) -> Iterator[tuple[int, Part]]:
-    """Higher rights than these that a waiter has if it stops the right ones, the lowest first."""
+    """Higher rights than these that a waiter has after an exchange, the lowest first, each with the
+    amounts that must leave for them.
+    """
     levels = ledger.levels[key.policy_id]
     for distance in reversed(range(min(IN_SHARE - rights, len(levels)))):
         level, higher = levels[distance], IN_SHARE - distance
@@ -40,10 +42,10 @@ def exchanges(
 
 
 def yielding(ledger: PoolLedger, key: QueueKey, rights: int) -> Amounts:
-    """What could leave of the share that gives those of a queue these rights.
+    """The amounts that could leave the share that gives a queue these rights.
 
-    Only classes differ inside a policy. Non-preemptible work has its rights beside other such work
-    alone, which nobody stops.
+    Inside a policy only classes differ. The rights of non-preemptible work depend only on other
+    such work, which is never stopped.
     """
     distance, levels = IN_SHARE - rights, ledger.levels[key.policy_id]
     by_class = ledger.pool.settings.rank is Rank.CLASS

@@ -1,4 +1,4 @@
-"""What counts against a policy, made from who holds or was promised it."""
+"""Makes the holdings that count against a policy, from allocations and earmarks."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _INDICES = 1 << 62  # more than there are
 
 
 def by_start(started: int | None, index: int) -> int:
-    """The place of a holding by its start; what has not started is the newest."""
+    """The place of a holding by its start; one that has not started is the newest."""
     return (_NEVER if started is None else started) * _INDICES + index
 
 
 def promised(ledger: PoolLedger, request: Request, earmark: Earmark) -> Holding:
-    """The holding that an earmark is."""
+    """The holding of an earmark."""
     form = ledger.form(request)
     return _holding(
         id=request.id,
@@ -39,8 +39,8 @@ def promised(ledger: PoolLedger, request: Request, earmark: Earmark) -> Holding:
 
 
 def held(ledger: PoolLedger, request: Request, allocation: Allocation) -> Holding:
-    """The holding that a live allocation is."""
-    # What is saved is not lost by stopping: progress that was saved counts as a new start.
+    """The holding of a live allocation."""
+    # A stop does not lose saved work, so saved progress counts as a new start.
     saved = request.saved if ledger.fair else None
     index = max(allocation.index, 0 if saved is None else saved.index)
     if ledger.balance is not None:
@@ -75,7 +75,7 @@ def _is_claimed_out(allocation: Allocation) -> bool:
 
 
 def _comes_back(request: Request, allocation: Allocation) -> bool:
-    """Whether who leaves waits again as soon as it has stopped: a victim that was not cancelled."""
+    """Whether a leaving holder waits again as soon as it has stopped: a victim not cancelled."""
     if allocation.taken_for is None or request.cancelled:
         return False
     if allocation.may_go_on or request.retry.preemptions is Preemptions.FREE:

@@ -1,10 +1,8 @@
-"""The ledger of one pool: every number and every order that deciding reads, kept as holdings come
-and go.
+"""The ledger of one pool: all sums and orders that decisions read, kept as holdings come and go.
 
-Two capacities matter. What is free *now* is capacity less everything live. What is free *to
-promise* is capacity less everything that stays and everything already promised: holders on their
-way out do not count, earmarks do (law 4). Nothing here decides; `recount` in `audit.py` computes
-the same numbers from scratch.
+Two capacities matter. Free *now* is the capacity less all live holdings. Free *to promise* is the
+capacity less staying holdings and promises: leaving holders do not count, earmarks do (law 4).
+Nothing here decides; `recount` in `audit.py` computes the same numbers from scratch.
 """
 
 from __future__ import annotations
@@ -44,7 +42,7 @@ Level = tuple[str, int]
 
 # See `alike_to`.
 Alike = tuple[Any, ...]
-# Kinds of requests of which a ledger remembers what it found.
+# Kinds of requests for which a ledger keeps its answers.
 _ALIKE_MAX = 4_096
 
 ROUNDING = 1e-6
@@ -53,9 +51,7 @@ Count = Callable[[dict[str, int], Amounts], None]  # into a sum, or out of it
 
 
 def alike(holding: Holding) -> tuple[Any, ...]:
-    """The same for holdings that differ in their places and ages only, and whether they were told
-    to stop.
-    """
+    """A key that is equal for holdings that differ only in node, age and in being told to stop."""
     amounts = tuple(sorted(holding.amounts.items()))
     return holding.policy_id, holding.rank, holding.preemptible, amounts
 
@@ -64,13 +60,15 @@ Departing = tuple[tuple[Any, ...], bool]
 
 
 def departing(holding: Holding) -> Departing:
-    """The same for victims of which none can go on unless the oldest can, but for their places."""
+    """A key that is equal for victims of which none can go on unless the oldest can, apart from
+    their nodes.
+    """
     return alike(holding), holding.may_go_on
 
 
 def known_by(holding: Holding) -> Any:
-    """What a holding has in common with those that are as good as it: where nothing has a place,
-    all that are alike.
+    """A key that is equal for interchangeable holdings: in a counted pool all that are alike, on
+    nodes each alone.
     """
     return holding.id if holding.footprint else alike(holding)
 
@@ -85,7 +83,7 @@ class PoolLedger:
         self.inventory = inventory
         self.policies = policies
         self.fair = pool.settings.share is Share.FAIR_SHARE
-        # Whether somebody may be below a fair share, which need not be what gives rights.
+        # Whether elements may starve below a fair share, even if another share gives rights.
         self.starves = self.fair or pool.settings.patience is Patience.STARVATION
         self.counting = tuple(sorted(pool.capacity)) if self.fair else counting_keys(pool, policies)
         self.published = UNPUBLISHED
@@ -97,69 +95,69 @@ class PoolLedger:
         self.limits = {pid: p.limit for pid, p in policies.items() if pid in parents and p.limit}
         self.live: dict[str, int] = {}
         self.leaving: dict[str, int] = {}
-        # Who is on its way out and comes back, those who are alike together, the oldest first.
+        # Leaving holders that come back, by kind, the oldest first.
         self.departing: dict[Departing, SortedList[tuple[int, str]]] = {}
         self.earmarked: dict[str, int] = {}
-        # Of a policy and everything below it: held or promised, of that promised, and leaving.
+        # Of a policy and all below it: held or promised; the promised and the leaving part of that.
         self.used: dict[str, dict[str, int]] = {pid: {} for pid in policies}
         self.used_promised: dict[str, dict[str, int]] = {pid: {} for pid in policies}
         self.used_leaving: dict[str, dict[str, int]] = {pid: {} for pid in policies}
         self.yielded: dict[str, dict[str, int]] = {pid: {} for pid in policies}  # of that leaving
         self.confined: dict[str, dict[str, int]] = {pid: {} for pid in policies}
         self.holdings: dict[str, Holding] = {}
-        self.parts = 0  # of all holdings: the nodes of each, and one where nothing has a place
+        self.parts = 0  # the sum over holdings of their nodes; in a counted pool 1 for each
         self.earmarks: dict[str, Holding] = {}
-        self.withheld: dict[str, str] = {}  # waiters for whom free capacity is withheld: policy
-        self.heads: dict[str, tuple[int, Standing]] = {}  # what `view` found of each of them
+        self.withheld: dict[str, str] = {}  # waiters with withheld room: their policy
+        self.heads: dict[str, tuple[int, Standing]] = {}  # the standing of each, cached by `view`
         self.timed: dict[str, None] = {}  # holders with a walltime
-        # Of a version: holders and their ends, as `forecast` put them in order.
+        # Of a version: holders and their ends, as ordered by `forecast`.
         self.ends: tuple[int, dict[str, int]] = (-1, {})
-        self.spare: dict[str, tuple[Any, dict[str, int]]] = {}  # what `bounds` found beside each
+        self.spare: dict[str, tuple[Any, dict[str, int]]] = {}  # the room beside each, by `bounds`
         self.queues: dict[QueueKey, Queue] = {}
-        self._know_nothing()
-        self.streams: dict[QueueKey, tuple[Any, ...]] = {}  # what `cursor` made of each queue
+        self._clear_kinds()
+        self.streams: dict[QueueKey, tuple[Any, ...]] = {}  # the streams of each queue, by `cursor`
         # (policy, rank, rights): owners of earmarks
         self.owed: dict[tuple[str, int, int], Queue] = {}
-        self.owed_sums: dict[tuple[int, int], dict[str, int]] = {}  # (rank, rights): the same
+        self.owed_sums: dict[tuple[int, int], dict[str, int]] = {}  # (rank, rights): their sums
         self.task_groups = TaskGroups()
-        self.appraised: dict[str, Any] = {}  # holders, as `pricing` last did
+        self.appraised: dict[str, Any] = {}  # holders: their last appraisal by `pricing`
         self.scores: dict[QueueKey, float] = {}  # of the oldest in each queue, where a score orders
-        self.fair_settings: dict[str, Any] = {}  # of policies, as `fairness` worked them out
-        # Held directly under a policy, by band: what a holding of a higher band goes before.
+        self.fair_settings: dict[str, Any] = {}  # the settings of policies, cached by `publish`
+        # Held directly under a policy, by band; a holding of a higher band goes before them.
         self.banded: dict[tuple[str, int], dict[str, int]] = {}
-        # Answers given, as long as they hold: by what was asked.
+        # Cached answers, by question, until the next change.
         self._answers: dict[tuple[Any, ...], dict[str, int]] = {}
-        self.holders_alike: dict[tuple[Any, ...], Any] = {}  # holders, as `why` put them together
+        self.holders_alike: dict[tuple[Any, ...], Any] = {}  # holders in groups, cached by `why`
         self.pool_bounds: dict[Standing, tuple[int, list[Any]]] = {}  # of a version, by standing
-        self.version = 0  # moves with every change, so that an answer can be known to hold still
+        self.version = 0  # changes with the ledger, so that cached answers can be checked
         self.tiers: dict[Tier, dict[str, int]] = {}  # takeable sums
         self.takeable: dict[str, SortedList[Place]] = {}
         self._rights: dict[str, int] = {}
         self._unlisted: dict[str, None] = {}  # holdings that are listed later, see `hold_many`
         self._open_shares()
 
-    def _know_nothing(self) -> None:
-        """Of requests that are alike, by policy: whether each may queue here, and where. A ledger
-        is opened anew when its pool, a policy of it or what a node has is edited, so they hold.
+    def _clear_kinds(self) -> None:
+        """Clear the caches, by policy and kind of request: whether it may queue here, and where. A
+        ledger is opened again when its pool, a policy or a node is edited, so they stay valid.
         """
         self._admitted: dict[tuple[str, Alike], bool] = {}
         self._stands: dict[tuple[str, Alike], Stand] = {}
 
     @property
     def by_amounts(self) -> bool:
-        """Whether reserves protect amounts: they give rights, and those come before rank."""
+        """Whether reserves protect amounts: they give rights, and rights come before rank."""
         rights_first = self.pool.settings.precedence is Precedence.RIGHTS_FIRST
         return rights_first and not self.fair and not self.homes.decide
 
     @property
     def keeps_order(self) -> bool:
-        """Whether standing and age alone say who comes first, wherever waiters will sit."""
+        """Whether standing and age alone order waiters, without nodes, balance or score."""
         by_score = self.pool.settings.rank is Rank.CLASS
         return self.inventory is None and self.balance is None and not by_score
 
     def _balance_uses(self) -> None:
-        """Where fair shares alone decide between policies: how evenly they are used, and of each
-        policy where its two groups end.
+        """Where fair shares alone decide between policies: make the balance, and the two cuts of
+        each policy's groups.
         """
         rank = self.pool.settings.rank
         alone = self.fair and rank is Rank.NONE and not self.homes.decide
@@ -169,9 +167,9 @@ class PoolLedger:
         }
 
     def _open_shares(self) -> None:
-        """What covers holdings elsewhere: the shares of policies, from the lowest up."""
+        """Elsewhere: make the fills of the policies' shares, which cover holdings."""
         bands = range(2 if self.fair else 1)
-        # How close to home: its own policy's share, band by band, then those above.
+        # From closest to home: its own policy's share, band by band, then those above.
         self.levels: dict[str, tuple[Level, ...]] = {
             pid: tuple((each, band) for each in self.chains[pid] for band in bands)
             for pid in self.policies
@@ -264,11 +262,11 @@ class PoolLedger:
         self._judge(holding.task_group)
 
     def replace(self, holding: Holding) -> None:
-        """A holder became another one: it is asked to stop, or goes on. Nearly always it holds what
-        it did, so that only what is on its way out is counted anew.
+        """Replace a changed holding: its holder is asked to stop, or goes on. Its amounts are
+        nearly always the same, so only the leaving sums are counted again.
         """
         old = self.holdings[holding.id]
-        if self.inventory is not None or _what(old) != _what(holding):
+        if self.inventory is not None or _counted(old) != _counted(holding):
             self.let_go(holding.id)
             self.hold(holding)
             return
@@ -306,8 +304,8 @@ class PoolLedger:
             self._fills[level].add(holding)
 
     def _level_of(self, holding: Holding) -> Level | None:
-        """Which share a holding fills first; None if its rights come from elsewhere, and then they
-        are set.
+        """The share that a holding fills first; None if its rights come from elsewhere: then they
+        are set here.
         """
         if self.balance is not None:
             if not holding.leaving:
@@ -320,7 +318,7 @@ class PoolLedger:
             at_home = self.homes.at_home(holding.policy_id, holding.footprint)
             self._set_rights(holding.id, IN_SHARE if at_home else BORROWED)
             return None
-        if holding.yields:  # it fills no share, so that who gets its place is not behind it
+        if holding.yields:  # it fills no share, so its beneficiary's promise is not behind it
             for policy_id in self.chains[holding.policy_id]:
                 add_to(self.yielded[policy_id], holding.amounts)
             self._set_rights(holding.id, BORROWED)
@@ -351,8 +349,8 @@ class PoolLedger:
         self._take_out(holding, self.levels[holding.policy_id])
 
     def _group(self, holding: Holding) -> int:
-        """Rights as the groups of the policy's fair share give them. What is promised is nobody
-        else's (law 4).
+        """The rights that the groups of the policy's fair share give a holding. A promise is always
+        in share: it belongs to its owner (law 4).
         """
         if holding.earmark:
             return IN_SHARE
@@ -365,7 +363,7 @@ class PoolLedger:
         return IN_SHARE - 1 if within.covers(place) else BORROWED
 
     def filled_before(self, holding: Holding) -> list[Holding]:
-        """Where fair shares alone decide: what fills a policy's share before a holding."""
+        """Where fair shares alone decide: the holdings that fill a policy's share before one."""
         place = _cut_place(holding)
         return [
             each
@@ -374,11 +372,11 @@ class PoolLedger:
         ]
 
     def _crossed(self, holding_id: str) -> None:
-        """A line of a policy's share has moved across a holding."""
+        """Set the rights of a holding that a cut of its policy's share has moved across."""
         self._set_rights(holding_id, self._group(self.holdings[holding_id]))
 
     def _judge(self, task_group: str) -> None:
-        """Which holdings of a task group are safe, now that these or its dues changed."""
+        """Update the bands of a task group's holdings, after a change of these or of its claim."""
         if not self.fair:
             return
         for holding in list(
@@ -386,7 +384,7 @@ class PoolLedger:
         ):
             if self.balance is None:
                 self._unfill(self.holdings[holding.id])
-            else:  # its policy's share counts it as before
+            else:  # its place in the policy's share is the same
                 self._unlist(self.holdings[holding.id])
                 del self._rights[holding.id]
             self.task_groups.replace(holding, self.holdings[holding.id])
@@ -399,11 +397,11 @@ class PoolLedger:
                 self._set_rights(holding.id, self._group(holding))
 
     def covered_below(self, level: Level) -> Amounts:
-        """What fills a level's share before anything that is not covered below it."""
+        """The amounts covered below a level, which fill its share first."""
         return self._fills[level].below
 
     def share_at(self, level: Level) -> Mapping[str, float]:
-        """The share that covers holdings at a level: what is reserved, or part of a fair share."""
+        """The share that covers holdings at a level: a reserve, or a part of a fair share."""
         policy_id, band = level
         if not self.fair:
             return self.policies[policy_id].reserved
@@ -415,13 +413,13 @@ class PoolLedger:
                 settings.preemption_satisfaction_threshold,
             )[band]
             share = self.published.shares.get(policy_id, {})
-            # A whole amount that rounding left a hair above the share is within it.
+            # A whole amount that exceeds the share by a rounding error is within it.
             known = {key: part * amount + ROUNDING for key, amount in share.items()}
             self._shares[level] = known
         return known
 
     def publish(self, published: Published) -> None:
-        """Fair shares were computed anew: the cuts move to where they belong now."""
+        """Take over newly computed fair shares: cuts, bands and queues follow them."""
         moved = claims_moved(self.published.claims, published.claims)
         waiting = list(self._alone(set(moved))) if self.fair else []
         self.published = published
@@ -452,7 +450,7 @@ class PoolLedger:
                 cut.draw(line)
 
     def _alone(self, among: set[str]) -> Iterator[tuple[QueueKey, Age, Amounts]]:
-        """Those of these waiters that are no part of a task group."""
+        """The waiters among these that are not tasks of a group."""
         for key, queue in self.queues.items() if among else ():
             if not key.task_group:
                 for age in queue.ages():
@@ -460,7 +458,9 @@ class PoolLedger:
                         yield key, age, queue.demand(age[2])
 
     def satisfaction(self, key: QueueKey) -> tuple[float, ...]:
-        """How satisfied those in a queue are: the policies above them from the top, themselves."""
+        """The order of a queue by satisfaction: of its policies from the top, then of its task
+        group; by score or balance where these decide.
+        """
         if key.scored is not None:
             return (-self.scores.get(key, 0.0),)
         if not self.fair:
@@ -472,7 +472,7 @@ class PoolLedger:
         return (*(known.get(each, 0.0) for each in reversed(self.chains[key.policy_id])), own)
 
     def _use_of_group(self, task_group: str) -> float:
-        """The largest part of its share that a task group uses of any key."""
+        """The largest used part of a task group's share over all keys."""
         claim = self.published.claims.get(task_group)
         if claim is None:
             return 0.0
@@ -487,7 +487,7 @@ class PoolLedger:
         return round(max(found), 9) if found else inf
 
     def band(self, key: QueueKey, demand: Amounts) -> int:
-        """How safe a waiter of a queue would be inside its task group, once granted."""
+        """The band of a waiter of a queue inside its task group, once granted."""
         if not self.fair or not key.task_group:
             return key.band
         return self._next_band(key.task_group, demand)
@@ -511,7 +511,7 @@ class PoolLedger:
         return self.levels[policy_id][band + 1 :]
 
     def _covered_at(self, level: Level, holding: Holding) -> None:
-        """A share covers a holding now: it needs nobody's above any more."""
+        """Take a holding that a share covers now out of the shares above."""
         above = self._above(level)
         if above:
             self._take_out(holding, above)
@@ -523,7 +523,7 @@ class PoolLedger:
         self._set_rights(holding.id, IN_SHARE - distance)
 
     def _uncovered_at(self, level: Level, holding: Holding, was_covered: bool) -> None:
-        """A share does not cover a holding: it is offered to the next one up."""
+        """Offer a holding that a share does not cover to the next share above."""
         above = self._above(level)
         if not above:
             self._set_rights(holding.id, BORROWED)
@@ -543,8 +543,8 @@ class PoolLedger:
         return self.standing(holding.rank, self._rights[holding_id])
 
     def last_served(self, holding: Holding) -> tuple[Standing, tuple[float, ...]]:
-        """Sorts promises, the first to be given up first: of the lowest standing, and where fair
-        shares alone decide, of the policy that uses most of what it is entitled to.
+        """A sort key of promises, the first to be dropped first: of the lowest standing and, where
+        fair shares alone decide, of the policy with the highest level of use.
         """
         levels = () if self.balance is None else self.balance.levels(holding.policy_id)
         return self.standing_of(holding.id), tuple([-each for each in levels])
@@ -568,10 +568,10 @@ class PoolLedger:
             self._unlist(holding)
         self._rights[holding_id] = rights
         if holding.age is not None:
-            whose = (holding.policy_id, holding.rank, rights)
-            if whose not in self.owed:
-                self.owed[whose] = Queue()
-            self.owed[whose].add(holding.age, holding.amounts)
+            kind = (holding.policy_id, holding.rank, rights)
+            if kind not in self.owed:
+                self.owed[kind] = Queue()
+            self.owed[kind].add(holding.age, holding.amounts)
             add_to(self.owed_sums.setdefault((holding.rank, rights), {}), holding.amounts)
         if not holding.takeable or holding.safe:
             return
@@ -614,7 +614,7 @@ class PoolLedger:
         take_from(self.tiers[tier], holding.amounts)
 
     def changed(self) -> None:
-        """Something of the pool is another: answers that were given hold no more."""
+        """Note a change of the pool: cached answers are invalid."""
         self.version += 1
         if self._answers:
             self._answers.clear()
@@ -624,7 +624,7 @@ class PoolLedger:
     # Waiters ----------------------------------------------------------------------------------
 
     def stand(self, policy_id: str, request: Request) -> Stand:
-        """Where a request waits under a policy; equal ones share the answer."""
+        """The queue of a request under a policy, and its demand; cached by kind of request."""
         like = None if self.fair else alike_to(request)
         known = None if like is None else self._stands.get((policy_id, like))
         if known is None:
@@ -636,7 +636,7 @@ class PoolLedger:
         return known
 
     def admits(self, policy_id: str, request: Request, judge: Callable[[], bool]) -> bool:
-        """Whether a request may queue under a policy, as `judge` says of the first of its kind."""
+        """Whether a request may queue under a policy; `judge` is asked once for each kind."""
         like = alike_to(request)
         if like is None:
             return judge()
@@ -669,7 +669,7 @@ class PoolLedger:
         return key._replace(band=self._next_band(request.id, demand))
 
     def form(self, request: Request) -> Form | None:
-        """How a request must sit on this pool's nodes; None in a pool without any."""
+        """The form of a request on this pool's nodes; None in a counted pool."""
         if self.inventory is None:
             return None
         shape = request.shape or Shape(request.amounts)
@@ -692,11 +692,11 @@ class PoolLedger:
 
     def stop_waiting(self, key: QueueKey, age: Age) -> None:
         self.changed()
-        # An empty queue stays: a pass that holds it must see whoever comes back.
+        # An empty queue stays: a pass that uses it must see waiters that come back.
         self.queues[key].remove(age)
 
     def forget_empty_queues(self) -> None:
-        """Task groups and pins come and go; between passes nobody holds their queues."""
+        """Remove empty queues of task groups and pins; between passes none of them is in use."""
         for key in [key for key, queue in self.queues.items() if key.passing and not len(queue)]:
             del self.queues[key]
             self.streams.pop(key, None)
@@ -704,7 +704,9 @@ class PoolLedger:
     # Sums -------------------------------------------------------------------------------------
 
     def takeable_below(self, bound: Standing, within: str | None = None) -> dict[str, int]:
-        """All that holders of strictly lower standing could give back; of one subtree, if given."""
+        """The sum that holders of strictly lower standing could give back; of one subtree, if
+        given.
+        """
         asked = ("below", bound, within)
         result = self._answers.get(asked)
         if result is None:
@@ -716,8 +718,8 @@ class PoolLedger:
         return result
 
     def takeable_beyond(self) -> dict[str, int]:
-        """No less than what holders could give back by amounts: of keys that count, what policies
-        hold to stay beyond their reserves.
+        """An upper bound on the sum that holders could give back by amounts: of keys that count,
+        the staying holdings of policies beyond their reserves.
         """
         if not self.by_amounts:
             return {}
@@ -739,7 +741,7 @@ class PoolLedger:
         return result
 
     def promised_below(self, bound: Standing, within: str) -> dict[str, int]:
-        """What is promised in a subtree to owners of strictly lower standing."""
+        """The sum of promises in a subtree to owners of strictly lower standing."""
         asked = ("promised", bound, within)
         result = self._answers.get(asked)
         if result is None:
@@ -751,8 +753,8 @@ class PoolLedger:
         return result
 
     def takeable_inside(self, policy_id: str, band: int, bound: Standing) -> dict[str, int]:
-        """What holders of a policy, of this standing or above, could give back to one of its own of
-        a higher band.
+        """The sum that holders of a policy, of this standing or above, could give back to a waiter
+        of that policy of a higher band.
         """
         if not band:
             return {}
@@ -766,8 +768,8 @@ class PoolLedger:
         return result
 
     def yielding(self, policy_id: str, rank: int, bound: Standing) -> dict[str, int]:
-        """What holders of a policy, of lower rank than this, could give back to one of its own that
-        will be of standing `bound`.
+        """The sum that holders of a policy, of lower rank than this, could give back to a waiter of
+        that policy that will have the standing `bound`.
         """
         asked = ("yielding", policy_id, bound)
         result = self._answers.get(asked)
@@ -779,7 +781,7 @@ class PoolLedger:
         return result
 
     def earmarked_from(self, bound: Standing) -> dict[str, int]:
-        """All that is promised to owners of this standing or above, whom a waiter of it may not
+        """The sum of promises to owners of this standing or above, which a waiter of it may not
         cut.
         """
         if bound is LOWEST:
@@ -794,13 +796,13 @@ class PoolLedger:
         return result
 
 
-# What of a holder counts as long as it does not leave.
-_what = attrgetter("policy_id", "amounts", "preemptible", "task_group", "earmark")
+# The fields of a holding that all sums but the leaving ones depend on.
+_counted = attrgetter("policy_id", "amounts", "preemptible", "task_group", "earmark")
 
 
 def alike_to(request: Request) -> Alike | None:
-    """What requests have in common that may queue in the same places, and wait in the same queues
-    where shares are not fair; None for those of which little is usual.
+    """A key that is equal for requests that may queue in the same places and, without fair shares,
+    in the same queues; None for requests with unusual terms.
     """
     if request.terms is not USUAL or request.shape is not None or request.pin is not None:
         return None

@@ -1,9 +1,9 @@
-"""The waiters of one policy in one pool, in submit order, searchable by what would fit.
+"""The waiters of one policy in one pool, in submit order, searchable by size.
 
 A queue answers one question: which is the oldest waiter whose demand is within this room? It keeps
-its waiters in chunks, each with the least amount of every key that all of its members want, so that
-chunks in which nobody can fit are passed over whole. That is what makes a pass cost what changed: a
-release looks at a handful of chunk heads, however many wait.
+its waiters in chunks, each with the least demand of every key among its members, so that chunks in
+which no waiter can fit are skipped whole. So the cost of a pass depends on the changes: a release
+examines a few chunk heads, at any number of waiters.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _CHUNK_MAX = 256
 
 
 class QueueKey(NamedTuple):
-    """Waiters that are alike to every rule but their size and age: of one policy and rank,
-    preemptible or not; in a pool of nodes of one form, so that what does not fit for one of them
-    fits for none; of one task group, where that has a fair share or a limit of its own.
+    """The common properties of waiters that differ only in size and age for every rule: policy,
+    rank, preemptibility; in a pool of nodes the form, so that either all of them fit or none; the
+    task group, where that has a fair share or a limit of its own.
     """
 
     policy_id: str
@@ -36,24 +36,24 @@ class QueueKey(NamedTuple):
     limit: tuple[tuple[str, int], ...] = ()  # of the task group
     band: int = 0  # of those without a task group, once granted
     scored: tuple[str, Checkpoint] | None = None  # tenant and checkpoint, where a score orders
-    settled: bool = False  # cannot be asked to leave: is lent no node
-    claimant: str = ""  # whose claimed nodes it may use
+    settled: bool = False  # cannot be asked to leave, so no node is lent to it
+    claimant: str = ""  # the owner of the claimed nodes that it may use
 
     @property
     def passing(self) -> bool:
-        """Whether nobody may ever wait there again once it is empty."""
+        """Whether the queue may stay empty for good: it belongs to a task group or a pin."""
         return bool(self.task_group or (self.form and self.form.folders))
 
 
 class Stand(NamedTuple):
-    """Where a waiter stands, and what of its demand the pool counts."""
+    """The queue of a waiter, and the part of its demand that the pool counts."""
 
     key: QueueKey
     demand: Amounts
 
 
 class _Chunk:
-    """`least` is a lower bound: exact when computed, and loose once somebody has left."""
+    """A part of a queue. `least` is a lower bound: exact when computed, `loose` after a removal."""
 
     __slots__ = ("ages", "least", "loose", "stale")
 
@@ -71,7 +71,7 @@ class Queue:
 
     def __init__(self) -> None:
         self._chunks: list[_Chunk] = []
-        self._least: dict[str, int] = {}  # a lower bound for everybody
+        self._least: dict[str, int] = {}  # a lower bound on all demands
         self._demands: dict[str, Amounts] = {}
 
     def __len__(self) -> int:
@@ -89,7 +89,7 @@ class Queue:
 
     @property
     def least(self) -> Amounts:
-        """Of every key at most what each of them asks for."""
+        """A lower bound on all demands, by key."""
         return self._least
 
     def ages(self) -> Iterator[Age]:
@@ -99,7 +99,7 @@ class Queue:
         return self._demands[request_id]
 
     def wanted(self) -> dict[str, int]:
-        """What all of them ask for together."""
+        """The sum of all demands."""
         return total_of_many(self._demands.values())
 
     def add(self, age: Age, demand: Amounts) -> None:
@@ -121,7 +121,7 @@ class Queue:
             _lower(chunk.least, demand)
 
     def add_many(self, ages: Iterable[Age], demand: Amounts) -> None:
-        """The same as adding each of them."""
+        """Add many waiters with the same demand."""
         everybody = sorted([*self.ages(), *ages])
         if self._chunks:
             _lower(self._least, demand)
@@ -162,9 +162,9 @@ class Queue:
                 age = ages[at]
                 if within(demands[age[2]], room) and age[2] not in besides:
                     return age
-            if chunk.loose:  # a fruitless look has cost as much as making the bound exact
+            if chunk.loose:  # the search has cost as much as making the bound exact
                 self._refresh(chunk)
-        if start == 0:  # everybody was looked at, so every chunk's bound is known
+        if start == 0:  # all chunks were visited, so every chunk's bound is known
             self._least = _least_of(chunk.least for chunk in self._chunks)
         return None
 
@@ -185,7 +185,7 @@ class Queue:
 
 
 def _least_of(many: Iterable[Amounts]) -> dict[str, int]:
-    """The least amount of every key that all of these have."""
+    """The least amount of every key in these amounts."""
     each = iter(many)
     least = dict(next(each))
     for amounts in each:

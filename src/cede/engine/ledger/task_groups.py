@@ -1,9 +1,9 @@
-"""Requests as one, however many independent tasks they have: what a task group holds together, and
-which of it is safe inside its policy.
+"""The independent tasks of one request taken together: the holdings of a task group, and their
+bands inside its policy.
 
-A task group is a request, or all the requests that came as the independent tasks of one. Its
+A task group is a request, or all requests that were submitted as the independent tasks of one. Its
 holdings stand in the order of their last start; its part of the fair share covers the front of that
-order. How safe a holding is there is its band: 2 for non-preemptible, 1 for aggressively
+order. The safety of a holding there is its band: 2 for non-preemptible, 1 for aggressively
 preemptible, 0 for preemptible. Pools without fair shares have no bands, and no order between task
 groups.
 """
@@ -26,7 +26,7 @@ _BANDS = {Group.NON_PREEMPTIBLE: 2, Group.AGGRESSIVELY_PREEMPTIBLE: 1, Group.PRE
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What a task group is due, as last published; `smallest` is the share of one more task."""
+    """The share of a task group as last published; `smallest` is the share of one more task."""
 
     due: Due
     settings: FairSettings
@@ -35,18 +35,18 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """Fair shares as they were last computed: of policies in amounts and beside what they want, of
-    task groups as claims, and how much of them is used.
+    """The fair shares last computed: of policies in amounts and with their demands, of task groups
+    as claims, and the satisfaction of both.
     """
 
     shares: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     dues: Mapping[str, Due] = field(default_factory=dict)
     satisfaction: Mapping[str, float] = field(default_factory=dict)
     claims: Mapping[str, Claim] = field(default_factory=dict)
-    # Of policies: where their groups end. Of elements of the balance: what demands alone give them.
+    # Of policies: the cuts of their groups. Of elements of the balance: their entitlements.
     lines: Mapping[str, tuple[Line, Line]] = field(default_factory=dict)
     entitled: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    # Of every element: what of its share its guarantee gives, its volume adds, and comes by weight.
+    # Of every element: the parts of its share by guarantee, by volume and by weight.
     parts: Mapping[str, tuple[Vector, Vector, Vector]] = field(default_factory=dict)
 
 
@@ -54,7 +54,7 @@ UNPUBLISHED = Published()
 
 
 class TaskGroups:
-    """What every task group of a pool holds."""
+    """The holdings of every task group of a pool."""
 
     def __init__(self) -> None:
         self.used: dict[str, dict[str, int]] = {}  # held or promised
@@ -80,7 +80,7 @@ class TaskGroups:
             take_from(self.leaving[holding.task_group], holding.amounts)
 
     def replace(self, holding: Holding, old: Holding) -> None:
-        """The same holding, with another band, or on its way out now, or no longer."""
+        """Replace a holding by one that differs in its band, or in leaving."""
         task_group = holding.task_group
         self._held[task_group][holding.id] = holding
         if old.leaving and not holding.leaving:
@@ -95,18 +95,18 @@ class TaskGroups:
         return task_group in self._held
 
     def of(self, task_group: str) -> list[Holding]:
-        """Its holdings that stay, in the order of their last start."""
+        """The staying holdings of a task group, in the order of their last start."""
         held = self._held.get(task_group, {}).values()
         return sorted((each for each in held if not each.leaving), key=lambda each: each.index)
 
     def banded(self, task_group: str, claim: Claim | None) -> Iterator[Holding]:
-        """Its holdings whose band is another now, with that band."""
+        """The holdings of a task group with a changed band, with the new band."""
         for holding, band, safe in zip(*_judge(self.of(task_group), claim), strict=True):
             if (band, safe) != (holding.band, holding.safe):
                 yield holding.judged(band, safe)
 
     def next_band(self, task_group: str, claim: Claim | None, amounts: Amounts) -> int:
-        """The band of its next task, once granted."""
+        """The band of a task group's next task, once granted."""
         return 0 if claim is None else _bands(self.of(task_group), claim, Held("", amounts))[-1]
 
 
@@ -123,7 +123,9 @@ def _bands(held: Iterable[Holding], claim: Claim, *more: Held) -> list[int]:
 
 
 def _protected(held: list[Holding], settings: FairSettings) -> Iterator[bool]:
-    """Whether each is within what its owner may use without fear, whatever its share is."""
+    """For each holding whether the use before it is below the threshold that protects it at any
+    share.
+    """
     threshold = settings.non_preemptible_resource_usage_threshold
     before = dict.fromkeys(threshold, 0)
     for each in held:
@@ -132,5 +134,5 @@ def _protected(held: list[Holding], settings: FairSettings) -> Iterator[bool]:
 
 
 def claims_moved(old: Mapping[str, Claim], new: Mapping[str, Claim]) -> list[str]:
-    """The task groups that are due something else than before."""
+    """The task groups with a changed claim."""
     return [each for each in {**old, **new} if old.get(each) != new.get(each)]

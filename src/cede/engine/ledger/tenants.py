@@ -1,9 +1,9 @@
-"""What of each tenant is alive, and whether a quota has room for more.
+"""The living work of each tenant, and whether its quota has room for more.
 
-Counts are kept as everything in the state is: the old value out, the new one in. So undoing keeps
-them, and asking costs nothing. A request counts with as many nodes as it has tasks, the most that
-it could sit on; a holder with those on which it sits, and where nodes are not told apart with its
-tasks. What was promised counts as held: two promises must not exceed together what each would fit.
+Counts are kept like all indexes of the state: the old value out, the new one in. So undoing keeps
+them right, and reading costs nothing. A request counts with as many nodes as it has tasks, its
+largest possible number; a holder with its nodes, in a counted pool with its tasks. A promise counts
+as held: two promises that fit alone must not exceed the quota together.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from cede.engine.state.state import State
 
 
-# Pools in which somebody may start now.
+# Pools in which a waiter may start now.
 Pools = dict[str, None]
 
 
 class Tenancy:
-    """Counts by the names that requests give, whether a tenant has that name or not. Whatever makes
-    room says in which pools it may let somebody start.
+    """Counts by the names that requests give, also without a tenant of that name. Methods that make
+    room return the pools in which a waiter may start.
     """
 
     def __init__(self) -> None:
@@ -36,11 +36,11 @@ class Tenancy:
         self.alive: dict[str, int] = {}  # requests that have not ended
         self.held: dict[str, int] = {}  # nodes of live allocations
         self.promised: dict[str, int] = {}  # nodes of earmarks
-        self.waiters: dict[str, dict[str, int]] = {}  # by pool: how many could start there
+        self.waiters: dict[str, dict[str, int]] = {}  # by pool: waiters with a place there
         self._holders: dict[str, tuple[str, int]] = {}  # allocation: its tenant, its nodes
 
     def know(self, tenants: dict[str, Tenant], old: Tenant | None, new: Tenant | None) -> Pools:
-        """A tenant changed, came or went; `tenants` has them by id."""
+        """Change, add or remove a tenant; `tenants` has them by id."""
         concerned: Pools = {}
         for tenant in (old, new):
             if tenant is not None:
@@ -52,7 +52,7 @@ class Tenancy:
         return concerned
 
     def count(self, old: Request | None, new: Request | None) -> Pools:
-        """A request became another one; its tenant stays the same."""
+        """Count the change of a request; its tenant never changes."""
         either = old or new
         if either is None or not (name := either.terms.tenant):
             return {}
@@ -64,7 +64,7 @@ class Tenancy:
         return {} if old is None or old.earmark is None else self._concerned(name)
 
     def wait(self, request: Request, places: Iterable[Policy], times: int) -> None:
-        """A waiter came (1) or went (-1)."""
+        """Count a waiter in (1) or out (-1)."""
         if not (name := request.terms.tenant):
             return
         pools = self.waiters.setdefault(name, {})
@@ -106,7 +106,7 @@ def nodes_of(request: Request, allocation: Allocation) -> int:
 
 
 def tenant_room(state: State, request: Request) -> bool:
-    """Whether its tenant may use so many nodes more: for granting, and for promising."""
+    """Whether a request's tenant may use its nodes as well; asked before grants and promises."""
     name = request.terms.tenant
     if not name:
         return True
@@ -117,7 +117,7 @@ def tenant_room(state: State, request: Request) -> bool:
 
 
 def _taken(state: State, request: Request) -> int:
-    """Nodes that others of its tenant hold or were promised."""
+    """The nodes that other requests of its tenant hold or have promises for."""
     name, counts = request.terms.tenant, state.tenancy
     own = request.tasks if request.earmark is not None else 0
     return counts.held.get(name, 0) + counts.promised.get(name, 0) - own
@@ -138,7 +138,7 @@ def refusal(state: State, name: str, tasks: int) -> Reason | None:
 
 
 def has_nodes(state: State, name: str, nodes: int) -> bool:
-    """Whether a tenant that uses so many nodes more is still within its quota."""
+    """Whether a tenant with so many more nodes is still within its quota."""
     tenant = state.tenancy.named.get(name)
     if tenant is None or tenant.max_nodes is None:
         return True
@@ -146,7 +146,7 @@ def has_nodes(state: State, name: str, nodes: int) -> bool:
 
 
 def quota_verdict(state: State, request: Request) -> Verdict:
-    """Whether its tenant's quota keeps a waiter from starting in every pool."""
+    """The verdict of a tenant's quota on a waiter, which holds in every pool."""
     if tenant_room(state, request):
         return FITS
     tenant = state.tenancy.named[request.terms.tenant]
@@ -161,5 +161,5 @@ def nodes_reason(tenant: Tenant, held: int, tasks: int) -> Reason:
 
 
 def publish_budgets(state: State, fractions: dict[str, float]) -> None:
-    """Keep what part of its budget each tenant has used; those without a budget are not in it."""
+    """Store the used part of each tenant's budget; tenants without a budget are not in it."""
     state.budgets = dict(sorted(fractions.items()))

@@ -1,1 +1,1 @@
-"""Everything that is alive, how it changes, how it is put back, and when it is due."""
+"""All living entities, their changes, the undo log, and the timers."""

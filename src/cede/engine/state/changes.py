@@ -1,4 +1,4 @@
-"""What one transaction must write, and the events that tell it."""
+"""The rows and events that one transaction writes, and marks in the log of changes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happened, at its place in the journal."""
+    """One entry of the journal."""
 
     index: int
     at: int
@@ -37,7 +37,7 @@ class Rows(Generic[T]):
 
 @dataclass(slots=True)
 class Changes:
-    """What one transaction must write."""
+    """The rows and events that one transaction writes."""
 
     pools: Rows[Pool] = field(default_factory=Rows)
     nodes: Rows[Node] = field(default_factory=Rows)
@@ -61,7 +61,7 @@ class Mark(NamedTuple):
 
     log: int
     events: int
-    last: int  # index given out
+    last: int  # the last index that was given out
     journal: int
     came_up: int  # timers
     clock: tuple[int, int]
@@ -70,5 +70,5 @@ class Mark(NamedTuple):
 
     @property
     def written(self) -> tuple[int, int]:
-        """Moves with everything that is to be written down."""
+        """Differs from an earlier mark's if there is more to write."""
         return self.log, self.last

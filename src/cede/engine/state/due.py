@@ -1,5 +1,5 @@
-"""When things change by themselves: leases, stops, delays, silence; and when to look whether
-work should save itself.
+"""The instants at which entities change by time: leases, stops, delays, silence, and checks
+whether work should save itself.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from cede.model.stopping import Checkpoint
 
 
 def lease_over(lease_until: int, lease: int | None) -> int:
-    """When the server believes that a lease is over: later than its holder does (clock drift, one
-    pass).
+    """The instant at which the server considers a lease over: later than its holder does, for clock
+    drift and one pass.
     """
     return lease_until + (lease or 0) // bounds.LEASE_DRIFT_DIVISOR + bounds.LEASE_MARGIN
 
 
 def lease_end(lease_until: int, lease: int | None, since: int) -> int:
-    """When the lease of a client is over. A server that began at `since` was away before that, and
-    gives everybody the whole lease anew.
+    """The instant at which a client's lease is over. A server that started at `since` was away
+    before, and gives every client the whole lease again.
     """
     return lease_over(max(lease_until, since + (lease or 0)), lease)
 
@@ -31,7 +31,9 @@ def lease_end(lease_until: int, lease: int | None, since: int) -> int:
 def deadline_of(
     allocation: Allocation, request: Request | None, settings: Settings, since: int
 ) -> int | None:
-    """When a stop is over. A client that may not have been told of it has its lease first."""
+    """The instant at which a stop is over. A client that may not have been told of it keeps its
+    lease first.
+    """
     deadline = allocation.deadline
     if deadline is None or not since or request is None or request.lease is None:
         return deadline
@@ -40,14 +42,16 @@ def deadline_of(
 
 
 def gone_at(node: Node, heard: int) -> int:
-    """When a silent node is down: not before whatever must stop with its lease has (S14)."""
+    """The instant at which a silent node is down: not before all work that must stop with its lease
+    has stopped (S14).
+    """
     return lease_over(max(heard + node.lease, node.promised), node.lease) + bounds.KILL_GRACE
 
 
 def keeps(node: Node, request: Request) -> bool:
-    """Whether work on a node outlives the silence of its server. By itself that is so beside the
-    only server: nobody else can give its units away. In a bridge's cluster it always does: only
-    that cluster knows when it ended.
+    """Whether work on a node outlives the silence of its server. By default it does beside the only
+    server, as no other can grant its units. In a bridge's cluster it always does: only that cluster
+    knows when the work ended.
     """
     if node.bridge:
         return True
@@ -57,7 +61,7 @@ def keeps(node: Node, request: Request) -> bool:
 
 
 def may_lose(node: Node, request: Request, allocation: Allocation) -> bool:
-    """Whether a node that is down has yet to lose something of this."""
+    """Whether a node that is down has yet to lose a part of this allocation."""
     if request.work is None:
         return False
     if keeps(node, request):
@@ -67,7 +71,7 @@ def may_lose(node: Node, request: Request, allocation: Allocation) -> bool:
 
 
 def node_due(node: Node, heard: int, loses: bool) -> int | None:
-    """When a node that stays silent becomes degraded, or down, or loses what it still holds."""
+    """The instant at which a silent node becomes degraded or down, or loses its last holdings."""
     if node.state is NodeState.DOWN:
         return gone_at(node, heard) if loses else None
     if node.state is NodeState.READY:
@@ -76,7 +80,7 @@ def node_due(node: Node, heard: int, loses: bool) -> int | None:
 
 
 def request_due(request: Request, *, delayed: bool, since: int) -> int | None:
-    """When a request changes by itself: its delay, withholding or waiting lease ends."""
+    """The instant at which a request changes by time: its delay, pin, withholding or lease ends."""
     instants = [] if request.withhold is None else [request.withhold.until]
     if request.waiting:
         if request.pin is not None and request.pin.until is not None:
@@ -95,8 +99,8 @@ def allocation_due(
     passed: int,
     since: int = 0,
 ) -> int | None:
-    """When an allocation changes by itself: its lease, its stop or its first seconds end; or
-    when to look at it.
+    """The instant at which an allocation changes by time: its lease, its stop or its first seconds
+    end; or of the next check whether it should save itself.
     """
     instants = []
     if allocation.state is not AllocationState.LOST:
@@ -122,8 +126,8 @@ def allocation_due(
 
 
 def changes_itself(allocation: Allocation, settings: Settings, before: int, now: int) -> bool:
-    """Whether anything about an allocation whose timer came up concerns its pool: a look whether it
-    should save itself does not. A lease may be said to be over a little too soon.
+    """Whether the due timer of an allocation concerns its pool; a check whether it should save
+    itself does not. A lease may count as over slightly too soon.
     """
     if not settings.broker and allocation.asked is None:
         return True
@@ -134,7 +138,9 @@ def changes_itself(allocation: Allocation, settings: Settings, before: int, now:
 def look_due(
     allocation: Allocation, request: Request, settings: Settings, passed: int
 ) -> int | None:
-    """When to look next whether running work should save itself, or when its time to is over."""
+    """The instant of the next check whether running work should save itself, or of the end of an
+    open ask.
+    """
     if (ask := allocation.open_ask) is not None:
         return ask.until if allocation.state is AllocationState.RUNNING else None
     first = first_look(allocation, request, settings)
@@ -148,8 +154,8 @@ def look_due(
 
 
 def first_look(allocation: Allocation, request: Request, settings: Settings) -> int | None:
-    """From when on work may be asked to save itself; None: it never is. On a whole second, so that
-    much work is looked at in few passes.
+    """The instant from which work may be asked to save itself; None if it never is. A whole second,
+    so that few passes check much work.
     """
     running = allocation.state is AllocationState.RUNNING and allocation.started_at is not None
     if not settings.broker or not running or request.stop_policy.checkpoint is not Checkpoint.AUTO:

@@ -1,4 +1,4 @@
-"""What the state is made of: the kinds of entities, and what of each concerns the indexes."""
+"""The kinds of entities in the state, and the fields of them that the indexes use."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Entity = Pool | Node | Policy | Tenant | Request | Allocation
 
 
 class Nodes(dict[str, Node]):
-    """Nodes by id, which also knows them by name; the name of an id stays."""
+    """Nodes by id, with an index by name; the name of a node never changes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -35,7 +35,7 @@ class Nodes(dict[str, Node]):
 
 
 def place_of(node: Node) -> tuple[Any, ...]:
-    """What of a node concerns who may wait where."""
+    """The properties of a node that decide which requests may wait in a pool."""
     return (
         node.pool_id, node.amounts, node.labels, node.fingerprint, node.devices, node.folder,
     )  # fmt: skip

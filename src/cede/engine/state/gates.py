@@ -1,10 +1,9 @@
-"""Waiters that may not be queued yet: for a request that they follow, or for the bound of their
-array.
+"""Waiters that may not be queued yet: for a dependency, or for the bound of their array.
 
 Such a waiter is in no queue, so it is no head, no demand of a fair share, and nothing is withheld
-for it. What is known here follows from the requests that are alive: a dependency that has ended is
-not among them, and had it ended badly, its dependants would have ended in the same commit. So
-nothing of this is written down, undoing needs no log, and removing old requests changes nothing.
+for it. All data here follows from the living requests: an ended dependency is not among them, and
+if it had ended badly, its dependants would have ended in the same commit. So nothing here is
+stored, undoing needs no log, and removing old requests changes nothing.
 """
 
 from __future__ import annotations
@@ -20,8 +19,8 @@ from cede.model.request import Request
 
 
 class _Window:
-    """The tasks of one array with a bound: those that run or were promised their capacity, and
-    behind them as many of the oldest waiters as the bound leaves.
+    """The tasks of one array with a bound: those that hold or have a promise (`busy`), and as many
+    of the oldest waiters as the bound leaves (`inside`).
     """
 
     __slots__ = ("at_once", "busy", "inside", "waiting")
@@ -33,23 +32,23 @@ class _Window:
         self.inside: set[str] = set()
 
     def moved(self) -> set[str]:
-        """Whose turn has come or gone since the last time."""
+        """Update `inside`; return the tasks that entered or left it."""
         free = max(self.at_once - len(self.busy), 0)
         before, self.inside = self.inside, {age[2] for age in self.waiting.islice(0, free)}
         return before ^ self.inside
 
 
 class Gates:
-    """Who is kept out of the queues, and why. `alive` are the requests of the state, `delayed` says
-    whether a waiter's retry delay is not over.
+    """The waiters that are kept out of the queues, and why. `alive` are the requests of the state,
+    `delayed` says whether a waiter's retry delay is not over.
     """
 
     def __init__(self, alive: dict[str, Request], delayed: Callable[[Request], bool]) -> None:
         self._alive = alive
         self._delayed = delayed
         self.pending: dict[str, None] = {}  # waiters of which a dependency has not ended
-        self._dependants: dict[str, dict[str, None]] = {}  # by what they name
-        self._tasks: dict[str, dict[str, None]] = {}  # by the first of independent tasks: alive
+        self._dependants: dict[str, dict[str, None]] = {}  # by the reference that they name
+        self._tasks: dict[str, dict[str, None]] = {}  # living independent tasks, by their group
         self._numbered: dict[str, str] = {}  # `ID_7`: the request that is this task
         self._windows: dict[str, _Window] = {}
 
@@ -60,21 +59,21 @@ class Gates:
         return request.id in self.pending or self.beyond(request)
 
     def kept(self) -> Iterator[str]:
-        """Everybody who is kept out of the queues."""
+        """All waiters that are kept out of the queues."""
         yield from self.pending
         for window in self._windows.values():
             for age in window.waiting.islice(len(window.inside)):
                 yield age[2]
 
     def beyond(self, request: Request) -> bool:
-        """Whether its array runs as many tasks as it may, or others of them come first."""
+        """Whether the bound of its array keeps it out: enough tasks hold, or wait before it."""
         window = self._window_of(request)
         if window is None or request.id in window.busy or request.id in window.inside:
             return False
         return _age(request) in window.waiting
 
     def ahead(self, request: Request) -> tuple[int, int]:
-        """Of its array: how many hold or were promised capacity, and how many are next."""
+        """The numbers of tasks of its array that hold or have a promise, and that are next."""
         window = self._window_of(request)
         assert window is not None, request
         return len(window.busy), len(window.inside)
@@ -85,25 +84,25 @@ class Gates:
         return bool(named) or request.part_of is not None or request.id in self._dependants
 
     def holds(self, ref: str) -> list[Request]:
-        """The requests that are alive and that a reference names: all tasks of an array."""
+        """The living requests that a reference names; for an array all its tasks."""
         if ref in self._tasks:
             return [self._alive[each] for each in self._tasks[ref]]
         found = self._alive.get(self._numbered.get(ref, ref))
         return [] if found is None or found.ended else [found]
 
     def lives(self, ref: str) -> bool:
-        """Whether anything that a reference names has not ended."""
+        """Whether a reference names a request that has not ended."""
         if ref in self._tasks:
             return True
         found = self._alive.get(self._numbered.get(ref, ref))
         return found is not None and not found.ended
 
     def awaited(self, request: Request) -> list[str]:
-        """What a waiter waits for, as it names it: of that what has not ended."""
+        """The dependencies of a waiter that have not ended, as it names them."""
         return [each for each in _named(request) if self.lives(each)]
 
     def dependants(self, request: Request) -> Iterator[Request]:
-        """Waiters that start only if this request, or all of its array, ends well."""
+        """Waiters that start only if this request, or its whole array, ends well."""
         for ref in _refs(request):
             for each in list(self._dependants.get(ref, ())):
                 if ref in self._alive[each].after:
@@ -115,8 +114,8 @@ class Gates:
     # Writing ----------------------------------------------------------------------------------
 
     def replace(self, old: Request | None, new: Request | None) -> list[Request]:
-        """A request became another one, came or went; the other waiters that this lets into the
-        queues or takes out of them.
+        """Replace, add (`old` is None) or remove a request; return the other waiters that may be
+        queued now, or no longer.
         """
         either = new or old
         assert either is not None
@@ -173,8 +172,8 @@ class Gates:
         self._judge(request)
 
     def _judge(self, request: Request) -> bool:
-        """Look again whether a request waits for another, and where it stands in its array; whether
-        that is no longer so.
+        """Update whether a request waits for a dependency, and its place in its array; return
+        whether the former changed.
         """
         before = request.id in self.pending
         self.pending.pop(request.id, None)
@@ -212,14 +211,14 @@ def _age(request: Request) -> Age:
 
 
 def _named(request: Request) -> Collection[str]:
-    """What a request follows; what it follows in both ways once."""
+    """The references of a request's dependencies, each once."""
     if not request.after or not request.after_any:
         return request.after or request.after_any
     return dict.fromkeys((*request.after, *request.after_any))
 
 
 def _refs(request: Request) -> list[str]:
-    """What a request is called by those who wait for it."""
+    """The references by which dependants may name a request."""
     if request.part_of is None:
         return [request.id]
     numbered = [] if request.array_task is None else [task_ref(request.part_of, request.array_task)]

@@ -1,7 +1,7 @@
-"""The one undo: every change of what a state knows beside its entities is noted with the old value.
+"""The undo log of the state's data beside its entities: each change is noted with the old value.
 
-Entities have a log of their own in `State`, because the store writes it down; both go back together
-in `State.undo`.
+Entities have a log of their own in `State`, because the store writes their changes; `State.undo`
+undoes both together.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Journal:
         self._old.append((values, key, values.get(key, _NOTHING)))
 
     def undo(self, length: int) -> None:
-        """Back to when there were so many changes."""
+        """Undo the changes behind the first `length` ones."""
         while len(self._old) > length:
             values, key, old = self._old.pop()
             if old is _NOTHING:
@@ -57,7 +57,7 @@ class Noted(MutableMapping[str, T]):
         self._journal.note(self._values, key)
         del self._values[key]
 
-    def __contains__(self, key: object) -> bool:  # without an exception for each that is not there
+    def __contains__(self, key: object) -> bool:  # faster than the default, which catches KeyError
         return key in self._values
 
     def __iter__(self) -> Iterator[str]:

@@ -1,10 +1,10 @@
-"""Many entities at once. The ledger of a pool is opened once, behind the last of its policies; its
-nodes are listed once, behind the last of the allocations on them; waiters that are alike join their
-queues together, behind the last of the requests.
+"""Many entities at once. The ledger of a pool is opened once, after the last of its policies; its
+nodes are listed once, after the last of the allocations on them; waiters that are alike join their
+queues together, after the last of the requests.
 
-One policy more is rare on a server, and opens its pool's ledger anew. Whoever reads a thousand of
-them, from a store or a snapshot, or changes as many in one go, would open it a thousand times. One
-allocation more counts all that is on its nodes again.
+A change of one policy is rare on a server, and opens its pool's ledger again. Reading a thousand of
+them from a store or a snapshot, or changing as many at once, would open it a thousand times. One
+more allocation counts all holdings on its nodes again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def policies_at_once(state: State) -> Iterator[None]:
-    """Meanwhile only policies may change: nobody waits, and no ledger is right."""
+    """A context in which only policies may change: queues are empty, and ledgers are not valid."""
     had_place = state.take_out()
     unopened: dict[str, None] = {}
     state.unopened = unopened
@@ -42,7 +42,7 @@ def policies_at_once(state: State) -> Iterator[None]:
 
 @contextmanager
 def holding_many(state: State) -> Iterator[None]:
-    """Meanwhile only allocations come: nodes are listed once for all that are on them."""
+    """A context in which only allocations are added: each node is listed once, at its end."""
     with ExitStack() as stack:
         for inventory in state.inventories.values():
             stack.enter_context(inventory.holding_many())
@@ -56,14 +56,14 @@ _AT_ONCE: dict[type[Entity], Callable[[State], AbstractContextManager[None]]] = 
 
 
 def at_once(state: State, kind: type[Entity]) -> AbstractContextManager[None]:
-    """Meanwhile only entities of this kind come."""
+    """A context in which only entities of one kind are added."""
     return _AT_ONCE[kind](state) if kind in _AT_ONCE else nullcontext()
 
 
 @dataclass(slots=True)
 class Crowd:
-    """Waiters that are alike to every rule but their age: where each stands is found once, and they
-    join its queues together.
+    """Waiters that differ in age only for every rule: their queues are found once, and they join
+    these together.
     """
 
     places: tuple[Policy, ...]

@@ -1,16 +1,16 @@
-"""Whether running work should save itself now, although nobody stops it.
+"""The broker: whether running work should save itself now, without being stopped.
 
-A checkpoint costs the time in which nodes write instead of compute, and storage. It is worth what
-would be lost without it: by a failure, or because others wait for these nodes and saved work parts
-faster. Both are GPU-seconds, with a rate for storage and for waiters. It is due when it is worth
-more than it costs: not sooner than the least interval after the last one, nor later than the
-greatest.
+A checkpoint costs the time in which nodes write instead of compute, and storage. Its value is the
+work that would be lost without it: by a failure, or because others wait for these nodes and saved
+work stops faster. Both are GPU-seconds, with a rate for storage and for waiters. A checkpoint is
+due when its value exceeds its cost: not sooner than the least interval after the last one, nor
+later than the greatest.
 
-Nodes write side by side, so the time does not depend on how many there are and the cost is in
-proportion to them. Work on borrowed nodes can be sent away by their owner at any time: that risk is
-added to that of a failure, so it saves sooner.
+Nodes write in parallel, so the time does not depend on their number and the cost is in proportion
+to it. The owner of borrowed nodes can reclaim them at any time: that risk is added to that of a
+failure, so borrowed work saves sooner.
 
-Only `auto` work is asked. Others see to it themselves, or cannot.
+Only `auto` work is asked; other work saves itself, or cannot.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ USUAL = BrokerSettings()
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """All that the question depends on, of one holder."""
+    """The properties of a holder that the decision depends on."""
 
     now: int
     started_at: int | None
     last_checkpoint_at: int | None = None
     checkpoint: Checkpoint = Checkpoint.AUTO
-    estimate: int | None = None  # how long its application says that saving takes
+    estimate: int | None = None  # the duration of a save, as its application says
     nodes: int = 1
     gpus_per_node: int = 0
     preemption_class: int = 0
@@ -60,7 +60,7 @@ class Running:
 
 @dataclass(frozen=True, slots=True)
 class Pressure:
-    """All that it depends on, of the pool around it."""
+    """The properties of its pool that the decision depends on."""
 
     waiting_higher: int = 0  # waiters of a higher class
     backlog: float = 0.0  # from 0 to 1
@@ -71,7 +71,7 @@ CALM = Pressure()
 
 
 def backlog(waiting: int, running: int) -> float:
-    """How much waits behind what runs: 1 for as many, or more."""
+    """The number of waiters over that of holders, at most 1."""
     return min(1.0, waiting / max(1, running))
 
 
@@ -110,8 +110,8 @@ def cost_of(running: Running, settings: BrokerSettings = USUAL) -> float:
 def due_at(
     running: Running, pressure: Pressure = CALM, settings: BrokerSettings = USUAL
 ) -> int | None:
-    """When a checkpoint becomes due if nothing else changes, so that nobody has to look before;
-    None: never.
+    """The instant at which a checkpoint becomes due if nothing else changes, so that no check is
+    needed before; None if never.
     """
     since = _saved_at(running)
     if since is None or running.checkpoint is not Checkpoint.AUTO:
@@ -123,12 +123,12 @@ def due_at(
     rate = _rate(running, pressure, settings)
     if missing * SECOND >= most * rate:
         return since + most
-    # Worth more, not as much: one millisecond later.
+    # The value must exceed the cost, so one millisecond later.
     return since + max(least, math.floor(missing * SECOND / rate) + 1)
 
 
 def _rate(running: Running, pressure: Pressure, settings: BrokerSettings) -> float:
-    """What a second of unsaved work adds to the value."""
+    """The value that a second of unsaved work adds."""
     risk = pressure.failure_probability
     if running.borrowed:
         risk += settings.reclaim_risk
@@ -136,7 +136,7 @@ def _rate(running: Running, pressure: Pressure, settings: BrokerSettings) -> flo
 
 
 def _wanted(running: Running, pressure: Pressure) -> float:
-    """The value of leaving quickly: higher classes wait, or simply many."""
+    """The value of a fast stop: waiters of higher classes, or many waiters."""
     yielding = 1 - running.preemption_class / CLASS_MAX
     waiting = pressure.waiting_higher * WAITING_VALUE * yielding
     return waiting + pressure.backlog * max(1, running.nodes) * BACKLOG_VALUE
@@ -149,7 +149,7 @@ def _unsaved(running: Running) -> float:
 
 
 def _saved_at(running: Running) -> int | None:
-    """Since when its work is unsaved; None if there is none yet."""
+    """The instant since when its work is unsaved; None before its start."""
     if running.started_at is None:
         return None
     return max(running.started_at, running.last_checkpoint_at or 0)

@@ -1,9 +1,9 @@
-"""Everything that is alive, indexed for deciding, held by one writer.
+"""All living entities, indexed for deciding, held by one writer.
 
 `put` and `drop` are the only mutators of entities, which are frozen: every index is kept by taking
-the old value out and putting the new one in, so undoing is putting the old value back. What is
-never written down is noted as it changes, and goes back with them. What changed since the last
-`drain` is known, so that the store writes exactly that.
+the old value out and putting the new one in, so undoing is putting the old value back. Data that
+is never stored is noted as it changes, and undone with the entities. The changes since the last
+`drain` are known, so that the store writes exactly these.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ from cede.model.shape import Footprint
 from cede.model.subject import Subject
 from cede.model.tenant import Tenant
 
-# All of a request but what it is promised, what is withheld for it, and how often it was passed.
+# All fields of a request but its promise, its withheld room and its number of bypasses.
 _waits_by = attrgetter(
     *(each.name for each in fields(Request) if each.name not in ("earmark", "withhold", "bypassed"))
 )
 
 
 def _waits_as(old: Request, new: Request) -> bool:
-    """Whether a waiter still waits where it did: nothing else of it has changed."""
+    """Whether a waiter still waits in the same queues: no other field has changed."""
     return new.waiting and _waits_by(old) == _waits_by(new)
 
 
@@ -63,54 +63,54 @@ class State:
         self.allocations: dict[str, Allocation] = {}
         self.ledgers: dict[str, PoolLedger] = {}
         self.inventories: dict[str, NodeInventory] = {}
-        self.since = 0  # when the server that holds this began; never written down either
-        self.beats: dict[str, int] = {}  # when each node was last heard of; never written down
-        # By node: moves when what it should do may have changed.
+        self.since = 0  # the start of the server that holds this state; never stored
+        self.beats: dict[str, int] = {}  # by node: its last heartbeat; never stored
+        # By node: changes when its orders may have changed.
         self.order_versions: Noted[int] = Noted(self.journal)
         self.draining: dict[str, None] = {}
-        # Of pools with fair shares, and never written down: what computes them, what it found and
-        # when, who starves, and when to look again.
+        # Of pools with fair shares, never stored: their solvers, the last results and their
+        # instants, the starvation of elements, and the instants of the next checks.
         self.solvers: dict[str, Any] = {}
         self.published: Noted[Published] = Noted(self.journal)
         self.published_at: Noted[int] = Noted(self.journal)
-        self.eager = False  # whether they are computed before every pass, as for a plan
+        self.eager = False  # whether shares are computed before every pass, as for a plan
         self.starving: Noted[Mapping[str, Any]] = Noted(self.journal)
         self.looks: Noted[int] = Noted(self.journal)
-        self.over: Noted[dict[str, int]] = Noted(self.journal)  # what is above a limit, since when
-        self.staged: Noted[int] = Noted(self.journal)  # when each node last took for a starving one
-        # By pool: its queues' scores; whether an edit may have broken promises or limits.
+        self.over: Noted[dict[str, int]] = Noted(self.journal)  # by pool: overruns, since when
+        self.staged: Noted[int] = Noted(self.journal)  # by node: last preemption for starvation
+        # By pool: its queues' scores; whether an edit may have broken promises, or limits.
         self.scores: Noted[dict[Any, float]] = Noted(self.journal)
         self.fresh: Noted[bool] = Noted(self.journal)
         self.unchecked: Noted[bool] = Noted(self.journal)
-        # By pool: what bounded the waiters that the last pass left waiting; never written down.
+        # By pool: the bounds that the last pass met for the waiters it passed over; never stored.
         self.passed_over: Noted[Any] = Noted(self.journal)
-        self.volumes: Noted[Any] = Noted(self.journal)  # what policies have saved up over time
-        # Waiters that edits since the last pass concern: whether a pool could grant them before.
+        self.volumes: Noted[Any] = Noted(self.journal)  # by pool: saved-up volumes of policies
+        # Waiters that edits since the last pass gave or took a place: whether they had one before.
         self.displaced: Noted[bool] = Noted(self.journal)
         self.tenancy = Tenancy()
         self.gates = Gates(self.requests, lambda each: each.not_before > self.passed)
-        self.budgets: dict[str, float] = {}  # by tenant: the part used; never written down
+        self.budgets: dict[str, float] = {}  # by tenant: the part used; never stored
         self.now = 0
-        self.passed = 0  # the instant up to which timers have been looked at
+        self.passed = 0  # the instant up to which timers have been processed
         self.index = 0
         self.events: list[Event] = []
         self.timers = Timers(self._due, self.journal)
-        self.dirty: dict[str, None] = {}  # pools that the next pass must look at
+        self.dirty: dict[str, None] = {}  # pools that the next pass must decide
         self.delayed: dict[str, None] = {}  # waiters whose retry delay is not over
-        self.untold: dict[str, dict[str, None]] = {}  # beneficiary: victims that do not know it yet
+        self.untold: dict[str, dict[str, None]] = {}  # beneficiary: its victims not told yet
         self.unearmarked: dict[str, None] = {}  # requests that lost or used their earmark
-        # Where somebody left, or lost a promise, whom nobody expected to: there may be room for
-        # those who are being stopped. A pool, or one of its nodes: and the pool.
+        # Nodes, or pools without nodes, with capacity that became free from outside (a holder that
+        # was not stopping ended, a promise was lost, an edit), where victims may go on: their pool.
         self.roomier: Noted[str] = Noted(self.journal)
         self.several = 0  # waiters with a place in more than one pool
         self._places: dict[str, tuple[Policy, ...]] = {}
         self._by_subject: dict[Subject, dict[str, None]] = {}
         self._waiters: dict[tuple[Subject, str | None], int] = {}  # by the pool that they name
-        self._policies_of: dict[Subject, list[Policy]] = {}  # as asked for; edits forget it
+        self._policies_of: dict[Subject, list[Policy]] = {}  # a cache, cleared by edits
         self._allocations_of: dict[str, dict[str, None]] = {}
         self.unopened: dict[str, None] | None = None  # pools whose ledgers are opened later
-        self._came_up: list[Key] = []  # timers that came up since the last drain
-        # (table, id, old value, whether nothing had changed it since the last drain)
+        self._came_up: list[Key] = []  # timers that were due since the last drain
+        # (table, id, old value, whether this is its first change since the last drain)
         self._log: list[tuple[str, str, Entity | None, bool]] = []
         self._touched: dict[tuple[str, str], bool] = {}  # (table, id): was there at the last drain
 
@@ -121,7 +121,7 @@ class State:
         return self._places.get(request_id, ())
 
     def waiters(self, subject: Subject, pool_id: str) -> int:
-        """How many of a subject's waiters name this pool, or none."""
+        """The number of a subject's waiters that name this pool, or no pool."""
         return self._waiters.get((subject, None), 0) + self._waiters.get((subject, pool_id), 0)
 
     def policies_of(self, subject: Subject) -> list[Policy]:
@@ -130,7 +130,7 @@ class State:
         if found is None:
             found = [each for each in self.policies.values() if each.subject == subject]
             found.sort(key=lambda each: (-each.priority, self.pools[each.pool_id].name))
-            if found:  # nobody makes us remember the names of strangers
+            if found:  # unknown subjects are not cached, as callers could fill memory with them
                 self._policies_of[subject] = found
         return found
 
@@ -195,8 +195,8 @@ class State:
         )
 
     def undo(self, mark: Mark) -> None:
-        """Back to the mark: the same entities, events and next index, and all that is known."""
-        self.now, self.passed = mark.clock  # first: what is put back is scheduled from there
+        """Go back to a mark: the same entities, events, next index and noted data."""
+        self.now, self.passed = mark.clock  # first: restored entities are scheduled from it
         while len(self._log) > mark.log:
             with policies_at_once(self) if self._ends_in_policies(mark.log) else nullcontext():
                 self._undo_one()
@@ -204,9 +204,9 @@ class State:
                     self._undo_one()
         del self.events[mark.events :]
         self.index = mark.last
-        self._put_to_sleep(self._came_up[mark.came_up :])
+        self._delay_again(self._came_up[mark.came_up :])
         del self._came_up[mark.came_up :]
-        self.journal.undo(mark.journal)  # behind all that notes something while it goes back
+        self.journal.undo(mark.journal)  # after all steps that note changes themselves
         for pool_id, ledger in self.ledgers.items():
             if ledger.published is not (published := self.published.get(pool_id, UNPUBLISHED)):
                 ledger.publish(published)
@@ -220,40 +220,40 @@ class State:
             del self._touched[table, entity_id]
 
     def _ends_in_policies(self, least: int, many: int = 2) -> bool:
-        """Whether so many changes that come last, down to a place in the log, are of policies."""
+        """Whether the last `many` changes, behind the first `least`, are of policies."""
         last = self._log[max(least, len(self._log) - many) :]
         return len(last) == many and all(table == "policies" for table, *_ in last)
 
     def publish(self, pool_id: str, published: Published) -> None:
-        """Fair shares of a pool were computed anew."""
+        """Publish newly computed fair shares to the ledger of a pool."""
         self.published[pool_id] = published
         self.ledgers[pool_id].publish(published)
 
     def wake(self, pool_id: str, at: int | None) -> None:
-        """Look at a pool's shares again at this instant, whatever happens."""
+        """Set the instant of a pool's next check; None for no check."""
         self.looks.pop(pool_id, None)
         if at is not None:
             self.looks[pool_id] = at
             self.timers.schedule(("pool", pool_id), at)
 
     def wake_by(self, pool_id: str, at: int) -> None:
-        """Look at a pool again at this instant at the latest."""
+        """Have a pool checked at this instant at the latest."""
         self.wake(pool_id, min(at, self.looks.get(pool_id, at)))
 
-    def _put_to_sleep(self, came_up: list[Key]) -> None:
-        """Waiters that a pass in the future woke wait for their delay again."""
+    def _delay_again(self, came_up: list[Key]) -> None:
+        """Delay the waiters again that an undone pass woke."""
         for kind, entity_id in came_up:
             if kind == "request" and (request := self.requests.get(entity_id)) is not None:
                 self._index_again(request)
 
     def drain(self) -> Changes:
-        """What changed since the last drain; ended entities leave memory with it."""
+        """Return the changes since the last drain, and settle them."""
         changes = self.pending()
         self.settle()
         return changes
 
     def pending(self) -> Changes:
-        """What changed since the last drain. It can still be undone."""
+        """The changes since the last drain, which can still be undone."""
         changes = Changes(events=self.events)
         for (table, entity_id), existed in self._touched.items():
             entity = getattr(self, table).get(entity_id)
@@ -266,7 +266,7 @@ class State:
         return changes
 
     def settle(self) -> None:
-        """What changed is written down: it cannot be undone, and ended entities leave memory."""
+        """Forget stored changes: they cannot be undone, and ended entities leave memory."""
         for table, entity_id in self._touched:
             entity = getattr(self, table).get(entity_id)
             if entity is not None and gone(entity):
@@ -278,7 +278,7 @@ class State:
         self._touched.clear()
 
     def keep(self) -> None:
-        """What changed cannot be undone any more, and is yet to be written down."""
+        """Forget how to undo the changes, which are yet to be stored."""
         self._came_up = []
         self._log.clear()
         self.journal.clear()
@@ -301,7 +301,7 @@ class State:
         self._touched.clear()
 
     def _load_requests(self, requests: Iterable[Request]) -> None:
-        """Most waiters are like many others: those are placed once, and queued together."""
+        """Load requests; waiters of one kind are placed once and queued together, as most are."""
         crowds: dict[Any, Crowd | None] = {}
         for request in requests:
             crowd = None
@@ -327,7 +327,7 @@ class State:
                 crowd.queue()
 
     def _keeps_to_itself(self, request: Request) -> bool:
-        """Whether more is known of a waiter than what it asks for."""
+        """Whether a waiter is indexed alone: it has a promise, withheld room, a delay or a gate."""
         return (
             request.earmark is not None
             or request.withhold is not None
@@ -336,7 +336,7 @@ class State:
         )
 
     def _crowd_of(self, request: Request) -> Crowd | None:
-        """Those who wait as this one does; None where each has a place of its own."""
+        """The crowd of the waiters alike to this one; None if each has a queue of its own."""
         places = eligible_policies(self, request)
         ledgers = [self.ledgers[policy.pool_id] for policy in places]
         if alike_to(request) is None or any(ledger.fair for ledger in ledgers):
@@ -349,7 +349,7 @@ class State:
         return Crowd(places, stands)
 
     def _load_allocations(self, allocations: Iterable[Allocation]) -> None:
-        """Each pool holds all of them at once."""
+        """Load allocations; each ledger holds all of its own at once."""
         holdings: dict[str, list[Holding]] = {}
         found = {each.id: each for each in allocations}
         self.allocations |= found
@@ -364,7 +364,7 @@ class State:
             self._index_allocation(each)
 
     def begin_pass(self, now: int) -> list[Key]:
-        """Move the clock, wake waiters whose delay is over, and say whose timers came up."""
+        """Move the clock, queue waiters with an elapsed delay, and return the due timers."""
         due = self.timers.pop_due(now)
         self._came_up += due
         before, self.now, self.passed = self.passed, now, now
@@ -421,14 +421,14 @@ class State:
         self._let_through(moved)
 
     def _index_again(self, request: Request) -> None:
-        """Time has passed for a waiter whose retry is delayed."""
+        """Index a waiter with a retry delay again, after the clock has moved."""
         self._unindex_request(request)
         moved = self.gates.replace(request, request)
         self._index_request(request)
         self._let_through(moved)
 
     def _let_through(self, moved: Iterable[Request]) -> None:
-        """Waiters that may be queued now, or no longer."""
+        """Index waiters again that may be queued now, or no longer."""
         for request in moved:
             self._unindex_request(request)
             self._index_request(request)
@@ -462,8 +462,8 @@ class State:
                 self.roomier[where] = pool_id
 
     def _replace_node(self, old: Node | None, new: Node | None) -> None:
-        """A change of state moves one node; what it has or where it belongs concerns every
-        waiter.
+        """Replace a node. A change of its state concerns that node alone; of its resources or its
+        pool, every waiter.
         """
         if old is not None and (new is None or old.pool_id != new.pool_id):
             self._edit("nodes", old.id, old, None)
@@ -495,8 +495,8 @@ class State:
         self.order_versions[node_id] = self.order_versions.get(node_id, self.index) + 1
 
     def _edit(self, table: str, entity_id: str, old: Any, new: Any) -> None:
-        """Change a pool, a policy or what a node has: rare, so everybody it may concern is simply
-        indexed again.
+        """Change a pool, a policy or a node's resources: rare, so all waiters that it may concern
+        are indexed again.
         """
         either = new if new is not None else old
         pool_id = either.id if table == "pools" else either.pool_id
@@ -524,8 +524,8 @@ class State:
         self.put_back(had_place)
 
     def take_out(self, subjects: Iterable[Subject] | None = None) -> dict[str, bool]:
-        """Take the waiters of these subjects, or all, out of every ledger; whether each had a place
-        there, by id.
+        """Take the waiters of these subjects, or all, out of every ledger; return by id whether
+        each had a place.
         """
         waiters = [
             self.requests[request_id]
@@ -538,14 +538,14 @@ class State:
         return had_place
 
     def put_back(self, had_place: Mapping[str, bool]) -> None:
-        """Index waiters again; who gained or lost its place is noted for the next pass."""
+        """Index waiters again, and note for the next pass those that gained or lost their place."""
         for request_id, had in had_place.items():
             self._index_request(self.requests[request_id])
             if had != bool(self._places[request_id]):
                 self.displaced.setdefault(request_id, had)
 
     def open_ledger(self, pool_id: str) -> None:
-        """Open the ledger of a pool from scratch, with the holdings that the old one had."""
+        """Open the ledger of a pool from scratch, with the holdings of the old one."""
         old = self.ledgers.pop(pool_id, None)
         pool = self.pools.get(pool_id)
         if pool is None:
@@ -576,7 +576,7 @@ class State:
         self._note_room(pool_id)
 
     def _index_request(self, request: Request, stays: bool = False) -> None:
-        """`stays`: the pools in which it waits are known."""
+        """Index a request; `stays`: it waits in the same pools as before."""
         if request.ended:
             return
         waiting = request.waiting
@@ -617,7 +617,7 @@ class State:
             del self._waiters[key]
 
     def _unindex_request(self, request: Request, stays: bool = False) -> None:
-        """`stays`: it goes on waiting in the same pools."""
+        """Take a request out of the indexes; `stays`: it goes on waiting in the same pools."""
         if not request.waiting:
             return
         self.delayed.pop(request.id, None)
@@ -647,14 +647,14 @@ class State:
         self._index_allocation(allocation)
 
     def _rehold(self, old: Allocation, new: Allocation) -> None:
-        """A holder became another one, of the same request."""
+        """Replace the holding of an allocation that changed."""
         self._unindex_allocation(old)
         ledger = self.ledgers[new.pool_id]
         ledger.replace(held(ledger, self.requests[new.request_id], new))
         self._index_allocation(new)
 
     def _reconsider(self, request_id: str) -> None:
-        """Its terms have changed, or it is cancelled: so may what follows for what it holds."""
+        """Replace the holding of a request with changed terms, or that was cancelled."""
         allocation = self.allocation_of(request_id)
         if allocation is not None:
             self.unchecked[allocation.pool_id] = True

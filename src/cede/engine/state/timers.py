@@ -1,7 +1,7 @@
-"""When something is due by itself: at most one entry per entity, checked again when it comes up.
+"""A queue of timers: at most one entry for each entity, checked again when it is due.
 
-Entries are never moved: an entity that became due later (a renewed lease) is put back when its old
-entry comes up, so renewing costs nothing here.
+Entries are never moved: an entity that became due later (a renewed lease) gets a new entry when its
+old one is due, so renewing costs nothing here.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Key = tuple[str, str]  # ("request" | "allocation" | "node" | "pool", id)
 
 
 class _Scheduled(dict[Key, int]):
-    """When each entry comes up. What is put in is in the heap as well: undoing needs no more."""
+    """The instant of each entry. Setting one also puts it into the heap, so undo needs no more."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -30,7 +30,7 @@ class Timers:
     """Entries by instant. Changes are noted in the journal."""
 
     def __init__(self, due: Callable[[Key], int | None], journal: Journal) -> None:
-        self._due = due  # what is true now; None when nothing is due any more
+        self._due = due  # the current instant of a key; None if it is not due any more
         self._journal = journal
         self._scheduled = _Scheduled()
         self._heap = self._scheduled.heap
@@ -44,7 +44,7 @@ class Timers:
             self._scheduled[key] = at
 
     def next(self) -> int | None:
-        """The next instant at which something is really due."""
+        """The next instant at which an entity is really due."""
         while self._heap:
             at, key = self._heap[0]
             true = self._due(key) if self._scheduled.get(key) == at else None
@@ -56,7 +56,7 @@ class Timers:
         return None
 
     def pop_due(self, now: int) -> list[Key]:
-        """Everything due at `now`, once each, in order of its instant."""
+        """All keys that are due at `now`, once each, in order of their instants."""
         due = []
         while (at := self.next()) is not None and at <= now:
             due.append(self._pop())

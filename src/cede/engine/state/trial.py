@@ -1,4 +1,4 @@
-"""Trying or asking something on the real state, which is the same in every part afterwards."""
+"""Tries a change, or answers a question, on the real state, and restores every part of it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cede.engine.state.state import State
 
 @contextmanager
 def what_if(state: State) -> Iterator[None]:
-    """Try something on the real state and leave no trace of it."""
+    """A context in which changes of the real state are tried and then undone."""
     mark = state.mark()
     try:
         yield
@@ -20,7 +20,7 @@ def what_if(state: State) -> Iterator[None]:
 
 @contextmanager
 def whole(state: State) -> Iterator[None]:
-    """Whatever fails in here has changed nothing."""
+    """A context that undoes all its changes if it fails."""
     mark = state.mark()
     try:
         yield
@@ -31,7 +31,7 @@ def whole(state: State) -> Iterator[None]:
 
 @contextmanager
 def as_of(state: State, now: int) -> Iterator[None]:
-    """Ask something as of an instant; only a pass or a command moves the clock for good."""
+    """A context with another instant as `now`; a pass or a command moves the clock for good."""
     before, state.now = state.now, now
     try:
         yield

@@ -1,10 +1,10 @@
-"""Running work is asked to save itself when that is worth it, and goes on.
+"""Asks running work to save itself when that is worth it; the work goes on.
 
-What `broker` decides, carried out on the state. Each holder is looked at when its own timer says so
-(`due.look_due`): not before its least interval is over, then now and then, because what others want
-and what it has borrowed changes without it. An ask changes nothing but what would be lost: nobody
-is stopped by it, and one that is not answered is over after the checkpoint time-out. A stop
-takes its place.
+Carries out on the state the decisions of the broker (`saving.judge`). Each holder is examined when
+its own timer is due (`due.look_due`): not before its least interval is over, then from time to
+time, because the demand of others and its borrowed part change without it. An ask changes only the
+work that a stop would lose: it stops no holder, and ends after the checkpoint time-out without an
+answer. A stop replaces it.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from cede.model.settings import Settings
 from cede.model.stopping import Ask
 from cede.model.usage import GPU
 
-# Answers to whether work should save itself now. The last is for who has not for too long.
+# Answers to whether work should save itself now; OVERDUE: its longest interval is over.
 NOT_YET, WORTH_IT, OVERDUE = "not_yet", "worth_it", "overdue"
 
 
 @dataclass(frozen=True, slots=True)
 class Around:
-    """What the pool around a holder is like: how many wait, by rank, and for how much of it."""
+    """The pressure in a holder's pool: the number of waiters by rank, and the backlog."""
 
     waiting: Counter[int]
     backlog: float
@@ -46,7 +46,7 @@ class Around:
 
 
 def ask_to_save(state: State, plan: Plan, due: Iterable[Key]) -> None:
-    """Look at those whose time it is; the pool around them is looked at once."""
+    """Examine the holders whose timers are due; the pressure in each pool is computed once."""
     around: dict[str, Around] = {}
     for kind, entity_id in due:
         allocation = state.allocations.get(entity_id) if kind == "allocation" else None
@@ -64,14 +64,14 @@ def ask_to_save(state: State, plan: Plan, due: Iterable[Key]) -> None:
 
 
 def _may_be_asked(state: State, allocation: Allocation) -> bool:
-    """Not everybody whose timer came up is to be looked at for this."""
+    """Whether a holder may be asked by now: its timer may have been due for another cause."""
     request = state.requests[allocation.request_id]
     first = first_look(allocation, request, state.pools[allocation.pool_id].settings)
     return first is not None and first <= state.now
 
 
 def _give_up(state: State, allocation: Allocation, ask: Ask) -> bool:
-    """Whether nobody waits for this answer any more. Its work just goes on."""
+    """End an ask whose time is over, and return whether it was; the work goes on."""
     if ask.until > state.now:
         return False
     _put(state, allocation, replace(ask, over=True))
@@ -104,7 +104,7 @@ def _ask_if_due(state: State, allocation: Allocation, around: Around) -> str:
 
 def _put(state: State, allocation: Allocation, ask: Ask) -> None:
     state.put(replace(allocation, asked=ask))
-    # A client that holds it hears of what changed in its request.
+    # A client that holds it is told of changes of its request only.
     state.put(state.requests[allocation.request_id])
 
 
@@ -125,7 +125,7 @@ def _running(state: State, ledger: PoolLedger, allocation: Allocation, request: 
         started_at=allocation.started_at,
         last_checkpoint_at=None if request.saved is None else request.saved.at,
         checkpoint=request.stop_policy.checkpoint,
-        # How long it took the last time is the best estimate there is.
+        # The duration of the last save is the best estimate there is.
         estimate=None if allocation.asked is None else allocation.asked.took,
         nodes=nodes,
         gpus_per_node=allocation.amounts.get(GPU, 0) // nodes,
@@ -136,7 +136,7 @@ def _running(state: State, ledger: PoolLedger, allocation: Allocation, request: 
 
 
 def look_around(ledger: PoolLedger) -> Around:
-    """Who waits in a pool; of those that wait in several, in each."""
+    """The waiters of a pool; a waiter with places in several pools counts in each."""
     waiting: Counter[int] = Counter()
     for key, queue in ledger.queues.items():
         waiting[key.rank] += len(queue)
@@ -152,8 +152,8 @@ def broker_settings(settings: Settings) -> BrokerSettings:
 
 
 def story(state: State, allocation: Allocation) -> dict[str, Any]:
-    """What `why` says about the checkpoints of a holder: the last, an ask that stands, the next
-    look. Nothing of work that is never asked.
+    """The checkpoints of a holder for `why`: the last one, an open ask, the next time it is
+    examined. Empty for work that is never asked.
     """
     request = state.requests[allocation.request_id]
     settings = state.pools[allocation.pool_id].settings

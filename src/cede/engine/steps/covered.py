@@ -11,7 +11,7 @@ from cede.engine.state.state import State
 
 
 class Covered:
-    """Waiters that need nothing more: those who were promised capacity somewhere, and `besides`."""
+    """Waiters that need nothing more: those with a promise in some pool, and `besides`."""
 
     def __init__(self, state: State, besides: Container[str] = ()) -> None:
         self._state = state
@@ -24,7 +24,7 @@ class Covered:
 
 
 class WithinQuota:
-    """Waiters whose tenant has no node left for them, and `besides`."""
+    """Waiters for which their tenant's quota has no node left, and `besides`."""
 
     def __init__(self, state: State, besides: Container[str] = ()) -> None:
         self._state = state
@@ -37,8 +37,8 @@ class WithinQuota:
 
 
 class PromisedElsewhere:
-    """Waiters that were promised capacity in another pool, and would have to cut a promise to start
-    in this one; and `besides`.
+    """Waiters with a promise in another pool that could start in this one only by cutting a
+    promise; and `besides`.
     """
 
     def __init__(self, state: State, ledger: PoolLedger, besides: Container[str] = ()) -> None:

@@ -1,4 +1,4 @@
-"""Earmarks that no longer hold: broken promises are found and dropped (law 4, L9)."""
+"""Finds and drops earmarks that no longer hold (law 4, L9)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from cede.model.copying import replace
 
 
 def drop_dead(state: State, ledger: PoolLedger) -> bool:
-    """Drop the earmarks that an edit or a lost holder made impossible; whether there were any."""
+    """Drop the earmarks that an edit or a lost holder made impossible; return whether there were
+    any.
+    """
     died = False
     if state.fresh[ledger.pool.id]:
         state.fresh[ledger.pool.id] = False
@@ -26,14 +28,14 @@ def _still_allowed(ledger: PoolLedger, owner_id: str) -> bool:
     policy_id, queue = holding.policy_id, QueueKey(holding.policy_id, holding.preemptible)
     rooms = [each.left or {} for each in own_bounds(ledger, queue, alone=True, promise=True)]
     rooms.append(limits_room(ledger, ledger.chains[policy_id][1:], ledger.used_leaving))
-    # Its own earmark is counted in.
+    # The rooms count the earmark itself as used.
     return all(left >= 0 for room in rooms for key, left in room.items() if key in holding.amounts)
 
 
 def settle(state: State, ledger: PoolLedger, *, own_limits: bool = False) -> bool:
-    """Drop the lowest, newest earmarks until no more is promised than there is; whether any had to
-    go. A promise is made within its policy's own limit, so that one is asked only when somebody may
-    have stayed who was on its way out.
+    """Drop the lowest, newest earmarks until no more is promised than there is; return whether any
+    was dropped. A promise is made within its policy's own limit, so that limit is checked only
+    (`own_limits`) when a holder that was leaving may have stayed.
     """
     died = False
     while ledger.earmarks and (broken := _broken(ledger, own_limits)):
@@ -44,8 +46,8 @@ def settle(state: State, ledger: PoolLedger, *, own_limits: bool = False) -> boo
 
 
 def _broken(ledger: PoolLedger, own_limits: bool) -> list[Holding]:
-    """The earmarks of which one must go: below a limit or on a node that is overpromised, on a node
-    out of service, or of a key that is overpromised.
+    """The earmarks of which one must be dropped: below a limit or on a node that is overpromised,
+    on a node out of service, or of a key that is overpromised.
     """
     limited = dict.fromkeys(ledger.limits)
     if own_limits:
@@ -68,9 +70,7 @@ def _broken(ledger: PoolLedger, own_limits: bool) -> list[Holding]:
 
 
 def _overpromised(ledger: PoolLedger) -> set[str]:
-    """The keys of which more is held to stay and promised than there is, and of which some is
-    promised.
-    """
+    """The promised keys of which the staying use and the promises exceed the capacity."""
     left = free_to_promise(ledger)
     return {key for key in ledger.earmarked if left.get(key, -1) < 0}
 

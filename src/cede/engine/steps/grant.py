@@ -1,9 +1,9 @@
-"""Granting: the first steps of a pass, which disturb nobody.
+"""Granting: the first steps of a pass, which stop no holder.
 
-Per pool, waiters are granted in the one order as they fit; those behind a blocked head may pass it
-a bounded number of times (L4), after which its room is withheld for it. Requests with places in
+Per pool, waiters are granted in the one order as they fit; waiters behind a blocked head may pass
+it a bounded number of times (L4), after which its room is withheld for it. Requests with places in
 several pools propose by policy priority (deferred acceptance): a pool keeps proposals in its own
-order as they fit, and whoever it does not keep proposes to its next pool.
+order as they fit, and a request that it does not keep proposes to its next pool.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from cede.model.plan import Grant, Plan
 from cede.model.request import Request
 from cede.model.shape import Footprint
 
-# How many waiters of a stream are tried for a place beside a withheld head in one pass.
+# Waiters of one stream that a pass tries for a place beside a withheld head.
 _BACKFILL_LOOK = 64
 
 
@@ -79,11 +79,11 @@ class _Pool:
             besides = PromisedElsewhere(state, self.ledger, besides)
         self.besides = WithinQuota(state, besides) if state.tenants else besides
         self.streams = streams(self.ledger)
-        # Answers given, each with what must not have moved since.
+        # Answers so far, each with the versions for which it is valid.
         self._placed: dict[Any, tuple[Any, Footprint | None]] = {}
         self._starts: dict[str, tuple[Any, HeadStart | None]] = {}
         self._met: dict[Stream, Met] = {}
-        # Where nodes are somebody's, who waits decides where it may sit.
+        # Whether waiters differ in eligible nodes: some node is a policy's own, or claimed.
         self._apart = self.ledger.homes.matter
         self.fitting = Cursor(self.ledger, self.streams, self._room, self.besides)
         self.owners = self._owners()
@@ -101,14 +101,14 @@ class _Pool:
 
     def _best(self) -> Candidate | None:
         if self.ledger.earmarks and self.owners.peek() is None:
-            self.owners = self._owners()  # a grant may have moved an owner to other rights
+            self.owners = self._owners()  # a grant may have changed an owner's rights
         found = [
             each for each in (self.fitting.peek(), self.owners.peek(), self._withheld_one()) if each
         ]
         return min(found, key=lambda each: each.order, default=None)
 
     def _owners(self) -> Cursor | Owners:
-        """Those who were promised their capacity: they start as soon as it is there."""
+        """The owners of promises: they start as soon as their capacity is free."""
         if self.ledger.inventory is not None:
             return Owners(self.state, self.ledger)
         return Cursor(self.ledger, _owed_streams(self.ledger), self._owed_room)
@@ -117,7 +117,7 @@ class _Pool:
         return smallest((free_now(self.ledger), limits_beside(self.ledger, stream.policy_id)))
 
     def _room(self, stream: Stream) -> Room | None:
-        """What a waiter of this stream may take now."""
+        """The headroom of a waiter of this stream now."""
         bounds = None
         if stream.form is None or self._where(stream):
             bounds = bounds_of(self.state, self.ledger, stream)
@@ -125,15 +125,15 @@ class _Pool:
         return None if bounds is None else headroom(bounds)
 
     def _room_beside(self, stream: Stream, head_id: str) -> Room | None:
-        """The same, if nothing were withheld for a head."""
+        """The same if nothing were withheld for a head."""
         if stream.form is not None and not self._where(stream, (head_id,)):
             return None
         own = stream.own_bounds(self.ledger)
         return headroom((*own, *pool_bounds(self.ledger, stream.standing)))
 
     def _where(self, stream: Stream, own: Container[str] = ()) -> Footprint | None:
-        """Where the next waiter of a stream would sit, in a pool of nodes; the answer is the same
-        for every policy of that standing.
+        """The nodes for the next waiter of a stream, in a pool of nodes; where no node is owned or
+        claimed, the same for every policy of that standing.
         """
         assert stream.form is not None and self.ledger.inventory is not None
         asked = (stream.key, stream.rights) if self._apart else (stream.form, stream.standing)
@@ -154,9 +154,7 @@ class _Pool:
         return footprint
 
     def _withheld_one(self) -> Candidate | None:
-        """The head for whom capacity is withheld, when it fits: its own withholding is not in its
-        way.
-        """
+        """A head with withheld room, if it fits; its own withheld room counts as free for it."""
         for request_id, policy_id in self.ledger.withheld.items():
             request = self.state.requests[request_id]
             for stream in self.streams:
@@ -180,7 +178,7 @@ class _Pool:
                 self.streams,
                 lambda each: each.own_room(self.ledger),
                 Covered(self.state, self.besides),
-                by_age=True,  # a score says who is first among those who fit
+                by_age=True,  # a score orders only the waiters that fit
             )
         head = self._blocked_head(self._in_order, best)
         if head is None or not self._in_the_way(head, best):
@@ -195,7 +193,7 @@ class _Pool:
         if start is None:
             return True
         if start.at is None and waiter.bypassed < (settings.bypass_max or BYPASS_MAX_DEFAULT):
-            return self._passed(waiter)  # its room may never be there: nobody waits for it for long
+            return self._passed(waiter)  # its room may never come, so some waiters pass it first
         return not withhold(self.state, self.ledger, waiter, head.stream.policy_id, start)
 
     def _passed(self, head: Request) -> bool:
@@ -203,8 +201,8 @@ class _Pool:
         return True
 
     def _blocked_head(self, in_order: Cursor, best: Candidate) -> Candidate | None:
-        """The first waiter before `best` that fits nowhere: one that only does not fit at home may
-        start elsewhere, and blocks nobody; nor does anybody of its queue.
+        """The first waiter before `best` that fits nowhere. A waiter that does not fit at home
+        only may start elsewhere, so neither it nor the rest of its queue blocks others.
         """
         place = in_order.order_of(best.stream, best.age)
         while (head := in_order.peek()) is not None and head.order < place:
@@ -215,7 +213,7 @@ class _Pool:
         return None
 
     def _is_first(self, best: Candidate) -> bool:
-        """Whether nobody at all stands before it: the common case, and cheap to see."""
+        """Whether no waiter at all stands before it: the common case, and cheap to check."""
         queue = best.stream.queue
         return best.age == queue.oldest and all(
             each.standing < best.stream.standing or each.queue is queue or not len(each.queue)
@@ -227,8 +225,8 @@ class _Pool:
         wanted = head.stream.queue.demand(head.request_id)
         taken = best.stream.queue.demand(best.request_id)
         if fits(plus(wanted, taken), free) and head.stream.key.scored is not None:
-            return False  # only a score is in its way, and there is enough for both
-        if fits(wanted, free):  # enough in all, only not in one place
+            return False  # only a score puts `best` first, and there is enough for both
+        if fits(wanted, free):  # enough in sum, but not in one place
             return any(key in taken for key in wanted)
         return any(key in taken for key in missing(wanted, free))
 
@@ -246,7 +244,7 @@ class _Pool:
         return at is not None and self.state.now + walltime <= at
 
     def _start(self, waiter: Request) -> HeadStart | None:
-        """When a blocked head starts at the latest: one answer for all that would pass it."""
+        """The latest start of a blocked head, computed once for all waiters that would pass it."""
         still = (self.ledger.version, tuple(self.ledger.withheld))
         known = self._starts.get(waiter.id)
         if known is None or known[0] != still:
@@ -255,7 +253,7 @@ class _Pool:
         return known[1]
 
     def _backfill(self) -> None:
-        """Short work may use what is withheld, if its walltime proves that it is gone in time."""
+        """Grant withheld room to short work whose walltime proves that it ends in time."""
         for head_id in list(self.ledger.withheld):
             head = next((each for each in self.streams if head_id in each.queue), None)
             if head is None:  # it waits elsewhere, or not yet
@@ -287,15 +285,15 @@ def _owed_streams(ledger: PoolLedger) -> list[Stream]:
 
 
 def limits_beside(ledger: PoolLedger, policy_id: str) -> Room:
-    """What the limits of a policy and those above it leave beside what is really held: the owner of
-    an earmark starts when this, too, has room.
+    """The room that the limits of a policy and those above it leave beside actual holdings; the
+    owner of an earmark starts only if this has room too.
     """
     return limits_room(ledger, ledger.chains[policy_id], ledger.used_promised)
 
 
 class Owners:
-    """The owners of earmarks in a pool of nodes, in order, whose own nodes are free, or others that
-    do as well.
+    """The owners of earmarks in a pool of nodes, in order, for which the promised or other
+    eligible nodes are free.
     """
 
     def __init__(self, state: State, ledger: PoolLedger) -> None:
@@ -327,8 +325,8 @@ class Owners:
 def owned_place(
     state: State, ledger: PoolLedger, owner: Request, standing: Standing
 ) -> Footprint | None:
-    """Where the owner of an earmark starts: on the nodes it was promised, or on others that became
-    free before them, so that nobody below it gets those.
+    """The nodes on which the owner of an earmark starts: the promised ones, or others that became
+    free before them, so that no waiter below it gets those.
     """
     mark, inventory = ledger.earmarks[owner.id], ledger.inventory
     assert inventory is not None
@@ -344,9 +342,9 @@ def owned_place(
 def grant(
     state: State, plan: Plan, ledger: PoolLedger, candidate: Candidate, beside: str | None = None
 ) -> None:
-    """Turn a waiter into a holder. S1, law 2: the fit is asked once more, of the same function.
+    """Turn a waiter into a holder. S1, law 2: the fit is checked again by the same function.
 
-    What is withheld for `beside` is not in its way: it is gone before that one starts.
+    Room that is withheld for `beside` counts as free: the holder ends before that head starts.
     """
     request = state.requests[candidate.request_id]
     policy_id = candidate.stream.policy_id
@@ -377,9 +375,9 @@ def grant(
     plan.decisions.append(Grant(request.id, ledger.pool.id, allocation.id, promise is not None))
     elsewhere = [each for each in (request.earmark, request.withhold) if each is not None]
     if any(each.pool_id != ledger.pool.id for each in elsewhere):
-        plan.again = True  # what was kept for it in another pool is free for others now
+        plan.again = True  # its room in another pool is free for others now
     if promise is not None and dict(promise.footprint) != dict(allocation.footprint):
-        plan.again = True  # so are the nodes that it was promised and does not sit on
+        plan.again = True  # so are the promised nodes that it does not use
     if settle(state, ledger):  # a grant of higher standing may cut into earmarks below it
         plan.again = True
 
@@ -387,7 +385,7 @@ def grant(
 def _members(
     state: State, ledger: PoolLedger, request: Request, candidate: Candidate, beside: str | None
 ) -> tuple[Member, ...]:
-    """Where a demand sits, in a pool of nodes: on the nodes it was promised, or the best ones."""
+    """The members of an allocation in a pool of nodes: on the promised nodes, or the best ones."""
     form = ledger.form(request)
     if form is None:
         return ()
@@ -405,10 +403,10 @@ def _members(
 
 
 def _folders(request: Request) -> tuple[str, ...]:
-    """Where each task has saved itself, or may have without our knowing."""
+    """The checkpoint folder of each task: of its last known save, or of one not yet reported."""
     saved = () if request.saved is None else request.saved.folders
     pinned = saved if request.pin is None else request.pin.folders
-    # Pins of an earlier version are sorted; what was saved is in the order of tasks.
+    # Pins of an earlier version are sorted; the folders of a save are in the order of tasks.
     return saved if sorted(pinned) == sorted(saved) else pinned
 
 

@@ -1,9 +1,9 @@
-"""Work above a limit, where the pool says that it is stopped and not left to end by itself.
+"""Stops work above a limit, where the pool's setting does not let it end by itself.
 
 Nothing is granted above a limit, so only an edit can put work there: a lower limit of a policy or
 of a request, a smaller pool, a node that comes back with less. After a grace the fewest holders are
-stopped that bring it back, of equally few the newest, and never a protected one: what only those
-would free stays, and is reported.
+stopped that end the overrun, of equally small sets the newest, and never a protected holder: an
+overrun that only protected holders could end stays, and is reported.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from cede.model.settings import OverLimit
 
 @dataclass(frozen=True, slots=True)
 class Overrun:
-    """How much too much is held of some keys, and by whom. `where` names the bound for people."""
+    """The amounts held above one bound, and their holders. `where` names the bound for people."""
 
     where: str
     over: Amounts
     held: Amounts
     bound: Amounts
-    holders: tuple[Holding, ...]  # with what they hold there
+    holders: tuple[Holding, ...]  # with their amounts under that bound
 
     @property
     def key(self) -> str:
@@ -42,7 +42,7 @@ class Overrun:
 
 
 def stop_overruns(state: State, plan: Plan, pool_ids: list[str]) -> None:
-    """Stop what has been above a limit for longer than the grace, in pools that say so."""
+    """Stop work that has been above a limit for longer than the grace, in pools that say so."""
     for pool_id in pool_ids:
         ledger = state.ledgers[pool_id]
         if state.unchecked[pool_id] and ledger.pool.settings.over_limit is OverLimit.PREEMPT:
@@ -50,7 +50,7 @@ def stop_overruns(state: State, plan: Plan, pool_ids: list[str]) -> None:
 
 
 def _stop_in(state: State, plan: Plan, ledger: PoolLedger) -> bool:
-    """Whether anything is above a limit."""
+    """Note and stop the overruns of one pool; return whether there are any."""
     grace = ledger.pool.settings.over_limit_grace
     found = {each.where: each for each in overruns(state, ledger)}
     known = state.over.get(ledger.pool.id, {})
@@ -62,7 +62,7 @@ def _stop_in(state: State, plan: Plan, ledger: PoolLedger) -> bool:
         if state.now < since + grace:
             state.wake_by(ledger.pool.id, since + grace)
             continue
-        # Whoever was stopped for a narrower limit may have brought this one back as well.
+        # Victims of a narrower limit may have ended this overrun as well.
         still = (each for each in overruns(state, ledger) if each.where == where)
         if (overrun := next(still, None)) is not None:
             _stop(state, plan, ledger, overrun)
@@ -70,8 +70,8 @@ def _stop_in(state: State, plan: Plan, ledger: PoolLedger) -> bool:
 
 
 def overruns(state: State, ledger: PoolLedger) -> Iterator[Overrun]:
-    """Everything of a pool that is above a limit, without what is on its way out: of requests, of
-    nodes, of policies from the lowest up, of the whole.
+    """All overruns of a pool, without leaving holders: of requests, of nodes, of policies from the
+    lowest up, of the whole pool.
     """
     staying = [h for h in ledger.holdings.values() if not h.leaving and not h.earmark]
     yield from _of_requests(state, staying)
@@ -115,8 +115,8 @@ def _over(where: str, bound: Amounts, holders: list[Holding]) -> Iterator[Overru
 
 
 def _has(node: Node, here: list[Holding]) -> Amounts:
-    """What a node has of everything that is held on it: nothing of what it no longer names, unless
-    that is not counted where nobody names it.
+    """The amounts of a node, with 0 of each held key that it no longer names; keys that are
+    unbounded when absent are left out.
     """
     held = dict.fromkeys(key for each in here for key in each.amounts)
     gone = [key for key in held if key not in UNBOUNDED_WHEN_ABSENT]
@@ -124,7 +124,7 @@ def _has(node: Node, here: list[Holding]) -> Amounts:
 
 
 def _there(holding: Holding, tasks: int) -> Holding:
-    """What a holder holds of one node."""
+    """A holder with its amounts on one node."""
     return holding.counting({key: tasks * amount for key, amount in holding.each.items()})
 
 
@@ -133,7 +133,7 @@ def _stop(state: State, plan: Plan, ledger: PoolLedger, overrun: Overrun) -> Non
     able = [each for each in overrun.holders if each.takeable and not each.safe]
     candidates = [Candidate(each, 0, each.rank, 0) for each in able]
     choice = cheapest(candidates, goals, VictimSettings(max_victims=len(candidates)))
-    if choice.victims is None:  # the rest is protected: what can be brought back is
+    if choice.victims is None:  # the rest is protected: the overrun is reduced as far as possible
         victims = [each for each in able if goals[0].wants(each)]
     else:
         victims = [each.holding for each in choice.victims]

@@ -1,9 +1,10 @@
-"""Taking: what a pass does for waiters that no pool could grant.
+"""Preemption: the step of a pass for waiters that no pool could grant.
 
-A preemption stops holders of strictly lower standing, or where those do not make room, holders
-whose policies keep what is reserved for them (`victims.amounts`). It promises the capacity, whole,
-to one waiter in the same commit (law 4). Later decisions of the pass count earlier beneficiaries as
-holding and their victims as still there. Nobody is stopped unless the beneficiary then surely fits.
+A preemption stops holders of strictly lower standing or, where those do not make room, holders of
+policies that keep their reserves (`victims.amounts`). It promises the capacity, whole, to one
+waiter in the same commit (law 4). Later decisions of the pass count earlier beneficiaries as
+holding and their victims as still there. No holder is stopped unless the beneficiary then surely
+fits.
 """
 
 from __future__ import annotations
@@ -64,15 +65,15 @@ from cede.model.shape import Footprint, Form
 
 
 def preempt_all(state: State, plan: Plan, pool_ids: list[str]) -> None:
-    """Take for every waiter of these pools that may, in the one order."""
+    """Preempt for every waiter of these pools that may, in the one order."""
     taking = Taking(state, plan)
     for pool_id in pool_ids:
         taking.in_pool(pool_id)
 
 
 class Offer(NamedTuple):
-    """One pool's side of a taking. `short` is what the waiter misses of what could be promised,
-    `whole` what it would miss if nothing could.
+    """The means of one pool to serve a waiter. `short` is the part of the demand that exceeds the
+    promisable capacity, `whole` the same if nothing were promisable.
     """
 
     ledger: PoolLedger
@@ -82,30 +83,30 @@ class Offer(NamedTuple):
     short: Amounts
     whole: Amounts
     form: Form | None = None
-    footprint: Footprint | None = None  # in a pool of nodes: where what could be promised is
-    under: tuple[Part, ...] = ()  # what it misses of the limits above it, by policy
-    share: tuple[Part, ...] = ()  # what must leave of its own policy's share
-    instead_of: tuple[str, ...] = ()  # whose promises give way to that footprint
+    footprint: Footprint | None = None  # in a pool of nodes: the place that could be promised
+    under: tuple[Part, ...] = ()  # the amounts missing under the limits above it, by policy
+    share: tuple[Part, ...] = ()  # the amounts that must leave its own policy's share
+    instead_of: tuple[str, ...] = ()  # owners of the promises that give way to that footprint
 
     @property
     def counts_free(self) -> bool:
-        """Whether what is free or on its way is not to be freed by victims as well."""
+        """Whether free and leaving capacity counts toward the missing amount."""
         return self.ledger.pool.settings.count_free
 
     @property
     def missing(self) -> Missing:
-        """What its victims must free."""
+        """The amounts that its victims must free."""
         short = self.short if self.counts_free else self.whole
         return Missing(short, self.under, self.share, self.form)
 
     @property
     def lacks(self) -> bool:
-        """Whether somebody must be stopped for it."""
+        """Whether a holder must be stopped for it."""
         return bool(self.short or self.under or self.share)
 
     @property
     def fits_beside(self) -> bool:
-        """Whether it fits beside what is promised to others of its standing or above."""
+        """Whether it fits beside the promises to others of its standing or above."""
         ledger, key, standing = self.ledger, self.preemptor.key, self.preemptor.standing
         above = ledger.chains[self.policy.id][1:]
         rooms = [_promisable_under(ledger, each, key, standing, own=False) for each in above]
@@ -114,7 +115,7 @@ class Offer(NamedTuple):
 
     @property
     def contested(self) -> bool:
-        """Whether what suffices is promised already, to someone of lower standing."""
+        """Whether the sufficient capacity is already promised to a waiter of lower standing."""
         above = self.ledger.chains[self.policy.id][1:]
         return not (
             fits(self.demand, free_to_promise(self.ledger))
@@ -123,12 +124,12 @@ class Offer(NamedTuple):
 
 
 class Taking:
-    """All the taking of one round."""
+    """All preemptions of one round."""
 
     def __init__(self, state: State, plan: Plan) -> None:
         self.state = state
         self.plan = plan
-        self.no_set: dict[QueueKey, tuple[int, Amounts]] = {}  # what nobody could be stopped for
+        self.no_set: dict[QueueKey, tuple[int, Amounts]] = {}  # demands without a set of victims
 
     def in_pool(self, pool_id: str) -> None:
         ledger = self.state.ledgers[pool_id]
@@ -146,25 +147,25 @@ class Taking:
                 continue
             served = self._serve(waiter)
             if not served and ledger.inventory is not None:
-                cursor.skip_stream()  # what does not fit for one of a form fits for none
+                cursor.skip_stream()  # waiters of one form fit in the same places
             elif not served:
                 cursor.skip()
 
     def _knows(self, ledger: PoolLedger, stream: Stream, demand: Amounts) -> bool:
-        """Whether no set of victims was found for less, and nothing has changed since."""
+        """Whether no set of victims was found for a smaller demand since the last change."""
         version, less = self.no_set.get(stream.key, (-1, {}))
         return version == ledger.version and all(
             demand.get(key, 0) >= amount for key, amount in less.items()
         )
 
     def _reach(self, ledger: PoolLedger, stream: Stream) -> Room | None:
-        """What a waiter of this stream could have if every holder it may stop were gone."""
+        """The headroom of a waiter of this stream with every holder gone that it may stop."""
         below = ledger.takeable_below(stream.standing)
         mine = ledger.takeable_inside(stream.policy_id, stream.band(ledger), stream.standing)
         beyond = ledger.takeable_beyond if stream.rights == IN_SHARE else dict  # by amounts
         on_its_way = ledger.leaving or ledger.earmarks
         if stream.form is not None and not (below or mine or beyond() or on_its_way):
-            return None  # nothing but what is free now, which granting has tried
+            return None  # only free capacity is left, which granting has tried
         gone = yielding(ledger, stream.key, stream.rights)
         own = headroom(stream.own_bounds(ledger, alone=True, promise=True, gone=gone))
         if own is None:
@@ -176,15 +177,15 @@ class Taking:
         withheld = [each for each in ledger.withheld if each in stream.queue]
         promisable = self._promisable(ledger, stream, stream.queue.oldest or (), withheld)
         room = _once_left(promisable, below, mine)
-        if room.keys() - own.keys() or not fits(own, room):  # as it rarely is for what is reserved
+        if room.keys() - own.keys() or not fits(own, room):  # rarely true of reserved keys
             lower(own, _once_left(room, beyond()))
         return own
 
     def _promisable(
         self, ledger: PoolLedger, stream: Stream, age: tuple[Any, ...], own: Container[str]
     ) -> Room:
-        """What may be promised to a waiter of this stream and age; what is withheld for `own` is
-        not in its way.
+        """The capacity that may be promised to a waiter of this stream and age; room withheld for
+        `own` is included.
         """
         room = free_to_promise(ledger, stream.standing)
         for mark in own_promises(ledger, stream.key, stream.standing):
@@ -198,8 +199,8 @@ class Taking:
     def offers(
         self, waiter: Request, policy: Policy, *, by_amounts: bool = False
     ) -> Iterator[Offer]:
-        """What one of its pools could do for a waiter; nothing where its own bounds stop it. Where
-        home is a place, at home first. By amounts, as far as that waiter may take so.
+        """The offers of one of its pools to a waiter; none where its own bounds stop it. Where
+        home is a place, at home first. With `by_amounts` only the one by amounts, if allowed.
         """
         ledger = self.state.ledgers[policy.pool_id]
         if ledger.pool.quarantine is not None or not may_take(
@@ -227,8 +228,8 @@ class Taking:
                 yield self._offer(waiter, policy, stream, band, share)
 
     def _is_wanted(self, ledger: PoolLedger, stream: Stream, waiter: Request) -> bool:
-        """Whether there is room for a waiter only until those who come back before it are there:
-        older ones of its standing in the pool, or anybody below the same limit.
+        """Whether a waiter has room only until victims that go before it come back: older ones of
+        its standing in the pool, or any below the same limit.
         """
         wanted = self.plan.wanted.get(ledger.pool.id, {}).values()
         before = [each for each in wanted if each.before(stream.standing, waiter.age)]
@@ -258,9 +259,7 @@ class Taking:
         share: tuple[Part, ...],
         by_amounts: bool = False,
     ) -> Offer:
-        """What a pool could do for a waiter at these rights, for which so much of a share must
-        leave.
-        """
+        """The offer of a pool to a waiter at the stream's rights, for which `share` must leave."""
         ledger, demand = self.state.ledgers[policy.pool_id], stream.queue.demand(waiter.id)
         under = tuple(_missing_above(ledger, stream.key, demand, stream.standing))
         rights, standing = stream.rights, stream.standing
@@ -280,8 +279,8 @@ class Taking:
     def _place(
         self, ledger: PoolLedger, preemptor: Preemptor
     ) -> tuple[Footprint | None, tuple[str, ...]]:
-        """Where a waiter could be promised a place without stopping anybody, and whose promises of
-        its own policy give way to it: as few as must.
+        """The nodes that could be promised to a waiter without stopping a holder, and the fewest
+        owners of promises in its own policy that give way to it.
         """
         where = preemptor.locate(self.state, ledger)
         instead_of: list[str] = []
@@ -299,14 +298,15 @@ class Taking:
         return where, () if where is None else tuple(instead_of)
 
     def _serve(self, waiter: Request) -> bool:
-        """Promise a waiter its demand in one of its pools; whether anything was decided.
+        """Promise a waiter its demand in one of its pools; return whether anything was decided.
 
-        Where what is on its way suffices nobody need be stopped, so that is asked of all first;
-        but in a pool where only what victims free counts.
+        Where leaving capacity suffices no holder need be stopped, so all pools are asked for that
+        first; except in a pool where only the capacity of victims counts.
         """
         places = self.state.places(waiter.id)
         offers = [each for policy in places for each in self.offers(waiter, policy)]
-        # Who exchanges needs everybody it stops for room: a larger demand may, and a smaller not.
+        # An exchange needs every victim for room: a larger demand may have a set, and a smaller
+        # one none.
         alike = len(places) == 1 and not any(each.share for each in offers)
         if any(not each.counts_free and self._stop(waiter, each, alike) for each in offers):
             return True
@@ -335,19 +335,21 @@ class Taking:
         return choice.best is not None or not choice.exhaustive
 
     def _take(self, waiter: Request, offer: Offer, alike: bool) -> bool:
-        """Stop whom it must, or win the promise of someone of lower standing; whether it could."""
+        """Stop the necessary victims, or take over a promise of lower standing; return whether it
+        could.
+        """
         if not offer.lacks:
             self._promise(waiter, offer)
             return True
-        return offer.counts_free and self._stop(waiter, offer, alike)  # else that was tried first
+        return offer.counts_free and self._stop(waiter, offer, alike)  # else already tried
 
     def _stop(
         self, waiter: Request, offer: Offer, alike: bool = False, unless: Iterable[Offer] = ()
     ) -> bool:
-        """Stop others, if that may be and is worth it; whether it is. Nobody is stopped if there is
-        a set for one of the offers in `unless`.
+        """Stop victims if that is allowed and worth it; return whether it is. No holder is stopped
+        if there is a set for one of the offers in `unless`.
 
-        Where waiters are `alike` that nobody can be stopped for one is true of larger ones too.
+        Where waiters are `alike`, no set for one means no set for larger ones.
         """
         in_vain = self.plan.in_vain
         choice = find_victims(self.state, offer.ledger, offer.preemptor, offer.missing, in_vain)
@@ -365,7 +367,7 @@ class Taking:
         mark, before = self.state.mark(), self.plan.mark()
         if self._preempt(waiter, offer, victims, choice):
             return True
-        # By their leaving somebody rose above it, whose promise it would have cut.
+        # The victims' leaving raised a promise above this one, so the new promise did not hold.
         self.state.undo(mark)
         self.plan.undo(before)
         return False
@@ -379,7 +381,7 @@ class Taking:
     def _preempt(
         self, waiter: Request, offer: Offer, victims: list[Holding], choice: Choice
     ) -> bool:
-        """Stop these, and promise the waiter its demand; whether the promise holds."""
+        """Stop these victims and promise the waiter its demand; return whether that holds."""
         ledger = offer.ledger
         reasons = [self._stop_reason(offer, each, victims) for each in victims]
         candidates: list[dict[str, Any]] = []
@@ -388,7 +390,7 @@ class Taking:
         stopped = [each for each in victims if each.id not in self.plan.granted]
         note_stage(self.state, ledger, stopped)
         for victim, reason in zip(victims, reasons, strict=True):
-            if victim.id in self.plan.granted:  # by this pass: it never was, and the room is free
+            if victim.id in self.plan.granted:  # in this pass: the grant is undone
                 take_back_grant(self.state, self.plan, victim.id)
                 continue
             stop(self.state, self.plan, victim, reason, waiter.id)
@@ -404,7 +406,7 @@ class Taking:
                 )
             )
         footprint: Footprint | None = ()
-        if ledger.inventory is not None:  # the victims are on their way out, so it can be promised
+        if ledger.inventory is not None:  # the victims are leaving, so their place is promisable
             footprint, instead_of = self._place(ledger, offer.preemptor)
             offer = offer._replace(instead_of=instead_of)
         return footprint is not None and self._earmark(waiter, offer, footprint)
@@ -418,12 +420,12 @@ class Taking:
         return stop_reason(self.state, offer.ledger, offer.preemptor, victim, code)
 
     def _promise(self, waiter: Request, offer: Offer, footprint: Footprint = ()) -> None:
-        """Promise a waiter what nobody has to be stopped for."""
+        """Promise a waiter a demand for which no holder has to be stopped."""
         held = self._earmark(waiter, offer, footprint)
         assert held, "the waiter's own promise must hold"
 
     def _earmark(self, waiter: Request, offer: Offer, footprint: Footprint = ()) -> bool:
-        """Promise a waiter its demand; whether that holds."""
+        """Promise a waiter its demand; return whether the promise holds."""
         ledger, standing = offer.ledger, offer.preemptor.standing
         for each in offer.instead_of:
             drop(self.state, each)
@@ -432,18 +434,18 @@ class Taking:
                 break
             drop(self.state, own.id)
         earmark = Earmark(ledger.pool.id, offer.policy.id, self.state.next_index(), footprint)
-        # What is promised need not be withheld as well.
+        # Promised capacity need not be withheld as well.
         self.state.put(replace(waiter, earmark=earmark, withhold=None))
         self.state.emit("earmarked", request_id=waiter.id, pool_id=ledger.pool.id)
         settle(self.state, ledger)
         self.plan.promised.setdefault(ledger.pool.id, {})[waiter.id] = None
-        self.plan.again = True  # what was freed may be more than was needed
+        self.plan.again = True  # the victims may free more than was needed
         return self.state.requests[waiter.id].earmark is not None
 
 
 def tell_weighed(state: State, plan: Plan) -> None:
-    """At the end of a pass: where price decides, the event of a stop has whom the taking weighed,
-    what each would have cost, and why those that cost less were not stopped.
+    """At the end of a pass, where price decides: give the event of a stop the weighed candidates,
+    the cost of each, and the reason why cheaper ones were not stopped.
     """
     told = {
         state.allocations[victim].request_id: in_short(state, decision.weighed)
@@ -461,8 +463,8 @@ def tell_weighed(state: State, plan: Plan) -> None:
 def levels(
     ledger: PoolLedger, key: QueueKey, demand: Amounts, band: int
 ) -> Iterator[tuple[int, tuple[Part, ...]]]:
-    """The rights at which a waiter may be served, and what must leave of a share for them: at home
-    before elsewhere; as things are before in exchange for others.
+    """The rights at which a waiter may be served, with the amounts that must leave a share for
+    them: at home before elsewhere; without an exchange before with one.
     """
     if ledger.homes.decide:
         for rights in ledger.homes.levels(key.policy_id, key.preemptible):
@@ -477,7 +479,7 @@ def levels(
 def starts_by_itself(
     state: State, ledger: PoolLedger, waiter: Request, victims: list[Holding]
 ) -> bool:
-    """Whether walltimes prove that a waiter starts as soon as if these were stopped for it."""
+    """Whether walltimes prove that a waiter starts as soon as with these victims stopped."""
     if not ledger.pool.settings.wait_first or is_immediate(ledger, waiter):
         return False
     start = earliest_start(state, ledger, waiter)
@@ -486,7 +488,7 @@ def starts_by_itself(
 
 
 def _once_left(room: Room, *gone: Amounts) -> Room:
-    """A room once these have been given back."""
+    """A room after these amounts have been given back."""
     for amounts in gone:
         if amounts:
             add_to(room, {key: amounts[key] for key in room if key in amounts})
@@ -496,7 +498,9 @@ def _once_left(room: Room, *gone: Amounts) -> Room:
 def _missing_above(
     ledger: PoolLedger, key: QueueKey, demand: Amounts, standing: Standing
 ) -> Iterator[tuple[str, Amounts]]:
-    """What a demand misses of each limit above its policy, which is capacity for those below."""
+    """The part of a demand that exceeds each limit above its policy: such a limit is capacity for
+    the policies below it.
+    """
     for above in ledger.chains[key.policy_id][1:]:
         over = missing(demand, _promisable_under(ledger, above, key, standing))
         if over:
@@ -506,8 +510,8 @@ def _missing_above(
 def _promisable_under(
     ledger: PoolLedger, above: str, key: QueueKey, standing: Standing, own: bool = True
 ) -> Room:
-    """What the limit of a policy above leaves for a waiter of this standing; its `own` policy's
-    promises that it could take are not in its way.
+    """The room under the limit of a policy above for a waiter of this standing; with `own`, its
+    own policy's promises that it could take count as room.
     """
     left = limit_room(ledger, above, ledger.used_leaving)
     marks = own_promises(ledger, key, standing) if own else []
@@ -516,7 +520,7 @@ def _promisable_under(
 
 
 def stop(state: State, plan: Plan, victim: Holding, reason: Reason, taken_for: str) -> None:
-    """Ask a holder to stop for somebody; until the pass ends it can be taken back."""
+    """Ask a holder to stop for a beneficiary; the pass can undo it until its end."""
     standing = state.ledgers[state.allocations[victim.id].pool_id].standing_of(victim.id)
     plan.stopped[victim.id] = Stopped(state.allocations[victim.id], standing)
     request_stop(state, victim.id, reason, taken_for=taken_for)
@@ -525,7 +529,7 @@ def stop(state: State, plan: Plan, victim: Holding, reason: Reason, taken_for: s
 def stop_reason(
     state: State, ledger: PoolLedger, preemptor: Preemptor, victim: Holding, code: Code
 ) -> Reason:
-    """Why a holder is stopped, and for whom."""
+    """The reason of a stop, with its beneficiary."""
     holder = ledger.policies[victim.policy_id]
     detail: dict[str, Any] = {
         "pool": ledger.pool.name,
@@ -542,8 +546,8 @@ def stop_reason(
 
 
 def _reserve_kept(offer: Offer, victim: Holding, victims: list[Holding]) -> Reason:
-    """Why a holder is stopped by amounts: of what counts, its policy keeps enough without all of
-    its victims.
+    """The reason of a stop by amounts: without all its victims the policy keeps its reserve of the
+    keys that count.
     """
     ledger, policy = offer.ledger, offer.ledger.policies[victim.policy_id]
     held = dict(staying(ledger, policy.id))
@@ -563,9 +567,7 @@ def _reserve_kept(offer: Offer, victim: Holding, victims: list[Holding]) -> Reas
 
 
 def _strongest(reasons: list[Reason]) -> Reason:
-    """The rule of a whole set: reclaim if any victim was reclaimed, then priority, then its own
-    policy.
-    """
+    """The rule of a whole set of victims: the first in this ranking that applies to any of them."""
     ranked = (
         *(Code.STARVATION, Code.RECLAIM, Code.RESERVE_KEPT, Code.HIGHER_CLASS),
         *(Code.EXCHANGE, Code.PRIORITY, Code.OWN_POLICY),

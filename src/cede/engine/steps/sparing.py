@@ -1,10 +1,10 @@
-"""Victims that need not stop go on: nobody is stopped in vain (S8).
+"""Lets victims that need not stop go on: no holder is stopped in vain (S8).
 
-Victims come back to the queue, so they count as waiters as soon as they are stopped. Whoever of
-them has room beside the promises of its standing and above goes on, the dearest first; promises of
-the same pass to others were never made. Where somebody lower could be stopped in its stead, that
-one is. So nothing is promised to somebody whom a victim would outrank, and what comes back finds
-nothing that it could take.
+Victims come back to the queue, so they count as waiters as soon as they are stopped. A victim with
+room beside the promises of its standing and above goes on, the most expensive first; promises of
+the same pass to others are withdrawn. Where a lower holder could be stopped in its stead, that one
+is. So nothing is promised to a waiter that a victim would outrank, and a victim that comes back
+finds no holder that it could preempt.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ from cede.model.settings import Price, Rank
 
 
 def let_victims_go(state: State, plan: Plan) -> bool:
-    """Let victims go on for whose beneficiary nothing is kept any more: it has started on other
-    nodes, or lost its promise. Whether there were any.
+    """Let victims go on if nothing is kept for their beneficiary any more: it has started on other
+    nodes, or lost its promise. Return whether there were any.
     """
     sparing = _Sparing(state, plan)
     victims: list[str] = []
@@ -64,9 +64,9 @@ def let_victims_go(state: State, plan: Plan) -> bool:
 
 
 def spare(state: State, plan: Plan) -> bool:
-    """Let victims go on for whom there is room, where this pass has promised something, room has
-    come from outside, or a promise fell below them; whether there were any. Where only what victims
-    free counts, they are needed all the same.
+    """Let victims go on that have room, where this pass has made a promise, room has come from
+    outside, or a promise fell below them; return whether there were any. Where only the capacity
+    of victims counts, they must stop in any case.
     """
     sparing = _Sparing(state, plan)
     roomier = sorted(plan.promised.keys() | set(state.roomier.values()))
@@ -84,7 +84,7 @@ def spare(state: State, plan: Plan) -> bool:
     state.roomier.clear()
     for victim_id in plan.stopped:
         victim = state.allocations[victim_id]
-        # Of those who are alike and stop for somebody, one speaks for all.
+        # Of victims that are alike and stop for an owner of a promise, one stands for all.
         alone = victim.members or not _has_use(state, victim.taken_for)
         if alone and victim.pool_id in pools:
             victims[victim_id] = None
@@ -94,9 +94,8 @@ def spare(state: State, plan: Plan) -> bool:
 
 
 def _pushed(state: State, plan: Plan) -> dict[str, set[str]]:
-    """By pool: policies whose shares others fill first since something was granted, so that
-    promises of theirs may be out of their share now. Work that may not be stopped fills that of its
-    policy first, and any work those above it.
+    """By pool: policies whose promises a grant of this pass may have pushed out of their share.
+    Non-preemptible work fills the share of its policy first, and any work the shares above it.
     """
     found: dict[str, set[str]] = {}
     for each in map(state.allocations.__getitem__, plan.granted):
@@ -107,34 +106,34 @@ def _pushed(state: State, plan: Plan) -> dict[str, set[str]]:
 
 
 class _Turn(NamedTuple):
-    """A victim whose turn it is, and those of its kind who come after it."""
+    """The next victim of a line, and the rest of the line."""
 
-    key: tuple[int, int, float, int]  # the highest first, then the dearest, then the oldest
-    number: int  # of turns that are otherwise alike
+    key: tuple[int, int, float, int]  # highest first, then most expensive, then oldest
+    number: int  # orders turns that are otherwise equal
     victim_id: str
     others: Iterator[str]
 
 
 class _Sparing:
-    """One look at some victims, those who are alike in one line."""
+    """One examination of some victims, in lines of victims that are alike."""
 
     def __init__(self, state: State, plan: Plan) -> None:
         self.state, self.plan = state, plan
-        # By what makes victims alike: where they would stand.
+        # The standing of victims once they are back, by kind.
         self._standings: dict[tuple[Any, ...], Standing] = {}
         self._turns: list[_Turn] = []
         self._number = count()
-        # By pool in which only they may have fallen: the policies of promises.
+        # By pool that is examined for fallen promises only: the policies of these promises.
         self._pushed: dict[str, set[str]] = {}
 
     def has_hope(self, ledger: PoolLedger, victim_id: str) -> bool:
-        """Whether there could be room for victims like this one: cheap, and never wrongly no."""
+        """Whether there could be room for victims of this kind: cheap, with no false negatives."""
         holding = ledger.holdings[victim_id]
-        # Promises of this pass, and to lower classes of its policy, may be given up besides.
+        # Promises of this pass, and to lower classes of its policy, may be dropped too.
         if self.plan.stopped or ledger.homes.decide or ledger.pool.settings.rank is Rank.CLASS:
             return True
         back = self._standing(ledger, holding)
-        # Promises to younger ones of its standing may be given up as well.
+        # Promises to younger waiters of its standing may be dropped as well.
         bound = (back[0], back[1] + 1) if ledger.keeps_order else back
         room = free_to_promise(ledger, bound)
         if fits(holding.amounts, room):
@@ -169,7 +168,7 @@ class _Sparing:
         return found
 
     def look_at_kinds(self, ledger: PoolLedger) -> None:
-        """Line up everybody who is on its way out of a pool."""
+        """Line up all victims that are leaving a pool."""
         by_place = ledger.inventory is not None or ledger.homes.decide
         by_price = ledger.pool.settings.price is Price.CHECKPOINT
         for kind, line in list(ledger.departing.items()):
@@ -181,8 +180,8 @@ class _Sparing:
                 self._next(_oldest_first(ledger, kind))
 
     def spare(self) -> bool:
-        """Let those go on for whom there is room; whether there were any. What does not fit for the
-        first of a line fits for nobody in it, until somebody has gone on.
+        """Let victims with room go on; return whether there were any. If the first of a line does
+        not fit, none of the line does until another victim has gone on.
         """
         went_on = False
         refused: list[Iterator[str]] = []
@@ -190,7 +189,7 @@ class _Sparing:
             turn = heappop(self._turns)
             victim = self.state.allocations[turn.victim_id]
             ledger = self.state.ledgers[victim.pool_id]
-            if not self._comes_back(turn.victim_id):  # it was in two lines
+            if not self._comes_back(turn.victim_id):  # handled already, in another line
                 self._next(turn.others)
             elif self._goes_on(ledger, victim, ledger.holdings[victim.id]):
                 went_on = True
@@ -205,7 +204,7 @@ class _Sparing:
         return went_on
 
     def _next(self, line: Iterator[str]) -> None:
-        """It is the turn of the next in a line who would wait again."""
+        """Schedule the next victim of a line that would wait again."""
         for victim_id in line:
             if self._comes_back(victim_id):
                 turn = _Turn(self._key(victim_id), next(self._number), victim_id, line)
@@ -227,7 +226,7 @@ class _Sparing:
         return (-first, -second, -worth, victim.index)
 
     def _standing(self, ledger: PoolLedger, holding: Holding) -> Standing:
-        """Where a victim stands once it is back in the queue."""
+        """The standing of a victim once it is back in the queue."""
         if ledger.homes.decide:
             return ledger.standing_of(holding.id)
         kind = alike(holding)
@@ -239,13 +238,15 @@ class _Sparing:
         return known
 
     def _goes_on(self, ledger: PoolLedger, victim: Allocation, holding: Holding) -> bool:
-        """Let a victim go on if there is room for it and no promise that stays loses by it."""
+        """Let a victim go on if there is room and no promise that stays loses by it; else keep its
+        demand if it comes back above promises. Return whether it goes on, or that is new.
+        """
         below = self._below(ledger, victim, holding)
         room = self._has_room_again(ledger, holding)
-        # What this pass stopped knows nothing of it yet.
+        # A victim of this pass has not been told yet.
         if victim.id not in self.plan.stopped and not victim.may_go_on:
             if below and room and ledger.inventory is None:
-                self._want(ledger, holding)  # others who come back as well may need more than that
+                self._want(ledger, holding)  # other victims that come back may need more than this
             return bool(below) and not room and self._is_wanted(ledger, holding, below)
         if not room and not below and not self._may_exchange(ledger, holding, below):
             return False
@@ -254,23 +255,23 @@ class _Sparing:
         taken_for, is_new = victim.taken_for, victim.id in plan.stopped
         if self._make_room(ledger, victim, holding, below) and self._put_back(ledger, victim):
             assert taken_for is not None
-            # What an earlier pass took may be taken again: its promise died of something else.
+            # A victim of an earlier pass may be stopped again: its promise ended for another cause.
             if is_new and not _has_use(state, taken_for):
                 plan.in_vain.add((taken_for, known_by(holding)))
             return True
         state.undo(mark)
         plan.undo(before)
-        # It comes back all the same, above those who were promised its room.
+        # It comes back in any case, above the owners of promises to its room.
         return bool(below) and not is_new and self._is_wanted(ledger, holding, below)
 
     def _is_wanted(self, ledger: PoolLedger, holding: Holding, below: list[Holding]) -> bool:
-        """Keep room for one who must stop and comes back above those who were promised it; whether
-        that is new.
+        """Keep room for a victim that must stop and comes back above the owners of the promises to
+        it; return whether that is new.
         """
         if ledger.inventory is not None:
             return False
         mark = self.state.mark()
-        # If that is not enough, it may stop others for the rest.
+        # If dropped promises are not enough, it may stop others for the rest.
         if self._give_up(ledger, holding, below) or self._may_exchange(ledger, holding):
             known = holding.id in self.plan.wanted.get(ledger.pool.id, ())
             self._want(ledger, holding)
@@ -279,7 +280,7 @@ class _Sparing:
         return False
 
     def _give_up(self, ledger: PoolLedger, holding: Holding, below: list[Holding]) -> bool:
-        """Drop promises until there is room for a victim; whether there is."""
+        """Drop promises until there is room for a victim; return whether there is."""
         for each in below:
             if self._has_room_again(ledger, holding):
                 return True
@@ -288,8 +289,8 @@ class _Sparing:
         return self._has_room_again(ledger, holding)
 
     def _is_in_the_way(self, ledger: PoolLedger, promise: Holding, holding: Holding) -> bool:
-        """Whether a promise has what a victim of a counted pool lacks: in the pool, or below a
-        limit of both.
+        """Whether a promise holds a key that a victim of a counted pool lacks: in the pool, or
+        below a limit that binds both.
         """
         short = missing(holding.amounts, self._unwanted(ledger, holding)).keys()
         if promise.amounts.keys() & short:
@@ -302,16 +303,16 @@ class _Sparing:
         return False
 
     def _want(self, ledger: PoolLedger, holding: Holding) -> None:
-        """Keep what somebody will want who comes back, from those below it."""
+        """Keep room for a victim that comes back; waiters below it cannot have that room."""
         age = self._request(holding).age if ledger.keeps_order else None
         wanted = self.plan.wanted.setdefault(ledger.pool.id, {})
         back = self._standing(ledger, holding)
         wanted[holding.id] = Wanted(holding.policy_id, holding.amounts, back, age)
 
     def keep_elsewhere(self, pools: Collection[str]) -> bool:
-        """A victim of a counted pool may come back in another one, above those who were promised
-        room there: keep that room. In these pools for all victims, elsewhere for those of this
-        pass. Whether promises were dropped.
+        """Keep room for victims of counted pools that may come back in another pool, above the
+        owners of promises there: in these pools for all victims, elsewhere for those of this pass.
+        Return whether promises were dropped.
         """
         state = self.state
         dropped = False
@@ -332,8 +333,8 @@ class _Sparing:
     def _is_wanted_elsewhere(
         self, ledger: PoolLedger, victim_id: str, among: Collection[str], stops: bool = True
     ) -> bool:
-        """Keep room in one of these pools for somebody who will have none where it was. If it may
-        stop others there, which come back in their turn, then room for those.
+        """Keep room in one of these pools for a victim that will have none in its own. If it may
+        stop holders there, which come back in their turn, keep room for those.
         """
         state, holding = self.state, ledger.holdings[victim_id]
         if stops and self._has_room_again(ledger, holding):
@@ -363,7 +364,7 @@ class _Sparing:
         return False
 
     def _has_room_again(self, ledger: PoolLedger, holding: Holding) -> bool:
-        """Whether nobody was promised what a victim holds, and nobody who comes back wants it."""
+        """Whether a victim's capacity is neither promised nor kept for other returning victims."""
         if not _has_room_again(ledger, holding):
             return False
         if not self.plan.wanted.get(ledger.pool.id) or self._stopped_for_nothing(ledger, holding):
@@ -371,18 +372,22 @@ class _Sparing:
         return fits(holding.amounts, self._unwanted(ledger, holding))
 
     def _stopped_for_nothing(self, ledger: PoolLedger, holding: Holding) -> bool:
-        """Whether a victim of this pass stops for somebody who did not get it: all was well before,
-        and others who come back have rights that they had not beside it.
+        """Whether a victim of this pass stops for a beneficiary that did not get the room: there
+        was room before, and other victims that come back have rights only because it left.
         """
         victim = self.state.allocations[holding.id]
         new = victim.id in self.plan.stopped and victim.pool_id == ledger.pool.id
         return new and not _has_use(self.state, victim.taken_for)
 
     def _unwanted(self, ledger: PoolLedger, holding: Holding) -> Room:
-        """What was promised to nobody, and nobody else wants who comes back before a promise."""
+        """The capacity that is neither promised nor wanted by another victim that comes back
+        before a promise.
+        """
         room = free_to_promise(ledger)
         owed = [
-            ledger.standing(rank, rights) for (_, rank, rights), who in ledger.owed.items() if who
+            ledger.standing(rank, rights)
+            for (_, rank, rights), owners in ledger.owed.items()
+            if owners
         ]
         for other, wanted in self.plan.wanted.get(ledger.pool.id, {}).items():
             if other != holding.id and any(each <= wanted.standing for each in owed):
@@ -391,9 +396,9 @@ class _Sparing:
         return room
 
     def _below(self, ledger: PoolLedger, victim: Allocation, holding: Holding) -> list[Holding]:
-        """Promises that are not in a victim's way, the lowest and newest first: to whom it
-        outranks; and of this pass, to younger ones of the standing of a victim of an earlier one,
-        or if its beneficiary's is gone, to who may not stop it.
+        """Promises that may be dropped for a victim, the lowest and newest first: those to owners
+        that it outranks; of this pass, those to younger owners of its standing if an earlier pass
+        stopped it; and if its beneficiary's promise is gone, those to owners that may not stop it.
         """
         if not ledger.earmarks:
             return []
@@ -417,8 +422,8 @@ class _Sparing:
         return _in_line(ledger, found)
 
     def _younger(self, ledger: PoolLedger, holding: Holding, back: Standing) -> Iterator[str]:
-        """To whom this pass promised something that a victim comes back before; unless a limit
-        keeps it waiting.
+        """Owners of promises of this pass that a victim comes back before by age; none if a limit
+        keeps the victim waiting.
         """
         limits = limits_room(ledger, ledger.chains[holding.policy_id], ledger.used_leaving)
         if not fits(holding.amounts, limits):
@@ -428,7 +433,7 @@ class _Sparing:
             promise = ledger.earmarks.get(owner_id)
             if promise is None or not self._is_new(promise):
                 continue
-            # Work of its own policy that may not be stopped goes before it, whatever their ages.
+            # Non-preemptible work of its own policy goes before it at any age.
             own = promise.policy_id == holding.policy_id and not promise.preemptible
             younger = age < self.state.requests[owner_id].age
             if younger and not own and ledger.standing_of(owner_id) == back:
@@ -438,34 +443,34 @@ class _Sparing:
         return self.state.requests[self.state.allocations[holding.id].request_id]
 
     def _is_new(self, promise: Holding) -> bool:
-        """Whether this pass made a promise."""
+        """Whether a promise was made by this pass."""
         earmark = self.state.requests[promise.id].earmark
         return earmark is not None and earmark.index > self.plan.began
 
     def _make_room(
         self, ledger: PoolLedger, victim: Allocation, holding: Holding, below: list[Holding]
     ) -> bool:
-        """Promises below it were never made; then others are stopped in its stead, if they may."""
+        """Drop promises below a victim; if that is not enough, stop others in its stead."""
         if self._give_up(ledger, holding, below):
             return True
         return self._exchange(ledger, victim, holding)
 
     def _put_back(self, ledger: PoolLedger, victim: Allocation) -> bool:
-        """Let it go on where it was in its share; or behind everybody, if a promise would lose by
-        that.
+        """Let a victim go on at its place in its share, or at the end of the share if a promise
+        would lose by that.
         """
         kept = self._rights_of_owners(ledger)
         for last in (False, True):
             mark, before = self.state.mark(), self.plan.mark()
             take_back_stop(self.state, self.plan, victim.id, last=last)
-            if self._rights_of_owners(ledger) == kept:  # with one more in a share none rises
+            if self._rights_of_owners(ledger) == kept:  # one more holder in a share raises none
                 return True
             self.state.undo(mark)
             self.plan.undo(before)
         return False
 
     def _rights_of_owners(self, ledger: PoolLedger) -> Counter[tuple[str, int, int]]:
-        """How many promises of each kind there are, kept by this pass or still to be kept."""
+        """The number of promises of each kind, kept by this pass or still to be kept."""
         found = Counter({kind: len(owners) for kind, owners in ledger.owed.items() if len(owners)})
         for allocation_id, before in self.plan.granted.items():
             held = ledger.holdings.get(allocation_id)
@@ -478,12 +483,14 @@ class _Sparing:
     def _may_exchange(
         self, ledger: PoolLedger, holding: Holding, below: Iterable[Holding] = ()
     ) -> bool:
-        """Whether those below a victim could be enough; only where nothing has a place."""
+        """Whether the holders and promises below a victim could be enough; never in a pool of
+        nodes.
+        """
         if ledger.inventory is not None:
             return False
         short = missing(holding.amounts, free_to_promise(ledger))
         could = dict(ledger.takeable_below(self._standing(ledger, holding)))
-        if ledger.pool.settings.rank is Rank.CLASS:  # in exchange it stands higher
+        if ledger.pool.settings.rank is Rank.CLASS:  # an exchange gives it a higher standing
             key = ledger.queue_of(holding.policy_id, self._request(holding))
             could = dict(ledger.takeable_below(ledger.standing(key.rank, IN_SHARE)))
         for each in below:
@@ -491,20 +498,22 @@ class _Sparing:
         return all(could.get(key, 0) >= amount for key, amount in short.items())
 
     def _exchange(self, ledger: PoolLedger, victim: Allocation, holding: Holding) -> bool:
-        """Stop others instead, whom the victim would stop itself once it is back: for its
-        beneficiary, or if that may not stop them, for the victim.
+        """Stop the holders that a victim would stop once it is back, in its stead: for its
+        beneficiary or, if that may not stop them, for the victim.
         """
         found = self._others_to_stop(ledger, holding)
         if found is None:
             return False
         back, others, share = found
-        self._stop(ledger, self._who_stops(ledger, victim, back, others), others, share)
+        self._stop(ledger, self._preemptor_of(ledger, victim, back, others), others, share)
         return True
 
     def _others_to_stop(
         self, ledger: PoolLedger, holding: Holding
     ) -> tuple[Preemptor, list[Holding], tuple[Part, ...]] | None:
-        """Whom a victim would stop once it is back, as whom, and for what part of its share."""
+        """The victim as a preemptor once it is back, the holders that it would stop, and the part
+        of its share that they leave.
+        """
         request = self._request(holding)
         may = may_take(self.state, ledger, request, holding.policy_id)
         if not may or not self._may_exchange(ledger, holding):
@@ -520,7 +529,7 @@ class _Sparing:
                 return back, [each.holding for each in choice.victims], share
         return None
 
-    def _who_stops(
+    def _preemptor_of(
         self, ledger: PoolLedger, victim: Allocation, back: Preemptor, others: list[Holding]
     ) -> Preemptor:
         if victim.taken_for not in ledger.earmarks:
@@ -535,7 +544,7 @@ class _Sparing:
         return owner if all(map(legal, others)) else back
 
     def _owner(self, ledger: PoolLedger, owner_id: str) -> Preemptor:
-        """Somebody who was promised capacity, as it may stop others."""
+        """The owner of a promise as a preemptor."""
         mark, request = ledger.earmarks[owner_id], self.state.requests[owner_id]
         key = ledger.queue_of(mark.policy_id, request)
         rights, standing = ledger.rights(owner_id), ledger.standing_of(owner_id)
@@ -563,7 +572,7 @@ class _Sparing:
 
 
 def _oldest_first(ledger: PoolLedger, kind: Departing) -> Iterator[str]:
-    """Those of a kind who are on their way out, also while some of them go on."""
+    """The leaving victims of one kind, oldest first, also while some of them go on."""
     last = (-1, "")
     while (line := ledger.departing.get(kind)) is not None:
         at = line.bisect_right(last)
@@ -574,10 +583,10 @@ def _oldest_first(ledger: PoolLedger, kind: Departing) -> Iterator[str]:
 
 
 def _outranked(ledger: PoolLedger, holding: Holding, back: Standing) -> dict[str, None]:
-    """Owners of promises below somebody who comes back in a standing."""
+    """Owners of promises below a victim that comes back with a standing."""
     found: dict[str, None] = {}
     for (policy_id, rank, rights), owners in ledger.owed.items():
-        # Of its own policy a lower class has its rights only as long as it is away.
+        # In its own policy a lower class has its rights only until the victim is back.
         own = policy_id == holding.policy_id and rank < holding.rank
         if own or ledger.standing(rank, rights) < back:
             found |= dict.fromkeys(owners)
@@ -585,7 +594,7 @@ def _outranked(ledger: PoolLedger, holding: Holding, back: Standing) -> dict[str
 
 
 def _in_line(ledger: PoolLedger, owners: Iterable[str]) -> list[Holding]:
-    """Promises in the order in which they are given up: the lowest and newest first."""
+    """Promises in the order in which they are dropped: the lowest and newest first."""
     return sorted(
         (ledger.earmarks[each] for each in owners),
         key=lambda each: (*ledger.last_served(each), -each.index, each.id),
@@ -593,16 +602,16 @@ def _in_line(ledger: PoolLedger, owners: Iterable[str]) -> list[Holding]:
 
 
 def _limits_over(ledger: PoolLedger, holding: Holding) -> Iterator[Part]:
-    """What a victim misses of the limits of its policy and those above."""
+    """The amounts by which a victim exceeds the limits of its policy and those above."""
     for above in ledger.chains[holding.policy_id]:
         if over := missing(holding.amounts, limit_room(ledger, above, ledger.used_leaving)):
             yield above, over
 
 
 def _has_room_again(ledger: PoolLedger, holding: Holding) -> bool:
-    """Whether nobody was promised what a victim holds."""
+    """Whether the capacity of a victim is not promised."""
     inventory = ledger.inventory
-    # Others of its policy, too, may have been promised what the limit leaves without it.
+    # The room that the limit leaves without it may be promised to others of its policy, too.
     chain = ledger.chains[holding.policy_id]
     if not fits(holding.amounts, limits_room(ledger, chain, ledger.used_leaving)):
         return False
@@ -617,7 +626,7 @@ def _has_room_again(ledger: PoolLedger, holding: Holding) -> bool:
 
 
 def _has_use(state: State, owner_id: str | None) -> bool:
-    """Whether somebody was promised what is freed for it, or goes on because of it."""
+    """Whether a beneficiary has a promise, or holds and is not leaving."""
     owner = state.requests.get(owner_id or "")
     if owner is None:
         return False
@@ -625,12 +634,12 @@ def _has_use(state: State, owner_id: str | None) -> bool:
     return owner.earmark is not None if held is None else not held.leaving
 
 
-# Whom a stop is for ---------------------------------------------------------------------------
+# The beneficiary of a stop --------------------------------------------------------------------
 
 
 def name_owners(state: State, plan: Plan) -> None:
-    """Victims whose beneficiary lost its promise in this pass stop for who has what they free: the
-    highest of those above them that were promised anything.
+    """Give victims whose beneficiary lost its promise in this pass a new one: the highest owner of
+    a promise above them.
     """
     for victim_id, stopped in plan.stopped.items():
         victim = state.allocations[victim_id]

@@ -1,5 +1,5 @@
-"""What a pass takes back of what it has decided itself: nothing of it was committed, so it never
-happened, and nobody is told.
+"""Undoes decisions of the pass itself. Nothing of them was committed, so they leave neither a
+decision in the plan nor an event.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from cede.model.plan import Decision, Grant, Plan, Preemption
 
 
 def take_back_grant(state: State, plan: Plan, allocation_id: str) -> None:
-    """Somebody of this pass waits again, as before; whoever stands above it has the room. What was
-    promised to it or withheld for it is used up.
+    """Undo a grant of this pass: the request waits as before, and a waiter above it has the room.
+    Its former promise and withheld room are used up.
     """
     plan.took_back = True
     before = plan.granted.pop(allocation_id)
@@ -28,8 +28,8 @@ def take_back_grant(state: State, plan: Plan, allocation_id: str) -> None:
 
 
 def take_back_stop(state: State, plan: Plan, allocation_id: str, *, last: bool = False) -> None:
-    """A victim runs on. One of an earlier pass, which does not know of it yet, as well. If it is to
-    be the `last` that fills its share, as if it had come back.
+    """Let a victim run on, also a victim of an earlier pass that has not been told yet. `last`
+    puts it at the end of its share, as if it had come back.
     """
     plan.took_back = True
     before = plan.stopped.pop(allocation_id, None)
@@ -43,7 +43,7 @@ def take_back_stop(state: State, plan: Plan, allocation_id: str, *, last: bool =
 
 
 def _go_on(state: State, victim: Allocation, *, last: bool) -> None:
-    # What is asked to save runs, whatever is known of its start: its node may have been away then.
+    # A holder that was asked to save runs, even if no start is known: its node may have been away.
     waits = victim.state is AllocationState.STOPPING and victim.started_at is None
     running = AllocationState.GRANTED if waits else AllocationState.RUNNING
     free = {"deadline": None, "taken_for": None, "reason": None, "told": False}
@@ -56,7 +56,7 @@ def _go_on(state: State, victim: Allocation, *, last: bool) -> None:
 
 
 def forget_taken_back(state: State, plan: Plan) -> None:
-    """At the end of a pass: what it took back is no decision and no event of it."""
+    """At the end of a pass, remove what it undid from its decisions and events."""
     if not plan.took_back:
         return
     kept: list[Decision] = []
@@ -80,7 +80,7 @@ def forget_taken_back(state: State, plan: Plan) -> None:
 
 
 def _still_stopped(state: State, decision: Preemption) -> tuple[str, ...]:
-    """The victims of a taking that are stopped for it after all."""
+    """The victims of a preemption that are still stopped for its beneficiary."""
     return tuple(
         each
         for each in decision.victims
@@ -93,7 +93,7 @@ def _still_stopped(state: State, decision: Preemption) -> tuple[str, ...]:
 def _weighed(
     state: State, decision: Preemption, victims: tuple[str, ...]
 ) -> tuple[dict[str, Any], ...]:
-    """Whom it weighed, without who never held anything; who was spared was not needed."""
+    """The weighed candidates, without undone grants; a spared victim becomes 'not needed'."""
     held = (each for each in decision.weighed if each["id"] in state.allocations)
     return tuple(
         {**each, "chosen": False, "why_not": str(WhyNot.NOT_NEEDED)}
@@ -108,8 +108,8 @@ _PROMISED = ("earmarked", "earmark_died")
 
 
 def _told(state: State, plan: Plan) -> list[Event]:
-    """Events without those of this pass that came to nothing: of a grant, a stop or a promise that
-    was taken back, and of all but the last of those that were repeated.
+    """The events without those of this pass that came to nothing: of a grant, stop or promise that
+    was undone, and all but the last of repeated ones.
     """
     kept: list[Event] = []
     seen: set[tuple[str | None, str]] = set()
@@ -133,7 +133,7 @@ def _told(state: State, plan: Plan) -> list[Event]:
 
 
 def _for_whom(state: State, event: Event) -> Event:
-    """A stop names for whom it is in the end."""
+    """A stop's event with the final beneficiary in its reason."""
     request = state.requests[event.request_id or ""]
     if event.kind != "preempting" or request.reason is None:
         return event
@@ -141,7 +141,9 @@ def _for_whom(state: State, event: Event) -> Event:
 
 
 def _came_true(state: State, event: Event, new: set[str | None]) -> bool:
-    """Whether it holds at the end of the pass; `new` are those who had no promise before it."""
+    """Whether an event still holds at the end of the pass; `new`: owners that had no promise
+    before it.
+    """
     assert event.request_id is not None
     held = state.allocation_of(event.request_id)
     if event.kind == "granted":

@@ -1,9 +1,9 @@
-"""Room for the head: what a waiter needs that is first in the queue and does not fit.
+"""Withholds room for the head: the first waiter of the queue, which does not fit.
 
-Where walltimes prove when it fits, that room is withheld from the moment at which it does not, and
-later work of no higher standing may only have what is left beside it then, or is gone by then.
-Where they do not, it is withheld once the head was passed often, as it becomes free, and for a
-bounded time. One head of a pool at a time, the one of the highest standing.
+Where walltimes prove when the head fits, its room is withheld from the moment at which it does not
+fit; later work of no higher standing may only use the rest, or must end before that instant.
+Where they do not, room is withheld as it becomes free once the head was passed often, for a
+bounded time. A pool withholds for one head at a time, the one of the highest standing.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ from cede.model.request import Request, Withhold
 def withhold(
     state: State, ledger: PoolLedger, head: Request, policy_id: str, start: HeadStart
 ) -> bool:
-    """Withhold a head's room, instead of that of heads of lower standing; whether it may be."""
+    """Withhold a head's room in place of that of heads of lower standing; return whether that is
+    allowed.
+    """
     if not may_withhold(state, ledger, head, policy_id):
         return False
     for other_id in list(ledger.withheld):
@@ -43,8 +45,8 @@ def may_withhold(state: State, ledger: PoolLedger, head: Request, policy_id: str
 
 
 def _made(state: State, ledger: PoolLedger, start: HeadStart) -> Withhold:
-    """Until it has started or, where nothing says when that is or somebody does not keep its word,
-    for a bounded time.
+    """The withheld room, with a bounded time: it ends with the head's start, or at the latest
+    `withhold_max` after the forecast start, or after now where there is no forecast.
     """
     known = start.at if start.at is not None and start.at > state.now else None
     until = (state.now if known is None else known) + ledger.pool.settings.withhold_max
@@ -52,11 +54,11 @@ def _made(state: State, ledger: PoolLedger, start: HeadStart) -> Withhold:
 
 
 def keep_heads(state: State, plan: Plan, pool_ids: list[str]) -> None:
-    """Withhold the room of each pool's head where it is known when that fits."""
+    """Withhold the room of each pool's head where its start is known."""
     for pool_id in pool_ids:
         ledger = state.ledgers[pool_id]
         if not ledger.pool.settings.withhold_max or not (ledger.timed or ledger.leaving):
-            continue  # nobody is known to end
+            continue  # no holder has a known end
         if (head := _head(state, ledger)) is None:
             continue
         waiter, policy_id = state.requests[head.request_id], head.stream.policy_id
@@ -67,32 +69,32 @@ def keep_heads(state: State, plan: Plan, pool_ids: list[str]) -> None:
             continue
         others = bool(ledger.withheld)
         if withhold(state, ledger, waiter, policy_id, start) and others:
-            plan.again = True  # what was kept for the other may be free for somebody
+            plan.again = True  # the other head's room may be free for a waiter
 
 
 def _head(state: State, ledger: PoolLedger) -> Candidate | None:
-    """The first waiter that nothing of its own keeps back, and that was promised nothing."""
+    """The first waiter without a promise that is within its own bounds."""
     covered = Covered(state, WithinQuota(state) if state.tenants else ())
     among = streams(ledger)
     return Cursor(ledger, among, lambda each: each.own_room(ledger), covered, by_age=True).peek()
 
 
 def look_again(state: State, ledger: PoolLedger) -> None:
-    """Forecast the starts of a pool's heads again: holders that end early bring them forward, and
-    somebody of higher standing, or a node that is lost, puts them off.
+    """Forecast the starts of a pool's heads again: holders that end early advance them; work of
+    higher standing, or a lost node, delays them.
     """
     for head_id in list(ledger.withheld):
         head = state.requests[head_id]
         kept = head.withhold
         assert kept is not None, head
         if kept.pool_id != ledger.pool.id or (kept.start or state.now + 1) <= state.now:
-            continue  # the word of a holder that is overdue: it has until the withholding ends
+            continue  # a holder is overdue: it has until the withholding ends
         start = head_start(state, ledger, head)
-        if start is None:  # nowhere, whoever leaves
+        if start is None:  # it fits nowhere, even with every holder gone
             state.put(replace(head, withhold=None))
-        elif start.at != state.now:  # then it may start
+        elif start.at != state.now:  # at `now` it may start, so nothing changes
             made = _made(state, ledger, start)
-            if made.start is None:  # still for no longer than it was to be
+            if made.start is None:  # no later than the end that was set first
                 made = replace(made, until=min(kept.until, made.until))
             if made != kept:
                 state.put(replace(head, withhold=made))

@@ -1,1 +1,1 @@
-"""Who may be stopped for whom, at which price, and who is chosen."""
+"""Which holders may be stopped for which waiter, at which price, and the choice among them."""

@@ -1,10 +1,10 @@
 """A reserve protects amounts, not particular pieces of work.
 
-Where nobody whom a waiter may stop by standing makes room for it, an owner inside its reserve may
-stop others by amounts: whoever they are, if their policies keep what is reserved for them. So each
-victim is beyond a reserve once it is back, and the owner, inside its own, is not.
+Where no set of victims is legal by standing, an owner inside its reserve may stop holders by
+amounts: any preemptible ones, if their policies keep their reserves. So each victim is beyond a
+reserve once it is back, and the owner, inside its own, is not.
 
-Nothing that was promised gives way to such a taking: it stands above nobody.
+No promise gives way to such a preemption: its standing is above none.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from cede.model.amounts import Amounts
 
 
 def inside_reserve(ledger: PoolLedger, policy_id: str, demand: Amounts) -> bool:
-    """Whether reserves are what gives rights here, and with this demand a policy holds more of its
-    own and nothing beyond it.
+    """Whether reserves give rights here, and a policy with this demand holds more inside its
+    reserve and nothing beyond it.
     """
     if not ledger.by_amounts or not any(map(demand.get, ledger.counting)):
         return False
@@ -34,18 +34,18 @@ def inside_reserve(ledger: PoolLedger, policy_id: str, demand: Amounts) -> bool:
 
 
 class Kept:
-    """The policy of each victim, and those above it that are not above the owner as well, keep what
-    is reserved for them. Who is on its way out counts as gone.
+    """The goal that the policy of each victim, and those above it that are not above the owner as
+    well, keep their reserves. A leaving holder counts as gone.
     """
 
     rights = True
     by_policy = True
     everywhere = False
-    left = 0  # nobody brings it nearer: the others do, and it says whether they may
+    left = 0  # no victim brings it nearer: it only excludes sets that meet the other goals
 
     def __init__(self, ledger: PoolLedger, policy_id: str) -> None:
         self._ledger, self._policy_id = ledger, policy_id
-        self._spare: dict[str, dict[str, int]] = {}  # by policy: what it may still lose
+        self._spare: dict[str, dict[str, int]] = {}  # by policy: the amounts it may still lose
         self._losing: dict[str, tuple[str, ...]] = {}
 
     @property
@@ -91,8 +91,8 @@ class Kept:
 def legal_by_amounts(
     state: State, ledger: PoolLedger, preemptor: Preemptor, holdings: Iterable[Holding]
 ) -> Iterator[tuple[int, Holding]]:
-    """Those of some holders that could be stopped by amounts, with their rights. What holds below
-    the owner's own policy is its own.
+    """The holders among some that could be stopped by amounts, with their rights. Holders below the
+    owner's policy belong to the owner.
     """
     kept = Kept(ledger, preemptor.policy_id)
     could = [each for each in holdings if _is_beyond(ledger, preemptor, each, kept)]
@@ -106,8 +106,8 @@ def legal_by_amounts(
 def _on_nodes_that_help(
     state: State, ledger: PoolLedger, preemptor: Preemptor, holdings: list[Holding]
 ) -> list[Holding]:
-    """Those of some holders that sit where a task would fit if every policy lost as much there as
-    it may. The others are in no set, and searching them would take long.
+    """The holders among some on nodes where a task would fit if every policy lost as much there as
+    it may. Other holders are in no set, and searching them would take long.
     """
     inventory, form = ledger.inventory, preemptor.key.form
     assert inventory is not None and form is not None
@@ -136,14 +136,14 @@ def _on_nodes_that_help(
 def may_lose(
     state: State, ledger: PoolLedger, preemptor: Preemptor, holding: Holding, kept: Kept
 ) -> bool:
-    """Whether a holder could be stopped by amounts, if nobody else were."""
+    """Whether a holder could be stopped by amounts beside those that `kept` counts as gone."""
     beyond = _is_beyond(ledger, preemptor, holding, kept)
     return beyond and spared(state, ledger, preemptor, holding, BORROWED) is None
 
 
 def _is_beyond(ledger: PoolLedger, preemptor: Preemptor, holding: Holding, kept: Kept) -> bool:
-    """Whether others' reserves are kept without a holder. Who holds nothing that counts is beyond
-    no reserve, and would stand where it stood once it is back.
+    """Whether others' reserves are kept without a holder. A holder without a key that counts is
+    beyond no reserve, and would have its old standing once it is back.
     """
     return (
         not kept.bars(holding)

@@ -1,8 +1,8 @@
 """Candidates for stopping, gathered into groups that help alike.
 
-Of holders on the same nodes that free the same amounts for the same goals, and are of one rank, any
-is as good as another but for what it costs. So only the cheapest few of each group matter, as many
-as there may be victims, however many run.
+Holders on the same nodes that free the same amounts for the same goals, and are of one rank, differ
+in cost only. So only the cheapest few of each group matter, as many as there may be victims, at any
+number of holders.
 """
 
 from __future__ import annotations
@@ -24,35 +24,35 @@ Kind = tuple[object, ...]
 
 
 class Candidate(NamedTuple):
-    """A holder that may be stopped, and what that would cost; a price is never negative."""
+    """A holder that may be stopped, and the price of stopping it, which is never negative."""
 
     holding: Holding
     price: float
     rank: int
-    checkpoint: float  # what saving its work would cost
+    checkpoint: float  # the cost of saving its work
 
     @property
     def tie(self) -> Tie:
-        """Among equals the newest goes, because it loses the least work."""
+        """The order among equals: the newest is stopped first, as it loses the least work."""
         return (-self.holding.index, self.holding.id)
 
 
 def order(candidate: Candidate) -> tuple[float, float, Tie]:
-    """Who of a group goes first."""
+    """The order inside a group: the first is stopped first."""
     return (candidate.price, candidate.checkpoint, candidate.tie)
 
 
 @dataclass(slots=True)
 class Group:
-    """The cheapest few of those that help alike, in order."""
+    """The cheapest few of the candidates that help alike, in order."""
 
-    shape: Kind  # what they are, wherever they sit
+    shape: Kind  # their common properties, apart from their nodes
     footprint: Footprint
     members: list[Candidate] = field(default_factory=list)
-    gains: tuple[int, ...] | None = None  # how much one alone brings to each goal, once tried
+    gains: tuple[int, ...] | None = None  # the gain of one alone for each goal, once tried
 
     def probe(self, goals: Sequence[Goal]) -> bool:
-        """Find the gains, and whether one of these alone is enough."""
+        """Compute the gains; return whether one member alone is enough."""
         holding = self.members[0].holding
         before = [goal.left for goal in goals]
         for goal in goals:
@@ -65,9 +65,9 @@ class Group:
 
 
 class Gathering:
-    """The groups of some candidates, by the price of their first; and only those that matter.
+    """The groups of some candidates that matter, by the price of their first member.
 
-    Left out are those that help nobody, and those dearer than one who is enough alone, because they
+    Candidates that help no goal, or cost more than one that is enough alone, are left out: they
     are in no cheapest set.
     """
 
@@ -80,7 +80,7 @@ class Gathering:
         self._keys = tuple(dict.fromkeys(key for goal in goals for key in goal.keys))
 
     def add_all(self, candidates: Iterable[Candidate]) -> None:
-        enough = float_info.max  # the price of one who is; whoever has no price is beyond it
+        enough = float_info.max  # the price of one that is enough alone; below an infinite price
         alike = self._alike(candidates)
         for members in sorted(alike, key=lambda members: members[0].price):
             if members[0].price > enough:
@@ -95,15 +95,15 @@ class Gathering:
                 enough = members[0].price if group.probe(self._goals) else enough
 
     def _alike(self, candidates: Iterable[Candidate]) -> Iterable[list[Candidate]]:
-        """Of those that look alike the cheapest few, in order.
+        """The cheapest few of each kind that looks alike, in order.
 
-        This reads every candidate, and so it is most of the time of a search. Reading them as they
-        come is several times faster than by price, for which all of memory is visited.
+        This reads every candidate, so it takes most of the time of a search. Reading them in the
+        given order is several times faster than by price, which jumps through all of memory.
         """
         most, pick = self._most, itemgetter(*self._keys) if self._keys else _nothing
         by_policy = not all(goal.everywhere for goal in self._goals)
         kept: dict[Kind, list[Candidate]] = {}
-        dearest: dict[Kind, float] = {}  # of those kept, where no more are needed
+        dearest: dict[Kind, float] = {}  # the highest price kept of each kind that is complete
         for candidate in candidates:
             holding, price, rank, _ = candidate
             try:
@@ -135,14 +135,14 @@ class Gathering:
         return kept.values()
 
     def _read(self, holding: Holding) -> Kind:
-        """What counts of what a holder frees, and of what each of its tasks does."""
+        """The amounts of the goals' keys that a holder frees, and that each of its tasks frees."""
         amounts, each = holding.amounts, holding.each
         return (tuple(map(amounts.get, self._keys)), tuple(map(each.get, self._keys)))
 
     def _group(self, candidate: Candidate) -> Group | None:
-        """Where one belongs; nowhere, if no goal wants it.
+        """The group of a candidate; None if no goal wants it.
 
-        Whether holders of another policy help alike is seen from who wants them.
+        The goals that want a holder show whether holders of other policies help alike.
         """
         holding = candidate.holding
         wanted = tuple(goal.wants(holding) for goal in self._goals)
@@ -160,4 +160,4 @@ class Gathering:
 
 
 def _nothing(amounts: Amounts) -> None:
-    """What is read of amounts where no key counts."""
+    """Reads nothing of amounts: for goals without keys."""

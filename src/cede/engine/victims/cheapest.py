@@ -1,12 +1,12 @@
-"""The cheapest victims: of all sets of candidates that would do, the one that costs the least.
+"""The cheapest victims: the set of candidates that meets all goals and costs the least.
 
-A set costs what its victims cost, and something for each of them, so that fewer and larger ones are
-preferred. Of sets that cost the same the one whose highest rank is the lowest goes, then the
-smaller, then the one that is the cheapest to save, then the newest. Nobody who is not needed can be
-in it: without him the set would be as cheap, of no higher rank, and smaller.
+A set costs the prices of its victims and an amount for each of them, so that fewer and larger ones
+are preferred. Among sets of equal cost the order is: the lowest highest rank, the smaller set, the
+cheapest to save, the newest. A victim that is not needed cannot be in the best set: without it the
+set would cost no more, be of no higher rank, and be smaller.
 
-Up to a number of groups (`candidates`) every set that could be the best is weighed. Beyond it, what
-document 004 does is tried, and what is likely to be better.
+Up to a number of groups (`candidates`) every set that could be the best is weighed. Beyond it, the
+search of document 004 is tried, and sets that are likely to be better.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from cede.engine.victims.goals import Goal
 from cede.engine.victims.subsets import Best, Scale, Subsets
 from cede.model import bounds
 
-# Up to so many victims every set is weighed, however long it takes: 64 groups have 50,000 sets.
+# Up to this many victims every set is weighed, at any duration: 64 groups have 50,000 sets.
 _EXACT = 3
 
 
 @dataclass(frozen=True, slots=True)
 class VictimSettings:
-    """How many may be stopped for one waiter, what each adds to the cost of a set, and up to how
-    many groups of candidates every set is weighed.
+    """The most victims of one waiter, the cost that each adds to a set, and the number of groups of
+    candidates up to which every set is weighed.
     """
 
     max_victims: int = 3
@@ -39,9 +39,10 @@ class VictimSettings:
 
 
 class Choice(NamedTuple):
-    """The cheapest set that would do, if there is one; it is taken if it costs less than `bound`.
+    """The cheapest set found that meets all goals, if any; it is stopped if it costs less than
+    `bound`.
 
-    Unless the search was exhaustive, there may be a cheaper one, or one at all.
+    If the search was not exhaustive there may be a cheaper set, or one where none was found.
     """
 
     best: tuple[Candidate, ...] | None
@@ -51,7 +52,7 @@ class Choice(NamedTuple):
 
     @property
     def victims(self) -> tuple[Candidate, ...] | None:
-        """Who is to be stopped; nobody need be is (), and None is that nothing may be done."""
+        """The holders to stop; () if none need be stopped, None if no set may be."""
         return None if self.best and self.cost >= self.bound else self.best
 
 
@@ -61,7 +62,7 @@ def cheapest(
     settings: VictimSettings,
     bound: float = inf,
 ) -> Choice:
-    """Whom to stop so that all goals are met. The goals are left as they were."""
+    """The holders to stop so that all goals are met. The goals are unchanged afterwards."""
     if all(goal.met for goal in goals):
         return Choice((), 0, bound, exhaustive=True)
     if not settings.max_victims:
@@ -78,7 +79,7 @@ def cheapest(
 
 
 class _Search:
-    """One search, from the cheapest attempt to the dearest."""
+    """One search, whose attempts go from quick to slow."""
 
     def __init__(
         self,
@@ -92,25 +93,25 @@ class _Search:
         self._exact = self._few and settings.max_victims <= _EXACT
         if self._exact:
             self._by_price = _members(groups)
-        else:  # among equals as they came: so document 004 takes them
+        else:  # equals in the given order, as in document 004
             priced = (each for each in candidates if each.price < inf)
             self._by_price = sorted(priced, key=lambda each: each.price)
         self.best = Best(goals, Scale(self._by_price, settings.per_victim_cost))
 
     def run(self) -> bool:
-        """Look for the best set; whether all were weighed."""
+        """Search for the best set; return whether all sets were weighed."""
         self._greedy(self._by_price)
         groups = self._groups if self._few else self._try_alone()
-        self._guess(groups)  # the better the first sets, the sooner the rest is out
+        self._guess(groups)  # good first sets exclude others sooner
         if not self._exact:
             self._guess_on_nodes(groups)
         exhaustive = self._weigh(groups[: self._settings.groups_max]) and self._few
         if not exhaustive and self.best.victims:
-            self._greedy(self.best.victims)  # one who is not needed may have been weighed first
+            self._greedy(self.best.victims)  # drops victims that are not needed
         return exhaustive
 
     def _try_alone(self) -> list[Group]:
-        """Some groups of every shape, each tried alone."""
+        """Try some groups of every shape, each alone; return them."""
         tried = _sample(self._groups, bounds.VICTIM_PROBES_MAX)
         for group in tried:
             if group.probe(self._goals):
@@ -120,7 +121,7 @@ class _Search:
         return tried
 
     def _guess(self, groups: Sequence[Group]) -> None:
-        """Of those who help alone: the cheapest, those of the best rate, the largest."""
+        """Try greedy sets of the candidates that help alone: by price, by rate, by gain."""
         gain = {id(group): sum(group.gains or ()) for group in groups}
         helpful = [group for group in groups if gain[id(group)]]
         self._greedy(_members(helpful))
@@ -134,7 +135,7 @@ class _Search:
         return Subsets(self.best, groups, steps).search(self._settings.max_victims)
 
     def _greedy(self, candidates: Iterable[Candidate]) -> None:
-        """One after the other, if it helps, until it is enough; then those not needed go back."""
+        """Add candidates that help until they are enough, drop those not needed, offer the set."""
         best, taken = self.best, list[Candidate]()
         for candidate in candidates:
             if len(taken) == self._settings.max_victims:
@@ -150,7 +151,7 @@ class _Search:
             best.move(candidate, -1)
 
     def _needed(self, taken: list[Candidate]) -> list[Candidate]:
-        """Bring back whoever is not needed, the dearest first."""
+        """The victims that are needed; the most expensive ones are dropped first."""
         kept = list(taken)
         for candidate in sorted(taken, key=order, reverse=True):
             self.best.move(candidate, -1)
@@ -161,7 +162,9 @@ class _Search:
         return kept
 
     def _guess_on_nodes(self, tried: Iterable[Group]) -> None:
-        """Of those who share a node and may make room on it together: the cheapest, the largest."""
+        """Try greedy sets of candidates on one node, which may make room together: by price, by
+        size.
+        """
         on_node: dict[str, list[Group]] = {}
         for group in self._groups:
             for node_id, _ in group.footprint:
@@ -180,7 +183,7 @@ def _members(groups: Iterable[Group]) -> list[Candidate]:
 
 
 def _sample(groups: Iterable[Group], count: int) -> list[Group]:
-    """The cheapest groups of every shape in turn: large holders are few, and dear."""
+    """The cheapest groups of every shape in turn: large holders are few, and expensive."""
     seen: dict[Kind, int] = {}
     turns: list[tuple[int, int, Group]] = []
     for at, group in enumerate(groups):

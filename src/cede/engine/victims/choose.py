@@ -1,9 +1,10 @@
-"""Who must stop so that a waiter starts: the lowest legal holders, no more than needed, or nobody.
+"""The holders that must stop so that a waiter starts: the lowest legal ones, only as many as are
+needed, or none.
 
-Holders are looked at from the lowest rights up; those of higher rights only if the lower ones are
-not enough. What decides within equal rights is the pool's price: the newest, because it loses the
-least work; the fewest, and of equally few the newest; or what stopping each would cost. Where the
-newest go and reserves are kept by amounts, not everybody can go, so there the fewest do.
+Holders are considered from the lowest rights up; those of higher rights only if the lower ones are
+not enough. Within equal rights the pool's price decides: the newest, because it loses the least
+work; the fewest, and of equally few the newest; or the cost of stopping each. Where the pool stops
+the newest and reserves are kept by amounts, some holders are excluded, so there the fewest stop.
 """
 
 from __future__ import annotations
@@ -37,8 +38,9 @@ _LEVELS = range(BORROWED, IN_SHARE + 1)
 
 
 class Missing(NamedTuple):
-    """What a waiter misses: of the pool, of the limits above its policy (capacity for those below),
-    of shares that are to give it its rights, and in a pool of nodes places for tasks of this form.
+    """The amounts that a waiter misses: of the pool, of the limits above its policy (capacity for
+    those below), and of shares that must give it its rights; in a pool of nodes, of places for
+    tasks of this form.
     """
 
     short: Amounts
@@ -61,8 +63,8 @@ def find_victims(
     missing: Missing,
     besides: Container[tuple[str, Any]] = (),
 ) -> Choice:
-    """The holders to stop so that nothing is missing, if a legal set does that; pairs of waiter and
-    holder in `besides` are out of the question.
+    """The holders to stop so that nothing is missing, if there is a legal set; pairs of waiter and
+    holder in `besides` are excluded.
     """
     goals = goals_of(state, ledger, preemptor, missing)
     legal: Iterable[tuple[int, Holding]] = legal_for(state, ledger, preemptor, missing.keys)
@@ -72,7 +74,7 @@ def find_victims(
     settings = ledger.pool.settings
     if settings.price is Price.NEWEST and not preemptor.by_amounts:
         holders: Iterable[Holding] = (holding for _, holding in legal)
-        if missing.share:  # those in exchange for whom it has its rights go first
+        if missing.share:  # an exchange: holders of its own policy give it its rights, so first
             holders = sorted(holders, key=lambda each: each.policy_id != preemptor.policy_id)
         found = choose(goals, holders)
         if found is None or 0 < settings.max_victims < len(found):
@@ -97,7 +99,7 @@ def find_victims(
 
 
 def _paid(ledger: PoolLedger, choice: Choice) -> Paid:
-    """What a set of victims is compared by before their places."""
+    """The numbers by which sets of victims are compared before their nodes."""
     victims = choice.victims or ()
     by_price = ledger.pool.settings.victim_order is VictimOrder.PRICE
     steps = [(ledger.rights(each.holding.id), 0 if by_price else each.rank) for each in victims]
@@ -107,18 +109,18 @@ def _paid(ledger: PoolLedger, choice: Choice) -> Paid:
 def goals_of(
     state: State, ledger: PoolLedger, preemptor: Preemptor, missing: Missing, below: str = ""
 ) -> list[Goal]:
-    """What must be brought about so that nothing is missing; on all nodes, or on those whose
-    topology group is below a path.
+    """The goals that together mean that nothing is missing; on all nodes, or on those of topology
+    groups below a path.
     """
     goals: list[Goal] = [Shortage(dict(amounts), ledger, above) for above, amounts in missing.under]
-    goals += [Shortage(dict(part), ledger, whose, rights=True) for whose, part in missing.share]
+    goals += [Shortage(dict(part), ledger, pid, rights=True) for pid, part in missing.share]
     if missing.form is not None:
         view = preemptor.site(state, ledger)
         count_free = ledger.pool.settings.count_free
         goals += [Clearing(view, each, count_free, below) for each in missing.form.by_folder]
     else:
         goals.append(Shortage(dict(missing.short)))
-    if ledger.balance is not None:  # the last, since it is asked only of those that make room
+    if ledger.balance is not None:  # last: it only judges sets that make room
         demand = ledger.pool.metered(preemptor.request.amounts)
         goals.append(Fairness(ledger.balance, preemptor.policy_id, demand, ledger.counting))
     if preemptor.by_amounts:
@@ -133,8 +135,8 @@ def weigh(
     goals: list[Goal],
     legal: Iterable[tuple[int, Holding]],
 ) -> Choice:
-    """The cheapest that meet all goals; none of higher rights, or of higher rank where that goes
-    before price, than must be.
+    """The cheapest set that meets all goals; with no higher rights than necessary, nor a higher
+    rank where rank goes before price.
     """
     settings = ledger.pool.settings
     bound = value(ledger, preemptor.request)
@@ -160,7 +162,7 @@ def _candidate(state: State, ledger: PoolLedger, holding: Holding) -> Candidate:
 
 
 def choose(goals: list[Goal], legal: Iterable[Holding]) -> list[Holding] | None:
-    """The first of these that meet all goals, without those that turn out not to be needed."""
+    """The first of these holders that together meet all goals, without those not needed."""
     chosen: list[Holding] = []
     for holding in legal:
         if _helps(goals, holding):
@@ -191,7 +193,7 @@ def _all_met(goals: list[Goal]) -> bool:
 
 
 def _give_back(chosen: list[Holding], goals: list[Goal]) -> list[Holding]:
-    """Drop whoever is not needed, trying the highest and oldest first; the last was needed, for
+    """Drop holders that are not needed, the highest and oldest first; the last chosen is needed, as
     without it a goal was not met.
     """
     kept = list(chosen)
@@ -209,12 +211,12 @@ def _give_back(chosen: list[Holding], goals: list[Goal]) -> list[Holding]:
 def legal_for(
     state: State, ledger: PoolLedger, preemptor: Preemptor, keys: Iterable[str]
 ) -> Iterator[tuple[int, Holding]]:
-    """Holders of a missing key that this waiter may stop, in the order in which they are to go,
-    with their rights.
+    """Holders of a missing key that this waiter may stop, with their rights, in the order of
+    victims.
 
-    From its own policy it may take holders of a lower class; of its own rank non-preemptible work
-    preemptible holders, and any work those that are less safe in their task group, after what
-    others borrowed. Equals never take from each other.
+    In its own policy it may stop holders of a lower class. Of its own rank there, non-preemptible
+    work may stop preemptible holders, and any work those that are less safe in their task group,
+    after borrowed holdings of others. Equals never preempt each other.
     """
     if preemptor.by_amounts:
         places = (each for level in _LEVELS for each in _places(ledger, level, keys))
@@ -231,7 +233,7 @@ def legal_for(
                     mine.append(holding)
             elif not standing(level, place[1], precedence) < preemptor.standing:
                 if preemptor.request.preemptible and not ledger.fair:
-                    break  # ranks only rise from here, and it may take nothing of its own
+                    break  # ranks only rise from here, and it may stop none of its own policy
             elif spared(state, ledger, preemptor, holding, level) is None:
                 yield level, holding
         yield from ((level, each) for each in mine)

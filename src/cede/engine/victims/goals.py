@@ -1,6 +1,6 @@
-"""What victims must bring about: amounts that are free, places for tasks that are clear.
+"""Goals that a set of victims must meet: free amounts, and room for tasks on nodes.
 
-A goal starts from what is free already, and is told who would be taken away.
+A goal starts from the capacity that is already free, and is told which holders would be gone.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from cede.model.shape import Form
 
 
 class Goal(Protocol):
-    """Something that victims must bring about."""
+    """A condition that a set of victims must meet."""
 
     @property
     def keys(self) -> Iterable[str]:
-        """What it counts; holders that differ only in other keys help it alike."""
+        """The keys that it counts; holders that differ only in other keys help it alike."""
 
     @property
     def everywhere(self) -> bool:
@@ -31,8 +31,8 @@ class Goal(Protocol):
 
     @property
     def left(self) -> int:
-        """How much is missing. Holders without a common node together bring it down by no more than
-        the sum of what each would alone.
+        """The missing amount. Holders without a common node together lower it by no more than the
+        sum of their single effects.
         """
 
     @property
@@ -40,20 +40,20 @@ class Goal(Protocol):
 
     @property
     def rights(self) -> bool:
-        """Whether it is about the waiter's rights only, and not about room for it."""
+        """Whether it concerns the waiter's rights only, and not room for it."""
 
     @property
     def by_policy(self) -> bool:
         """Whether holders of different policies never help alike."""
 
     def wants(self, holding: Holding) -> bool:
-        """Whether stopping this one would help."""
+        """Whether stopping this holder would help."""
 
     def bars(self, holding: Holding) -> bool:
-        """Whether stopping this one too is out of the question, whoever else is stopped."""
+        """Whether stopping this holder too is excluded, with any other victims."""
 
     def take_away(self, holding: Holding, sign: int) -> None:
-        """Count a holder out, or in again."""
+        """Count a holder as gone (1), or as there again (-1)."""
 
 
 class Shortage:
@@ -106,14 +106,14 @@ class Shortage:
                     self._missing[key] -= sign * amount
 
     def _counts(self, holding: Holding) -> bool:
-        if self.rights:  # what is given in exchange is its own policy's
+        if self.rights:  # an exchange counts holders of its own policy only
             return holding.policy_id == self._above
         return self._ledger is None or self._above in self._ledger.chains[holding.policy_id]
 
 
 class Clearing:
-    """How many tasks of a demand find a place while holders are taken away; on all nodes, or on
-    those whose topology group is below a path.
+    """The number of tasks of a demand that have places with some holders gone; on all nodes, or on
+    those of topology groups below a path.
     """
 
     rights = False
@@ -125,7 +125,7 @@ class Clearing:
         self._view, self._form, self._need = view, form, need
         self._count_free, self._below = count_free, below
         self._places = places_for(view, form, below) if count_free else 0
-        self._away: dict[str, list[int]] = {}  # by node: what was freed there
+        self._away: dict[str, list[int]] = {}  # by node: the amounts freed there
 
     @property
     def keys(self) -> Iterable[str]:
@@ -174,26 +174,26 @@ class Clearing:
             room = self._view.inventory.spots[node_id].promise[0]
         if freed is not None:
             room = tuple(map(add, room, freed))
-            if not self._count_free:  # but what is withheld there stays so
+            if not self._count_free:  # freed amounts only, without room withheld there
                 room = tuple(map(min, room, freed))
         return slots(room, self._need, self._form.per_node)
 
 
 class Fairness:
-    """Takings from other policies raise the balance, and leave each of them above where the
-    beneficiary's stands. Between requests of one policy their groups have decided, and the balance
-    does not fall.
+    """The goal that preemptions of other policies raise the balance, and leave each of them above
+    the beneficiary's level of use. Between requests of one policy their groups decide, and the
+    balance does not fall.
     """
 
     rights = True
     by_policy = True
     everywhere = False
-    left = 0  # nobody brings it nearer: the others do, and it says whether they may
+    left = 0  # no victim brings it nearer: it only excludes sets that meet the other goals
 
     def __init__(
         self, balance: Balance, policy_id: str, demand: Amounts, keys: Iterable[str]
     ) -> None:
-        """`keys`: all that shares are made of, whether or not the waiter asks for it."""
+        """`keys`: all keys of shares, also those that the waiter does not ask for."""
         self._balance, self._policy_id, self._demand, self.keys = balance, policy_id, demand, keys
         self._away: dict[str, dict[str, int]] = {}
 
@@ -227,8 +227,8 @@ class Fairness:
 
 
 def all_needed(goals: Sequence[Goal], away: Iterable[Holding]) -> bool:
-    """Whether of these, who are taken away, each is needed for room; for rights alone nobody is
-    stopped.
+    """Whether each of these victims is needed for room: no holder is stopped for rights alone. True
+    if no goal concerns rights.
     """
     room = [goal for goal in goals if not goal.rights]
     return len(room) == len(goals) or all(_is_needed(room, each) for each in away)

@@ -1,8 +1,8 @@
-"""Of victims that cost the same, those whose places are near each other.
+"""Among sets of victims of equal cost, one on nodes near each other.
 
 A gang that wants its tasks together is helped most by victims of one topology group, or of groups
-that share a long path. The cheapest set says what may be paid; below each path, the longest first,
-it is asked whether the same can be had there.
+that share a long path. The cheapest set bounds the cost; below each path, the longest first, a set
+of no higher cost is searched for.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from cede.engine.victims.cheapest import Choice
 from cede.model import bounds
 from cede.model.shape import Form, Topology
 
-# What a set of victims is compared by before their places: rights, cost, rank and how many.
+# The numbers by which sets of victims are compared before their nodes: rights, cost, rank, size.
 Paid = tuple[float, ...]
 
 
@@ -27,14 +27,14 @@ def nearest(
     below: Callable[[str], Choice],
     paid: Callable[[Choice], Paid],
 ) -> Choice:
-    """The choice `below` as long a path as can be for which no more is `paid`."""
+    """The choice `below` the longest path for which no more is `paid` than for `choice`."""
     wants = form.topology is Topology.TIGHT and len(inventory.groups) > 1
     if not wants or not choice.victims:
         return choice
     most = paid(choice)
     for _, paths_ in groupby(_longest_first(inventory, form), key=_depth):
         found = [each for each in map(below, paths_) if each.victims and paid(each) <= most]
-        if found:  # as near as can be; then the newest, as everywhere
+        if found:  # as near as possible; then the newest, as everywhere
             return min(found, key=lambda each: sorted(one.tie for one in each.victims or ()))
     return choice
 
@@ -44,7 +44,7 @@ def _depth(path: str) -> int:
 
 
 def _longest_first(inventory: NodeInventory, form: Form) -> Iterator[str]:
-    """The paths with nodes enough, but for that of all; a bounded number of them."""
+    """The paths with enough nodes, without the common root; a bounded number of them."""
     nodes: dict[str, int] = {}
     for group, count in inventory.groups.items():
         for path in paths(group)[1:]:

@@ -1,6 +1,4 @@
-"""What stopping a holder of this pool would cost, and what a waiter is worth: the price's inputs,
-read from the state.
-"""
+"""The price of stopping a holder, and the value of a waiter, computed from the state."""
 
 from __future__ import annotations
 
@@ -33,7 +31,7 @@ GPU = "gpu"
 
 
 def stopping(state: State, ledger: PoolLedger, holding: Holding) -> Stopping:
-    """A holder as its price sees it."""
+    """The properties of a holder that its price depends on."""
     allocation = state.allocations[holding.id]
     request = state.requests[allocation.request_id]
     return Stopping(
@@ -57,7 +55,7 @@ def _gpus_per_node(request: Request, nodes: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Appraisal:
-    """What a holder's stopping costs and what protects it, at one instant."""
+    """The price of stopping a holder, and its shield, at one instant."""
 
     at: int
     price: Price
@@ -65,7 +63,7 @@ class Appraisal:
 
 
 def appraise(state: State, ledger: PoolLedger, holding: Holding) -> Appraisal:
-    """Worked out once for all waiters of a pass."""
+    """The appraisal of a holder, computed once for all waiters of a pass."""
     known: Appraisal | None = ledger.appraised.get(holding.id)
     if known is None or known.at != state.now:
         known = ledger.appraised[holding.id] = _appraise(state, ledger, holding)
@@ -99,7 +97,7 @@ def candidate(state: State, ledger: PoolLedger, holding: Holding) -> Candidate:
 
 
 def shield(state: State, ledger: PoolLedger, holding: Holding) -> Shield | None:
-    """What protects a holder from every waiter, now."""
+    """The shield that protects a holder from every waiter now; None if there is none."""
     settings = ledger.pool.settings
     if settings.rank is Rank.PRIORITY and not settings.near_completion_threshold:
         request = state.requests[state.allocations[holding.id].request_id]
@@ -108,7 +106,7 @@ def shield(state: State, ledger: PoolLedger, holding: Holding) -> Shield | None:
 
 
 def search(ledger: PoolLedger, count: int) -> VictimSettings:
-    """How the pool searches among so many candidates."""
+    """The pool's settings for a search among `count` candidates."""
     settings = ledger.pool.settings
     return VictimSettings(
         settings.max_victims or count, settings.per_victim_cost, settings.victim_groups_max
@@ -116,7 +114,7 @@ def search(ledger: PoolLedger, count: int) -> VictimSettings:
 
 
 def value(ledger: PoolLedger, request: Request) -> float:
-    """The most that stopping others for a waiter may cost."""
+    """The value of a waiter: the bound on the cost of its victims."""
     if not ledger.pool.settings.value_bound:
         return inf
     by_class = ledger.pool.settings.rank is Rank.CLASS
@@ -130,7 +128,7 @@ def value(ledger: PoolLedger, request: Request) -> float:
 
 
 def is_immediate(ledger: PoolLedger, request: Request) -> bool:
-    """Whether a waiter neither waits first nor is measured by its worth: sensitive work, and the
+    """Whether a waiter neither waits first nor is bounded by its value: sensitive work, and the
     highest class.
     """
     by_class = ledger.pool.settings.rank is Rank.CLASS
@@ -139,7 +137,7 @@ def is_immediate(ledger: PoolLedger, request: Request) -> bool:
 
 
 def stop_progress_time(state: State, ledger: PoolLedger, holding: Holding) -> int:
-    """How long until a holder that is asked to stop has stopped, as far as one can say."""
+    """The estimated time until a holder that is asked to stop has stopped."""
     request = state.requests[state.allocations[holding.id].request_id]
     asked, stop_policy = state.allocations[holding.id].asked, request.stop_policy
     estimate = None if asked is None else asked.took

@@ -1,8 +1,8 @@
-"""When a waiter may take, and when a holder may be stopped.
+"""When a waiter may preempt, and when a holder may be stopped.
 
-A waiter may have to starve first, and longer for what is within a share. In a pool of nodes it then
-takes at the heartbeat of a node, once for every back-off. A holder's first seconds are its own, as
-far as the pool says.
+A waiter may have to starve first, and longer for holdings within a share. In a pool of nodes it
+then preempts at the heartbeat of a node, once for every back-off. A holder is protected in its
+first seconds, as the pool's settings say.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from cede.model.shape import Footprint
 
 
 class Preemptor(NamedTuple):
-    """A waiter as it will be once granted: its rights, and how safe it is in its task group."""
+    """A waiter as it will be once granted: its rights, and its band in its task group."""
 
     request: Request
     key: QueueKey
     rights: int
     band: int
     standing: Standing
-    by_amounts: bool = False  # it stops others whatever their standing, if they keep their reserves
+    by_amounts: bool = False  # it stops holders of any standing whose policies keep their reserves
 
     @property
     def policy_id(self) -> str:
@@ -49,12 +49,12 @@ class Preemptor(NamedTuple):
     def locate(
         self, state: State, ledger: PoolLedger, instead_of: Iterable[str] = ()
     ) -> Footprint | None:
-        """Where it could be promised a place, also instead of these who were promised one."""
+        """The nodes that could be promised to it, also in place of the promises of these owners."""
         own = (self.request.id, *instead_of)
         return locate(state, ledger, self.key, self.rights, self.standing, promise=True, own=own)
 
     def site(self, state: State, ledger: PoolLedger) -> View:
-        """The nodes as it would find them where its own policy's promises give way."""
+        """The nodes of the pool for it, with the promises gone that give way to it."""
         only = eligible_nodes(ledger, self.key, self.rights)[-1]
         promises = own_promises(ledger, self.key, self.standing)
         own = (self.request.id, *(each.id for each in promises))
@@ -62,9 +62,9 @@ class Preemptor(NamedTuple):
 
 
 def own_promises(ledger: PoolLedger, key: QueueKey, standing: Standing) -> list[Holding]:
-    """What is promised to preemptible work of its own policy, which non-preemptible work could take
-    once it holds: the first to be given up first. What stands below it is not in its way anyway.
-    Where fair shares alone decide, nobody stands above another of its policy.
+    """The promises to preemptible work of its own policy that non-preemptible work could preempt
+    once granted, in the order in which they are dropped. Promises of lower standing do not bind it
+    in any case. Where fair shares alone decide, work of one policy is equal.
     """
     if key.preemptible or not ledger.earmarks or ledger.balance is not None:
         return []
@@ -80,14 +80,14 @@ def own_promises(ledger: PoolLedger, key: QueueKey, standing: Standing) -> list[
 
 
 def may_take(state: State, ledger: PoolLedger, waiter: Request, policy_id: str) -> bool:
-    """Whether a waiter has waited long enough to take at all."""
+    """Whether a waiter has waited long enough to preempt at all."""
     if ledger.pool.settings.patience is Patience.NONE:
         return True
     return hunger(state, ledger, waiter, policy_id) is not Starving.NON_STARVING
 
 
 class Stage(StrEnum):
-    """What a waiter may have: what is free; what is beyond shares; what is between thresholds."""
+    """The capacity that a waiter may have: free; also beyond shares; also between thresholds."""
 
     REGULAR = "regular"
     PREEMPTIVE = "preemptive"
@@ -100,7 +100,7 @@ def stage_of(state: State, ledger: PoolLedger, preemptor: Preemptor) -> Stage:
 
 
 def stage_for(state: State, ledger: PoolLedger, waiter: Request, policy_id: str) -> Stage:
-    """The same for one that waits below a policy."""
+    """The same for a request that waits in a policy."""
     if ledger.pool.settings.patience is Patience.NONE:
         return Stage.AGGRESSIVELY_PREEMPTIVE
     hungry = hunger(state, ledger, waiter, policy_id)
@@ -124,7 +124,7 @@ class Spared(StrEnum):
 def spared(
     state: State, ledger: PoolLedger, preemptor: Preemptor, holding: Holding, level: int
 ) -> Spared | Shield | None:
-    """What keeps a holder of lower standing out of a waiter's reach for now; None if nothing."""
+    """The reason why a waiter may not stop a holder of lower standing now; None if it may."""
     if protected(state, holding, level, preemptor.rights):
         return Spared.MIN_RUN
     if not _may_by_table(ledger, preemptor, holding):
@@ -142,9 +142,9 @@ def spared(
 
 
 def may_take_own(state: State, ledger: PoolLedger, preemptor: Preemptor, holding: Holding) -> bool:
-    """Whether a waiter may stop a holder of its own policy: of lower rank as it may any other, and
-    none of higher; of its own rank non-preemptible work any, other work one that is less safe in
-    its task group than it will be itself.
+    """Whether a waiter may stop a holder of its own policy. Of lower rank it may by the common
+    rules, of higher rank never. Of its own rank, non-preemptible work may stop any; other work one
+    that is less safe in its task group than the waiter will be.
     """
     level = ledger.rights(holding.id)
     if holding.rank != preemptor.rank:  # only classes differ inside a policy
@@ -164,14 +164,14 @@ def may_take_own(state: State, ledger: PoolLedger, preemptor: Preemptor, holding
 
 
 def _may_by_table(ledger: PoolLedger, preemptor: Preemptor, holding: Holding) -> bool:
-    """Document 004's table of classes, where the pool goes by it: taking crosses a band."""
+    """Document 004's table of classes, where the pool uses it: a preemption crosses a band."""
     if not ledger.pool.settings.class_bands or preemptor.rank == holding.rank:
-        return True  # who is of one class is at home, or may take nothing
+        return True  # between equal classes only an owner at home may preempt
     return _class_band(preemptor.rank) > _class_band(holding.rank)
 
 
 def _serves_at_home(ledger: PoolLedger, holding: Holding) -> bool:
-    """Whether a holder is a service on its own policy's nodes, which nobody is stopped on."""
+    """Whether a holder is a service on its own policy's nodes, which is never stopped there."""
     kind = ledger.policies[holding.policy_id].kind
     return kind is Kind.SERVICE and ledger.rights(holding.id) == IN_SHARE
 
@@ -184,7 +184,7 @@ def _returns_later(
 
 
 def return_grace_end(ledger: PoolLedger, preemptor: Preemptor) -> int:
-    """Until when its equals may give a waiter's policy its nodes back by themselves."""
+    """The instant until which equals may give a waiter's policy its nodes back by themselves."""
     grace = ledger.policies[preemptor.policy_id].return_grace
     if not grace or preemptor.rights != IN_SHARE:
         return 0
@@ -196,7 +196,7 @@ def _class_band(rank: int) -> int:
 
 
 def _aggressive(state: State, ledger: PoolLedger, preemptor: Preemptor, holding: Holding) -> bool:
-    """Whether a waiter may take what is within a share: it starves aggressively, and the holder's
+    """Whether a waiter may stop a holder within a share: it starves aggressively, and the holder's
     policy allows it.
     """
     if ledger.pool.settings.patience is Patience.NONE:
@@ -208,7 +208,7 @@ def _aggressive(state: State, ledger: PoolLedger, preemptor: Preemptor, holding:
 
 
 def forbids_aggressive(state: State, ledger: PoolLedger, holding: Holding) -> str | None:
-    """The setting that keeps a holder from being taken within its share."""
+    """The setting that protects a holder within its share; None if there is none."""
     settings = settings_for(ledger, holding.policy_id)
     if not settings.allow_aggressive_preemption:
         return "allow_aggressive_preemption"
@@ -220,8 +220,8 @@ def forbids_aggressive(state: State, ledger: PoolLedger, holding: Holding) -> st
 
 
 def is_open(state: State, ledger: PoolLedger, holding: Holding) -> bool:
-    """Whether the nodes of a holder may take now: heard of since they last did, and not too soon
-    after.
+    """Whether a holder on these nodes may be stopped now: each node has had a heartbeat since its
+    last preemption, and its back-off is over.
     """
     if not state.staged or ledger.pool.settings.patience is Patience.NONE:
         return True
@@ -236,7 +236,9 @@ def is_open(state: State, ledger: PoolLedger, holding: Holding) -> bool:
 
 
 def note_stage(state: State, ledger: PoolLedger, holdings: list[Holding]) -> None:
-    """These nodes have taken: the next time is after a heartbeat and the back-off."""
+    """Note a preemption on the nodes of these holders: the next one waits for a heartbeat and the
+    back-off.
+    """
     if ledger.pool.settings.patience is Patience.NONE:
         return
     nodes = {node_id for each in holdings for node_id, _ in each.footprint}
@@ -251,8 +253,8 @@ def note_stage(state: State, ledger: PoolLedger, holdings: list[Holding]) -> Non
 def first_young(
     state: State, ledger: PoolLedger, preemptor: Preemptor, keys: Iterable[str]
 ) -> int | None:
-    """When the first holder of these keys was granted that only its first seconds protect from a
-    waiter.
+    """The earliest grant among the holders of these keys that only their first seconds protect from
+    a waiter.
     """
     settings = ledger.pool.settings
     if not settings.min_run and not settings.reclaim_min_run:

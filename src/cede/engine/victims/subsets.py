@@ -1,9 +1,9 @@
-"""Sets of candidates, weighed: each that could be the best, once, and no more of them than that.
+"""Weighs each set of candidates that could be the best, once.
 
-Groups stand by the price of their first member. A set is built in that order, so all that is still
-to come costs at least what comes next, and a branch ends where that would cost more than the best
-that is known. Of one group only its first few are taken. Whether a last victim can be enough is
-mostly seen from what it does alone, without trying it.
+Groups are sorted by the price of their first member. A set is built in that order, so each later
+member costs at least as much as the next one, and a branch ends where it would cost more than the
+best known set. Of one group only the first few are used. The gains of a candidate alone mostly show
+whether it can complete a set, without trying it.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from cede.engine.victims.candidates import Candidate, Group, Tie
 from cede.engine.victims.goals import Goal, all_needed
 from cede.model import bounds
 
-# What a set costs, its highest rank, how many they are, and what saving them costs; then who.
+# Of a set: its cost, highest rank, size and cost of saving; then its victims, to break ties.
 Worth = tuple[float, int, int, int, tuple[Tie, ...]]
 
-_MOVE = 10  # steps: to take somebody away costs as much as looking at so many
+_MOVE = 10  # steps: counting a holder as gone takes as long as examining this many
 
 
 class Scale:
-    """Prices as whole numbers of one unit, so that sums are exact and equals are known as such."""
+    """Prices as whole numbers of one unit, so that sums are exact and equal ones compare equal."""
 
     def __init__(self, candidates: Iterable[Candidate], per_victim_cost: float) -> None:
         unit = per_victim_cost.as_integer_ratio()[1]
@@ -38,7 +38,7 @@ class Scale:
         return above * (self._unit // below)
 
     def cost(self, candidate: Candidate) -> int:
-        """What this one adds to the cost of a set."""
+        """The cost that a candidate adds to a set."""
         return self._whole(candidate.price) + self._per_victim
 
     def checkpoint(self, candidate: Candidate) -> int:
@@ -55,7 +55,7 @@ class Scale:
 
 
 class Best:
-    """The best set so far, while the goals stand as if some candidates were gone."""
+    """The best set so far, with goals that count some candidates as gone."""
 
     def __init__(self, goals: Sequence[Goal], scale: Scale) -> None:
         self.victims: tuple[Candidate, ...] | None = None
@@ -69,7 +69,7 @@ class Best:
         return all(goal.met for goal in self._goals)
 
     def move(self, candidate: Candidate, sign: int) -> None:
-        """Take one away, or bring it back."""
+        """Count a candidate as gone (1), or as there again (-1)."""
         for goal in self._goals:
             goal.take_away(candidate.holding, sign)
 
@@ -82,14 +82,14 @@ class Best:
         return self._may_bar and any(goal.bars(candidate.holding) for goal in self._goals)
 
     def offer(self, victims: Sequence[Candidate]) -> None:
-        """A set that does while it is taken away, and in which everybody is needed for a goal."""
+        """Keep a set that meets the goals if it is the best and each victim in it is needed."""
         worth = self.scale.worth(victims)
         if worth < self.worth and all_needed(self._goals, (each.holding for each in victims)):
             self.worth = worth
             self.victims = tuple(sorted(victims, key=lambda each: each.tie))
 
     def short(self) -> tuple[int, int]:
-        """The first goal that is not met, and how much it misses."""
+        """The first goal that is not met, and its missing amount."""
         for at, goal in enumerate(self._goals):
             if not goal.met:
                 return at, goal.left
@@ -108,7 +108,7 @@ class _Chosen:
 
 
 class _Branch:
-    """A group as the search goes through it."""
+    """A group with its members that are not in the current set."""
 
     __slots__ = ("gains", "least", "left", "nodes")
 
@@ -122,7 +122,7 @@ class _Branch:
 
 
 class Subsets:
-    """The search through all sets of at most `most` victims, for at most so many steps."""
+    """The search through all sets of a bounded size, for at most `steps` steps."""
 
     def __init__(self, best: Best, groups: Sequence[Group], steps: float) -> None:
         self._best = best
@@ -139,12 +139,12 @@ class Subsets:
         self._reach = None if bits else _reach(self._branches)
 
     def search(self, most: int) -> bool:
-        """Whether all were weighed."""
+        """Weigh sets of at most `most` victims; return whether all were weighed."""
         if not self._branches:
             return True
         deepest = min(most, bounds.VICTIMS_WEIGHED_MAX)
         self._grow(0, _Chosen(), deepest)
-        # Larger sets were not, but each of them may cost more than the best.
+        # Sets larger than `deepest` were not, but all of them may cost more than the best.
         larger = (deepest + 1) * self._branches[0].least
         return self._steps >= 0 and (deepest == most or larger > self._best.worth[0])
 
@@ -185,20 +185,20 @@ class Subsets:
             best.move(candidate, -1)
 
     def _more(self, at: int, goal: int, missing: int) -> int:
-        """How many of the victims from here on it takes at least."""
+        """The least number of further victims, from branch `at` on, that the goal takes."""
         if self._reach is None:
             return 1
         most = self._reach[at][goal]
         return -(-missing // most) if most else 1 << 62
 
     def _is_worse(self, chosen: _Chosen, more: int, least: int) -> bool:
-        """Whether with so many more, of at least this cost, it is worse than the best."""
+        """Whether a set with `more` victims of at least this cost is worse than the best."""
         count = len(chosen.victims) + more
         worth = (chosen.cost + more * least, chosen.rank, count, chosen.checkpoint)
         return worth > self._best.worth[:4]
 
     def _finish(self, start: int, chosen: _Chosen, goal: int, missing: int) -> None:
-        """The last victim of a set: those that are not enough, or no better, are not tried."""
+        """Try the last victim of a set, without candidates that are not enough, or no better."""
         best = self._best
         count = len(chosen.victims) + 1
         for branch in self._branches[start:]:
@@ -220,8 +220,8 @@ class Subsets:
 
 
 def _reach(branches: Sequence[_Branch]) -> list[list[int]]:
-    """From each branch on, the most that one victim brings to each goal; where nobody shares a node
-    it brings no more in company.
+    """From each branch on, the largest gain of one victim for each goal; where no candidates share
+    a node, it gains no more beside others.
     """
     found: list[list[int]] = []
     for branch in reversed(branches):

@@ -1,6 +1,6 @@
-"""Whom a waiter could have stopped, what each would cost, and why each was chosen or not.
+"""The candidates of a waiter, the price of each, and why each was chosen or not.
 
-Deciding needs none of it: it is made for whoever asks, and for the event of a stop.
+No decision uses it: it serves `why`, and the event of a stop.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from cede.engine.victims.protection import Preemptor, may_take_own, spared
 from cede.engine.victims.why_not import reasons
 from cede.model.reason import Code
 
-# More than this nobody reads.
+# Candidates in an answer to `why`; more are not read.
 SHOWN_MAX = 200
-# In each stop's event, which is kept for long, and of each taking of a plan.
+# Candidates in each stop's event, which is kept for long, and in each preemption of a plan.
 TOLD_MAX = 20
-# Why not: it is not below the waiter.
+# Not stopped because it is not below the waiter.
 STANDING = "standing"
-# The same by amounts: its policy, or one above, would keep less than is reserved for it.
+# Not stopped by amounts because its policy, or one above, would keep less than its reserve.
 RESERVE = "reserve"
 
 
 def weighed(
     state: State, ledger: PoolLedger, preemptor: Preemptor, missing: Missing
 ) -> list[dict[str, Any]]:
-    """Every holder of what a waiter misses, the cheapest first."""
+    """Every holder of a key that a waiter misses, the cheapest first."""
     return _shown(state, ledger, preemptor, missing, _holders(ledger, missing))[:SHOWN_MAX]
 
 
@@ -45,7 +45,7 @@ def weighed_for(
     missing: Missing,
     chosen: Choice,
 ) -> list[dict[str, Any]]:
-    """The same for a taking: its victims, and the cheapest of the other holders."""
+    """The same for a preemption: its victims, and the cheapest of the other holders."""
     victims = [each.holding for each in chosen.victims or ()]
     ids = {each.id for each in victims}
     others = (
@@ -98,14 +98,16 @@ def _shown(
 
 
 def not_stopped(shown: Iterable[dict[str, Any]], why: Code) -> list[dict[str, Any]]:
-    """The same for one who waits all the same: whom it would stop is not stopped, for that."""
+    """The same for a waiter that preempts nothing: its chosen candidates are not stopped, for
+    `why`.
+    """
     return [
         {**each, "chosen": False, "why_not": str(why)} if each["chosen"] else each for each in shown
     ]
 
 
 def in_short(state: State, shown: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The same for an event: by requests, without what a price is made of."""
+    """The same for an event: by requests, without the parts of a price."""
     return [
         {
             "request": state.allocations[each["id"]].request_id,
@@ -125,7 +127,7 @@ def _searched(
     legal: list[Holding],
     choice: Choice,
 ) -> dict[str, str]:
-    """Why those that may be stopped were not; nothing for those who were."""
+    """The reasons why legal holders were not chosen; without those that were."""
     goals = goals_of(state, ledger, preemptor, missing)
     candidates = [candidate(state, ledger, each) for each in legal]
     found = zip(legal, reasons(candidates, goals, choice), strict=True)

@@ -1,4 +1,4 @@
-"""Why a candidate is not a victim, for whoever asks; deciding needs none of it."""
+"""Why a candidate is not a victim, for `why` and events; no decision uses it."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from cede.engine.victims.goals import Goal
 
 
 class WhyNot(StrEnum):
-    """The search looked at a candidate, and it is not to be stopped."""
+    """The reason why the search did not choose a candidate."""
 
-    DOES_NOT_HELP = "does_not_help"  # it frees nothing of what is missing where it is missing
+    DOES_NOT_HELP = "does_not_help"  # it frees no missing amount where that is missing
     NOT_NEEDED = "not_needed"  # others are enough, and cost no more
-    TOO_DEAR = "too_dear"  # the cheapest set that would do costs what the waiter is worth, or more
+    TOO_DEAR = "too_dear"  # the cheapest sufficient set costs the waiter's value, or more
     TOO_MANY = "too_many"  # it would take more victims than are allowed
-    NOT_ENOUGH = "not_enough"  # all candidates together would not do
+    NOT_ENOUGH = "not_enough"  # all candidates together are not enough
     NOT_FOUND = "not_found"  # no set was found, and not all were tried
 
 
 def reasons(
     candidates: Sequence[Candidate], goals: Sequence[Goal], choice: Choice
 ) -> list[WhyNot | None]:
-    """For each candidate in turn why it was not chosen; None for one that was.
+    """For each candidate in turn the reason why it was not chosen; None for one that was.
 
-    The goals are as they were for the search, and are left so.
+    The goals are as before the search, and unchanged afterwards.
     """
     chosen = {each.holding.id for each in choice.victims or ()}
     otherwise = _otherwise(candidates, goals, choice)
@@ -42,7 +42,7 @@ def reasons(
 
 
 def _otherwise(candidates: Iterable[Candidate], goals: Sequence[Goal], choice: Choice) -> WhyNot:
-    """What holds for all that would help and were not chosen."""
+    """The reason for all candidates that would help and were not chosen."""
     if choice.victims is not None:
         return WhyNot.NOT_NEEDED
     if choice.best is not None:
@@ -53,7 +53,7 @@ def _otherwise(candidates: Iterable[Candidate], goals: Sequence[Goal], choice: C
 
 
 def _enough(candidates: Iterable[Candidate], goals: Sequence[Goal]) -> bool:
-    """Whether all of these together would do."""
+    """Whether all of these together meet the goals."""
     away = [each.holding for each in candidates]
     for goal in goals:
         for holding in away:

@@ -1,7 +1,7 @@
-"""What a policy says beside its amounts, and on what terms a request waits and holds; when a node
-last had other amounts.
+"""The further fields of a policy, the terms of a request, and the instant at which a node last had
+other amounts.
 
-Nothing that is stored already says any of it: new columns are NULL, which means the usual, or 0.
+Stored rows have none of these: new columns are NULL, which means the default, or 0.
 
 Revision ID: 0002
 """

@@ -1,8 +1,8 @@
-"""What a node's agent told or was promised: its lease, its checkpoint folder, its protocol.
+"""A node's agent: its lease, its checkpoint folder, its protocol.
 
-NULL for nodes that are stored already: their agents speak the first protocol, and say the rest when
-they next register. Requests that say nothing of silence were stored like those that say `stop`, and
-meant it: that they keep.
+NULL for stored nodes: their agents speak the first protocol, and report the rest when they next
+register. Requests without a setting for silence were stored like those with `stop`, and meant it:
+they keep it.
 
 Revision ID: 0004
 """

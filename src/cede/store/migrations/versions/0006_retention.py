@@ -93,7 +93,7 @@ def _usage_days() -> None:
 
 
 def _answers() -> None:
-    """What was remembered under a key stays remembered; it is a day's at most."""
+    """Move the remembered answers to the new table; they are of one day at most."""
     answers = op.create_table(
         "answers",
         sa.Column("key", NAME, nullable=False),

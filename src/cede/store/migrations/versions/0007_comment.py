@@ -1,4 +1,4 @@
-"""What people should know of a request. Those that exist already have no comment.
+"""A comment for people on a request. Stored requests have none.
 
 Revision ID: 0007
 """

@@ -1,4 +1,4 @@
-"""Clocks of pools: since when somebody is below its share or above a limit, and what is saved up.
+"""Clocks of pools: since when elements are below a share or above a limit, and saved-up volumes.
 
 Revision ID: 0014
 """
