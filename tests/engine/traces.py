@@ -63,9 +63,10 @@ class _Taking:
             self.inside.pop()
 
     def _apart(self, value: Any) -> Any:
-        if isinstance(value, Mapping):
-            parts = {_name(key): self.apart(each) for key, each in value.items()}
-            return {key: parts[key] for key in sorted(parts) if not _empty(parts[key])}
+        if isinstance(value, Mapping):  # many are ordered sets: keys of which each has None
+            return _sorted(
+                {_name(key): each is None or self.apart(each) for key, each in value.items()}
+            )
         if isinstance(value, Queue):  # what it knows of their least demands are bounds
             return [(each, dict(value.demand(each))) for each in value]
         if isinstance(value, SortedList):
@@ -76,7 +77,9 @@ class _Taking:
             return [self.apart(each) for each in value]
         if is_dataclass(value) and value.__dataclass_params__.frozen:  # type: ignore[attr-defined]
             return repr(value)
-        return self._apart({name: each for name, each in _fields(value) if self._counts(name)})
+        return _sorted(
+            {name: self.apart(each) for name, each in _fields(value) if self._counts(name)}
+        )
 
     def _counts(self, name: str) -> bool:
         return name not in self.left_out
@@ -84,6 +87,10 @@ class _Taking:
 
 def _name(key: Any) -> str:
     return key if isinstance(key, str) else repr(key)
+
+
+def _sorted(parts: dict[str, Any]) -> dict[str, Any]:
+    return {key: parts[key] for key in sorted(parts) if not _empty(parts[key])}
 
 
 def _empty(value: Any) -> bool:

@@ -361,7 +361,7 @@ class State:
         for pool_id, some in holdings.items():
             self.ledgers[pool_id].hold_many(some)
         for each in live:
-            self._index_allocation(each)
+            self._index_holder(each)
 
     def begin_pass(self, now: int) -> list[Key]:
         """Move the clock, queue waiters with an elapsed delay, and return the due timers."""
@@ -643,6 +643,9 @@ class State:
     def _hold(self, allocation: Allocation) -> None:
         ledger = self.ledgers[allocation.pool_id]
         ledger.hold(held(ledger, self.requests[allocation.request_id], allocation))
+        self._index_holder(allocation)
+
+    def _index_holder(self, allocation: Allocation) -> None:
         self._allocations_of.setdefault(allocation.request_id, {})[allocation.id] = None
         self._index_allocation(allocation)
 
