@@ -166,12 +166,6 @@ def the_engine_does_not_know_its_preset(path: str, source: str) -> Iterator[Offe
             yield Offence(path, node.lineno, advice)
 
 
-# Folders in which every docstring begins with a thing or a verb; `server` is to follow.
-PLAIN = (
-    "src/cede/agent/", "src/cede/bridge/", "src/cede/checkpoint/", "src/cede/cli/",
-    "src/cede/client/", "src/cede/engine/", "src/cede/integrations/", "src/cede/launch/",
-    "src/cede/model/", "src/cede/sim/", "src/cede/snapshot/", "src/cede/store/", "src/cede/talk/",
-)  # fmt: skip
 RIDDLES = (
     "Who", "Whoever", "Whose", "Whom", "What", "Whatever", "Nobody", "Somebody", "Anybody",
 )  # fmt: skip
@@ -179,7 +173,7 @@ RIDDLES = (
 
 def docstrings_name_the_component(path: str, source: str) -> Iterator[Offence]:
     """A docstring begins with the thing or the verb, so that one reading is enough."""
-    if not path.startswith(PLAIN) or not path.endswith(".py"):
+    if not _is_product_code(path):
         return
     documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
     for node in _nodes(path, source):

@@ -88,10 +88,10 @@ class Queue:
             self._ready.notify()
 
     def take(self, most: int, seconds: float | None) -> list[Job]:
-        """What is waiting, at once or after at most `seconds`: all that is urgent, then others
+        """Take the waiting jobs, at once or after at most `seconds`: all urgent ones, then others
         up to the weight `most`, one at least.
 
-        Nothing when time is up or the queue closed.
+        None are returned when time is up or the queue is closed.
         """
         with self._ready:
             if not len(self) and not self._closed:

@@ -1,4 +1,4 @@
-"""What a command is given: the state, the instant, and a place for what must be written besides."""
+"""The arguments of a command: the state, the instant, and a place for further rows to write."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from cede.store.values import AuditNote, Noted, Removal, Run
 
 
 class Undecided(CedeError):
-    """What a command is answered depends on what the pass makes of those before it in the same
-    transaction. It is run again in the next one; the first of a transaction never says so.
+    """The answer to a command depends on the pass over those before it in the same transaction.
+    The command is run again in the next one; the first of a transaction never raises this.
     """
 
 

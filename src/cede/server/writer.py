@@ -415,7 +415,7 @@ class Writer:
             _log.exception("the pass failed; nothing is granted until the next audit")
 
     def _look_after(self, now: int) -> None:
-        """What is done now and then, whoever asks."""
+        """Periodic housekeeping, whatever commands come."""
         if now >= self._audit_due():
             self._next_audit = now + AUDIT_EVERY
             was, self.trouble = self.trouble, audit.check(self._state)
@@ -492,7 +492,7 @@ def _attempt(job: Job, *arguments: Any) -> bool:
 
 
 def _answer(job: Job, tx: Tx, now: int) -> Remembered | None:
-    """What the caller gets, once the pass is over; and what is remembered of it under its key."""
+    """The answer for the caller, once the pass is over, and its record under the caller's key."""
     try:
         if job.answer is not None:
             job.result = job.answer(job.result, tx)

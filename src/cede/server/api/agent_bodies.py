@@ -85,7 +85,7 @@ class RegisterIn(AgentBody):
 
 
 class OthersIn(Body):
-    """What others hold of a bridged node, as of now; all of it where it takes no work."""
+    """Amounts that outside jobs hold of a bridged node now; all of it if it takes no work."""
 
     node: Name
     others: AmountsIn

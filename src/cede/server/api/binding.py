@@ -1,8 +1,8 @@
-"""What a handler is called with, taken from the declaration of its route.
+"""The arguments of a handler, from the declaration of its route.
 
-FastAPI's own way there costs more than most handlers do. So its declarations are read once, when
-the route is made, and a call that is in order goes straight to its handler. One that is not goes
-the whole way, and FastAPI says what is wrong with it.
+FastAPI's own way to them costs more than most handlers do. So its declarations are read once, when
+the route is made, and a valid call goes straight to its handler. An invalid one goes FastAPI's way,
+which names the error.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What callers may send, as pydantic models; they exist at this edge only.
+"""The bodies of calls, as pydantic models; they exist at this edge only.
 
 Unknown fields are refused, and types are strict: `true` and `5.0` are not integers. Each bound is
 one of `model.bounds`, so that it appears in the OpenAPI document and in the error that names it.
@@ -100,7 +100,7 @@ class PoolIn(Body):
 
 
 class PoolPatch(Body):
-    """What changes; capacity is merged key by key, and 0 removes a key."""
+    """Changes of a pool; capacity is merged key by key, and 0 removes a key."""
 
     model_config = example(capacity={"gpu": 4})
 
@@ -120,7 +120,7 @@ Home = LabelsIn | Annotated[list[Name], Field(max_length=bounds.HOME_NODES_MAX)]
 
 
 class OwnSettings(Body):
-    """What of a fair-share pool's settings somebody below the pool may set for itself."""
+    """The settings of a fair-share pool that a policy or request may set for itself."""
 
     fair_share_starvation_timeout: Seconds | None = None
     fair_share_starvation_tolerance: Ratio | None = None
@@ -153,7 +153,7 @@ class IntegralIn(Body):
 
 @sends(Policy, edits=True)
 class PolicyFields(Body):
-    """What a policy says; absent: the usual in a new one, unchanged in one that is there."""
+    """The fields of a policy; absent ones have their defaults if it is new, else stay unchanged."""
 
     settings: PolicySettings | None = None
     integral: IntegralIn | None = None
@@ -162,7 +162,7 @@ class PolicyFields(Body):
     )
 
     def said(self) -> dict[str, Any]:
-        """What is given, as the engine takes it."""
+        """The given fields, as the engine takes them."""
         return self.model_dump(exclude_none=True, include=set(PolicyFields.model_fields))
 
 
@@ -187,7 +187,7 @@ class PolicyIn(PolicyFields):
 
 
 class PolicyPatch(PolicyFields):
-    """What changes; maps given here replace the ones of the policy."""
+    """Changes of a policy; a given map replaces the old one."""
 
     model_config = example(priority=20, limit={"gpu": 8})
 
@@ -198,8 +198,8 @@ class RetryIn(Body):
 
 
 class SettingsIn(OwnSettings):
-    """What a step declares: `cpu_count` becomes mcpu, `memory` becomes memory_mb. Beside it, and
-    beside `resources`, its own settings in a pool that shares fairly.
+    """The needs that a step declares: `cpu_count` becomes mcpu, `memory` becomes memory_mb. Its
+    settings in a pool of fair shares stand beside it, or beside `resources`.
     """
 
     gpu_count: Amount | None = None
@@ -210,7 +210,7 @@ class SettingsIn(OwnSettings):
 
 
 class WorkIn(Body):
-    """What agents run: a list of arguments, never a shell's text."""
+    """Work for agents: a list of arguments, never a shell's text."""
 
     argv: Annotated[list[str], Field(min_length=1, examples=[["python", "train.py"]])]
     env: dict[str, str] = Field(default_factory=dict)
@@ -256,7 +256,7 @@ class RequestIn(Body):
 
 
 class RequestPatch(Body):
-    """What changes of a request that waits or runs; the map replaces the old one."""
+    """Changes of a request that waits or runs; the map replaces the old one."""
 
     model_config = example(limit={"gpu": 4})
 
@@ -288,7 +288,7 @@ class RenewIn(Body):
 
 
 class SaidIn(Body):
-    """What work that its client holds says after it was asked to save itself."""
+    """The answer of work that its client holds to the ask to save itself."""
 
     model_config = example(attempt=1, kind="deferral", seconds=60, text="an epoch is nearly over")
 
@@ -357,7 +357,7 @@ class MachineIn(Body):
 
 
 class HandOverIn(Body):
-    """What the agent of the granted node runs, unless that node is the caller's own machine."""
+    """Work for the agent of the granted node, unless that node is the caller's own machine."""
 
     model_config = example(
         attempt=1,

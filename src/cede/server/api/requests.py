@@ -295,9 +295,9 @@ def _for_holder(call: Call, shown: Json) -> Json:
 
 @router.post("/requests/{id}/said", responses={200: ok(RequestOut, examples.GRANTED)})
 async def said(id: RequestRef, body: SaidIn, call: ThisCall) -> Response:
-    """What work that its client holds says after it was asked to save itself: that it is at it,
-    that it needs longer, or that a verified checkpoint is there. The answer shows what was made of
-    it under `allocation.parting`."""
+    """Take the answer of work that its client holds to the ask to save itself: it is saving, needs
+    longer, or has a verified checkpoint. The response shows the result under
+    `allocation.parting`."""
     told = commands.Said(
         body.kind,
         seconds=parse_duration(body.seconds, "seconds"),
@@ -446,7 +446,7 @@ _EVENTS_LOOKED_AT = 50
 
 
 async def _weighed(call: Call, request_id: str) -> Json:
-    """Whom the taking weighed by which a request was last stopped, if its event tells."""
+    """The holders weighed by the preemption that last stopped a request, if its event has them."""
     context = call.context
     events = await context.read(
         context.store.events_before,

@@ -1,6 +1,6 @@
-"""What happens around every handler, in this order: authenticate, bound, parse, permission, act.
+"""The steps around every handler, in this order: authenticate, bound, parse, permission, act.
 
-It is the class of every route, so that no handler can forget a step or do them in another order.
+Every route is of this class, so that no handler can forget a step or change their order.
 """
 
 from __future__ import annotations

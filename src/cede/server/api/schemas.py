@@ -85,7 +85,7 @@ class ConcernedOut(Out):
 
 
 class DryRunOut(Out):
-    """What an edit would do to work; at most 1,000 requests of each kind are listed."""
+    """The effects of an edit on work; at most 1,000 requests of each kind are listed."""
 
     counts: dict[str, int]
     stops: list[ConcernedOut]

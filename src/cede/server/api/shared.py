@@ -63,7 +63,7 @@ class Shared:
     _turns: dict[Key, asyncio.Task[None]] = field(default_factory=dict)
 
     async def ask(self, key: Key, make: Callable[[], Awaitable[bytes]]) -> bytes:
-        """What `make` returns; it depends on the server's state and the key alone."""
+        """Return the value of `make`, which depends on the server's state and the key alone."""
         known = self._made.get(key)
         if known is not None and self._is_good(known):
             return known.body

@@ -51,7 +51,7 @@ async def read_bounded(
 
 
 def _marks(text: bytes) -> int:
-    """What begins a value: a comma or a bracket each."""
+    """The marks that begin a value: commas and brackets."""
     return text.count(b",") + text.count(b"[") + text.count(b"{")
 
 

@@ -32,9 +32,9 @@ _NO_RETRY = {kind: Retry(preemptions=kind) for kind in Preemptions}
 
 
 def submission_of(body: RequestIn, caller: Caller, unpooled: str) -> Submission:
-    """What the engine is asked; its pool and the label of its time come with the transaction.
+    """The submission for the engine; the transaction adds its pool and the label of its time.
 
-    `unpooled` is what the server does with a step whose subject has no policy anywhere.
+    `unpooled` says how the server treats a step whose subject has no policy anywhere.
     """
     each, preemptible = _demand(body)
     tasks = 1 if body.gang is False else body.tasks
@@ -135,7 +135,7 @@ def _retry(body: RetryIn | None, is_work: bool) -> Retry:
 
 
 def _lease(body: RequestIn) -> int | None:
-    """What agents run needs no client that stays; their node's lease is what counts."""
+    """The lease of a request; work of agents has none of its own, only that of its node."""
     asked = body.lease
     if body.work is not None:
         if asked not in (None, "none"):

@@ -33,8 +33,8 @@ from cede.store import Idempotency
 
 
 class Read(NamedTuple):
-    """What has been read of one item: a submission for each of its parts, the pool it names, and
-    what it follows.
+    """One item as it was read: a submission for each of its parts, the pool it names, and its
+    dependencies.
     """
 
     parts: list[Submission]

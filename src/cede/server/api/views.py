@@ -37,8 +37,8 @@ _COMMAND_MAX = 200
 
 
 class Scene(NamedTuple):
-    """What a request is shown against: names of pools and nodes by id, and the instant. What is
-    gone is shown by its id.
+    """The surroundings of a shown request: names of pools and nodes by id, and the instant. A
+    deleted one is shown by its id.
     """
 
     pool: Naming
@@ -229,7 +229,7 @@ def audit_out(entry: AuditEntry) -> Json:
 
 
 def _over(capacity: Amounts, occupied: Amounts) -> Json:
-    """What is occupied of every key the pool has, zeros included, and of keys it has no more."""
+    """Occupied amounts of every key of the pool, zeros included, and of keys it no longer has."""
     return {key: occupied.get(key, 0) for key in {**capacity, **occupied}}
 
 
