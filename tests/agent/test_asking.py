@@ -76,7 +76,9 @@ def test_it_saves_itself_goes_on_and_parts_later(
     assert (ended["status"], ended["attempt"], ended["preempted_count"]) == ("released", 2, 1)
     counted = [int(each) for each in work.notes("saved")]
     assert counted == sorted(counted) and len(counted) >= 3
-    assert work.notes("from") == ["0", str(counted[-1])], "what it saved last is where it goes on"
+    # An ask that came while it saved is answered by that, too: it may be stopped in the next save.
+    first, resumed = work.notes("from")
+    assert first == "0" and resumed in (str(counted[-1]), work.notes("finished")[-1])
 
 
 def test_what_it_saved_when_it_was_asked_is_not_lost_with_a_stop_policy_that_fails(

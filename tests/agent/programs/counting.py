@@ -41,6 +41,7 @@ for _ in checkpoint.steps(None):
                 time.sleep(0.01)
             # Before anybody can hear of it, and tell us to stop.
             note(f"saved {number}")
+        note(f"finished {number}")
     if checkpoint.stopping():
         note(f"stops at {number}")
         sys.exit(checkpoint.EXIT_SAVED)
