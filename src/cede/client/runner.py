@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -133,8 +134,10 @@ class Runner:
             sent_at = ended.sent_at
 
     def _wait(self, request: Json, sent_at: float) -> Waited:
+        # In a thread, because the user is told meanwhile why the request waits.
+        ready = threading.Thread(target=self._get_ready, args=(request,), daemon=True)
         if request["status"] in WAITING:
-            self._get_ready(request)
+            ready.start()
         try:
             waited = wait_for_grant(
                 self._client,
@@ -151,13 +154,16 @@ class Runner:
         if self.interruptions.waiting.is_set():
             give_up(self._client, request)
             raise Interrupted(self.interruptions.number)
+        if ready.ident is not None:
+            ready.join()  # the work is forked from this process: no other thread may be at it
         return waited
 
     def _get_ready(self, request: Json) -> None:
         """Find out what a start needs, before the grant: containment and GPUs."""
-        containment()
-        if _gpus(request):
-            _ = self._devices
+        with contextlib.suppress(Exception):  # the start asks again, and reports the error
+            containment()
+            if _gpus(request):
+                _ = self._devices
 
     def _hand_over(self, request: Json) -> HandedOver | None:
         """Hand a grant on another machine to the agent there; None if it is to run here."""

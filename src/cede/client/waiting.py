@@ -170,7 +170,8 @@ def _why(
         )
     except ServerUnreachable as error:
         why = {"text": error.message}
-    on_wait(why)
+    if why.get("status", "queued") in WAITING:  # else it was granted, or has ended, meanwhile
+        on_wait(why)
     return reason_text(why)
 
 
