@@ -10,8 +10,10 @@ import json
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from http import HTTPStatus
 from http.client import HTTPConnection
 from pathlib import Path
+from time import sleep
 from typing import Any
 
 from benchmarks.report import Figure
@@ -68,7 +70,11 @@ def _bare(service: Service) -> Call:
         connection.request("GET", "/healthz", headers=headers)
         response = connection.getresponse()
         response.read()
-        assert response.status == 200
+        if response.status == HTTPStatus.TOO_MANY_REQUESTS:  # a fast machine meets that bound
+            sleep(int(response.headers["Retry-After"]))
+            call()
+        else:
+            assert response.status == HTTPStatus.OK
 
     return call
 

@@ -40,7 +40,7 @@ from cede.engine.state.state import State
 from cede.engine.steps.covered import Covered, WithinQuota
 from cede.engine.steps.earmarks import drop, settle
 from cede.engine.steps.taken_back import take_back_grant
-from cede.engine.victims.amounts import inside_reserve
+from cede.engine.victims.amounts import has_reserve_left, inside_reserve
 from cede.engine.victims.cheapest import Choice
 from cede.engine.victims.choose import Missing, find_victims, rule
 from cede.engine.victims.pricing import is_immediate, stop_progress_time
@@ -162,7 +162,8 @@ class Taking:
         """The headroom of a waiter of this stream with every holder gone that it may stop."""
         below = ledger.takeable_below(stream.standing)
         mine = ledger.takeable_inside(stream.policy_id, stream.band(ledger), stream.standing)
-        beyond = ledger.takeable_beyond if stream.rights == IN_SHARE else dict  # by amounts
+        by_amounts = stream.rights == IN_SHARE and has_reserve_left(ledger, stream.policy_id)
+        beyond = ledger.takeable_beyond if by_amounts else dict
         on_its_way = ledger.leaving or ledger.earmarks
         if stream.form is not None and not (below or mine or beyond() or on_its_way):
             return None  # only free capacity is left, which granting has tried

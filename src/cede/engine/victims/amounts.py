@@ -21,6 +21,14 @@ from cede.engine.victims.protection import Preemptor, spared
 from cede.model.amounts import Amounts
 
 
+def has_reserve_left(ledger: PoolLedger, policy_id: str) -> bool:
+    """Whether any demand could be inside a policy's reserve: some of a key that counts is left."""
+    if not ledger.by_amounts:
+        return False
+    reserved, held = ledger.policies[policy_id].reserved, staying(ledger, policy_id)
+    return any(held.get(key, 0) < reserved.get(key, 0) for key in ledger.counting)
+
+
 def inside_reserve(ledger: PoolLedger, policy_id: str, demand: Amounts) -> bool:
     """Whether reserves give rights here, and a policy with this demand holds more inside its
     reserve and nothing beyond it.
