@@ -250,7 +250,7 @@ class Attempts(Shelves):
                 yield from (Heard(_report(live.order, each)) for each in live.talk.poll(now))
 
     def _unkept(self) -> set[Key]:
-        """Those whose supervisor has ended, whatever of; in one question for all of them."""
+        """The attempts whose supervisor has ended; one call of the system asks for all of them."""
         keys: dict[int, Key] = {}
         found = set[Key]()
         poll = select.poll()  # select itself knows no descriptor above 1023

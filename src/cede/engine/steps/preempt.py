@@ -218,8 +218,8 @@ class Taking:
         band = ledger.band(key, demand)
         if by_amounts:
             inside = Stream(queue, key, IN_SHARE, ledger.standing(key.rank, IN_SHARE))
-            waits = self._is_wanted(ledger, inside, waiter)
-            if inside_reserve(ledger, policy.id, demand) and not waits:
+            may = inside_reserve(ledger, policy.id, demand)
+            if may and not self._is_wanted(ledger, inside, waiter):
                 stream = Stream(queue, key, IN_SHARE, LOWEST)  # it cuts no promise
                 yield self._offer(waiter, policy, stream, band, (), by_amounts=True)
             return
