@@ -33,6 +33,8 @@ BY_RULE: dict[tuple[str, ...], str] = {
         "edge_remaining_frac_1.0 edge_remaining_sub_minute_walltime"
         " edge_remaining_walltime_90s_el_60s rand_001 rand_094 rand_098 rand_191 rand_251 rand_283"
     ),
+    ("count_free",): "rand_018 rand_034 rand_202 rand_258",
+    ("count_free", "wait_first"): "rand_072 rand_127",
     ("burst_discount",): "edge_burst_changes_order rand_208",
     ("protect_unsaved",): "rand_008 rand_048",
     ("wait_first",): (

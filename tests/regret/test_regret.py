@@ -48,6 +48,28 @@ def test_pools_that_regretted_something_once(kind: str, seed: int) -> None:
     assert measure(kind, seed).none
 
 
+# Pools in which stops and promises, each right by itself, come to nothing together.
+REHEARSED = [
+    ("trees", 1361),
+    ("classes", 1882),
+    ("classes", 1943),
+    ("classes", 2342),
+    ("fair trees", 812),
+    ("fair keys", 2754),
+    ("nodes", 253),
+    ("nodes", 748),
+]
+
+
+@pytest.mark.parametrize(("kind", "seed"), REHEARSED)
+def test_a_rehearsal_finds_what_comes_to_nothing(
+    kind: str, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert measure(kind, seed).none
+    monkeypatch.setattr("cede.engine.decide.regrets", lambda *_: set())
+    assert not measure(kind, seed).none
+
+
 @pytest.mark.parametrize("path", FOUND, ids=[each.stem for each in FOUND])
 def test_what_was_found(path: Path) -> None:
     found = of_snapshot(yaml.safe_load(path.read_text()))
@@ -64,6 +86,7 @@ def test_the_measure_finds_what_is_granted_and_stopped(monkeypatch: pytest.Monke
     real = preempt.preempt_all
     monkeypatch.setattr("cede.engine.decide.preempt_all", forgets)
     monkeypatch.setattr("cede.engine.decide.spare", lambda state, plan: False)
+    monkeypatch.setattr("cede.engine.decide.regrets", lambda *_: set())
     found: list[Any] = [of_snapshot(yaml.safe_load(each.read_text())) for each in FOUND]
     assert any(each.in_one_pass for each in found)
     assert any(each.for_nothing for each in found)
@@ -73,4 +96,5 @@ def test_the_measure_finds_what_is_granted_and_stopped(monkeypatch: pytest.Monke
 def test_the_measure_finds_who_stops_on_nodes_in_vain(monkeypatch: pytest.MonkeyPatch) -> None:
     """With victims that are not spared."""
     monkeypatch.setattr("cede.engine.decide.spare", lambda state, plan: False)
+    monkeypatch.setattr("cede.engine.decide.regrets", lambda *_: set())
     assert measure("nodes", 58).for_nothing

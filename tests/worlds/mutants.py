@@ -124,6 +124,15 @@ def nobody_is_spared() -> Iterator[None]:
 
 
 @contextmanager
+def nothing_is_rehearsed() -> Iterator[None]:
+    """Passes stand as they were first decided. A rehearsal mends what other steps get wrong, so
+    their planted bugs are looked for without it.
+    """
+    with patch.object(decide, "regrets", lambda *_: set()):
+        yield
+
+
+@contextmanager
 def grants_are_stopped() -> Iterator[None]:
     """What a pass has granted it stops like anything else."""
     real = preempt.Taking._preempt
@@ -139,7 +148,7 @@ def grants_are_stopped() -> Iterator[None]:
 @contextmanager
 def nothing_is_taken_back() -> Iterator[None]:
     """Every decision of a pass stands, whatever it decides after it."""
-    with nobody_is_spared(), grants_are_stopped():
+    with nobody_is_spared(), grants_are_stopped(), nothing_is_rehearsed():
         yield
 
 

@@ -8,7 +8,14 @@ from .checks import Broken
 from .draw import FAIR, FAIR_ON_NODES, FRAGMENTED, NODES, TREES, draw
 from .explore import Search
 from .fair_mutants import FAIRLY, groups_alone
-from .mutants import IN_PIECES, MUTANTS, ON_NODES, nothing_is_taken_back, two_orders
+from .mutants import (
+    IN_PIECES,
+    MUTANTS,
+    ON_NODES,
+    nothing_is_rehearsed,
+    nothing_is_taken_back,
+    two_orders,
+)
 from .scenes import SCENES
 
 # How many states are searched, and from which world on. The long search goes on elsewhere, so that
@@ -123,13 +130,13 @@ def test_the_search_finds_a_planted_bug_of_fair_shares(name: str) -> None:
     mutant, where = FAIRLY[name]
     world = draw(where) if isinstance(where, int) else SCENES[where]
     assert Search(world, 800).run() > 1
-    with mutant(), pytest.raises((Broken, AssertionError, KeyError)):
+    with mutant(), nothing_is_rehearsed(), pytest.raises((Broken, AssertionError, KeyError)):
         Search(world, 800).run()
 
 
 def test_the_circle_check_fires_on_the_literal_text_of_fair_shares() -> None:
     """Document 003 decides by the groups of a request alone; two requests then take turns (L1)."""
-    with groups_alone(), pytest.raises(Broken, match="circle"):
+    with groups_alone(), nothing_is_rehearsed(), pytest.raises(Broken, match="circle"):
         Search(SCENES["turns"], 1_000).run(judge=False)
 
 
@@ -149,7 +156,7 @@ def test_stories_that_were_broken_once(name: str) -> None:
 @pytest.mark.parametrize("name", MUTANTS)
 def test_the_search_finds_a_planted_bug(name: str) -> None:
     mutant, first = MUTANTS[name]
-    with mutant(), pytest.raises((Broken, AssertionError, KeyError)):
+    with mutant(), nothing_is_rehearsed(), pytest.raises((Broken, AssertionError, KeyError)):
         for seed in range(first, first + 400):
             Search(draw(seed), 2_000).run()
 
@@ -158,7 +165,7 @@ def test_the_search_finds_a_planted_bug(name: str) -> None:
 @pytest.mark.parametrize("name", ON_NODES)
 def test_the_search_finds_a_planted_bug_on_nodes(name: str) -> None:
     mutant, first = ON_NODES[name]
-    with mutant(), pytest.raises((Broken, AssertionError, KeyError)):
+    with mutant(), nothing_is_rehearsed(), pytest.raises((Broken, AssertionError, KeyError)):
         for seed in range(NODES + first, NODES + first + 400):
             Search(draw(seed), 2_000).run()
 
@@ -168,7 +175,7 @@ def test_the_search_finds_a_planted_bug_on_nodes(name: str) -> None:
 def test_the_search_finds_a_planted_bug_where_reserves_are_in_pieces(name: str) -> None:
     mutant, seed = IN_PIECES[name]
     assert Search(draw(seed), 800).run() > 1
-    with mutant(), pytest.raises(Broken):
+    with mutant(), nothing_is_rehearsed(), pytest.raises(Broken):
         Search(draw(seed), 800).run()
 
 
@@ -182,5 +189,9 @@ def test_the_circle_check_fires_on_literal_rules() -> None:
 
 
 def test_the_check_of_a_pass_that_does_not_end_fires() -> None:
-    with two_orders(), pytest.raises(Broken, match="does not come to an end"):
+    with (
+        two_orders(),
+        nothing_is_rehearsed(),
+        pytest.raises(Broken, match="does not come to an end"),
+    ):
         Search(draw(25), 2_000).run(judge=False)

@@ -20,39 +20,29 @@ from cede.engine.steps.earmarks import drop_dead
 from cede.engine.steps.grant import grant_all
 from cede.engine.steps.over_limit import stop_overruns
 from cede.engine.steps.preempt import preempt_all, tell_weighed
+from cede.engine.steps.rehearsal import regrets
 from cede.engine.steps.sparing import let_victims_go, name_owners, spare
 from cede.engine.steps.taken_back import forget_taken_back
 from cede.engine.steps.withhold import keep_heads
 from cede.model import bounds
-from cede.model.plan import Plan
+from cede.model.plan import Barred, Plan
 
 
 def decide(state: State, now: int) -> Plan:
     """Run one pass over `state`, which it changes; the plan lists its decisions."""
-    plan = Plan(now, granted=Noted(state.journal), stopped=Noted(state.journal))
     due = state.begin_pass(now)
-    plan.changed = expire(state, due)  # 1. ended by time, and requests paused by an edit
+    changed = expire(state, due)  # 1. ended by time, and requests paused by an edit
     if state.displaced:
-        plan.changed |= announce(state)
+        changed |= announce(state)
     for kind, entity_id in due:
-        plan.changed |= kind == "node" and silence(state, entity_id)
+        changed |= kind == "node" and silence(state, entity_id)
     if state.draining:
-        plan.changed |= settle_drains(state)
-    plan.changed |= quarantine.end(state)
+        changed |= settle_drains(state)
+    changed |= quarantine.end(state)
     refresh(state, due)  # 2. fair shares and scores, where they set the order
     score_queues(state)
-    changed = False
-    mark, plan.began = state.mark(), state.index
-    for _ in range(bounds.ROUNDS_MAX):
-        plan.again = False
-        _round(state, plan)
-        changed |= plan.again or bool(plan.decisions)
-        if not plan.again and not _try_again(state, plan):
-            for pool_id in state.dirty:
-                state.ledgers[pool_id].forget_empty_queues()
-            state.dirty.clear()
-            break
-    name_owners(state, plan)
+    mark = state.mark()
+    plan = _without_regret(state)  # 3. to 8.
     forget_taken_back(state, plan)
     tell_weighed(state, plan)
     if (
@@ -63,8 +53,8 @@ def decide(state: State, now: int) -> Plan:
         state.undo(mark)  # the tries came to nothing
         state.dirty.clear()
         state.roomier.clear()
-        changed = plan.again
-    plan.changed |= changed
+        plan.changed = plan.again
+    plan.changed |= changed or bool(plan.decisions)
     stop_clocks(state, plan)
     ask_to_save(state, plan, due)  # 9. staying holders that should save themselves
     state.reschedule(due)
@@ -72,6 +62,49 @@ def decide(state: State, now: int) -> Plan:
     due_next = min((each for each in timers if each is not None), default=None)
     plan.next_timer = now if plan.again else due_next
     return plan
+
+
+def _without_regret(state: State) -> Plan:
+    """Decide; and if a rehearsal finds something that comes to nothing, again without that."""
+    mark = state.mark()
+    regretted: frozenset[Barred] = frozenset()
+    tried: list[tuple[int, frozenset[Barred]]] = []
+    for _ in range(bounds.REHEARSALS_MAX):
+        plan = _to_rest(state, regretted)
+        found = regrets(state, plan, _next_pass)
+        if not found:
+            return plan
+        tried.append((len(found), regretted))
+        if found <= regretted:
+            break
+        regretted |= found
+        state.undo(mark)
+    _, fewest = min(tried, key=lambda each: each[0])
+    state.undo(mark)
+    return _to_rest(state, fewest)
+
+
+def _to_rest(state: State, regretted: frozenset[Barred] = frozenset()) -> Plan:
+    """Repeat the rounds until they change nothing."""
+    plan = Plan(state.now, granted=Noted(state.journal), stopped=Noted(state.journal))
+    plan.regretted, plan.in_vain, plan.began = regretted, set(regretted), state.index
+    for _ in range(bounds.ROUNDS_MAX):
+        plan.again = False
+        _round(state, plan)
+        plan.changed |= plan.again
+        if not plan.again and not _try_again(state, plan):
+            for pool_id in state.dirty:
+                state.ledgers[pool_id].forget_empty_queues()
+            state.dirty.clear()
+            break
+    name_owners(state, plan)
+    return plan
+
+
+def _next_pass(state: State) -> None:
+    refresh(state, [])
+    score_queues(state)
+    _to_rest(state)
 
 
 def _round(state: State, plan: Plan) -> None:
@@ -94,14 +127,14 @@ def _try_again(state: State, plan: Plan) -> bool:
     """Whether to try the takings that came to nothing again beside the present outcome: once for
     each new outcome.
     """
-    if not plan.in_vain:
+    if len(plan.in_vain) == len(plan.regretted):
         return False
     pools = (state.ledgers[each] for each in sorted(plan.promised))
     outcome = frozenset((*plan.stopped, *(owner for each in pools for owner in each.earmarks)))
     if outcome in plan.outcomes:
         return False
     plan.outcomes.add(outcome)
-    plan.in_vain.clear()
+    plan.in_vain = set(plan.regretted)
     return True
 
 

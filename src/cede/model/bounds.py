@@ -244,6 +244,11 @@ VICTIM_GROUPS_DEFAULT = 64
 SNAPSHOT_BYTES_MAX = 256 * 1024 * 1024
 # How often a pass repeats its steps before it leaves the rest to the next pass. Two or three do.
 ROUNDS_MAX = 100
+# A pass is rehearsed while at most so many victims leave: a rehearsal costs about what it does.
+REHEARSED_MAX = 100
+# How often victims stop and come back in a rehearsal, and how often a pass is made again after one.
+REHEARSED_PASSES = 4
+REHEARSALS_MAX = 8
 # Requests of each kind that a dry run of an edit lists; their number is always given.
 PREVIEWED_MAX = 1_000
 # How many passes `plan --until-rest` runs before it reports that it did not come to rest.

@@ -42,6 +42,10 @@ Decision = Grant | Preemption | Rejection
 
 Standing = tuple[int, int]
 
+# A waiter and a holder that it does not stop: the holder's id, or its key if others are equivalent.
+Barred = tuple[str, Any]
+ANY = ""  # every waiter, or whatever it may be promised
+
 
 class Stopped(NamedTuple):
     """A holder as it was before a pass stopped it, and its standing."""
@@ -80,9 +84,10 @@ class Plan:
     # allocation: requests before they were granted, and holders before they were stopped.
     granted: MutableMapping[str, Request] = field(default_factory=dict, repr=False, compare=False)
     stopped: MutableMapping[str, Stopped] = field(default_factory=dict, repr=False, compare=False)
-    # Takings that defeat themselves: a waiter, and a holder that would take the units back at once,
-    # or its key if other holders are equivalent.
-    in_vain: set[tuple[str, Any]] = field(default_factory=set, repr=False, compare=False)
+    # What rehearsals of this pass found to come to nothing.
+    regretted: frozenset[Barred] = field(default=frozenset(), repr=False, compare=False)
+    # That, and takings that defeat themselves: the holder would take the units back at once.
+    in_vain: set[Barred] = field(default_factory=set, repr=False, compare=False)
     # The sets of stopped holders and earmark owners beside which they were tried again.
     outcomes: set[frozenset[str]] = field(default_factory=set, repr=False, compare=False)
     # By pool and allocation: the demand that is kept for a stopped holder that comes back.

@@ -56,7 +56,7 @@ from cede.engine.victims.protection import (
 from cede.engine.victims.weighing import in_short, weighed_for
 from cede.model.amounts import Amounts, add_to, show, take_from
 from cede.model.copying import replace
-from cede.model.plan import Plan, Preemption, Stopped
+from cede.model.plan import ANY, Plan, Preemption, Stopped
 from cede.model.policy import Policy
 from cede.model.reason import Code, Reason
 from cede.model.request import Earmark, Request
@@ -304,6 +304,8 @@ class Taking:
         Where leaving capacity suffices no holder need be stopped, so all pools are asked for that
         first; except in a pool where only the capacity of victims counts.
         """
+        if (waiter.id, ANY) in self.plan.regretted:
+            return False
         places = self.state.places(waiter.id)
         offers = [each for policy in places for each in self.offers(waiter, policy)]
         # An exchange needs every victim for room: a larger demand may have a set, and a smaller
@@ -352,8 +354,8 @@ class Taking:
 
         Where waiters are `alike`, no set for one means no set for larger ones.
         """
-        in_vain = self.plan.in_vain
-        choice = find_victims(self.state, offer.ledger, offer.preemptor, offer.missing, in_vain)
+        barred = self.plan.in_vain
+        choice = find_victims(self.state, offer.ledger, offer.preemptor, offer.missing, barred)
         if choice.victims is None:
             self._look_again(offer)
             by_price = offer.ledger.pool.settings.price is Price.CHECKPOINT

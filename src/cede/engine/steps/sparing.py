@@ -524,7 +524,8 @@ class _Sparing:
         for rights, share in levels(ledger, key, holding.amounts, band):
             back = Preemptor(request, key, rights, band, ledger.standing(key.rank, rights))
             over = tuple(_limits_over(ledger, holding))
-            choice = find_victims(self.state, ledger, back, Missing(short, over, share))
+            short_of, barred = Missing(short, over, share), self.plan.regretted
+            choice = find_victims(self.state, ledger, back, short_of, barred)
             if choice.victims:
                 return back, [each.holding for each in choice.victims], share
         return None

@@ -14,7 +14,7 @@ from functools import partial
 from heapq import merge
 from itertools import groupby
 from math import inf
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from cede.engine.ledger.exchange import Part
 from cede.engine.ledger.ledger import Place, PoolLedger, known_by
@@ -29,6 +29,7 @@ from cede.engine.victims.nearness import Paid, nearest
 from cede.engine.victims.pricing import candidate, search, value
 from cede.engine.victims.protection import Preemptor, may_take_own, spared
 from cede.model.amounts import Amounts
+from cede.model.plan import ANY, Barred
 from cede.model.reason import Code
 from cede.model.settings import Price, Rank, VictimOrder
 from cede.model.shape import Form
@@ -61,16 +62,20 @@ def find_victims(
     ledger: PoolLedger,
     preemptor: Preemptor,
     missing: Missing,
-    besides: Container[tuple[str, Any]] = (),
+    barred: Container[Barred] = (),
 ) -> Choice:
-    """The holders to stop so that nothing is missing, if there is a legal set; pairs of waiter and
-    holder in `besides` are excluded.
+    """The holders to stop so that nothing is missing, if there is a legal set without the barred
+    ones.
     """
     goals = goals_of(state, ledger, preemptor, missing)
     legal: Iterable[tuple[int, Holding]] = legal_for(state, ledger, preemptor, missing.keys)
-    if besides:
+    if barred:
         waiter = preemptor.request.id
-        legal = [each for each in legal if (waiter, known_by(each[1])) not in besides]
+        legal = [
+            each
+            for each in legal
+            if (waiter, known_by(each[1])) not in barred and (ANY, each[1].id) not in barred
+        ]
     settings = ledger.pool.settings
     if settings.price is Price.NEWEST and not preemptor.by_amounts:
         holders: Iterable[Holding] = (holding for _, holding in legal)
