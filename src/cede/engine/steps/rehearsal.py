@@ -24,8 +24,8 @@ Decide = Callable[[State], object]
 
 
 def regrets(state: State, plan: Plan, decide: Decide) -> set[Barred]:
-    """What of a pass comes to nothing once its victims have stopped and wait again: pairs of a
-    waiter and a holder that are not to be tried. `decide` decides again on the state as it is then.
+    """Find the pairs of a waiter and a holder that come to nothing once the victims of a pass have
+    stopped and wait again. `decide` decides on the state as it is then.
     """
     stopped = [each for each in plan.stopped if _may_be_regretted(state, state.allocations[each])]
     if not stopped or _leaving(state) > bounds.REHEARSED_MAX:
