@@ -24,6 +24,7 @@ FOUND = {
     6_000_000_894: "what was withheld was taken from what a limit left, and not from what is free",
     5_000_080_039: "a node that its claim had emptied counted as lent, beyond what may be",
     5_000_000_036: "the first idle node by name was lent, although another one had room",
+    5_000_000_167: "victims left a node that a higher class of the same policy got",
 }
 # Those with so many states that the quick loop leaves them to the whole suite.
 MANY_STATES = {6_000_000_739, 6_000_000_894, 5_000_000_036, 5_000_080_039}
