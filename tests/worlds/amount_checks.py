@@ -141,16 +141,20 @@ def sets(
     among: Iterable[Allocation] | None = None,
     most: int = 0,
 ) -> Iterator[list[str]]:
-    """The sets that are legal by amounts and would do, by trying all of them."""
+    """The smallest sets that are legal by amounts and would do, by trying all of them."""
     if not is_owner(state, waiter, policy):
         return
     holders = list(_stoppable(state, policy.pool_id) if among is None else among)
     holders = [each for each in holders if not wrong(state, waiter, policy, [each.id])]
     if not enough({each.id for each in holders}):
         return
+    found: list[set[str]] = []
     for count in range(1, (most or len(holders)) + 1):
         for some in combinations([each.id for each in holders], count):
+            if any(each <= set(some) for each in found):
+                continue
             if enough(set(some)) and not wrong(state, waiter, policy, some):
+                found.append(set(some))
                 yield list(some)
 
 

@@ -23,6 +23,7 @@ from cede.model.request import Request
 from cede.model.settings import Precedence, Rank, Share
 
 from . import amount_checks
+from .tried import comes_to_nothing
 
 
 class Broken(AssertionError):
@@ -539,18 +540,25 @@ def _check_idle(state: State, request: Request, policy: Policy) -> None:
     if not limits_ok(state, request, policy, takeable, "promised"):
         return
     if room_for(state, request, pool, both(kept, promised(state, pool.id))):
+        in_vain: list[set[str]] = []
         for some in chain.from_iterable(
             combinations(takeable, count) for count in range(1, len(takeable) + 1)
         ):
+            if any(each <= set(some) for each in in_vain):
+                continue  # it is more than is needed
             above = any(_comes_back_above(state, each, some, mine) for each in some)
             others = _returning(state, pool, some, mine, request)
-            if not above and _enough(state, request, policy, some, others):
+            if above or not _enough(state, request, policy, some, others):
+                continue
+            if not comes_to_nothing(state, request.id, some):
                 raise Broken(f"L3 {request.id} is in share, could take {some}, and waits")
+            in_vain.append(set(some))
         return  # every taking may defeat itself
     for found in amount_checks.sets(
         state, request, policy, partial(_enough, state, request, policy)
     ):
-        raise Broken(f"L3 {request.id} could take {found} by amounts, and waits")
+        if not comes_to_nothing(state, request.id, found):
+            raise Broken(f"L3 {request.id} could take {found} by amounts, and waits")
 
 
 def _comes_back_above(

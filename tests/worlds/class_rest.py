@@ -7,10 +7,8 @@ from __future__ import annotations
 from itertools import combinations
 from math import inf
 
-from cede.engine.lifecycle import endings
 from cede.engine.rights.standing import IN_SHARE, LOWEST
 from cede.engine.state.state import State
-from cede.engine.state.trial import what_if
 from cede.model.allocation import Allocation
 from cede.model.lifecycle import AllocationState
 from cede.model.policy import Policy
@@ -34,6 +32,7 @@ from .checks import (
 )
 from .class_checks import MINUTE, Classes
 from .lending import check_lending
+from .tried import comes_to_nothing
 
 
 def check_class_state(state: State, pool: Pool) -> None:
@@ -75,7 +74,7 @@ def legal_set(
 ) -> list[str]:
     """A set of victims that would do, by trying all of them; unless it is to be `paid`, also one
     that costs too much, or leaves no sooner than others do by themselves. If it is to be
-    `lasting`, none of them would come back above the waiter, and nobody above it starts there.
+    `lasting`, none of them would come back above the waiter, and the waiter would get their room.
     """
     most = now.pool.settings.max_victims or len(now.live)
     holders = [each for each in now.live if not now.shielded(each)]
@@ -94,31 +93,9 @@ def legal_set(
                     continue
                 if not now.is_needed(waiter, policy, gone, mine, reaches):
                     continue
-                if not (lasting and _goes_to_another(now, waiter, gone, mine)):
+                if not (lasting and comes_to_nothing(now.state, waiter.id, gone)):
                     return sorted(gone)
     return []
-
-
-def _goes_to_another(now: Classes, waiter: Request, gone: set[str], mine: tuple[int, int]) -> bool:
-    """Whether somebody above a waiter, who may not stop these, would fit once they wait again: what
-    they leave is not the waiter's then, so it takes nothing (0014).
-    """
-    state = now.state
-    with what_if(state):
-        for victim in [state.allocations[each] for each in sorted(gone)]:
-            endings.stopped(state, state.requests[victim.request_id], victim)
-        then = Classes(state, now.pool)
-        for other in list(state.waiting()):
-            if other.id == waiter.id or other.earmark is not None:
-                continue
-            for policy in state.places(other.id):
-                if policy.pool_id != now.pool.id or not own_room_ok(state, other, policy):
-                    continue
-                for rights, reaches in then.levels(other, policy):
-                    theirs = then.standing(then.rank(policy, other), rights)
-                    if theirs > mine and then.is_enough(other, policy, set(), theirs, reaches):
-                        return True
-    return False
 
 
 def _comes_back_above(
@@ -157,7 +134,7 @@ def _set_by_amounts(now: Classes, waiter: Request, policy: Policy) -> list[str]:
     paid = (
         each for each in sets if now.cost(state.allocations[e] for e in each) < now.value(waiter)
     )
-    return next(paid, [])
+    return next((each for each in paid if not comes_to_nothing(state, waiter.id, each)), [])
 
 
 def _starts_soon(now: Classes, waiter: Request, policy: Policy, holders: list[Allocation]) -> bool:

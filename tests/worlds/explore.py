@@ -106,6 +106,7 @@ class Search:
 
     def _settle(self, state: State) -> None:
         """One pass, which must end at rest, and waste nothing."""
+        self.takings.begin_pass()
         plan = settle(state)
         self.takings.end_pass(state)
         if plan.again:
@@ -199,9 +200,11 @@ class checked_takings:
                 took |= {m.node_id: state.now for each in victims for m in each.members}
         return took
 
+    def begin_pass(self) -> None:
+        self._of_this_pass.clear()  # what was only tried since the last one
+
     def end_pass(self, state: State) -> None:
         self.took = self._took_by_now(state)
-        self._of_this_pass.clear()
 
     def __enter__(self) -> checked_takings:
         self._real = preempt.Taking._preempt

@@ -41,6 +41,7 @@ from .checks import (
     usage,
 )
 from .fair_rule import Rule
+from .tried import comes_to_nothing
 
 # When each node last took for a starving waiter.
 Took = dict[str, int]
@@ -201,15 +202,16 @@ class Fairness:
     def fair_set(
         self, waiter: Request, policy: Policy, legal: list[str], mine: tuple[int, int]
     ) -> list[str]:
-        """The fewest of these that would make room and may be taken together, if any may."""
-        assert self.rule is not None
+        """The fewest of these that make room for the waiter and may be taken together, if any."""
         for size in range(1, len(legal) + 1):
             for chosen in combinations(legal, size):
                 if not self.is_enough(waiter, policy, chosen, mine):
                     continue
-                if self.is_needed(waiter, policy, chosen, mine) and not self.rule.unfair(
-                    waiter, policy, chosen
-                ):
+                if not self.is_needed(waiter, policy, chosen, mine):
+                    continue
+                if self.rule is not None and self.rule.unfair(waiter, policy, chosen):
+                    continue
+                if not comes_to_nothing(self.state, waiter.id, chosen):
                     return list(chosen)
         return []
 
@@ -336,12 +338,6 @@ def _check_rests(now: Fairness, waiter: Request, policy: Policy) -> None:
         return
     mine = standing(state, policy, rights_then(state, waiter, policy))
     legal = now.victims(waiter, policy, ())
-    if now.rule is None:
-        # Whoever may be stopped beside others may be stopped with all of them, and more gone is
-        # never less room: so if any legal set is enough, the largest one is.
-        if legal and now.is_enough(waiter, policy, legal, mine):
-            raise Broken(f"L3 {waiter.id} starves, could take of {legal}, and waits")
-        return
     if not legal or not now.is_enough(waiter, policy, legal, mine):
         return
     if found := now.fair_set(waiter, policy, legal, mine):
