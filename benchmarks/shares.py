@@ -1,4 +1,6 @@
-"""Fair shares alone: the whole computation, how it grows, and the update after one change."""
+"""Fair shares: the whole computation, how it grows, the update after one change, and a pass amid
+waiters that starve.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +9,23 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import cycle
 from random import Random
-from statistics import mean
+from statistics import mean, median
 from time import process_time
 
 from benchmarks.report import Figure, in_a_process
+from cede.engine.admin import edits
+from cede.engine.decide import decide
 from cede.engine.fair.shares import Solver, compute
 from cede.engine.fair.tree import Element, Kind, Mode, Options, Tree
+from cede.engine.lifecycle import commands
+from cede.engine.state.state import State
+from cede.model import bounds
+from cede.model.subject import Subject
 
 OPTIONS = Options(main="gpu")
 CHANGES = 60
+TEAMS = 20
+LONG = bounds.HOUR  # whoever is below its share for so long starves
 
 
 def generated_tree(policies: int, requests: int, seed: int = 4) -> Tree:
@@ -152,4 +162,61 @@ def fair_shares_are_updated_cheaply() -> Figure:
     return Figure("update of 1,000 policies and 10,000 requests", took / loop, 20, detail=detail)
 
 
-FIGURES = [fair_shares_grow_gently, fair_shares_are_updated_cheaply]
+def full_pool(gpus: int) -> tuple[State, int]:
+    """A full pool of twenty teams that hold and want equal parts, once all of them starve."""
+    state, now = State(), 1_000
+    edits.create_pool(state, id="pool", name="pool", preset="fair_share", capacity={"gpu": gpus})
+    for number in range(2 * TEAMS):
+        subject = Subject("team", f"team{number}")
+        edits.attach_policy(state, id=f"policy{number}", pool_id="pool", subject=subject)
+    for number in range(2 * gpus):
+        if number == gpus:  # those before hold, the others wait
+            decide(state, now)
+        _submit_one(state, number, number % TEAMS, now)
+    decide(state, now)
+    now += LONG
+    decide(state, now)
+    state.drain()
+    return state, now
+
+
+def _submit_one(state: State, number: int, team: int, now: int) -> None:
+    subject = Subject("team", f"team{team}")
+    submission = commands.Submission(f"request{number}", subject, {"gpu": 1}, lease=None)
+    commands.submit(state, submission, now)
+
+
+def starving_seconds(gpus: int) -> float:
+    """A pass, with the shares that it publishes, after a team that holds nothing came."""
+    state, now = full_pool(gpus)
+    took = []
+    gc.collect()
+    gc.disable()
+    for number in range(TEAMS):
+        now += LONG
+        _submit_one(state, 2 * gpus + number, TEAMS + number, now)
+        start = process_time()
+        decide(state, now)
+        took.append(process_time() - start)
+        state.drain()
+    gc.enable()
+    return median(took)
+
+
+def starving_growth() -> tuple[float, float]:
+    return starving_seconds(200), starving_seconds(2_000)
+
+
+def starving_waiters_are_not_asked_one_by_one() -> Figure:
+    few, many = in_a_process(starving_growth)
+    detail = f"{1e3 * many:.1f} ms for 2,000 holders and 2,000 waiters, {1e3 * few:.1f} for 200"
+    return Figure(
+        "pass among ten times the starving waiters over once", many / few, 20, detail=detail
+    )
+
+
+FIGURES = [
+    fair_shares_grow_gently,
+    fair_shares_are_updated_cheaply,
+    starving_waiters_are_not_asked_one_by_one,
+]

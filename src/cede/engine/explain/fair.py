@@ -17,7 +17,7 @@ from cede.engine.fair.status import Starvation, Starving
 from cede.engine.ledger.account import goes_before, rights_if_granted, share_room
 from cede.engine.ledger.ledger import PoolLedger
 from cede.engine.rights.cover import Holding
-from cede.engine.rights.standing import BORROWED, IN_SHARE
+from cede.engine.rights.standing import BORROWED, WITHIN_SHARE
 from cede.engine.shares.prefix import Prefix, in_policy, in_request
 from cede.engine.shares.publish import settings_for
 from cede.engine.state.state import State
@@ -155,7 +155,7 @@ def cannot_take(
         elif spared(state, ledger, preemptor, holding, place[0]):
             if not is_open(state, ledger, holding):
                 return _later(ledger, names)
-            if place[0] == IN_SHARE - 1 and stage is Stage.PREEMPTIVE:
+            if place[0] == WITHIN_SHARE and stage is Stage.PREEMPTIVE:
                 return _in_the_middle(state, ledger, waiter, policy.id, holding, names)
         elif (unfair := _not_fairer(ledger, preemptor, holding, names)) is not None:
             return unfair

@@ -28,6 +28,14 @@ class Starving(StrEnum):
     STARVING = auto()
     AGGRESSIVELY_STARVING = auto()
 
+    @property
+    def degree(self) -> int:
+        """How much that is, to compare two."""
+        return _DEGREES[self]
+
+
+_DEGREES = {each: at for at, each in enumerate(Starving)}
+
 
 @dataclass(frozen=True, slots=True)
 class Situation:

@@ -22,7 +22,15 @@ from cede.engine.nodes.homes import Homes, is_settled
 from cede.engine.nodes.inventory import NodeInventory
 from cede.engine.rights.cover import Fill, Holding
 from cede.engine.rights.cut import Cut, CutPlace
-from cede.engine.rights.standing import BORROWED, IN_SHARE, LOWEST, Age, Standing, standing
+from cede.engine.rights.standing import (
+    BORROWED,
+    IN_SHARE,
+    LOWEST,
+    WITHIN_SHARE,
+    Age,
+    Standing,
+    standing,
+)
 from cede.model.amounts import Amounts, add_to, take_from
 from cede.model.policy import Policy
 from cede.model.pool import Pool
@@ -142,6 +150,8 @@ class PoolLedger:
         """
         self._admitted: dict[tuple[str, Alike], bool] = {}
         self._stands: dict[tuple[str, Alike], Stand] = {}
+        # How much each policy starves, by the clocks and the version that say so; by `publish`.
+        self.hunger: dict[str, tuple[Any, int, Any]] = {}
 
     @property
     def by_amounts(self) -> bool:
@@ -360,7 +370,7 @@ class PoolLedger:
         place = _cut_place(holding)
         if safe.covers(place):
             return IN_SHARE
-        return IN_SHARE - 1 if within.covers(place) else BORROWED
+        return WITHIN_SHARE if within.covers(place) else BORROWED
 
     def filled_before(self, holding: Holding) -> list[Holding]:
         """Where fair shares alone decide: the holdings that fill a policy's share before one."""
@@ -703,19 +713,27 @@ class PoolLedger:
 
     # Sums -------------------------------------------------------------------------------------
 
-    def takeable_below(self, bound: Standing, within: str | None = None) -> dict[str, int]:
+    def takeable_below(
+        self, bound: Standing, within: str | None = None, *, spared: int | None = None
+    ) -> dict[str, int]:
         """The sum that holders of strictly lower standing could give back; of one subtree, if
-        given.
+        given, and without those of `spared` rights.
         """
-        asked = ("below", bound, within)
+        asked = ("below", bound, within, spared)
         result = self._answers.get(asked)
         if result is None:
             result = self._answers[asked] = {}
             for (rights, rank, policy_id, _), amounts in self.tiers.items():
                 inside = within is None or within in self.chains[policy_id]
-                if amounts and inside and self.standing(rank, rights) < bound:
+                if amounts and inside and rights != spared and self.standing(rank, rights) < bound:
                     add_to(result, amounts)
         return result
+
+    def unsafe_in(self, policy_id: str, rank: int, rights: int) -> dict[str, int]:
+        """The sum that holders of a policy could give back that no share of their task group makes
+        safe; of one rank and rights.
+        """
+        return self.tiers.get((rights, rank, policy_id, 0), {})
 
     def takeable_beyond(self) -> dict[str, int]:
         """An upper bound on the sum that holders could give back by amounts: of keys that count,

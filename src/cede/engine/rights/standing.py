@@ -14,6 +14,7 @@ from cede.model.terms import CLASS_MAX
 # Rights: how close to home a holding is covered: by its own policy's share; by an ancestor's share,
 # one less for every step up; or by none.
 IN_SHARE = 2 * bounds.TREE_DEPTH_MAX  # a policy's fair share has two bands
+WITHIN_SHARE = IN_SHARE - 1  # under fair share: the second of them, between its two thresholds
 BORROWED = 0
 ABOVE_RIGHTS = IN_SHARE + 1
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from cede.engine.fair.groups import Group
 from cede.engine.ledger.ledger import ROUNDING, Level, PoolLedger
 from cede.engine.rights.cover import Holding
-from cede.engine.rights.standing import BORROWED, IN_SHARE
+from cede.engine.rights.standing import BORROWED, IN_SHARE, WITHIN_SHARE
 from cede.model.amounts import Amounts, add_to
 
 # By a holding's safety inside its task group.
@@ -26,7 +26,7 @@ _LAST = len(_BANDS) - 1
 # The groups by rights, where only fair shares decide.
 BY_RIGHTS = {
     IN_SHARE: Group.NON_PREEMPTIBLE,
-    IN_SHARE - 1: Group.AGGRESSIVELY_PREEMPTIBLE,
+    WITHIN_SHARE: Group.AGGRESSIVELY_PREEMPTIBLE,
     BORROWED: Group.PREEMPTIBLE,
 }
 

@@ -425,19 +425,44 @@ def hunger(state: State, ledger: PoolLedger, request: Request, policy_id: str) -
     """How much a waiter starves: the most of itself, its policy and those above, without elements
     that were given enough since shares were last computed.
     """
+    known = state.starving.get(ledger.pool.id)
+    if not known:
+        return Starving.NON_STARVING
+    above = _hunger_of(state, ledger, known, policy_id)
+    own_id = request.part_of or request.id
+    own = known.get(own_id)
+    if own is None or own.status.degree <= above.degree:
+        return above
+    return own.status if _still_below(state, ledger, own_id, policy_id) else above
+
+
+def _hunger_of(
+    state: State, ledger: PoolLedger, known: Mapping[str, Starvation], policy_id: str
+) -> Starving:
+    """The same of a policy and those above it; asked for each of its waiters, so kept until the
+    clocks or the ledger change.
+    """
+    found: Starving
+    of, version, found = ledger.hunger.get(policy_id, (None, -1, Starving.NON_STARVING))
+    if of is not known or version != ledger.version:
+        found = Starving.NON_STARVING
+        for each in ledger.chains[policy_id]:
+            starves = known.get(each)
+            if (
+                starves is not None
+                and starves.status.degree > found.degree
+                and _still_below(state, ledger, each, policy_id)
+            ):
+                found = starves.status
+        ledger.hunger[policy_id] = (known, ledger.version, found)
+    return found
+
+
+def hungriest(state: State, ledger: PoolLedger) -> Starving:
+    """The most that any element of a pool starves, even one that was given enough meanwhile."""
     known = state.starving.get(ledger.pool.id, {})
-    path = (request.part_of or request.id, *ledger.chains[policy_id])
-    found = [
-        known[each].status
-        for each in path
-        if each in known
-        and known[each].status is not Starving.NON_STARVING
-        and _still_below(state, ledger, each, policy_id)
-    ]
-    for wanted in (Starving.AGGRESSIVELY_STARVING, Starving.STARVING):
-        if wanted in found:
-            return wanted
-    return Starving.NON_STARVING
+    found = {each.status for each in known.values()}
+    return max(found, key=lambda each: each.degree, default=Starving.NON_STARVING)
 
 
 def stop_clocks(state: State, plan: Plan) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Iterator
 from typing import Any, NamedTuple
 
+from cede.engine.fair.status import Starving
 from cede.engine.ledger.account import (
     Room,
     check,
@@ -34,8 +35,9 @@ from cede.engine.queue.bounds import without_withheld
 from cede.engine.queue.cursor import Cursor, Stream, streams
 from cede.engine.queue.forecast import earliest_start
 from cede.engine.rights.cover import Holding
-from cede.engine.rights.standing import IN_SHARE, LOWEST, Standing
+from cede.engine.rights.standing import IN_SHARE, LOWEST, WITHIN_SHARE, Standing
 from cede.engine.shares.prefix import BY_RIGHTS, GROUPS
+from cede.engine.shares.publish import hunger, hungriest
 from cede.engine.state.state import State
 from cede.engine.steps.covered import Covered, WithinQuota
 from cede.engine.steps.earmarks import drop, settle
@@ -51,6 +53,7 @@ from cede.engine.victims.protection import (
     note_stage,
     own_promises,
     return_grace_end,
+    spares_within_share,
     stage_of,
 )
 from cede.engine.victims.weighing import in_short, weighed_for
@@ -60,7 +63,7 @@ from cede.model.plan import ANY, Plan, Preemption, Stopped
 from cede.model.policy import Policy
 from cede.model.reason import Code, Reason
 from cede.model.request import Earmark, Request
-from cede.model.settings import Price
+from cede.model.settings import Patience, Price
 from cede.model.shape import Footprint, Form
 
 
@@ -129,10 +132,18 @@ class Taking:
     def __init__(self, state: State, plan: Plan) -> None:
         self.state = state
         self.plan = plan
-        self.no_set: dict[QueueKey, tuple[int, Amounts]] = {}  # demands without a set of victims
+        # Of waiters that are alike: a demand without a set of victims.
+        self.no_set: dict[tuple[QueueKey, Starving], tuple[int, Amounts]] = {}
+        self.hungriest = (
+            Starving.AGGRESSIVELY_STARVING
+        )  # the most that a waiter of the pool starves
 
     def in_pool(self, pool_id: str) -> None:
         ledger = self.state.ledgers[pool_id]
+        if ledger.pool.settings.patience is not Patience.NONE:
+            self.hungriest = hungriest(self.state, ledger)
+            if self.hungriest is Starving.NON_STARVING:
+                return
         covered = Covered(self.state, WithinQuota(self.state) if self.state.tenants else ())
         cursor = Cursor(
             ledger, streams(ledger), lambda stream: self._reach(ledger, stream), covered
@@ -141,7 +152,7 @@ class Taking:
             waiter = self.state.requests[candidate.request_id]
             stream = candidate.stream
             if not may_take(self.state, ledger, waiter, stream.policy_id) or self._knows(
-                ledger, stream, stream.queue.demand(waiter.id)
+                ledger, stream, waiter
             ):
                 cursor.skip()
                 continue
@@ -151,21 +162,45 @@ class Taking:
             elif not served:
                 cursor.skip()
 
-    def _knows(self, ledger: PoolLedger, stream: Stream, demand: Amounts) -> bool:
-        """Whether no set of victims was found for a smaller demand since the last change."""
-        version, less = self.no_set.get(stream.key, (-1, {}))
-        return version == ledger.version and all(
-            demand.get(key, 0) >= amount for key, amount in less.items()
-        )
+    def _knows(self, ledger: PoolLedger, stream: Stream, waiter: Request) -> bool:
+        """Whether no set of victims was found for a waiter that is alike since the last change.
+        Where fair shares decide its demand must be the same: a larger one may have a set.
+        """
+        demand = stream.queue.demand(waiter.id)
+        version, less = self.no_set.get(self._alike(ledger, stream.key, waiter), (-1, {}))
+        if version != ledger.version:
+            return False
+        if not _by_price(ledger):
+            return demand == less and waiter.id not in ledger.withheld
+        return all(demand.get(key, 0) >= amount for key, amount in less.items())
+
+    def _alike(
+        self, ledger: PoolLedger, key: QueueKey, waiter: Request
+    ) -> tuple[QueueKey, Starving]:
+        """The common properties of waiters for which the same holders are legal."""
+        if not ledger.starves:
+            return key, Starving.NON_STARVING
+        return key, hunger(self.state, ledger, waiter, key.policy_id)
+
+    def _no_set(self, offer: Offer, waiter: Request) -> None:
+        """Note that there is no set of victims for a waiter, if that holds for those alike."""
+        ledger, key = offer.ledger, offer.preemptor.key
+        own = any(each == waiter.id for each, _ in self.plan.in_vain)
+        if _by_price(ledger) or (ledger.fair and not own and not self._may_later(offer)):
+            self.no_set[self._alike(ledger, key, waiter)] = (ledger.version, offer.demand)
+
+    def _may_later(self, offer: Offer) -> bool:
+        """Whether borrowers still have time to give a waiter nodes back by themselves."""
+        return return_grace_end(offer.ledger, offer.preemptor) > self.state.now
 
     def _reach(self, ledger: PoolLedger, stream: Stream) -> Room | None:
         """The headroom of a waiter of this stream with every holder gone that it may stop."""
-        below = ledger.takeable_below(stream.standing)
+        below, unsafe = self._below(ledger, stream)
         mine = ledger.takeable_inside(stream.policy_id, stream.band(ledger), stream.standing)
         by_amounts = stream.rights == IN_SHARE and has_reserve_left(ledger, stream.policy_id)
         beyond = ledger.takeable_beyond if by_amounts else dict
         on_its_way = ledger.leaving or ledger.earmarks
-        if stream.form is not None and not (below or mine or beyond() or on_its_way):
+        if stream.form is not None and not (below or unsafe or mine or beyond() or on_its_way):
             return None  # only free capacity is left, which granting has tried
         gone = yielding(ledger, stream.key, stream.rights)
         own = headroom(stream.own_bounds(ledger, alone=True, promise=True, gone=gone))
@@ -177,10 +212,22 @@ class Taking:
             lower(own, _once_left(left, inside, mine, beyond()))
         withheld = [each for each in ledger.withheld if each in stream.queue]
         promisable = self._promisable(ledger, stream, stream.queue.oldest or (), withheld)
-        room = _once_left(promisable, below, mine)
+        room = _once_left(promisable, below, unsafe, mine)
         if room.keys() - own.keys() or not fits(own, room):  # rarely true of reserved keys
             lower(own, _once_left(room, beyond()))
         return own
+
+    def _below(self, ledger: PoolLedger, stream: Stream) -> tuple[Amounts, Amounts]:
+        """The sum that holders of lower standing could give back to a stream: of all policies, and
+        the part of its own that is not in the first. As long as nobody starves aggressively only
+        that part of what is within fair shares.
+        """
+        if not stream.preemptible or not spares_within_share(ledger, self.hungriest):
+            return ledger.takeable_below(stream.standing), {}
+        unsafe: Amounts = {}
+        if stream.band(ledger):
+            unsafe = ledger.unsafe_in(stream.policy_id, stream.key.rank, WITHIN_SHARE)
+        return ledger.takeable_below(stream.standing, spared=WITHIN_SHARE), unsafe
 
     def _promisable(
         self, ledger: PoolLedger, stream: Stream, age: tuple[Any, ...], own: Container[str]
@@ -358,9 +405,8 @@ class Taking:
         choice = find_victims(self.state, offer.ledger, offer.preemptor, offer.missing, barred)
         if choice.victims is None:
             self._look_again(offer)
-            by_price = offer.ledger.pool.settings.price is Price.CHECKPOINT
-            if choice.best is None and alike and by_price:
-                self.no_set[offer.preemptor.key] = (offer.ledger.version, offer.demand)
+            if choice.best is None and alike:
+                self._no_set(offer, waiter)
             return False
         victims = [each.holding for each in choice.victims]
         if starts_by_itself(self.state, offer.ledger, waiter, victims):
@@ -520,6 +566,10 @@ def _promisable_under(
     marks = own_promises(ledger, key, standing) if own else []
     gone = [each.amounts for each in marks]
     return _once_left(left, ledger.promised_below(standing, above), *gone)
+
+
+def _by_price(ledger: PoolLedger) -> bool:
+    return ledger.pool.settings.price is Price.CHECKPOINT
 
 
 def stop(state: State, plan: Plan, victim: Holding, reason: Reason, taken_for: str) -> None:

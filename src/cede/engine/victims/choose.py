@@ -19,7 +19,8 @@ from typing import NamedTuple
 from cede.engine.ledger.exchange import Part
 from cede.engine.ledger.ledger import Place, PoolLedger, known_by
 from cede.engine.rights.cover import Holding
-from cede.engine.rights.standing import BORROWED, IN_SHARE, standing
+from cede.engine.rights.standing import BORROWED, IN_SHARE, WITHIN_SHARE, standing
+from cede.engine.shares.publish import hunger
 from cede.engine.state.state import State
 from cede.engine.victims.amounts import Kept, legal_by_amounts
 from cede.engine.victims.candidates import Candidate
@@ -27,7 +28,12 @@ from cede.engine.victims.cheapest import Choice, cheapest
 from cede.engine.victims.goals import Clearing, Fairness, Goal, Shortage, all_needed
 from cede.engine.victims.nearness import Paid, nearest
 from cede.engine.victims.pricing import candidate, search, value
-from cede.engine.victims.protection import Preemptor, may_take_own, spared
+from cede.engine.victims.protection import (
+    Preemptor,
+    may_take_own,
+    spared,
+    spares_within_share,
+)
 from cede.model.amounts import Amounts
 from cede.model.plan import ANY, Barred
 from cede.model.reason import Code
@@ -230,6 +236,8 @@ def legal_for(
         return
     precedence = ledger.pool.settings.precedence
     for level in _LEVELS:
+        if level == WITHIN_SHARE and _is_closed(state, ledger, preemptor):
+            continue
         mine = []
         for place in _places(ledger, level, keys):
             holding = ledger.holdings[place[3]]
@@ -242,6 +250,15 @@ def legal_for(
             elif spared(state, ledger, preemptor, holding, level) is None:
                 yield level, holding
         yield from ((level, each) for each in mine)
+
+
+def _is_closed(state: State, ledger: PoolLedger, preemptor: Preemptor) -> bool:
+    """Whether a waiter may stop nobody within a fair share, of other policies or of its own."""
+    hungry = hunger(state, ledger, preemptor.request, preemptor.policy_id)
+    if not spares_within_share(ledger, hungry) or not preemptor.request.preemptible:
+        return False
+    own = ledger.unsafe_in(preemptor.policy_id, preemptor.rank, WITHIN_SHARE)
+    return not (preemptor.band and any(own.values()))
 
 
 def _places(ledger: PoolLedger, level: int, keys: Iterable[str]) -> Iterator[Place]:

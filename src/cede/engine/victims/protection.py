@@ -18,7 +18,7 @@ from cede.engine.nodes.placement import View
 from cede.engine.queue.view import eligible_nodes, locate, site
 from cede.engine.rights.cover import Holding
 from cede.engine.rights.price import Shield
-from cede.engine.rights.standing import IN_SHARE, Standing
+from cede.engine.rights.standing import IN_SHARE, WITHIN_SHARE, Standing
 from cede.engine.shares.publish import hunger, settings_for
 from cede.engine.state.state import State
 from cede.engine.victims.pricing import shield
@@ -135,10 +135,19 @@ def spared(
         return Spared.SERVICE_AT_HOME
     if _returns_later(state, ledger, preemptor, holding):
         return Spared.RETURN_GRACE
-    within = ledger.fair and level == IN_SHARE - 1  # of its own policy's fair share
+    within = ledger.fair and level == WITHIN_SHARE
     if within and not _aggressive(state, ledger, preemptor, holding):
         return Spared.WITHIN_SHARE
     return None if is_open(state, ledger, holding) else Spared.BACK_OFF
+
+
+def spares_within_share(ledger: PoolLedger, hungry: Starving) -> bool:
+    """Whether holdings within a policy's fair share, beyond the aggressive threshold, are closed to
+    a waiter that starves so much; but for those of its own policy that no share of a task group
+    makes safe.
+    """
+    patient = ledger.pool.settings.patience is not Patience.NONE
+    return ledger.fair and patient and hungry is not Starving.AGGRESSIVELY_STARVING
 
 
 def may_take_own(state: State, ledger: PoolLedger, preemptor: Preemptor, holding: Holding) -> bool:
