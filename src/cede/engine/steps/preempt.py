@@ -132,8 +132,8 @@ class Taking:
     def __init__(self, state: State, plan: Plan) -> None:
         self.state = state
         self.plan = plan
-        # Of waiters that are alike: a demand without a set of victims.
-        self.no_set: dict[tuple[QueueKey, Starving], tuple[int, Amounts]] = {}
+        # Of waiters that are alike: demands without a set of victims, by a version of the ledger.
+        self.no_set: dict[tuple[QueueKey, Starving], tuple[int, list[Amounts]]] = {}
         self.hungriest = (
             Starving.AGGRESSIVELY_STARVING
         )  # the most that a waiter of the pool starves
@@ -167,12 +167,14 @@ class Taking:
         Where fair shares decide its demand must be the same: a larger one may have a set.
         """
         demand = stream.queue.demand(waiter.id)
-        version, less = self.no_set.get(self._alike(ledger, stream.key, waiter), (-1, {}))
+        version, known = self.no_set.get(self._alike(ledger, stream.key, waiter), (-1, []))
         if version != ledger.version:
             return False
         if not _by_price(ledger):
-            return demand == less and waiter.id not in ledger.withheld
-        return all(demand.get(key, 0) >= amount for key, amount in less.items())
+            return demand in known and waiter.id not in ledger.withheld
+        return any(
+            all(demand.get(key, 0) >= amount for key, amount in less.items()) for less in known
+        )
 
     def _alike(
         self, ledger: PoolLedger, key: QueueKey, waiter: Request
@@ -187,7 +189,11 @@ class Taking:
         ledger, key = offer.ledger, offer.preemptor.key
         own = any(each == waiter.id for each, _ in self.plan.in_vain)
         if _by_price(ledger) or (ledger.fair and not own and not self._may_later(offer)):
-            self.no_set[self._alike(ledger, key, waiter)] = (ledger.version, offer.demand)
+            alike = self._alike(ledger, key, waiter)
+            version, known = self.no_set.get(alike, (-1, []))
+            if version != ledger.version:
+                known = []
+            self.no_set[alike] = (ledger.version, [*known, offer.demand])
 
     def _may_later(self, offer: Offer) -> bool:
         """Whether borrowers still have time to give a waiter nodes back by themselves."""
