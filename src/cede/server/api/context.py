@@ -74,8 +74,9 @@ class Context:
     # Large bodies are parsed one at a time.
     parsing: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(1))
     gate: Gate = field(default_factory=Gate)
-    # Bulk calls: each keeps the loop busy for as long as hundreds of others.
-    bulk_gate: Gate = field(default_factory=lambda: Gate(most=1))
+    # Bulk calls: each keeps the loop busy for as long as hundreds of others. Two, so that one is
+    # read while the other is decided.
+    bulk_gate: Gate = field(default_factory=lambda: Gate(most=2))
     trimmer: Trimmer = field(init=False)
     listing: asyncio.Lock = field(default_factory=asyncio.Lock)  # held while a long list is made
     encoded: Encoded = field(default_factory=Encoded)
