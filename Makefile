@@ -35,8 +35,8 @@ bench-peers: dev system-packages ## Give the same work to cede, Slurm, HyperQueu
 	@scripts/peers
 	@$(BIN)/python -m benchmarks.peers --page docs/performance.md $(if $(ROUNDS),--rounds $(ROUNDS))
 
-scale: dev system-packages ## Fill a database with 1,000 nodes, 50,000 running and 200,000 waiting, serve it, measure; ON=sqlite is one half; writes docs/explanation/scale.md
-	@$(BIN)/python -m benchmarks.scale --page docs/explanation/scale.md $(if $(ON),--on $(ON))
+scale: dev system-packages ## Fill databases with 1,000 nodes, 50,000 running and 200,000 waiting, and with a million ended, serve them, measure; ON=sqlite, ONLY=history are parts; writes docs/explanation/scale.md
+	@$(BIN)/python -m benchmarks.scale --page docs/explanation/scale.md $(if $(ON),--on $(ON)) $(if $(ONLY),--only $(ONLY))
 
 damage: dev ## Damage 1,400 copies of a database, the WAL at every frame; none may be served with a wrong answer
 	@$(BIN)/python -m tests.damage --files 1400 $(if $(SEED),--seed $(SEED))

@@ -2,6 +2,7 @@
 that the server has, and how that grows with what is alive. Twenty submissions a second go on
 meanwhile, so that no answer is kept for long; what they cost by themselves is measured first and
 taken off, because it is no part of a read: the fewer reads a second, the more of it each would pay.
+`benchmarks.scale.history` asks the same of a server with a million ended requests.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import NamedTuple, Self
 
 from benchmarks.load import Result, processor_seconds
 from benchmarks.report import Figure
-from benchmarks.service import BODY, CLIENTS, ROUNDS, Service, serving
+from benchmarks.service import CLIENTS, ROUNDS, Service, serving
 
 FEW, MANY = 1_000, 20_000
 BULK = 500
@@ -33,7 +34,7 @@ class Read(NamedTuple):
 
     @property
     def cost(self) -> float:
-        return self.alone.cost
+        return max(self.alone.cost, 1.0)  # a few calls may take less than a tick of the counter
 
     def __str__(self) -> str:
         return f"{self.alone}; {self.charged:,.0f} us with the submissions"
@@ -42,39 +43,58 @@ class Read(NamedTuple):
 def reads() -> list[Figure]:
     with serving("cede.cli") as service:
         request = _submit(service, FEW)
-        paths = {
-            HEALTH: "/healthz",
-            "pools": "/api/v1/pools",
-            "one request": f"/api/v1/requests/{request}",
-            "first page of requests": "/api/v1/requests",
-        }
-        few = _best(service, paths)
+        few = best(service, paths_to(request))
         _submit(service, MANY - FEW)
-        many = _best(service, paths)
-    found = []
-    for name in list(paths)[1:]:
-        found += [
-            Figure(
-                f"GET of {name}: calls a core second over those of {HEALTH}, {FEW:,} alive",
-                few[HEALTH].cost / few[name].cost,
-                least=0.4,
-                detail=f"{few[name]} | {HEALTH} {few[HEALTH]}",
-            ),
-            Figure(
-                f"GET of {name}: cost with {MANY:,} alive over {FEW:,}",
-                many[name].cost / few[name].cost,
-                most=1.5,
-                detail=str(many[name]),
-            ),
-        ]
-    return found
+        many = best(service, paths_to(request))
+    with_few, with_many = f"{FEW:,} alive", f"{MANY:,} alive"
+    return beside_health(few, with_few) + growth(few, with_few, many, with_many)
 
 
-def _best(service: Service, paths: dict[str, str]) -> dict[str, Read]:
+def paths_to(request: str) -> dict[str, str]:
+    """The reads that have bounds, and the one beside which they are measured."""
+    return {
+        HEALTH: "/healthz",
+        "pools": "/api/v1/pools",
+        "one request": f"/api/v1/requests/{request}",
+        "first page of requests": "/api/v1/requests",
+    }
+
+
+def beside_health(found: dict[str, Read], with_: str) -> list[Figure]:
+    """Each read beside the cheapest one."""
+    return [
+        Figure(
+            f"GET of {name}: calls a core second over those of {HEALTH}, {with_}",
+            found[HEALTH].cost / read.cost,
+            least=0.4,
+            detail=f"{read} | {HEALTH} {found[HEALTH]}",
+        )
+        for name, read in found.items()
+        if name != HEALTH
+    ]
+
+
+def growth(
+    few: dict[str, Read], with_few: str, many: dict[str, Read], with_many: str
+) -> list[Figure]:
+    """Each read beside itself where there is less."""
+    return [
+        Figure(
+            f"GET of {name}: cost with {with_many} over {with_few}",
+            read.cost / few[name].cost,
+            most=1.5,
+            detail=str(read),
+        )
+        for name, read in many.items()
+        if name != HEALTH
+    ]
+
+
+def best(service: Service, paths: dict[str, str], number: int = CALLS) -> dict[str, Read]:
     """Of several rounds: other programs on the machine make calls dearer, never cheaper."""
     change = min(_cost_of_a_change(service) for _ in range(ROUNDS))
     turns = [
-        {name: _measured(service, path, change) for name, path in paths.items()}
+        {name: _measured(service, path, change, number) for name, path in paths.items()}
         for _ in range(ROUNDS)
     ]
     return {name: min((turn[name] for turn in turns), key=lambda one: one.cost) for name in paths}
@@ -83,7 +103,7 @@ def _best(service: Service, paths: dict[str, str]) -> dict[str, Read]:
 def _submit(service: Service, many: int) -> str:
     call, last = service.connect(), ""
     for _ in range(0, many, BULK):
-        answer = call("/requests/bulk", {"requests": [BODY] * BULK})
+        answer = call("/requests/bulk", {"requests": [service.body] * BULK})
         items = answer["items"]
         assert isinstance(items, list)
         last = items[-1]["request"]["id"]
@@ -98,12 +118,12 @@ def _cost_of_a_change(service: Service) -> float:
         return (processor_seconds(service.pid) - used) / (changes.made - made)
 
 
-def _measured(service: Service, path: str, change: float) -> Read:
+def _measured(service: Service, path: str, change: float, number: int) -> Read:
     calls = service.calls("GET", path)
     with _Changes(service) as changes, closing(service.load(CLIENTS)) as load:
-        load.run(islice(calls, CALLS // 10))  # warm
+        load.run(islice(calls, number // 10))  # warm
         made = changes.made
-        found = load.run(islice(calls, CALLS))
+        found = load.run(islice(calls, number))
         alone = found.server - change * (changes.made - made)
         return Read(replace(found, server=alone), found.cost)
 
@@ -126,10 +146,11 @@ class _Changes:
         self._thread.join()
 
     def _submit(self) -> None:
-        call = self._service.connect()
-        while not self._over.wait(CHANGES_EVERY):
-            call("/requests", BODY)
-            self.made += 1
+        with closing(self._service.open()) as connection:
+            call = self._service.connect(connection)
+            while not self._over.wait(CHANGES_EVERY):
+                call("/requests", self._service.body)
+                self.made += 1
 
 
 FIGURES = [reads]

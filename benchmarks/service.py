@@ -12,7 +12,7 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from functools import cache
 from http.client import HTTPConnection
@@ -47,33 +47,47 @@ BODY = {
 class Service:
     """A running server and what is needed to call it."""
 
-    def __init__(self, data: Path, url: str, token: str, pid: int) -> None:
+    def __init__(
+        self, data: Path, url: str, tokens: Sequence[str], pid: int, body: object = BODY
+    ) -> None:
         self.database = data / "cede.db"
         self.pid = pid
         self.address = urlsplit(url).netloc
-        self.tokens = [token]
-        self.headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+        self.tokens = list(tokens)
+        self.body = body  # of a submission
+        self.headers = {"Authorization": f"Bearer {tokens[0]}", "Content-Type": "application/json"}
+
+    @property
+    def place(self) -> tuple[str, int]:
+        host, _, port = self.address.rpartition(":")
+        return host, int(port)
 
     def load(self, connections: int) -> Load:
-        host, _, port = self.address.rpartition(":")
-        return Load((host, int(port)), connections, self.pid)
+        return Load(self.place, connections, self.pid)
 
     def calls(self, method: str, path: str, body: object | None = None) -> Iterator[bytes]:
         """The same call without end, by many tokens in turn: no budget of theirs is a bound."""
         return cycle([call_bytes(method, path, token, body) for token in self.tokens])
 
+    def submissions(self) -> Iterator[bytes]:
+        return self.calls("POST", "/api/v1/requests", self.body)
+
     def open(self) -> HTTPConnection:
         return HTTPConnection(self.address, timeout=60)
 
-    def connect(self) -> Callable[[str, object], dict[str, object]]:
-        connection = self.open()
+    def get(self, path: str) -> dict[str, object]:
+        with closing(self.open()) as connection:
+            connection.request("GET", path, headers=self.headers)
+            return _answer(connection)
+
+    def connect(
+        self, connection: HTTPConnection | None = None
+    ) -> Callable[[str, object], dict[str, object]]:
+        connection = connection or self.open()
 
         def call(path: str, body: object) -> dict[str, object]:
             connection.request("POST", f"/api/v1{path}", json.dumps(body), self.headers)
-            response = connection.getresponse()
-            answer: dict[str, object] = json.loads(response.read())
-            assert response.status < 300, (response.status, answer)
-            return answer
+            return _answer(connection)
 
         return call
 
@@ -85,6 +99,13 @@ class Service:
         for number in range(TOKENS):
             made = call("/tokens", {"name": f"bench-{number}", "role": "operator"})
             self.tokens.append(str(made["token"]))
+
+
+def _answer(connection: HTTPConnection) -> dict[str, object]:
+    response = connection.getresponse()
+    answer: dict[str, object] = json.loads(response.read())
+    assert response.status < 300, (response.status, answer)
+    return answer
 
 
 @contextmanager
@@ -108,7 +129,7 @@ def serving(module: str, source: Source = HERE) -> Iterator[Service]:
             assert server.stdout is not None
             url = next(line.split()[-1] for line in server.stdout if "serving on" in line)
             config = yaml.safe_load((data / "client.yaml").read_text())
-            service = Service(data, url, config["token"], server.pid)
+            service = Service(data, url, [config["token"]], server.pid)
             service.prepare()
             yield service
         finally:

@@ -1,7 +1,7 @@
 """`python -m benchmarks.scale`: a site in a database, a server on it, its agents and its callers.
 
-Prints what it costs, with the bounds that are known, and exits with 1 if one is missed. `--page`
-writes the table into docs/explanation/scale.md.
+Then the same with a long history. Prints what both cost, with the bounds that are known, and exits
+with 1 if one is missed. `--page` writes the tables into docs/explanation/scale.md.
 """
 
 from __future__ import annotations
@@ -15,12 +15,14 @@ from pathlib import Path
 
 from benchmarks.peers.page import line, machine, write
 from benchmarks.report import Figure
+from benchmarks.scale import history
 from benchmarks.scale.agents import Agents
 from benchmarks.scale.filling import Keys, Site, fill
+from benchmarks.scale.history import Database
 from benchmarks.scale.measure import PERIOD, Serving, beside, serving, size_of
 from tests.support import postgres
 
-BEGIN, END = "<!-- scale: begin -->", "<!-- scale: end -->"
+PARTS = ("site", "history")
 PEOPLE = 32
 DAY_SECONDS = 86_400
 RATE = 10  # requests a second, for the growth of a day
@@ -33,27 +35,40 @@ def main() -> int:
     parser.add_argument("--nodes", type=int, default=1_000)
     parser.add_argument("--running", type=int, default=50_000)
     parser.add_argument("--waiting", type=int, default=200_000)
-    parser.add_argument("--seconds", type=float, default=60, help="for agents alone")
+    parser.add_argument(
+        "--seconds", type=float, default=60, help="for agents alone, for submissions"
+    )
     parser.add_argument("--calls", type=int, default=1_000, help="of each kind")
     parser.add_argument("--on", choices=("sqlite", "postgresql", "both"), default="both")
-    parser.add_argument("--page", type=Path, help="write the table there")
+    parser.add_argument("--only", choices=PARTS)
+    parser.add_argument("--page", type=Path, help="write the tables there")
     asked = parser.parse_args()
     site = Site(asked.nodes, asked.running, asked.waiting)
     kinds = ("sqlite", "postgresql") if asked.on == "both" else (asked.on,)
-    about, good = machine(), True
-    columns: dict[str, Cells] = {}
-    for kind in kinds:
-        with _database(kind) as (url, folder):
-            figures, columns[kind] = measure(url, folder, site, asked.seconds, asked.calls)
-        for figure in figures:
-            print(f"{kind}: {figure}", flush=True)
-            good &= figure.good
-    about += [f"{site.nodes:,} agents, {site.running:,} running, {site.waiting:,} waiting."]
-    made = text(about, columns)
-    print(made)
-    if asked.page is not None:
-        write(asked.page, made, BEGIN, END)
+    good = True
+    for part in PARTS if asked.only is None else (asked.only,):
+        about = machine()
+        columns: dict[str, Cells] = {}
+        for kind in kinds:
+            if part == "site":
+                with _database(kind) as place:
+                    figures, columns[kind] = measure(*place, site, asked.seconds, asked.calls)
+            else:
+                with _database(kind) as small, _database(kind) as large:
+                    figures, columns[kind] = history.measure(small, large, seconds=asked.seconds)
+            for figure in figures:
+                print(f"{kind}: {figure}", flush=True)
+                good &= figure.good
+        about.append(history.about() if part == "history" else _about(site))
+        made = text(about, columns)
+        print(made)
+        if asked.page is not None:
+            write(asked.page, made, f"<!-- {part}: begin -->", f"<!-- {part}: end -->")
     return 0 if good else 1
+
+
+def _about(site: Site) -> str:
+    return f"{site.nodes:,} agents, {site.running:,} running, {site.waiting:,} waiting."
 
 
 def text(about: list[str], columns: dict[str, Cells]) -> str:
@@ -65,17 +80,17 @@ def text(about: list[str], columns: dict[str, Cells]) -> str:
 
 
 @contextmanager
-def _database(kind: str) -> Iterator[tuple[str, Path]]:
+def _database(kind: str) -> Iterator[Database]:
     """A fresh one, and a folder for the server's own files."""
     with tempfile.TemporaryDirectory(prefix="cede-scale-") as folder:
         if kind == "sqlite":
-            yield f"sqlite:///{folder}/cede.db", Path(folder)
+            yield Database(f"sqlite:///{folder}/cede.db", Path(folder))
             return
         with (
             postgres.running_server(postgres.find_binaries()) as server,
             postgres.fresh_database(server) as url,
         ):
-            yield url.render_as_string(hide_password=False), Path(folder)
+            yield Database(url.render_as_string(hide_password=False), Path(folder))
 
 
 def measure(
@@ -83,11 +98,10 @@ def measure(
 ) -> tuple[list[Figure], Cells]:
     """The figures that have a bound, and all of them for the table."""
     keys: Keys = fill(url, site, PEOPLE)
-    alive = site.running + site.waiting
-    each = size_of(url) / alive
+    each = size_of(url) / site.alive
     with (
         serving(url, data, keys) as server,
-        closing(Agents(server.address, keys.agents, PERIOD)) as agents,
+        closing(Agents(server.service.place, keys.agents, PERIOD)) as agents,
     ):
         figures, cells = _held(server, site)
         heard = server.heard(agents, seconds)

@@ -42,6 +42,10 @@ class Site:
     ended: int = 0
 
     @property
+    def alive(self) -> int:
+        return self.running + self.waiting
+
+    @property
     def slots(self) -> int:
         """Of each node."""
         return max(1, -(-self.running // self.nodes))
@@ -67,6 +71,23 @@ def fill(url: str, site: Site, people: int) -> Keys:
         store.close()
 
 
+def pass_time(url: str, milliseconds: int) -> None:
+    """Make everything in a database so much older."""
+    store = Store(url)
+    try:
+        store.take_over()
+        loaded = store.load()
+        later = Moment(loaded.moment.instant + milliseconds, "filled", 0)
+        store.commit(Batch(Changes(), loaded.index, loaded.index, later))
+    finally:
+        store.close()
+
+
+def request_id(place: int) -> str:
+    """The id of a request by its place: ended ones come first, then running ones."""
+    return _id(place + 1, "8")
+
+
 def node_name(number: int) -> str:
     return f"node-{number:05d}"
 
@@ -88,10 +109,10 @@ class _Filler:
         secrets: list[str] = []
         tokens = list(self._tokens(people, secrets))
         self._commit(made, tokens)
-        for start in range(0, site.ended + site.running + site.waiting, AT_ONCE):
+        requests = site.ended + site.alive
+        for start in range(0, requests, AT_ONCE):
             made = Changes()
-            last = min(start + AT_ONCE, site.ended + site.running + site.waiting)
-            for place in range(start, last):
+            for place in range(start, min(start + AT_ONCE, requests)):
                 self._request(made, place)
             self._commit(made)
         return Keys(secrets[:people], secrets[people:])
@@ -118,9 +139,8 @@ class _Filler:
     def _request(self, made: Changes, place: int) -> None:
         """Ended ones are the oldest, and what waits is the youngest."""
         site = self._site
-        self._number += 1
-        number = self._number
-        index, id_ = number * _STEP, _id(number, "8")
+        self._number = number = place + 1
+        index, id_ = number * _STEP, request_id(place)
         status, state = RequestStatus.RELEASED, AllocationState.ENDED
         if place >= site.ended + site.running:
             status = RequestStatus.QUEUED

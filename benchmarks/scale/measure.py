@@ -8,17 +8,17 @@ import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from itertools import cycle, islice
+from itertools import islice
 from pathlib import Path
 from threading import Thread
 from time import perf_counter, process_time
-from urllib.parse import urlsplit
 
 from sqlalchemy import create_engine, text
 
-from benchmarks.load import Load, Result, call_bytes, processor_seconds
+from benchmarks.load import Result, processor_seconds
 from benchmarks.scale.agents import Agents
 from benchmarks.scale.filling import Keys, team_name
+from benchmarks.service import Service
 from cede.store import schema
 from cede.store.digests import LAYOUTS
 
@@ -32,6 +32,12 @@ _LOADED = {
     "tokens": "",
 }
 CLIENTS = 8
+BODY = {
+    "component": team_name(0),
+    "component_type": "team",
+    "resources": {"slot": 1},
+    "work": {"argv": ["true"]},
+}
 # Of nodes, in seconds.
 PERIOD = 10.0
 
@@ -83,9 +89,9 @@ def bare_read(url: str) -> float:
 class Serving:
     """A running server on a database that was filled."""
 
-    def __init__(self, address: tuple[str, int], pid: int, keys: Keys, start: Start) -> None:
-        self.address = address
-        self.pid = pid
+    def __init__(self, service: Service, keys: Keys, start: Start) -> None:
+        self.service = service
+        self.pid = service.pid
         self.keys = keys
         self.start = start
 
@@ -97,21 +103,14 @@ class Serving:
         return int(line.split()[1]) / 1024
 
     def get(self, path: str, calls: int) -> Result:
-        given = cycle([call_bytes("GET", path, token) for token in self.keys.people])
-        with closing(Load(self.address, CLIENTS, self.pid)) as load:
+        given = self.service.calls("GET", path)
+        with closing(self.service.load(CLIENTS)) as load:
             load.run(islice(given, calls // 10))
             return load.run(islice(given, calls))
 
     def submit(self, calls: int) -> Result:
-        body = {
-            "component": team_name(0),
-            "component_type": "team",
-            "resources": {"slot": 1},
-            "work": {"argv": ["true"]},
-        }
-        made = [call_bytes("POST", "/api/v1/requests", each, body) for each in self.keys.people]
-        with closing(Load(self.address, CLIENTS, self.pid)) as load:
-            return load.run(islice(cycle(made), calls))
+        with closing(self.service.load(CLIENTS)) as load:
+            return load.run(islice(self.service.submissions(), calls))
 
     def heard(self, agents: Agents, seconds: float) -> Heard:
         """Its agents alone, once each has been told what it should have."""
@@ -144,6 +143,17 @@ def beside(agents: Agents) -> Iterator[None]:
 
 
 @contextmanager
+def serving_site(url: str, data: Path, keys: Keys) -> Iterator[Serving]:
+    """The same with the site's agents beside whatever is measured inside."""
+    with (
+        serving(url, data, keys) as server,
+        closing(Agents(server.service.place, keys.agents, PERIOD)) as agents,
+        beside(agents),
+    ):
+        yield server
+
+
+@contextmanager
 def serving(url: str, data: Path, keys: Keys) -> Iterator[Serving]:
     """Start a server on a database, and stop it."""
     bare = bare_read(url)
@@ -157,8 +167,7 @@ def serving(url: str, data: Path, keys: Keys) -> Iterator[Serving]:
         assert server.stdout is not None
         line = next(line for line in server.stdout if "serving on" in line)
         start = Start(perf_counter() - began, processor_seconds(server.pid), bare)
-        host, _, port = urlsplit(line.split()[-1]).netloc.rpartition(":")
-        yield Serving((host, int(port)), server.pid, keys, start)
+        yield Serving(Service(data, line.split()[-1], keys.people, server.pid, BODY), keys, start)
     finally:
         server.terminate()
         server.wait(120)

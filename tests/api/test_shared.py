@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from threading import Event, Semaphore
 from types import SimpleNamespace
 from typing import Any
 
@@ -144,3 +146,33 @@ def test_who_may_see_less_is_shown_less(server: Server) -> None:
         last = callers.map(lambda who: server[who].get(f"{API}/requests/last"), ("red", "blue"))
         found = [each.json().get("id") for each in last]
     assert found[1] == theirs["id"] and found[0] != theirs["id"]
+
+
+def test_reports_are_made_one_at_a_time_and_no_read_waits_for_them(
+    server: Server,
+    eventually: Callable[[Callable[[], bool]], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One over a million ended requests takes seconds: two of them kept all reads waiting."""
+    usage, turn, go = server.store.usage, Semaphore(1), Event()
+    begun: list[Any] = []
+
+    def held_up(by: Any, *args: Any, **more: Any) -> Any:
+        begun.append(by)
+        assert turn.acquire(blocking=False)
+        assert go.wait(60)
+        turn.release()
+        return usage(by, *args, **more)
+
+    monkeypatch.setattr(server.store, "usage", held_up)
+    admin = server["admin"]
+    with ThreadPoolExecutor(8) as pool:
+        asked = [
+            pool.submit(admin.get, f"{API}/usage?by={by}") for by in ("team", "user", "pool") * 2
+        ]
+        try:
+            eventually(lambda: bool(begun))
+            assert made(admin.get(f"{API}/requests"))["items"] == []
+        finally:
+            go.set()
+        assert [each.result().status_code for each in asked] == [200] * 6

@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import reads
+from benchmarks.scale import history
 from benchmarks.scale.__main__ import measure, text
 from benchmarks.scale.filling import Site, fill
+from benchmarks.scale.history import Database
 from cede.engine.audit import audit
 from cede.model.lifecycle import RequestStatus
 from cede.store import Store
@@ -40,3 +43,19 @@ def test_a_small_site_is_measured(tmp_path: Path) -> None:
     page = text(["Measured."], {"sqlite": cells})
     assert page.startswith("Measured.\n\n|  | sqlite |\n| --- | --- |\n| memory after the start |")
     assert all(cells.values()) and "submit: p50; p99; server; generator" in page
+
+
+@pytest.mark.slow
+def test_a_small_history_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reads, "ALONE", 0.2)
+    monkeypatch.setattr(reads, "ROUNDS", 1)
+    for name in ("few", "many"):
+        (tmp_path / name).mkdir()
+    few, many = (
+        Database(f"sqlite:///{tmp_path}/{name}/cede.db", tmp_path / name)
+        for name in ("few", "many")
+    )
+    sites = (SITE, Site(nodes=3, running=9, waiting=20, ended=700))
+    figures, cells = history.measure(few, many, sites, seconds=1, calls=20)
+    assert [each.least or each.most for each in figures] == [0.4] * 3 + [1.5] * 3 + [0.5]
+    assert all(cells.values()) and int(cells["requests removed a second"]) > 0

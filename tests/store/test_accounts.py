@@ -14,7 +14,8 @@ from cede.model.reason import Code, Reason
 from cede.model.request import Request
 from cede.model.shape import Shape
 from cede.model.terms import Terms
-from cede.store import Store
+from cede.store import Store, usage
+from cede.store.json_text import decode
 from cede.store.usage import By
 from tests.store.samples import BLUE, allocation, batch, changes, policy, pool, request, tenant
 from tests.store.samples import started as start
@@ -202,3 +203,17 @@ def test_a_budget_counts_what_began_inside_its_window(store: Store) -> None:
         "free": None,
         "new": 0.0,
     }
+
+
+def test_a_report_by_label_reads_a_line_for_each_value_of_that_label(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other labels differ in every request: a million of them took 10 s, all of it in Python."""
+    labels = [{"run": str(n), "project": "ab"[n % 2]} for n in range(20)]
+    keep(store, *(held(f"r{n}", n + 1, 0, HOUR, asked={"labels": labels[n]}) for n in range(20)))
+    decoded: list[str] = []
+    monkeypatch.setattr(usage, "decode", lambda text: decoded.append(text) or decode(text))
+    assert {each.id: each.requests for each in store.usage(By.LABEL, NOW)} == {"a": 10, "b": 10}
+    assert len(decoded) == 2, "the amounts of each line"
+    one = 'odd "key"'
+    assert [each.id for each in store.usage(By.LABEL, NOW, label=one)] == [None]

@@ -6,13 +6,15 @@ Everything of a batch, in any legal order of events, and the chain of the audit.
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
+from sqlalchemy import select
 from sqlalchemy.exc import DBAPIError
 
 from cede.model.errors import NotFound
 from cede.model.lifecycle import AllocationState, RequestStatus
-from cede.store import AuditNote, Idempotency, Remembered, Store
+from cede.store import AuditNote, Idempotency, Remembered, Store, connect, schema
 from cede.store.values import Keep, Moment
 from tests.store.samples import (
     BLUE,
@@ -107,6 +109,27 @@ def test_tokens_are_made_and_revoked(store: Store) -> None:
     assert found is not None and found.revoked
     assert [each.id for each in store.list_tokens().items] == ["token-1", "token-2"]
     assert store.find_token("hash-of-nothing") is None
+
+
+def test_the_log_of_changes_does_not_keep_its_greatest_length(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A look for damage in a million ended requests made it 470 MB long."""
+    monkeypatch.setattr(connect, "LOG_KEPT", 100_000)
+    store, _ = started(url := f"sqlite:///{tmp_path / 'cede.db'}")
+    log = tmp_path / "cede.db-wal"
+    reader = connect.read_engine(connect.parse_url(url))
+    with reader.connect() as connection, connection.begin():
+        connection.execute(select(schema.meta)).all()
+        for n in range(1, 7):
+            long = event(n, data={"text": "x" * 1_000_000})
+            store.commit(batch(n - 1, changes(events=[long]), index=n))
+        assert log.stat().st_size > 6_000_000
+    reader.dispose()
+    for n in range(7, 10):
+        store.commit(batch(n - 1, changes(events=[event(n)]), index=n))
+    assert log.stat().st_size <= 100_000
+    store.close()
 
 
 def test_only_ended_requests_are_deleted_and_their_events_stay(store: Store) -> None:

@@ -313,6 +313,42 @@ def test_events_come_in_order_and_to_whom_they_concern(filled: Store) -> None:
     assert seen(subjects=[]) == []
 
 
+def test_events_of_subjects_are_all_found_however_far_apart_they_are(
+    filled: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = ["a1", "d1", "c1", "gone", "d1", "d1", "b1", "b1", "b1", "d1", "a1"]
+    made = [event(30 + n, request_id=each) for n, each in enumerate(ids, 1)]
+    filled.commit(batch(30, changes(events=made), index=50))
+    for subjects in ([RED], [BLUE], [RED, BLUE]):
+        of = {subject.name for subject in subjects}
+        mine = [each.index for each in filled.events_after(0, subjects=subjects)]
+        known = {"a1": "red", "b1": "red", "c1": "red", "d1": "blue"}
+        assert mine[-4:] == [n for n, each in enumerate(ids, 31) if known.get(each) in of][-4:]
+        for near in (1, 2, 5):
+            monkeypatch.setattr(bounds, "PAGE_SCAN_MAX", near)
+            for limit in (1, 2, 3, 100):
+                for index in (0, 20, 33, 38, 41, 60):
+                    told: dict[str, Any] = {"limit": limit, "subjects": subjects}
+                    after = [each.index for each in filled.events_after(index, **told)]
+                    assert after == [each for each in mine if each > index][:limit]
+                    before = [each.index for each in filled.events_before(index, **told)]
+                    assert before == [each for each in mine if each < index][-limit:]
+        monkeypatch.undo()
+
+
+def test_who_follows_the_journal_does_not_pay_for_all_that_its_subject_asked_for(
+    tmp_path: Path,
+) -> None:
+    """A stream of a team with 50,000 requests took 43 ms for each piece, near the end as well."""
+    store, _ = started(f"sqlite:///{tmp_path / 'cede.db'}")
+    for read in (store.events_after, store.events_before):
+        (steps,) = plans(store, partial(read, 10, subjects=[RED]))
+        assert any("SEARCH events USING INTEGER PRIMARY KEY" in step for step in steps), steps
+        assert any("SEARCH requests USING PRIMARY KEY" in step for step in steps), steps
+        assert not any("TEMP B-TREE" in step for step in steps), steps
+    store.close()
+
+
 def test_readers_cannot_write(filled: Store) -> None:
     from sqlalchemy import update
     from sqlalchemy.exc import DBAPIError

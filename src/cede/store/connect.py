@@ -32,6 +32,9 @@ READERS = 8
 # growth of a server's memory; other pages are in the system's cache.
 WRITER_CACHE = 32 * 1024
 READER_CACHE = 4 * 1024
+# Bytes of the log of changes that stay on disk: it grows while somebody reads one snapshot for
+# long, as the look for damage does, and would keep that length for ever.
+LOG_KEPT = 64 * 1024 * 1024
 # PostgreSQL's error classes of connections, of missing resources, and of stops and starts.
 _AWAY = ("08", "53", "57P")
 # A server that loses its database notices at about the end of its term, not after two hours.
@@ -142,6 +145,7 @@ def _sqlite_engine(url: URL, *, begin: str, pool_size: int, setup: Any) -> Engin
 def _make_wal(connection: Any) -> None:
     connection.execute(f"PRAGMA cache_size = -{WRITER_CACHE}")
     connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute(f"PRAGMA journal_size_limit = {LOG_KEPT}")
 
 
 def _forbid_writing(connection: Any) -> None:

@@ -100,7 +100,7 @@ class RequestFilter:
             found.append(_requests.part_of == self.part_of)
         if self.tenant is not None:
             found.append(_requests.tenant == self.tenant)
-        found += [_has_label(dialect, *label) for label in self.labels.items()]
+        found += [label_of(dialect, name) == value for name, value in self.labels.items()]
         if self.pool_id is not None or self.view is not None:
             found.append(self._in_pool())
         return found
@@ -146,10 +146,9 @@ def _holds_in(pool_id: str | None) -> ColumnElement[bool]:
     return holds if pool_id is None else and_(holds, _requests.granted_pool_id == pool_id)
 
 
-def _has_label(dialect: str, name: str, value: str) -> ColumnElement[bool]:
+def label_of(dialect: str, name: str) -> ColumnElement[str]:
+    """The value of a request's label; NULL where it has none of this name."""
     if dialect == "sqlite":
         each = func.json_each(_requests.labels).table_valued("key", "value")
-        return exists(select(1).select_from(each).where(each.c.key == name, each.c.value == value))
-    found = cast(_requests.labels, JSONB).op("->>")(name)
-    matches: ColumnElement[bool] = found == value
-    return matches
+        return select(each.c.value).where(each.c.key == name).scalar_subquery()
+    return cast(_requests.labels, JSONB).op("->>")(name)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, Engine, Select, and_, false, func, or_, select
+from sqlalchemy import ColumnElement, Connection, Engine, and_, false, func, or_, select
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import QueuePool
 
@@ -31,13 +31,14 @@ from cede.store.cursor import Cursors
 from cede.store.digests import Digests
 from cede.store.errors import StoreError
 from cede.store.filters import RequestFilter, of_subjects
+from cede.store.journal import Events
 from cede.store.statements import REQUESTS
 from cede.store.values import AuditEntry, Page, PolicyView, RequestView
 
 T = TypeVar("T")
 
 _pools, _policies, _requests = schema.pools.c, schema.policies.c, schema.requests.c
-_allocations, _events, _tokens = schema.allocations.c, schema.events.c, schema.tokens.c
+_allocations, _tokens = schema.allocations.c, schema.tokens.c
 _nodes = schema.nodes.c
 _REQUEST_WIDTH = len(REQUESTS.columns)
 # The largest code point: every text that starts with a prefix sorts below prefix + this.
@@ -311,10 +312,9 @@ class Reads:
         subjects: Sequence[Subject] | None = None,
     ) -> list[Event]:
         """In order. With `subjects`, only events about a request of one of them."""
-        statement = _events_of(request_id, pool_id, subjects).where(_events.at_index > index)
-        statement = statement.order_by(_events.at_index).limit(bounded(limit))
+        wanted = Events(request_id, pool_id, subjects)
         with self._readers.begin() as connection:
-            return [rows.event_from(row) for row in connection.execute(statement)]
+            return wanted.read(connection, index, bounded(limit), back=False)
 
     def events_before(
         self,
@@ -326,10 +326,9 @@ class Reads:
         subjects: Sequence[Subject] | None = None,
     ) -> list[Event]:
         """The last ones before an index, in order."""
-        statement = _events_of(request_id, pool_id, subjects).where(_events.at_index < index)
-        statement = statement.order_by(_events.at_index.desc()).limit(bounded(limit))
+        wanted = Events(request_id, pool_id, subjects)
         with self._readers.begin() as connection:
-            return [rows.event_from(row) for row in connection.execute(statement)][::-1]
+            return wanted.read(connection, index, bounded(limit), back=True)[::-1]
 
     def find_token(self, hash_: str) -> Token | None:
         """The token whose secret has this SHA-256, revoked and expired ones too."""
@@ -474,20 +473,6 @@ def bounded(limit: int) -> int:
     if not 1 <= limit <= bounds.PAGE_MAX:
         raise Invalid("limit", f"must be from 1 to {bounds.PAGE_MAX}, not {limit}")
     return limit
-
-
-def _events_of(
-    request_id: str | None, pool_id: str | None, subjects: Sequence[Subject] | None
-) -> Select[Any]:
-    found = select(schema.events)
-    if request_id is not None:
-        found = found.where(_events.request_id == request_id)
-    if pool_id is not None:
-        found = found.where(_events.pool_id == pool_id)
-    if subjects is not None:
-        found = found.join(schema.requests, _requests.id == _events.request_id)
-        found = found.where(of_subjects(subjects))
-    return found
 
 
 def _link(connection: Connection, number: str, hash_: str) -> chain.Link:

@@ -9,7 +9,7 @@ period that begins or ends inside a day of removed requests includes that whole 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -34,6 +34,7 @@ from cede.model.usage import GPU, PROJECT, Usage
 from cede.model.wall import Wall
 from cede.store import schema, views
 from cede.store.accounts import CAME_BACK, NODES, STOPPED
+from cede.store.filters import label_of
 from cede.store.history import wall_of
 from cede.store.json_text import decode
 from cede.store.reads import Reads
@@ -65,7 +66,6 @@ _COLUMNS: dict[By, Any] = {
     By.TEAM: _TEAM,
     By.USER: func.nullif(_requests.owner, ""),
     By.TENANT: _allocations.tenant,
-    By.LABEL: _requests.labels,
 }
 # The same of days, and the column that counts each request once.
 _DAYS: dict[By, tuple[Any, Any]] = {
@@ -198,6 +198,7 @@ class _Report:
         self._connection = connection
         self._by = by
         self._label = label
+        self._whose = _whose(connection.dialect.name, by, label)
         self._period = period
         self._found: dict[Place, _Sum] = {}
         begun = _allocations.allocated_at
@@ -232,21 +233,13 @@ class _Report:
 
     def _select(self, *columns: Any, requests: bool = False) -> Select[Any]:
         """Select these columns of allocations, after the line that each belongs to."""
-        statement = select(_COLUMNS[self._by], *columns).select_from(schema.allocations)
+        statement = select(self._whose, *columns).select_from(schema.allocations)
         if self._by is By.TEAM:
             statement = statement.outerjoin(schema.policies, _policies.id == _allocations.policy_id)
         if requests or self._by in (By.USER, By.LABEL):
             of_request = _requests.id == _allocations.request_id
             statement = statement.outerjoin(schema.requests, of_request)
         return statement
-
-    def _rows(self, statement: Select[Any]) -> Iterator[Sequence[Any]]:
-        for id_, *row in self._connection.execute(statement):
-            yield (self._labelled(id_) if self._by is By.LABEL else id_), *row
-
-    def _labelled(self, text: str | None) -> str | None:
-        found: Mapping[str, str] = decode(text) if text else {}
-        return found.get(self._label) or None
 
     def _add_held(self) -> None:
         period, edges = self._period, self._period.edges
@@ -255,12 +248,13 @@ class _Report:
         over = and_(ended.is_not(None), ended <= period.end)
         end = case((over, ended), else_=period.end)
         first, last = period.slot(begin), period.slot(end - 1)
-        whose, pool, shape = _COLUMNS[self._by], _allocations.pool_id, _allocations.amounts
+        pool, shape = _allocations.pool_id, _allocations.amounts
         statement = self._select(
             pool, shape, NODES, first, last, func.count(), func.sum(begin), func.sum(end)
         )
-        grouped = statement.where(*self._held).group_by(whose, pool, shape, NODES, first, last)
-        for id_, pool_id, amounts, nodes, i, j, count, begins, ends in self._rows(grouped):
+        by = (self._whose, pool, shape, NODES, first, last)
+        found = self._connection.execute(statement.where(*self._held).group_by(*by))
+        for id_, pool_id, amounts, nodes, i, j, count, begins, ends in found:
             each = decode(amounts)
             for slot, time in _spread(edges, i, j, count, int(begins), int(ends)):
                 usage = Usage()
@@ -273,14 +267,14 @@ class _Report:
         slot = period.slot(_allocations.ended_at - 1)  # an end at midnight is of the day before
         stopped = case((and_(STOPPED, CAME_BACK), 1), else_=0)
         lost = func.coalesce(_allocations.lost, 0)
-        shape, whose = _allocations.amounts, _COLUMNS[self._by]
+        shape = _allocations.amounts
         statement = (
             self._select(shape, slot, func.sum(stopped), func.sum(lost), requests=True)
             .where(*self._held, _allocations.ended_at <= period.end)
             .where(or_(STOPPED, _allocations.lost.is_not(None)))
-            .group_by(whose, shape, slot)
+            .group_by(self._whose, shape, slot)
         )
-        for id_, amounts, at, count, time in self._rows(statement):
+        for id_, amounts, at, count, time in self._connection.execute(statement):
             line = self._line(id_, at)
             line.preempted += int(count)
             if time:
@@ -293,17 +287,17 @@ class _Report:
         statement = (
             self._select(slot, func.count(), func.sum(waited()), requests=True)
             .where(*self._held, _allocations.attempt == 1, began >= period.begin)
-            .group_by(_COLUMNS[self._by], slot)
+            .group_by(self._whose, slot)
         )
-        for id_, at, count, time in self._rows(statement):
+        for id_, at, count, time in self._connection.execute(statement):
             line = self._line(id_, at)
             line.starts += int(count)
             line.wait_time += int(time)
 
     def _add_requests(self) -> None:
         counted = func.count(_allocations.request_id.distinct())
-        statement = self._select(counted).where(*self._held).group_by(_COLUMNS[self._by])
-        for id_, count in self._rows(statement):
+        statement = self._select(counted).where(*self._held).group_by(self._whose)
+        for id_, count in self._connection.execute(statement):
             self._line(id_, 0).requests += count
 
     def _add_removed(self) -> None:
@@ -328,6 +322,11 @@ class _Report:
             line.lost.include(0, times_from(lost))
             line.starts += starts
             line.wait_time += waited_
+
+
+def _whose(dialect: str, by: By, label: str) -> Any:
+    """SQL: the line of a report that an allocation belongs to."""
+    return func.nullif(label_of(dialect, label), "") if by is By.LABEL else _COLUMNS[by]
 
 
 def waited() -> Any:

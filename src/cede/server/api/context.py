@@ -71,6 +71,8 @@ class Context:
     planning: asyncio.Lock = field(default_factory=asyncio.Lock)
     # Threads that read beside the loop and the writer; more would slow down both.
     reading: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(READERS_MAX))
+    # Reports that read a whole history are made one at a time, beside those who read little.
+    reporting: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(1))
     # Large bodies are parsed one at a time.
     parsing: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(1))
     gate: Gate = field(default_factory=Gate)
@@ -87,6 +89,15 @@ class Context:
 
     async def read(self, function: Callable[..., T], *args: Any, **filters: Any) -> T:
         """Read from the database, off the event loop."""
+        return await self._off_the_loop(self.reading, function, *args, **filters)
+
+    async def report(self, function: Callable[..., T], *args: Any, **filters: Any) -> T:
+        """Read very much from the database, off the event loop."""
+        return await self._off_the_loop(self.reporting, function, *args, **filters)
+
+    async def _off_the_loop(
+        self, limiter: CapacityLimiter, function: Callable[..., T], *args: Any, **filters: Any
+    ) -> T:
         meter = METER.get()
 
         def measured() -> T:
@@ -96,7 +107,7 @@ class Context:
             finally:
                 meter.add(thread_time() - began)
 
-        return await to_thread.run_sync(measured, limiter=self.reading)
+        return await to_thread.run_sync(measured, limiter=limiter)
 
     async def execute(
         self,

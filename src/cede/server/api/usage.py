@@ -4,7 +4,8 @@ long."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
+from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Query
@@ -13,7 +14,7 @@ from starlette.responses import Response
 from cede.model import bounds
 from cede.model.errors import Invalid
 from cede.model.usage import PROJECT
-from cede.server.api.context import Context, ThisCall, answer
+from cede.server.api.context import Call, Context, ThisCall
 from cede.server.api.json_type import Json
 from cede.server.api.openapi import ok
 from cede.server.api.period import From, Since, To, cost_of, period_of
@@ -54,11 +55,23 @@ async def get_usage(
     """Node-hours, GPU-hours and the hours of every key, what of them was lost, and what they
     cost, by pool, policy, team, user, tenant or label: from grants to their ends, or to now. A
     token that is bound to subjects sees what their policies held."""
+    return await call.shared(partial(_report, call, by, since, begin, end, days, label))
+
+
+async def _report(
+    call: Call,
+    by: By,
+    since: float | None,
+    begin: datetime | None,
+    end: datetime | None,
+    days: bool,
+    label: str,
+) -> Json:
     context = call.context
     period = await period_of(context, since, begin, end)
     if days and period.since is None:
         raise Invalid("days", "needs a beginning: give from or since")
-    found = await context.read(
+    found = await context.report(
         context.store.usage,
         by,
         period.now,
@@ -74,7 +87,7 @@ async def get_usage(
         each["day"] = None if view.day is None else str(_FIRST_DAY + timedelta(view.day))
         cost = cost_of(view.pools, costs)
         each["cost"] = None if cost is None else round(cost, 6)
-    return answer({"by": str(by), "since": since, **period.shown(), "items": items})
+    return {"by": str(by), "since": since, **period.shown(), "items": items}
 
 
 async def _named(context: Context, by: By, found: Sequence[UsageView]) -> list[Json]:
