@@ -236,7 +236,9 @@ class Path:
             nearest = (1.0, -inf, 0.0)
             for other, steeper in lines:
                 if steeper > slope:
-                    nearest = min(nearest, ((height - other) / (steeper - slope), -steeper, other))
+                    turn = (height - other) / (steeper - slope)
+                    if turn <= nearest[0]:
+                        nearest = min(nearest, (turn, -steeper, other))
             turn, slope, height = nearest
             slope = -slope
             if turn >= 1:

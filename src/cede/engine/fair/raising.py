@@ -81,7 +81,7 @@ class Node:
 
 @cache
 def flat(keys: int) -> Curve:
-    """The curve of an element that never takes anything, for a number of keys."""
+    """The one curve of all elements of which nothing is wanted, for a number of keys."""
     return Curve([0.0], [zeros(keys)], [0.0], [AFTER])
 
 
@@ -130,15 +130,16 @@ def _straight_curve(usage: Vector, demand: Vector, limit: Vector) -> Curve | Non
 
 def policy_curve(node: Node, guarantee: Vector, limit: Vector, improved: bool) -> Curve:
     """The curve of a policy; its children's curves must be fresh."""
-    if not node.children or not limit:
-        return flat(len(limit))
-    start = tuple(map(sum, zip(*[child.curve.values[0] for child in node.children], strict=True)))
+    nothing = flat(len(limit))
+    curves = [child.curve for child in node.children]
+    if curves.count(nothing) == len(curves):
+        return nothing
+    start = tuple(map(sum, zip(*[curve.values[0] for curve in curves], strict=True)))
     # Rounding aside, children within their guarantees are within their parent's.
     path = Path(smaller(start, limit), guarantee, limit)
     if node.element.mode is Mode.FIFO:
         _one_after_the_other(node.order, path)
     else:
-        curves = [child.curve for child in node.children]
         together(curves, [child.ratio for child in node.children], path, improved)
     return path.curve()
 

@@ -49,7 +49,7 @@ class Points:
         xs: list[float] = []
         rows: list[Vector] = []
         rates: list[float] = []
-        alike = max(ratios) == min(ratios) == 1
+        alike = ratios.count(1.0) == len(ratios)
         self.starts: list[int] = []
         for curve, ratio in zip(curves, ratios, strict=True):
             self.starts.append(len(xs))
