@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cede.engine.fair.curve import AFTER, BEFORE, Curve, Path, fits
+from cede.engine.fair.curve import AFTER, BEFORE, Curve, fits
+from cede.engine.fair.path import Path, Steps
 
 STEP = Curve([0.0, 0.4, 0.4, 0.8], [(0.0,), (0.2,), (0.5,), (0.7,)])
 
@@ -23,16 +24,6 @@ def test_the_value_at_a_jump_is_the_one_before_it() -> None:
 def test_a_place_a_rounding_error_from_a_jump_is_the_jump() -> None:
     assert STEP.left(0.4 + 1e-16) == (0.2,)
     assert STEP.right(0.4 - 1e-16) == (0.5,)
-
-
-def test_steepness_is_that_after_each_point() -> None:
-    assert STEP.steepness(1.0) == [(0.5,), (0.0,), (pytest.approx(0.5),), (0.0,)]
-
-
-def test_a_curve_that_is_raised_faster_is_steeper_and_nothing_is_kept_of_the_slower_one() -> None:
-    for ratio in (1.0, 4.0, 4.0, 1.0):
-        steepness = STEP.steepness(ratio)
-        assert steepness == [(0.5 * ratio,), (0.0,), (pytest.approx(0.5 * ratio),), (0.0,)]
 
 
 def test_an_offer_is_needed_only_above_the_guarantee() -> None:
@@ -105,3 +96,29 @@ def test_a_curve_keeps_within_guarantee_and_offer(
         assert fits(last, tuple(each + 1e-9 for each in value))
         assert fits(value, tuple(each + 1e-9 for each in curve.right(offer)))
         last = value
+
+
+@given(steps, parts, parts)
+def test_many_steps_at_once_are_what_they_are_one_by_one(
+    moves: list[tuple[bool, float, float]],
+    guarantee: tuple[float, float],
+    more: tuple[float, float],
+) -> None:
+    limit = (guarantee[0] + more[0], guarantee[1] + more[1])
+    many, single = Path((0.0, 0.0), guarantee, limit), Path((0.0, 0.0), guarantee, limit)
+    value, mark = (0.0, 0.0), BEFORE
+    plan, values = Steps([], [], set()), []
+    for number, (is_jump, first, second) in enumerate(moves, 1):
+        value = (value[0] + first, value[1] + second)
+        values.append(value)
+        before, mark = mark, AFTER if is_jump and number > 1 else BEFORE
+        plan.add(float(number), mark)
+        if single.done:
+            continue
+        if mark == BEFORE:
+            single.line(float(number), value, BEFORE)
+        else:
+            single.jump(float(number), value, before, mark)
+    many.follow(plan, list(zip(*values, strict=True)))
+    assert (many.xs, many.values) == (single.xs, single.values)
+    assert (many.fits, many.marks, many.done) == (single.fits, single.marks, single.done)

@@ -11,10 +11,9 @@ position of a policy's children there (`fit` and `mark`), which handing a share 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
-from itertools import repeat
-from operator import add, mul, sub, truediv
-from typing import Any
+from collections.abc import Sequence
+from functools import cache
+from operator import add, le
 
 Vector = tuple[float, ...]
 
@@ -30,9 +29,9 @@ BEFORE = -1  # a mark: none has
 
 
 class Curve:
-    """Points by column; the steepness is computed when the curve is first summed."""
+    """Points by column, and the place and value of the last."""
 
-    __slots__ = ("_steepness", "fits", "marks", "values", "xs")
+    __slots__ = ("end", "fits", "marks", "top", "values", "xs")
 
     def __init__(
         self,
@@ -43,9 +42,10 @@ class Curve:
     ) -> None:
         self.xs = xs
         self.values = values
+        self.end = xs[-1]
+        self.top = values[-1]
         self.fits = xs if fits is None else fits
         self.marks = [] if marks is None else marks
-        self._steepness: tuple[float, list[Vector]] | None = None  # with the ratio it is for
 
     def find(self, x: float, after: bool) -> tuple[int, float]:
         """The position of `x`: (i, 0) at point i, (i, t) at part t of the way from i - 1 to i."""
@@ -75,25 +75,11 @@ class Curve:
         """The value right after `x`."""
         return self.between(*self.find(x, True))
 
-    def steepness(self, ratio: float) -> list[Vector]:
-        """The steepness after each point if it is raised at this ratio; 0 where a jump or the end
-        follows.
-        """
-        if self._steepness is not None and self._steepness[0] == ratio:
-            return self._steepness[1]
-        flat = (0.0,) * len(self.values[0])
-        found = []
-        x, start = self.xs[0], self.values[0]
-        for y, stop in zip(self.xs[1:], self.values[1:], strict=True):
-            steep = flat
-            if y > x and start is not stop:
-                rise: Iterable[float] = map(truediv, map(sub, stop, start), repeat(y - x))
-                steep = tuple(rise if ratio == 1 else map(mul, rise, repeat(ratio)))
-            found.append(steep)
-            x, start = y, stop
-        found.append(flat)
-        self._steepness = ratio, found
-        return found
+
+@cache
+def zeros(keys: int) -> Vector:
+    """Nothing of each of so many keys; one value for all who ask."""
+    return (0.0,) * keys
 
 
 def mix(a: Sequence[float], b: Sequence[float], part: float) -> Vector:
@@ -101,7 +87,7 @@ def mix(a: Sequence[float], b: Sequence[float], part: float) -> Vector:
 
 
 def smaller(a: Vector, b: Vector) -> Vector:
-    return tuple(map(min, b, a))
+    return a if all(map(le, a, b)) else tuple(map(min, b, a))
 
 
 def plus(a: Vector, b: Vector) -> Vector:
@@ -123,148 +109,3 @@ def fits(a: Vector, room: Vector) -> bool:
         if x > most + SAME:
             return False
     return True
-
-
-class Path:
-    """Builds the curve of a parent from the shares that its children take as they are raised.
-
-    The children are raised along a path of fit factors. An offer of `x` lets the path go on as long
-    as no key is above guarantee + x, nor above the limit: so the offer that a place on the path
-    needs is the most by which any key exceeds the guarantee, and a curve is the path drawn over it.
-    It is fed straight lines and jumps in order; `done` says that the rest cannot matter.
-    """
-
-    __slots__ = ("_guarantee", "_limit", "_most", "_undo", "done", "fits", "marks", "values", "xs")
-
-    def __init__(self, start: Vector, guarantee: Vector, limit: Vector) -> None:
-        self._guarantee = guarantee
-        self._limit = limit
-        self._most = tuple([each + SAME for each in limit])
-        self._undo: tuple[int, tuple[float, float, Vector, int]] | None = None
-        self.done = False
-        self.xs = [0.0]
-        self.fits = [0.0]
-        self.values = [start]
-        self.marks = [AFTER]
-
-    def curve(self) -> Curve:
-        return Curve(self.xs, self.values, self.fits, self.marks)
-
-    def needed(self, value: Sequence[float]) -> float:
-        """The offer at which a path may come to this value."""
-        most = 0.0
-        for amount, own in zip(value, self._guarantee, strict=True):
-            if amount - own > most:
-                most = amount - own
-        return most
-
-    def line(self, fit: float, value: Vector, mark: int, start: float | None = None) -> None:
-        """Go straight to `value`, reached at `fit`; as far as the limit allows."""
-        x, lead = 0.0, 0.0  # of the key that needs the most: its need at the end, and at the start
-        for was, amount, own, most in zip(
-            self.values[-1], value, self._guarantee, self._most, strict=True
-        ):
-            if amount > most:
-                break
-            if amount - own > x:
-                x, lead = amount - own, was - own
-        else:
-            if x <= 0 or lead >= self.xs[-1] * BELOW:  # one key needs the most all the way
-                self._undo = None
-                self._add(x, fit, value, mark)
-                return
-        self._bent_line(fit, value, mark, start)
-
-    def _bent_line(self, fit: float, value: Vector, mark: int, start: float | None) -> None:
-        """The same where the limit cuts the line, or another key begins to need the most."""
-        old = self.values[-1]
-        begin = self.fits[-1] if start is None else start
-        part = self._part_within(old, value)
-        if part == 0:
-            self.done = True
-            if self._undo is not None:
-                self._take_back(*self._undo)
-            return
-        self._undo = None
-        if part < 1:
-            value = mix(old, value, part)
-            fit = begin + (fit - begin) * part
-            self.done = True
-        x = self.needed(value)
-        for turn in self._turns(old, value, x):
-            corner = mix(old, value, turn)
-            self._add(self.needed(corner), begin + (fit - begin) * turn, corner, mark)
-        self._add(x, fit, value, mark)
-
-    def jump(self, fit: float, value: Vector, before: int, mark: int) -> None:
-        """Go to `value` at once, or not at all. `before`, `mark`: the marks at the jump's ends."""
-        x = max(self.xs[-1], self.needed(value))
-        # A value that would need the whole offer, to the last bit, is not reached: the value there
-        # is the one before the jump.
-        if not fits(value, self._limit) or x >= BELOW:
-            self.done = True
-            return
-        point = (self.xs[-1], self.fits[-1], self.values[-1], self.marks[-1])
-        self._undo = (len(self.xs), point)
-        if x > self.xs[-1]:
-            self._add(x, fit, self.values[-1], before)
-        self._add(x, fit, value, mark)
-
-    def stay(self) -> None:
-        """Go on without taking more: a jump onto the limit is then not taken back."""
-        self._undo = None
-
-    def _part_within(self, old: Vector, value: Vector) -> float:
-        part = 1.0
-        for start, stop, most in zip(old, value, self._limit, strict=True):
-            if stop > most + SAME:
-                part = min(part, (most - start) / (stop - start) if most > start + SAME else 0.0)
-        return part
-
-    def _take_back(self, length: int, point: tuple[float, float, Vector, int]) -> None:
-        """Undo a jump that ended exactly on the limit, where the path cannot continue."""
-        columns: tuple[list[Any], ...] = (self.xs, self.fits, self.values, self.marks)
-        for column, entry in zip(columns, point, strict=True):
-            column[length - 1 :] = [entry]
-
-    def _turns(self, old: Vector, value: Vector, x: float) -> list[float]:
-        """Parts of the way at which another key begins to need the most."""
-        if x <= 0:
-            return []
-        low, high = self.xs[-1] * BELOW, x * BELOW
-        for start, end, own in zip(old, value, self._guarantee, strict=True):
-            if end - own >= high and start - own >= low:
-                return []  # one key needs the most all the way, the usual case
-        heights = [0.0, *[a - g for a, g in zip(old, self._guarantee, strict=True)]]
-        ends = [0.0, *[a - g for a, g in zip(value, self._guarantee, strict=True)]]
-        lines = [(h, e - h) for h, e in zip(heights, ends, strict=True)]
-        turns: list[float] = []
-        leader = max(lines)
-        while True:
-            crossings = [
-                ((leader[0] - height) / (slope - leader[1]), -slope, height)
-                for height, slope in lines
-                if slope > leader[1]
-            ]
-            if not crossings:
-                return turns
-            turn, slope, height = min(crossings)
-            if turn >= 1:
-                return turns
-            if turn > 0:
-                turns.append(turn)
-            leader = (height, -slope)
-
-    def _add(self, x: float, fit: float, value: Vector, mark: int) -> None:
-        xs = self.xs
-        if x >= BELOW:
-            self.done = True
-        if x <= xs[-1] * ABOVE + TINY:
-            x = xs[-1]  # otherwise a jump would become an extremely steep line
-        # Of several points at one place only the first and last count; at offer 0 only the last.
-        if x == xs[-1] and (x == 0 or (len(xs) > 1 and xs[-2] == x)):
-            xs.pop(), self.fits.pop(), self.values.pop(), self.marks.pop()
-        xs.append(x)
-        self.fits.append(fit)
-        self.values.append(value)
-        self.marks.append(mark)

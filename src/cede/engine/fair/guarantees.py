@@ -6,9 +6,8 @@ They depend on policies and totals alone, never on demand, so requests do not ch
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import reduce
 
-from cede.engine.fair.curve import Vector, plus, smaller, times
+from cede.engine.fair.curve import Vector, smaller, times
 from cede.engine.fair.tree import ROOT, Element, IntegralType, Numbers, Tree
 
 Children = Mapping[str, Sequence[Element]]
@@ -54,11 +53,11 @@ def infer(tree: Tree, children: Children, main: str) -> dict[str, dict[str, floa
                 continue
             silent = [each.id for each in policies if key not in each.guarantee]
             rate = own[key] / own[main] if own.get(main) else 0.0
-            wanted = sum(inferred[each][main] * rate for each in silent) if rate else 0.0
-            spoken = sum(each.guarantee.get(key, 0.0) for each in policies)
-            left = max(0.0, own[key] - spoken)
-            if parent != ROOT and wanted > left:
-                rate *= left / wanted
+            if rate and parent != ROOT:
+                wanted = sum([inferred[each][main] * rate for each in silent])
+                left = max(0.0, own[key] - sum([each.guarantee.get(key, 0.0) for each in policies]))
+                if wanted > left:
+                    rate *= left / wanted
             for each in silent:
                 inferred[each][key] = inferred[each][main] * rate if rate else 0.0
     return inferred
@@ -77,10 +76,11 @@ def shrink(
     """
     zero = (0.0,) * len(tree.totals)
     strong = {ROOT: _sum((wanted[each.id] for each in children[ROOT]), zero)}
+    burst = IntegralType.BURST
     bursts = sum(
         top_ratio(each.integral.burst, tree.totals)
         for each in tree.elements
-        if each.integral.type is IntegralType.BURST
+        if each.integral.type is burst
     )
     factor = min([1.0, *[1 / (own + bursts) for own in strong[ROOT] if own + bursts > 1]])
     strong[ROOT] = times(strong[ROOT], factor)
@@ -93,10 +93,10 @@ def shrink(
         asked = _sum((wanted[each.id] for each in children[parent]), zero)
         most = min([1.0, *[has / ask for has, ask in zip(own, asked, strict=True) if ask > has]])
         for each in children[parent]:
-            strong[each.id] = times(wanted[each.id], most)
+            strong[each.id] = times(wanted[each.id], most) if most < 1 else wanted[each.id]
             waiting.append(each.id)
     return strong, factor
 
 
 def _sum(many: Iterable[Vector], zero: Vector) -> Vector:
-    return reduce(plus, many, zero)
+    return tuple(map(sum, zip(zero, *many, strict=True)))

@@ -5,28 +5,31 @@ Only elements with a changed offer or a redrawn curve are visited.
 
 from __future__ import annotations
 
-from cede.engine.fair.curve import ABOVE, AFTER, BEFORE, Vector
+from cede.engine.fair.curve import ABOVE, AFTER, BEFORE, BELOW, Vector
 from cede.engine.fair.raising import Node
-from cede.engine.fair.tree import Kind, Mode
+from cede.engine.fair.tree import Mode
 
 
-def hand_down(node: Node, fit: float, mark: int, changed: list[str]) -> None:
-    """Raise the children of `node` to a fit factor; `changed` collects the ids with a new share."""
+def hand_down(node: Node, fit: float, mark: int, changed: list[Node]) -> None:
+    """Raise the children of `node` to a fit factor; `changed` collects those with a new share."""
     for child, offer, after in _offers(node, fit, mark):
         curve = child.curve
         if not child.redrawn:
             if offer == child.offer and after == child.after:
                 continue
-            end = curve.xs[-1] * ABOVE  # beyond a rounding error: a jump may be at the end
+            end = curve.end * ABOVE  # beyond a rounding error: a jump may be at the end
             if offer > end and child.offer > end:
                 continue  # it has its maximum, as before
-        at, part = curve.find(offer, after)
-        value = curve.between(at, part)
+        if offer * BELOW > curve.end:  # it has its maximum, as many have
+            at, part, value = -1, 0.0, curve.top
+        else:
+            at, part = curve.find(offer, after)
+            value = curve.between(at, part)
         child.offer, child.after = offer, after
         is_new = value != child.total
         if is_new:
             child.total = value
-            changed.append(child.element.id)
+            changed.append(child)
         if child.children and (is_new or child.redrawn):
             hand_down(child, *_place(child, at, part), changed)
         child.redrawn = False
@@ -70,13 +73,13 @@ def promised(root: Node) -> dict[str, Vector]:
         if node.element.promises:
             _promise(node, 0.0, True, found)
         else:
-            waiting += [each for each in node.children if each.element.kind is Kind.POLICY]
+            waiting += [each for each in node.children if each.is_policy]
     return found
 
 
 def _promise(node: Node, offer: float, after: bool, found: dict[str, Vector]) -> None:
     at, part = node.curve.find(offer, after)
     found[node.element.id] = node.curve.between(at, part)
-    if node.element.kind is Kind.POLICY:
+    if node.is_policy:
         for child, its_offer, its_side in _offers(node, *_place(node, at, part)):
             _promise(child, its_offer, its_side, found)

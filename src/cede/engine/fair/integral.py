@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from cede.engine.fair.curve import Vector, fits, minus, plus, smaller
 from cede.engine.fair.guarantees import top_ratio
 from cede.engine.fair.raising import Node, policy_curve
-from cede.engine.fair.tree import NO_VOLUME, IntegralType, Kind, Numbers, Options, Volume
+from cede.engine.fair.tree import NO_VOLUME, IntegralType, Numbers, Options, Volume
 from cede.model.copying import replace
 
 Volumes = Mapping[str, Volume]
@@ -28,7 +28,7 @@ def integral_nodes(root: Node) -> list[Node]:
 def _policies(node: Node) -> Iterator[Node]:
     yield node
     for child in node.children:
-        if child.element.kind is Kind.POLICY:
+        if child.is_policy:
             yield from _policies(child)
 
 
@@ -83,7 +83,7 @@ def _collect(node: Node, flows: dict[str, _Flow], totals: Numbers) -> None:
     room = dict.fromkeys(totals, 0.0)
     flow.spilt = dict.fromkeys(totals, 0.0)
     for child in node.children:
-        if child.element.kind is not Kind.POLICY:
+        if not child.is_policy:
             continue
         _collect(child, flows, totals)
         below = flows[child.element.id]
@@ -106,7 +106,7 @@ def _spread(
         saved = {key: amount + free[key] for key, amount in old.saved.items()}
         filled[node.element.id] = replace(old, saved=saved)
         return
-    policies = [each for each in node.children if each.element.kind is Kind.POLICY]
+    policies = [each for each in node.children if each.is_policy]
     parts = {each.element.id: dict.fromkeys(free, 0.0) for each in policies}
     if node.element.integral.spreads_free_volume:
         for key, amount in free.items():

@@ -7,36 +7,55 @@ policy are raised together, each at the rate of its weight, or in fifo one after
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cache
 from itertools import repeat
-from operator import add, mul, sub
+from operator import le
 
-from cede.engine.fair.curve import ABOVE, AFTER, BEFORE, Curve, Path, Vector, plus, smaller
-from cede.engine.fair.tree import Element, Mode
+from cede.engine.fair.curve import (
+    ABOVE,
+    AFTER,
+    BEFORE,
+    BELOW,
+    TINY,
+    Curve,
+    Vector,
+    plus,
+    smaller,
+    zeros,
+)
+from cede.engine.fair.path import Path
+from cede.engine.fair.sweep import together
+from cede.engine.fair.tree import Element, Kind, Mode
 
-STEEP = 1e5  # a sum from which a steeper slope was subtracted may consist of rounding errors
+NO_CHILDREN: list[Node] = []  # of every request; nothing is ever added
 
 
 class Node:
     """An element with its results so far. Changed in place; private to this package."""
 
     __slots__ = (
-        "after", "children", "curve", "demand", "drawn_with", "element", "integral", "limit",
-        "offer", "order", "parent", "ratio", "redrawn", "stale", "strong", "total", "usage",
+        "after", "children", "curve", "demand", "dominant", "drawn_with", "element", "integral",
+        "is_policy", "limit", "offer", "order", "parent", "ratio", "redrawn", "stale", "strong",
+        "total", "usage", "uses", "wants",
     )  # fmt: skip
 
     def __init__(self, element: Element, parent: Node | None, limit: Vector) -> None:
-        zero = (0.0,) * len(limit)
+        zero = zeros(len(limit))
         self.element = element
         self.parent = parent
-        self.children: list[Node] = []
+        self.is_policy = element.kind is Kind.POLICY
+        self.children: list[Node] = [] if self.is_policy else NO_CHILDREN
         self.order: list[Node] = self.children  # in the order of service
         self.limit = limit
         self.strong = zero
         self.integral = zero
         self.demand: Sequence[float] = zero  # amounts
         self.usage: Sequence[float] = zero
+        self.wants = zero  # the parts of the whole; of a request
+        self.uses = zero
+        self.dominant = ""
         self.ratio = 1.0  # its weight over the least among its siblings
-        self.curve = Curve([0.0], [zero])
+        self.curve: Curve  # set when it is drawn
         self.stale = True  # the curve is older than its inputs
         self.redrawn = True  # the curve is newer than the shares handed down
         self.drawn_with = zero  # the guarantee in the curve
@@ -46,7 +65,7 @@ class Node:
 
     @property
     def guarantee(self) -> Vector:
-        return plus(self.strong, self.integral)
+        return plus(self.strong, self.integral) if any(self.integral) else self.strong
 
     def ancestors(self) -> Iterator[Node]:
         """The node itself and all nodes above it, the root last."""
@@ -60,34 +79,68 @@ class Node:
             node.stale = True
 
 
+@cache
+def flat(keys: int) -> Curve:
+    """The one curve of all elements of which nothing is wanted, for a number of keys."""
+    return Curve([0.0], [zeros(keys)], [0.0], [AFTER])
+
+
 def request_curve(usage: Vector, demand: Vector, limit: Vector, at_once: bool) -> Curve:
-    zero = (0.0,) * len(limit)
+    """The curve of a request. Nothing is handed down from it, so it has neither fits nor marks."""
+    if not any(demand):
+        return flat(len(limit))
+    straight = None if at_once else _straight_curve(usage, demand, limit)
+    if straight is not None:
+        return straight
+    zero = zeros(len(limit))
     path = Path(zero, zero, limit)
     if at_once:
-        if any(demand):
-            path.jump(1.0, demand, BEFORE, AFTER)
-        return path.curve()
+        path.jump(1.0, demand, BEFORE, AFTER)
+        return Curve(path.xs, path.values)
     for level in sorted({*usage}):
         if level and not path.done:
             path.line(level, tuple([min(level, used) for used in usage]), BEFORE)
     if demand != usage and not path.done:
         path.line(2.0, demand, BEFORE)
-    return path.curve()
+    return Curve(path.xs, path.values)
+
+
+def _straight_curve(usage: Vector, demand: Vector, limit: Vector) -> Curve | None:
+    """The curve that a path would draw if the limit does not bind and one key leads from the use to
+    the demand, as in almost every request; None of any other. It takes a third of the time.
+    """
+    most = max(demand)
+    if most >= BELOW or not all(map(le, demand, limit)):
+        return None
+    last, nothing = 0.0, zeros(len(limit))
+    xs, values = [last], [nothing]
+    for level in sorted({*usage}.difference(nothing)):
+        if level <= last * ABOVE + TINY:
+            return None
+        xs.append(level)
+        values.append(tuple(map(min, usage, repeat(level))))
+        last = level
+    if demand != usage:
+        if most <= last * ABOVE + TINY or usage[demand.index(most)] < last * BELOW:
+            return None
+        xs.append(most)
+        values.append(demand)
+    return Curve(xs, values)
 
 
 def policy_curve(node: Node, guarantee: Vector, limit: Vector, improved: bool) -> Curve:
     """The curve of a policy; its children's curves must be fresh."""
-    start = (0.0,) * len(limit)
-    for child in node.children:
-        start = plus(start, child.curve.values[0])
+    nothing = flat(len(limit))
+    curves = [child.curve for child in node.children]
+    if curves.count(nothing) == len(curves):
+        return nothing
+    start = tuple(map(sum, zip(*[curve.values[0] for curve in curves], strict=True)))
     # Rounding aside, children within their guarantees are within their parent's.
     path = Path(smaller(start, limit), guarantee, limit)
-    if not node.children:
-        return path.curve()
     if node.element.mode is Mode.FIFO:
         _one_after_the_other(node.order, path)
     else:
-        _together(node.children, path, improved)
+        together(curves, [child.ratio for child in node.children], path, improved)
     return path.curve()
 
 
@@ -109,101 +162,8 @@ def _one_after_the_other(order: Sequence[Node], path: Path) -> None:
                 return
 
 
-def _together(children: Sequence[Node], path: Path, improved: bool) -> None:
-    """Raise children together: sweep over the bends of their curves with the sum and its slope."""
-    places = [
-        (x / child.ratio, index, at)
-        for index, child in enumerate(children)
-        for at, x in enumerate(child.curve.xs)
-        if at
-    ]
-    places.sort()
-    places.append((1.0, -1, 0))  # the end, for children too light to reach a later bend
-    steepness = [child.curve.steepness(child.ratio) for child in children]
-    slopes = [each[0] for each in steepness]
-    slope = [sum(column) for column in zip(*slopes, strict=True)]
-    fit, at, end = 0.0, 0, len(places)
-    while at < end and fit < 1:
-        target, index, point = places[at]
-        if target > 1:
-            target = 1.0
-        wide = target - fit
-        if wide > 0:
-            value = tuple(map(add, path.values[-1], map(mul, slope, repeat(wide))))
-            path.line(target, value, BEFORE)
-            fit = target
-            if path.done:
-                return
-        stop = at + 1
-        most = target * ABOVE
-        while stop < end and places[stop][0] <= most:
-            stop += 1
-        # A jump has two points at one place, except at the start, whose point is not listed.
-        if stop - at > 1 or (point == 1 and _jumps(children, index, point)):
-            group = sorted(places[at:stop], key=_by_child)
-            _bend(children, path, group, steepness, slopes, slope, improved)
-            if path.done:
-                return
-        elif index >= 0 and _turn(index, steepness[index][point], slopes, slope):
-            slope = [sum(column) for column in zip(*slopes, strict=True)]
-        at = stop
-
-
-def _by_child(place: tuple[float, int, int]) -> tuple[int, int]:
-    return place[1], place[2]
-
-
-def _jumps(children: Sequence[Node], index: int, at: int) -> bool:
-    """Whether a child jumps at this point of its curve."""
-    xs = children[index].curve.xs
-    return index >= 0 and xs[at] == xs[at - 1]
-
-
-def _turn(index: int, new: Vector, slopes: list[Vector], slope: list[float]) -> bool:
-    """Change a child's slope in the sum; return whether the sum must be computed again."""
-    old, slopes[index] = slopes[index], new
-    if old is not new:
-        slope[:] = map(sub, map(add, slope, new), old)
-    return max(old) > STEEP
-
-
-def _bend(
-    children: Sequence[Node],
-    path: Path,
-    group: Sequence[tuple[float, int, int]],
-    steepness: Sequence[list[Vector]],
-    slopes: list[Vector],
-    slope: list[float],
-    improved: bool,
-) -> None:
-    """Process the points at one place: jumps, one by one or all at once, then the new slope."""
-    fit = group[0][0]
-    jumped = path.values[-1]
-    mark = BEFORE
-    steep = False
-    for _, index, at in group:
-        if index < 0:
-            continue
-        if _jumps(children, index, at):
-            values = children[index].curve.values
-            jumped = tuple(
-                [a + c - b for a, b, c in zip(jumped, values[at - 1], values[at], strict=True)]
-            )
-            if improved:
-                path.jump(fit, jumped, mark, index)
-                mark = index
-                if path.done:
-                    return
-        steep = _turn(index, steepness[index][at], slopes, slope) or steep
-    if steep:
-        slope[:] = [sum(column) for column in zip(*slopes, strict=True)]
-    if not improved and jumped is not path.values[-1]:
-        path.jump(fit, jumped, BEFORE, AFTER)
-    if mark != BEFORE and any(index > mark for _, index, _ in group):
-        path.stay()  # a later child has its turn at the same place, behind the jump
-
-
 def set_ratios(children: Sequence[Node]) -> None:
-    least = min((each.element.weight for each in children if each.element.weight > 1e-9), default=1)
-    for child in children:
-        child.ratio = child.element.weight / least
+    weights = [each.element.weight for each in children]
+    least = min([weight for weight in weights if weight > 1e-9], default=1)
+    for child, weight in zip(children, weights, strict=True):
+        child.ratio = weight / least

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from math import inf
 from operator import truediv
 
@@ -19,6 +20,7 @@ from cede.engine.fair.handing import hand_down, promised
 from cede.engine.fair.level import Search, bounds_of
 from cede.engine.fair.raising import Node, policy_curve, request_curve, set_ratios
 from cede.engine.fair.tree import (
+    NO_INTEGRAL,
     ROOT,
     Element,
     Kind,
@@ -85,14 +87,17 @@ class Solver:
         self.keys = tree.keys
         self.volumes = dict(tree.volumes)
         self._totals = tree.totals
+        self._zero = (0.0,) * len(tree.totals)
         self._wholes = [total or inf for total in tree.totals.values()]
         self._options = options
         self._fit = 0.0  # the fit factor of the root's children
         self._nodes = {ROOT: Node(Element(ROOT, Kind.POLICY), None, limit_share({}, tree.totals))}
         self._root = self._nodes[ROOT]
         self._burst_factor = self._plant(tree)
-        self._integral = integral.integral_nodes(self._root)
-        self.settle(options.seconds or 0.0)
+        self._integral: list[Node] = []
+        if any(element.integral is not NO_INTEGRAL for element in tree.elements):
+            self._integral = integral.integral_nodes(self._root)
+        self._settle(options.seconds or 0.0)
 
     def _plant(self, tree: Tree) -> float:
         """Make the nodes and their guarantees; return the factor that bursts are cut by."""
@@ -100,14 +105,16 @@ class Solver:
         unlimited = nodes[ROOT].limit
         for element in tree.elements:
             limit = limit_share(element.limit, tree.totals) if element.limit else unlimited
-            nodes[element.id] = Node(element, None, limit)
-            if element.kind is Kind.POLICY:
+            node = nodes[element.id] = Node(element, None, limit)
+            if node.is_policy:
                 policies[element.id] = []
+            else:
+                self._measure(node)
         for element in tree.elements:
             node, parent = nodes[element.id], nodes[element.parent]
             node.parent = parent
             parent.children.append(node)
-            if element.kind is Kind.POLICY:
+            if node.is_policy:
                 policies[element.parent].append(element)
         self.inferred = infer(tree, policies, self._options.main)
         wanted = {each: as_share(amounts, tree.totals) for each, amounts in self.inferred.items()}
@@ -121,29 +128,25 @@ class Solver:
         self._sum_up(self._root)
         return factor
 
-    def _sum_up(self, node: Node) -> None:
-        """Sum up the demand and use of a node and of all below it."""
-        if node.element.kind is Kind.REQUEST:
-            node.demand, node.usage = self._amounts(node.element)
-            return
-        for child in node.children:
-            self._sum_up(child)
-        nothing = (0,) * len(self.keys)
-        node.demand = list(
-            map(sum, zip(nothing, *[each.demand for each in node.children], strict=True))
-        )
-        node.usage = list(
-            map(sum, zip(nothing, *[each.usage for each in node.children], strict=True))
-        )
+    def _sum_up(self, policy: Node) -> None:
+        """Sum up the demand and use of a policy and of all below it."""
+        for child in policy.children:
+            if child.is_policy:
+                self._sum_up(child)
+        policy.demand = policy.usage = (0,) * len(self.keys)
+        if policy.children:
+            demands = zip(*[each.demand for each in policy.children], strict=True)
+            usages = zip(*[each.usage for each in policy.children], strict=True)
+            policy.demand, policy.usage = list(map(sum, demands)), list(map(sum, usages))
 
-    def _amounts(self, element: Element) -> tuple[Vector, Vector]:
-        """The demand and the use of a request, by key."""
-        wants, uses = element.demand.get, element.usage.get
-        usage = tuple([uses(key, 0) for key in self.keys])
-        demand = tuple(
-            [max(wants(key, 0), used) for key, used in zip(self.keys, usage, strict=True)]
-        )
-        return demand, usage
+    def _measure(self, request: Node) -> None:
+        """Set what follows from the demand and the use of a request alone."""
+        element = request.element
+        usage = tuple(map(element.usage.get, self.keys, repeat(0)))
+        request.demand = tuple(map(max, map(element.demand.get, self.keys, repeat(0)), usage))
+        request.usage = usage
+        request.wants, request.uses = self._parts(request.demand), self._parts(usage)
+        request.dominant = self._dominant(request.uses, request.wants)
 
     def put(self, element: Element) -> None:
         """Add a request, or replace it."""
@@ -167,7 +170,7 @@ class Solver:
     def drop(self, element_id: str) -> None:
         """Remove a request."""
         node = self._nodes.get(element_id)
-        if node is None or node.element.kind is not Kind.REQUEST or node.parent is None:
+        if node is None or node.is_policy or node.parent is None:
             raise Invalid("id", f"{element_id!r} is no request")
         self._count(node, Element(element_id, parent=node.element.parent))
         node.parent.children.remove(node)
@@ -176,16 +179,17 @@ class Solver:
 
     def _count(self, node: Node, element: Element) -> None:
         """Set a request's numbers, and add the change to all nodes above it."""
-        demand, usage = self._amounts(element)
+        if element.limit != node.element.limit:
+            node.limit = limit_share(element.limit, self._totals)
+        demand, usage = node.demand, node.usage
+        node.element = element
+        self._measure(node)
         if node.parent is not None:
-            more = [new - old for new, old in zip(demand, node.demand, strict=True)]
-            used = [new - old for new, old in zip(usage, node.usage, strict=True)]
+            more = [new - old for new, old in zip(node.demand, demand, strict=True)]
+            used = [new - old for new, old in zip(node.usage, usage, strict=True)]
             for each in node.parent.ancestors():
                 each.demand = [a + b for a, b in zip(each.demand, more, strict=True)]
                 each.usage = [a + b for a, b in zip(each.usage, used, strict=True)]
-        if element.limit != node.element.limit:
-            node.limit = limit_share(element.limit, self._totals)
-        node.element, node.demand, node.usage = element, demand, usage
         node.mark_stale()
 
     def settle(self, seconds: float = 0.0) -> tuple[str, ...]:
@@ -193,19 +197,23 @@ class Solver:
 
         `seconds`: the time for which volumes are filled and used up first.
         """
+        return tuple([node.element.id for node in self._settle(seconds)])
+
+    def _settle(self, seconds: float) -> list[Node]:
+        """The same, with the nodes that changed."""
         if self._integral:
             self._share_volumes(seconds)
         root = self._root
         if not root.stale:
-            return ()
+            return []
         self._draw_below(root)
         level = Search(root.children, bounds_of(root)).run(self._fit, self._options.improved)
         root.stale = False
         root.total = level.value
         self._fit = level.fit
-        changed: list[str] = []
+        changed: list[Node] = []
         hand_down(root, level.fit, level.mark, changed)
-        return tuple(changed)
+        return changed
 
     def _share_volumes(self, seconds: float) -> None:
         filled = integral.fill(self._root, self.volumes, self._totals, self._options, seconds)
@@ -214,30 +222,25 @@ class Solver:
         )
         self.volumes = integral.assign(self._root, self._integral, filled, setting)
 
-    def _draw_below(self, node: Node) -> None:
-        for child in node.children:
-            if child.stale:
-                self._draw(child)
-
-    def _draw(self, node: Node) -> None:
-        if node.element.kind is Kind.REQUEST:
-            element = node.element
-            at_once = self._options.gang_steps and element.gang
-            if at_once and node.parent is not None:
-                at_once = node.parent.element.steps
-            node.curve = request_curve(
-                self._parts(node.usage), self._parts(node.demand), node.limit, at_once
-            )
-        else:
-            self._draw_below(node)
-            node.drawn_with = node.guarantee
-            node.curve = policy_curve(node, node.drawn_with, node.limit, self._options.improved)
-        node.stale = False
-        node.redrawn = True
+    def _draw_below(self, policy: Node) -> None:
+        """Draw the curves below a policy that are older than their inputs."""
+        gang_steps = self._options.gang_steps and policy.element.steps
+        for node in policy.children:
+            if not node.stale:
+                continue
+            if node.is_policy:
+                self._draw_below(node)
+                node.drawn_with = node.guarantee
+                node.curve = policy_curve(node, node.drawn_with, node.limit, self._options.improved)
+            else:
+                at_once = gang_steps and node.element.gang
+                node.curve = request_curve(node.uses, node.wants, node.limit, at_once)
+            node.stale = False
+            node.redrawn = True
 
     def _parts(self, amounts: Sequence[float]) -> Vector:
         """The parts of the whole; 0 of a key without a total."""
-        return tuple(map(truediv, amounts, self._wholes))
+        return tuple(map(truediv, amounts, self._wholes)) if any(amounts) else self._zero
 
     def fair_share(self, element_id: str) -> Vector:
         return self._nodes[element_id].total
@@ -255,24 +258,31 @@ class Solver:
         return Shares(self.keys, elements, self.volumes)
 
     def _share(self, node: Node, within: Vector | None = None) -> Share:
-        total, zero = node.total, (0.0,) * len(self.keys)
-        strong, by_volume, weighed, guarantee = zero, zero, total, zero  # a request has no more
-        if node.element.kind is Kind.POLICY:
-            guarantee = node.guarantee
-            if node is self._root:
-                # The sum of the parts of their guarantees that its children get.
-                for child in node.children:
-                    strong = plus(strong, smaller(child.total, child.strong))
-            else:
-                strong = smaller(total, node.strong)
-            by_volume = smaller(minus(total, strong), node.integral)
-            weighed = minus(minus(total, strong), by_volume)
+        total, zero = node.total, self._zero
+        if not node.is_policy or not any((*total, *node.demand, *node.usage)):
+            # A request has no guarantee, and a policy in which nothing is wanted uses none.
+            shares = (total, zero, zero, total, node.guarantee)
+            dominant = node.dominant or self._options.main
+            return _share(*shares, node.wants, node.uses, node.limit, dominant, within)
+        if node is self._root:
+            # The sum of the parts of their guarantees that its children get.
+            strong = zero
+            for child in node.children:
+                strong = plus(strong, smaller(child.total, child.strong))
+        else:
+            strong = smaller(total, node.strong)
+        rest = minus(total, strong)
+        by_volume, weighed = zero, rest
+        if any(node.integral):
+            by_volume = smaller(rest, node.integral)
+            weighed = minus(rest, by_volume)
         demand, usage = self._parts(node.demand), self._parts(node.usage)
-        dominant = dominant_key(self.keys, usage if any(usage) else demand, self._options.main)
-        return _share(
-            *(total, strong, by_volume, weighed, guarantee, demand, usage, node.limit),
-            *(dominant, within),
-        )
+        dominant = self._dominant(usage, demand)
+        shares = (total, strong, by_volume, weighed, node.guarantee)
+        return _share(*shares, demand, usage, node.limit, dominant, within)
+
+    def _dominant(self, usage: Vector, demand: Vector) -> str:
+        return dominant_key(self.keys, usage if any(usage) else demand, self._options.main)
 
 
 def _arrange(policy: Node) -> None:

@@ -146,7 +146,10 @@ def check_element(element: Element, parent: Kind | None) -> None:
 
 def _refuse_cycles(above: Mapping[str, str]) -> None:
     rooted = {ROOT}
-    for start in above:
+    for start, parent in above.items():
+        if parent in rooted:
+            rooted.add(start)  # most elements stand behind the one above them
+            continue
         seen: dict[str, None] = {}
         at = start
         while at not in rooted:
