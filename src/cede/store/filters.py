@@ -19,7 +19,6 @@ from sqlalchemy import (
     text,
     tuple_,
 )
-from sqlalchemy.dialects.postgresql import JSONB
 
 from cede.model.lifecycle import HOLDING, TERMINAL, WAITING, RequestStatus
 from cede.model.subject import Subject
@@ -150,6 +149,8 @@ def _has_label(dialect: str, name: str, value: str) -> ColumnElement[bool]:
     if dialect == "sqlite":
         each = func.json_each(_requests.labels).table_valued("key", "value")
         return exists(select(1).select_from(each).where(each.c.key == name, each.c.value == value))
+    from sqlalchemy.dialects.postgresql import JSONB  # SQLite's servers do without the import
+
     found = cast(_requests.labels, JSONB).op("->>")(name)
     matches: ColumnElement[bool] = found == value
     return matches
