@@ -193,15 +193,19 @@ class Store(Accounts, UsageReports, Past, history.History, retention.Retention):
     # Damage and space --------------------------------------------------------------------------
 
     def scrub(
-        self, between: Callable[[], bool] = lambda: True, *, loaded: bool = False
+        self,
+        between: Callable[[], bool] = lambda: True,
+        *,
+        loaded: bool = False,
+        rows_max: int | None = None,
     ) -> list[str] | None:
-        """The damage of the whole database, or of the rows that were not just `loaded`; see
-        `verify.scrub`.
+        """The damage of the whole database, or of the rows that were not just `loaded`, or of small
+        tables; see `verify.scrub`.
         """
         # A connection of its own: the caches of others may differ from the disk.
         engine = connect.read_engine(self._url)
         try:
-            return verify.scrub(engine, between, loaded=loaded)
+            return verify.scrub(engine, between, loaded=loaded, rows_max=rows_max)
         finally:
             engine.dispose()
 
