@@ -1,4 +1,4 @@
-"""Work that was read from a row is the work that was written, whoever looks at it and when."""
+"""What was read from a row is what was written, whoever looks at it and when."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from cede.model.work import Work
 from cede.store.node_rows import work_from, work_text
-from cede.store.unread import UnreadWork
+from cede.store.unread import UnreadMap, UnreadWork
 
 WORK = Work(("python", "train.py"), {"SEED": "7"}, "/data", "alice")
 
@@ -54,3 +54,12 @@ def test_many_may_look_at_once() -> None:
             assert read is not None
             found = threads.map(lambda name, work=read: getattr(work, name), ["argv", "env"] * 8)
             assert list(found) == [WORK.argv, WORK.env] * 8
+
+
+def test_a_map_is_equal_to_the_one_that_was_written() -> None:
+    read = UnreadMap('{"a":"1","b":"2"}')
+    assert (dict(read), len(read), read["b"], "c" in read) == ({"a": "1", "b": "2"}, 2, "2", False)
+    assert read == {"a": "1", "b": "2"} == read != {"a": "1"}
+    assert repr(read) == "{'a': '1', 'b': '2'}"
+    for copied in (copy.copy(read), pickle.loads(pickle.dumps(read))):
+        assert (type(copied), copied) == (dict, read)

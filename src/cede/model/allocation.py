@@ -119,6 +119,8 @@ class Allocation:
 
     @property
     def footprint(self) -> Footprint:
+        if len(self.members) == 1:  # most
+            return ((self.members[0].node_id, 1),)
         return footprint(each.node_id for each in self.members) if self.members else ()
 
     @property

@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from cede.engine.lifecycle.orders import Order, orders
+from cede.engine.lifecycle.orders import Load, Order, load_of
 from cede.engine.state.changes import Changes
 from cede.engine.state.state import State
 from cede.model.allocation import Allocation
@@ -26,13 +26,22 @@ from cede.model.node import Node
 
 @dataclass(slots=True)
 class Posted:
-    """The orders of a node, as of the instant `at`; `text` is their JSON, made at the first use."""
+    """The load of a node, as of the instant `at`. Its orders, and `text`, which is their JSON, are
+    made at the first use: nobody asks for those of most commits.
+    """
 
     node: Node
     version: int
-    orders: tuple[Order, ...]
+    load: Load
     at: int
     text: bytes | None = None
+    _orders: tuple[Order, ...] | None = None
+
+    @property
+    def orders(self) -> tuple[Order, ...]:
+        if self._orders is None:
+            self._orders = tuple(self.load.orders())
+        return self._orders
 
 
 @dataclass(slots=True)
@@ -93,7 +102,7 @@ class OrderBoard:
         if known is not None and known.version == version:
             known.node = node
             return False
-        self.posted[node_id] = Posted(node, version, tuple(orders(state, node_id)), state.now)
+        self.posted[node_id] = Posted(node, version, load_of(state, node_id), state.now)
         if node.bridge:
             # Posted first, counted then: a call that sees the new count sees its orders.
             bridged = self.bridges.setdefault(node.bridge, Bridged())

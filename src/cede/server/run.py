@@ -23,6 +23,7 @@ from typing import Any
 import structlog
 import uvicorn
 import yaml
+from starlette.types import ASGIApp
 
 from cede.agent.isolation import Isolation, why_no_namespace
 from cede.engine.explain.levels import levels
@@ -90,13 +91,13 @@ def serve(config: Config) -> int:
 
 @contextlib.contextmanager
 def _sparing_the_collector() -> Iterator[None]:
-    """Exempt loaded objects, which live long and leave no cycles, from the garbage collector:
-    searching them took a quarter of a start while they grew, and a fifth of every grant later.
+    """Exempt what is loaded and imported, which lives long and leaves no cycles, from the garbage
+    collector: searching it took a quarter of a start while it grew, and a fifth of every grant
+    later.
 
     Calls leave cycles (tasks, errors), so young objects are searched every 10,000 objects, which
     takes a millisecond; with ten times as many, 27 MB of garbage stood after a rush of calls.
     """
-    gc.collect()
     gc.disable()
     try:
         yield
@@ -115,6 +116,7 @@ class _Running:
         self._stop = threading.Event()
         self._server: _Server | None = None
         self._close_streams: Callable[[], None] = lambda: None
+        self._starting = contextlib.ExitStack()
 
     def run(self) -> int:
         with _signals(self._on_signal):
@@ -125,17 +127,19 @@ class _Running:
                 store.close()
 
     def _serve_with(self, store: Store) -> int:
+        gc.freeze()
+        gc.enable()  # a standby may wait for weeks
         try:
             self._take_over(store)
         except DiskFull:
             if not store.make_room():
                 raise
             self._take_over(store)
-        with _present(store):
-            with _sparing_the_collector():
-                loaded = store.load()
-                found = levels(loaded.state, loaded.moment.instant)
-                writer = Writer(store, loaded)
+        with _present(store), self._starting as starting:
+            starting.enter_context(_sparing_the_collector())
+            loaded = store.load()
+            found = levels(loaded.state, loaded.moment.instant)
+            writer = Writer(store, loaded)
             scrub = Scrub(store, writer.found_damage)
             scrub.first()
             store.hold_space()
@@ -145,10 +149,9 @@ class _Running:
             history.start()
             retention = Retention(store, writer, self._config.keep)
             retention.start()
-            scrub.start()
             try:
                 writer.execute(lambda tx: adopt_identities(tx, store.tokens_named)).result()
-                self._serve_http(store, writer)
+                self._serve_http(store, writer, scrub.start)
             finally:
                 history.stop()
                 retention.stop()
@@ -162,7 +165,8 @@ class _Running:
         with _word_if_it_takes_long("waiting for the server that has this database now"):
             store.take_over(self._stop)
 
-    def _serve_http(self, store: Store, writer: Writer) -> None:
+    def _serve_http(self, store: Store, writer: Writer, then: Callable[[], None]) -> None:
+        """Serve until told to stop; `then` is called once the first call can be answered."""
         # Slow to import, and not needed to report a wrong flag or database.
         from cede.server.api import web_page
         from cede.server.api.app import close_streams, create_app
@@ -185,18 +189,7 @@ class _Running:
         )
         app = create_app(store, writer, config)
         self._close_streams = lambda: close_streams(app)
-        settings = uvicorn.Config(
-            app,
-            log_config=None,
-            access_log=False,
-            log_level="error",  # no line for every unreadable call
-            server_header=False,
-            lifespan="off",
-            timeout_graceful_shutdown=GRACE_SECONDS,
-            ssl_certfile=config.tls_cert if own is None else own.certificate,
-            ssl_keyfile=config.tls_key if own is None else own.key,
-            http=protocol_for(Connections(room_for_connections())),
-        )
+        settings = _settings(app, config, own)
         agent = self._agent(writer, url)
 
         def on_start() -> None:
@@ -208,6 +201,8 @@ class _Running:
             if own is not None:
                 _say_trust(own, url)
             _say(f"cede is serving on {url}")
+            self._starting.close()
+            then()
             if agent is not None:
                 agent.start()
 
@@ -238,6 +233,21 @@ class _Running:
         if self._server is not None:
             self._server.should_exit = True
         self._close_streams()
+
+
+def _settings(app: ASGIApp, config: Config, own: OwnTls | None) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        log_level="error",  # no line for every unreadable call
+        server_header=False,
+        lifespan="off",
+        timeout_graceful_shutdown=GRACE_SECONDS,
+        ssl_certfile=config.tls_cert if own is None else own.certificate,
+        ssl_keyfile=config.tls_key if own is None else own.key,
+        http=protocol_for(Connections(room_for_connections())),
+    )
 
 
 class _Server(uvicorn.Server):

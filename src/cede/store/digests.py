@@ -9,26 +9,39 @@ systems; against people, the audit chain does.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from functools import partial
 from hashlib import blake2b
+from struct import unpack
 from typing import Any
 
 import orjson
-from sqlalchemy import Boolean, Double, Table
+from sqlalchemy import Boolean, ColumnElement, Double, LargeBinary, Table, cast, func
 
 from cede.model.lifecycle import TERMINAL
 from cede.store import schema
-from cede.store.node_rows import Row
 
 _BYTES = 16
 _MODULUS = 1 << (8 * _BYTES)
 _ENDED = frozenset(status.value for status in TERMINAL)
+_hashed: Callable[[bytes], Any] = partial(blake2b, digest_size=_BYTES)
 
 
 def hash_of(values: Sequence[Any]) -> int:
     """The hash of plain values, the same on every machine and database."""
+    return int.from_bytes(_hashed(_text_of(values)).digest(), "big")
+
+
+def _text_of(values: Sequence[Any]) -> bytes:
     # A value of a type that no column has is damage, and hashes unlike any written value.
-    return int.from_bytes(blake2b(orjson.dumps(values, repr), digest_size=_BYTES).digest(), "big")
+    return orjson.dumps(values, repr)
+
+
+def _sum_of(texts: Iterable[bytes]) -> int:
+    """The sum of the hashes of these texts: of their first halves, and of their second halves."""
+    hashes = b"".join([_hashed(text).digest() for text in texts])
+    halves: tuple[int, ...] = unpack(f">{2 * len(hashes) // _BYTES}Q", hashes)
+    return (sum(halves[::2]) << 64) + sum(halves[1::2])
 
 
 class Layout:
@@ -52,7 +65,19 @@ class Layout:
         self._booleans = self._places(Boolean)
         self._fractions = self._places(Double)
 
-    def hash_of(self, row: Sequence[Any]) -> int:
+    @property
+    def packed(self) -> ColumnElement[Any] | None:
+        """A column by which SQLite itself returns the text that the hash of a row is of. None for
+        tables with fractions, which SQLite writes with fewer digits.
+        """
+        return None if self._fractions else cast(func.json_array(*self.columns), LargeBinary)
+
+    @property
+    def told(self) -> list[ColumnElement[Any]]:
+        """The column that tells the section of a row, if there are two."""
+        return [] if self._ended is None else [self.columns[self._ended[0]]]
+
+    def _text_of(self, row: Sequence[Any]) -> bytes:
         plain = tuple(row)
         for place in self._booleans:
             if isinstance(plain[place], bool):
@@ -61,17 +86,31 @@ class Layout:
             if isinstance(plain[place], int | float):
                 one_zero = float(plain[place]) + 0.0  # SQLite keeps no sign of it
                 plain = (*plain[:place], one_zero, *plain[place + 1 :])
-        return hash_of(plain)
+        return _text_of(plain)
 
-    def hashes(self, rows: Iterable[Sequence[Any]]) -> dict[str, list[int]]:
-        """The hash of each row, by section."""
+    def texts(self, rows: Iterable[Sequence[Any]]) -> dict[str, list[bytes]]:
+        """The text of each row, by section."""
         if self._ended is None:
-            return {self.sections[0]: list(map(self.hash_of, rows))}
-        place, values = self._ended
-        found: tuple[list[int], list[int]] = [], []
+            return {self.sections[0]: list(map(self._text_of, rows))}
+        place = self._ended[0]
+        return self._divided((self._text_of(row), row[place]) for row in rows)
+
+    def packed_texts(
+        self, rows: Iterable[Sequence[Any]], section: str | None
+    ) -> dict[str, list[bytes]]:
+        """The same of packed rows of one section, or with the column that tells it."""
+        if section is None and self._ended is not None:
+            return self._divided(rows)
+        return {section or self.sections[0]: [text for (text,) in rows]}
+
+    def _divided(self, rows: Iterable[Sequence[Any]]) -> dict[str, list[bytes]]:
+        """Texts by section; behind each stands what tells it."""
+        assert self._ended is not None
+        values = self._ended[1]
+        found: tuple[list[bytes], list[bytes]] = [], []
         alive, ended = found
-        for row in rows:
-            (ended if row[place] in values else alive).append(self.hash_of(row))
+        for text, told in rows:
+            (ended if told in values else alive).append(text)
         return dict(zip(self.sections, found, strict=True))
 
     def _places(self, kind: type) -> list[int]:
@@ -111,10 +150,15 @@ class Digests:
         self._known = {} if known is None else dict(known)
 
     def add(self, layout: Layout, rows: Iterable[Sequence[Any]]) -> None:
-        self._count(layout, rows, 1)
+        self._count(layout.texts(rows), 1)
+
+    def add_packed(
+        self, layout: Layout, rows: Iterable[Sequence[Any]], section: str | None = None
+    ) -> None:
+        self._count(layout.packed_texts(rows, section), 1)
 
     def remove(self, layout: Layout, rows: Iterable[Sequence[Any]]) -> None:
-        self._count(layout, rows, -1)
+        self._count(layout.texts(rows), -1)
 
     def of(self, section: str) -> tuple[int, int]:
         return self._known.get(section, (0, 0))
@@ -142,11 +186,11 @@ class Digests:
         found = orjson.loads(text)
         return cls({section: (rows, int(sum_, 16)) for section, (rows, sum_) in found.items()})
 
-    def _count(self, layout: Layout, rows: Iterable[Row | Sequence[Any]], sign: int) -> None:
-        for section, hashes in layout.hashes(rows).items():
+    def _count(self, texts: dict[str, list[bytes]], sign: int) -> None:
+        for section, some in texts.items():
             count, sum_ = self.of(section)
-            total = (sum_ + sign * sum(hashes)) % _MODULUS
-            self._known[section] = count + sign * len(hashes), total
+            total = (sum_ + sign * _sum_of(some)) % _MODULUS
+            self._known[section] = count + sign * len(some), total
 
 
 def _kind(section: str) -> str:

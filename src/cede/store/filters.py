@@ -19,7 +19,6 @@ from sqlalchemy import (
     text,
     tuple_,
 )
-from sqlalchemy.dialects.postgresql import JSONB
 
 from cede.model.lifecycle import HOLDING, TERMINAL, WAITING, RequestStatus
 from cede.model.subject import Subject
@@ -151,4 +150,6 @@ def label_of(dialect: str, name: str) -> ColumnElement[str]:
     if dialect == "sqlite":
         each = func.json_each(_requests.labels).table_valued("key", "value")
         return select(each.c.value).where(each.c.key == name).scalar_subquery()
+    from sqlalchemy.dialects.postgresql import JSONB  # SQLite's servers do without the import
+
     return cast(_requests.labels, JSONB).op("->>")(name)

@@ -30,6 +30,7 @@ from cede.model.fields import (
 )
 from cede.model.request import Request
 from cede.store.json_text import decode, encode
+from cede.store.unread import UnreadMap
 
 NUMBER = BigInteger().with_variant(Integer(), "sqlite")
 # "C" compares code points, as SQLite does; a locale's order would make prefix ranges wrong.
@@ -46,7 +47,12 @@ class _Stored(NamedTuple):
     reader: Callable[[Kind], Callable[[Any], Any]] = lambda _: _same
 
 
-_MAP = _Stored(TextType(), encode, lambda _: decode)
+def _map_text(value: Any) -> str:
+    return value.text if isinstance(value, UnreadMap) else encode(value)
+
+
+# Labels decide nothing.
+_UNREAD_MAP = _Stored(TextType(), _map_text, lambda _: UnreadMap)
 _STORED: dict[type[Kind], _Stored] = {
     Flag: _Stored(Boolean(), reader=lambda _: bool),
     Text: _Stored(TextType()),
@@ -55,8 +61,8 @@ _STORED: dict[type[Kind], _Stored] = {
     Duration: _Stored(NUMBER),
     Count: _Stored(NUMBER),
     Ratio: _Stored(Double(), float),
-    Quantities: _MAP,
-    Labels: _MAP,
+    Quantities: _Stored(TextType(), encode, lambda _: decode),
+    Labels: _UNREAD_MAP,
     Numbers: _Stored(TextType()),
     References: _Stored(TextType(), encode, lambda _: lambda text: tuple(decode(text))),
 }

@@ -9,6 +9,7 @@ cheap.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from itertools import chain
 from operator import itemgetter
 from typing import Any
@@ -26,7 +27,6 @@ from sqlalchemy import (
     update,
 )
 from sqlalchemy.dialects import sqlite
-from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.sql import ColumnElement
 from sqlalchemy.sql.expression import Executable
 
@@ -58,31 +58,32 @@ class Writes:
         ]
         self._table = table
         # SQLite's parameters are positional: the changed columns, then the key.
-        places = [self.columns.index(each) for each in (*self.changing, *self.keys)]
-        self._in_order = itemgetter(*places)
-        self._changing_places = [self.columns.index(each) for each in self.changing]
-        self._sqlite = {
-            "insert": self._compiled(insert(table), [each.name for each in self.columns]),
-            "update": self._compiled(
-                self._update({each.name: bindparam(f"v_{each.name}") for each in self.columns}),
-                None,
-            ),
-            "select": self._compiled(
-                select(*self.columns).where(
-                    and_(*(key == bindparam(f"v_{key.name}") for key in self.keys))
-                ),
-                None,
-            ),
-            "delete": self._compiled(
-                delete(table).where(
-                    and_(*(key == bindparam(f"v_{key.name}") for key in self.keys))
-                ),
-                None,
-            ),
+        at = {each.name: place for place, each in enumerate(self.columns)}
+        self._in_order = itemgetter(*(at[each.name] for each in (*self.changing, *self.keys)))
+        self._changing_places = [at[each.name] for each in self.changing]
+
+    # Each of these is made at its first use: most starts need few of them.
+
+    @cached_property
+    def _sqlite(self) -> dict[str, str]:
+        match = and_(*(key == bindparam(f"v_{key.name}") for key in self.keys))
+        changed: dict[str, Any] = {each.name: bindparam(f"v_{each.name}") for each in self.columns}
+        return {
+            "insert": self._compiled(insert(self._table), [each.name for each in self.columns]),
+            "update": self._compiled(self._update(changed), None),
+            "select": self._compiled(select(*self.columns).where(match), None),
+            "delete": self._compiled(delete(self._table).where(match), None),
         }
+
+    @cached_property
+    def _inserts(self) -> dict[int, str]:
+        """The insert of so many rows."""
         head, _, one = self._sqlite["insert"].partition(" VALUES ")
-        self._inserts = {size: f"{head} VALUES {', '.join([one] * size)}" for size in _PIECES}
-        self._postgresql: dict[str, Executable] = {
+        return {size: f"{head} VALUES {', '.join([one] * size)}" for size in _PIECES}
+
+    @cached_property
+    def _postgresql(self) -> dict[str, Executable]:
+        return {
             "insert": self._unnest_insert(),
             "update": self._unnest_update(),
             "delete": self._unnest_delete(),
@@ -180,6 +181,8 @@ class Writes:
 
     def _arrays(self, columns: Sequence[Any]) -> Any:
         """The parameters as a table: one array per column, row by row."""
+        from sqlalchemy.dialects.postgresql import ARRAY  # SQLite's servers do without the import
+
         given = [bindparam(f"v_{each.name}", type_=ARRAY(each.type)) for each in columns]
         names = [column(each.name, each.type) for each in columns]
         return func.unnest(*given).table_valued(*names).render_derived(name="given")

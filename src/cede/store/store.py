@@ -12,8 +12,10 @@ import os
 import socket
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from operator import attrgetter
 from pathlib import Path
 from threading import Event
+from typing import Any
 
 import structlog
 from sqlalchemy import Connection, and_, bindparam, select, update
@@ -46,7 +48,6 @@ from cede.store.digests import Digests
 from cede.store.errors import Deposed, StaleIndex, StoreError
 from cede.store.faults import told_apart, usable
 from cede.store.lock import FileLock
-from cede.store.node_rows import Row
 from cede.store.past import Past
 from cede.store.prepared import Prepared
 from cede.store.reserve import Reserve
@@ -142,10 +143,14 @@ class Store(Accounts, UsageReports, Past, history.History, retention.Retention):
                 .order_by(schema.audit.c.number.desc())
                 .limit(1)
             ).first()
-            state = State()
-            with verify.alive(connection, sealed) as alive:
-                state.load(_entities(alive.rows), index=meta.head, now=meta.instant)
-                clocks: dict[str, str] = dict(alive.rows("pool_clocks"))
+            try:
+                state, clocks = _living(connection, meta, sealed)
+            except Exception:
+                if not self.sqlite:
+                    raise
+                # Damage, or a SQLite that writes JSON as no other: the plain form tells, and no
+                # value is used that was not counted.
+                state, clocks = _living(connection, meta, sealed, plainly=True)
         newest = chain.Link(last[0], last[1]) if last else chain.START
         head = chain.Link(meta.audit_number or 0, meta.audit_hash or chain.GENESIS)
         if newest != head:
@@ -188,15 +193,19 @@ class Store(Accounts, UsageReports, Past, history.History, retention.Retention):
     # Damage and space --------------------------------------------------------------------------
 
     def scrub(
-        self, between: Callable[[], bool] = lambda: True, *, loaded: bool = False
+        self,
+        between: Callable[[], bool] = lambda: True,
+        *,
+        loaded: bool = False,
+        rows_max: int | None = None,
     ) -> list[str] | None:
-        """The damage of the whole database, or of the rows that were not just `loaded`; see
-        `verify.scrub`.
+        """The damage of the whole database, or of the rows that were not just `loaded`, or of small
+        tables; see `verify.scrub`.
         """
         # A connection of its own: the caches of others may differ from the disk.
         engine = connect.read_engine(self._url)
         try:
-            return verify.scrub(engine, between, loaded=loaded)
+            return verify.scrub(engine, between, loaded=loaded, rows_max=rows_max)
         finally:
             engine.dispose()
 
@@ -314,14 +323,28 @@ class Store(Accounts, UsageReports, Past, history.History, retention.Retention):
             raise StaleIndex(expected, found)
 
 
-def _entities(rows_of: Callable[[str], Iterable[Row]]) -> Iterator[Entity]:
+def _living(
+    connection: Connection, meta: Any, sealed: Sealed, *, plainly: bool = False
+) -> tuple[State, dict[str, str]]:
+    """The state of all that is alive, and the clocks of pools."""
+    state = State()
+    with verify.alive(connection, sealed, plainly=plainly) as alive:
+        state.load(_entities(alive.rows), index=meta.head, now=meta.instant)
+        clocks = {str(pool): str(text) for pool, text in alive.rows("pool_clocks")}
+    return state, clocks
+
+
+_by_index = attrgetter("index")
+
+
+def _entities(rows_of: Callable[[str], Iterable[Sequence[Any]]]) -> Iterator[Entity]:
     """The entities of a state, in the order in which it loads them."""
     yield from map(rows.pool_from, rows_of("pools"))
     yield from map(node_rows.node_from, rows_of("nodes"))
     yield from map(rows.policy_from, rows_of("policies"))
     yield from map(rows.tenant_from, rows_of("tenants"))
     yield from map(rows.request_from, rows_of("requests"))
-    yield from map(rows.allocation_from, rows_of("allocations"))
+    yield from sorted(map(rows.allocation_from, rows_of("allocations")), key=_by_index)
 
 
 def _write_changes(connection: Connection, digests: Digests, changes: Changes, now: int) -> None:

@@ -1,11 +1,13 @@
-"""Work as the text of its row, parsed at its first use.
+"""Work and maps as the text of their rows, parsed when they are used.
 
-Decisions never read the command of a request, so only the text of waiters' work is kept: that takes
-a third of the memory, and no time at a start. A reader finds plain `Work`.
+Decisions read neither the command nor the labels of a request, so only the text of waiters' is
+kept: that takes a third of the memory, and no time at a start. A reader finds plain `Work`, or a
+mapping.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from typing import Any
 
@@ -33,6 +35,35 @@ class UnreadWork(Work):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Work, (self.argv, self.env, self.directory, self.user)  # a copy is plain `Work`
+
+
+class UnreadMap(Mapping[str, Any]):
+    """A map that nobody changes, parsed again by each who looks: few do."""
+
+    __slots__ = ("text",)
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __getitem__(self, key: str) -> Any:
+        return decode(self.text)[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(decode(self.text))
+
+    def __len__(self) -> int:
+        return len(decode(self.text))
+
+    def __eq__(self, other: object) -> bool:
+        return bool(decode(self.text) == other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return repr(decode(self.text))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return dict, (decode(self.text),)  # a copy is a plain dictionary
 
 
 def _looked_at(name: str) -> property:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import replace
+from operator import attrgetter, itemgetter
 from typing import Any
 
 from cede.engine.audit import turns
@@ -70,6 +71,9 @@ class Alive:
                 for id_ in (earmark.pool_id, earmark.policy_id):
                     self._promised.setdefault(id_, []).append((request, earmark))
 
+        # By policy: its holdings in order, as counted last, and the bands that were given.
+        self.in_order: dict[str, tuple[Mapping[str, int], list[Filled]]] = {}
+
     def live(self, of: Pool | Policy) -> list[Allocation]:
         """The live allocations in a pool, or under a policy."""
         return self._live.get(of.id, [])
@@ -83,6 +87,13 @@ def holdings_in_order(alive: Alive, policy: Policy, bands: Mapping[str, int]) ->
     """A policy's allocations and earmarks in the order in which they fill its share; `bands` are
     those of its pool.
     """
+    known = alive.in_order.get(policy.id)
+    if known is None or known[0] != bands:
+        known = alive.in_order[policy.id] = (bands, _in_order(alive, policy, bands))
+    return known[1]
+
+
+def _in_order(alive: Alive, policy: Policy, bands: Mapping[str, int]) -> list[Filled]:
     state = alive.state
     pool = state.pools[policy.pool_id]
     alone, reserved = fair_alone(state, pool), pool.settings.share is Share.RESERVED
@@ -96,7 +107,7 @@ def holdings_in_order(alive: Alive, policy: Policy, bands: Mapping[str, int]) ->
         index = _after_all(earmark.index) if alone else earmark.index
         place = (request.preemptible, -band, index, request.id)
         held.append((place, pool.metered(request.amounts)))
-    return sorted(held, key=lambda each: each[0])
+    return sorted(held, key=itemgetter(0))
 
 
 def bands_in(alive: Alive, pool: Pool) -> dict[str, int]:
@@ -465,19 +476,21 @@ def _nodes(alive: Alive, pool: Pool) -> Iterator[str]:
     newest: dict[str, int] = {}
     devices: dict[tuple[str, str, str], str] = {}
     for each in alive.live(pool):
-        tasks = state.requests[each.request_id].tasks
-        if len(each.members) != tasks or any(m.node_id not in mine for m in each.members):
-            yield f"S10 allocation {each.id} sits on {len(each.members)} nodes, not on {tasks}"
+        tasks, members, leaving = state.requests[each.request_id].tasks, each.members, each.leaving
+        if len(members) != tasks or not mine.keys() >= {one.node_id for one in members}:
+            yield f"S10 allocation {each.id} sits on {len(members)} nodes, not on {tasks}"
             continue
         one = _of_one(pool.metered(each.amounts), tasks)
-        for member in each.members:
+        for member in members:
             held.setdefault(member.node_id, []).append(one)
             newest[member.node_id] = max(newest.get(member.node_id, 0), each.index)
-            if not each.leaving:
+            if not leaving:
                 staying.setdefault(member.node_id, []).append(one)
-                if each.state is not AllocationState.LOST:  # which never reported
-                    yield from _intruder(state, mine[member.node_id], each.request_id)
-            yield from _held_twice(each, member, devices)
+                node = mine[member.node_id]
+                if node.claimed_by and each.state is not AllocationState.LOST:  # it never reported
+                    yield from _intruder(state, node, each.request_id)
+            if member.devices:
+                yield from _held_twice(each, member, devices)
     for request, earmark in alive.promised(pool):
         for node_id, _ in earmark.footprint:
             yield from _intruder(state, mine[node_id], request.id)
@@ -646,20 +659,38 @@ def _ledger(alive: Alive, pool: Pool, kept: Container[str]) -> Iterator[str]:
     for holding_id, right in rights(alive, pool).items():
         if holding_id not in ledger.holdings or ledger.rights(holding_id) != right:
             yield f"S21 pool {pool.name}: rights of {holding_id} are not {right}"
-    queues: dict[Any, Container[str]] = {}
+    yield from _queues(alive, pool, kept)
+
+
+def _queues(alive: Alive, pool: Pool, kept: Container[str]) -> Iterator[str]:
+    """S21 of waiters: each is in the queue of its kind, or in none."""
+    state = alive.state
+    ledger, places, delayed = state.ledgers[pool.id], state.places, state.delayed
     fair = pool.settings.share is not Share.RESERVED  # then holdings decide the queue of a waiter
+    queues: dict[Any, Container[str]] = {}
+    last: dict[str, tuple[Any, Container[str]]] = {}  # by policy: of the waiter before
     for request in alive.waiting:
-        owns = request.earmark is not None and request.earmark.pool_id == pool.id
-        absent = owns or request.id in state.delayed or request.id in kept
-        for policy in state.places(request.id):
-            if policy.pool_id == pool.id:
-                like = (policy.id, request.id if fair else _kind_of(request))
-                queue = queues.get(like)
-                if queue is None:
-                    queue = ledger.queues.get(ledger.queue_of(policy.id, request), ())
-                    queues[like] = queue
-                if (request.id in queue) == absent:
-                    yield f"S21 pool {pool.name}: request {request.id} is not in its queue"
+        id_, earmark, asked = request.id, request.earmark, _asked(request)
+        owns = earmark is not None and earmark.pool_id == pool.id
+        absent = owns or id_ in delayed or id_ in kept
+        for policy in places(id_):
+            if policy.pool_id != pool.id:
+                continue
+            known = last.get(policy.id)
+            if known is None or fair or known[0] != asked or asked[0] is not USUAL:
+                like = (policy.id, id_ if fair else _kind_of(request))
+                if like not in queues:
+                    queues[like] = ledger.queues.get(ledger.queue_of(policy.id, request), ())
+                known = last[policy.id] = (asked, queues[like])
+            if (id_ in known[1]) == absent:
+                yield f"S21 pool {pool.name}: request {id_} is not in its queue"
+
+
+# What decides the queue of a waiter with usual terms.
+_asked = attrgetter(
+    *("terms", "amounts", "preemptible", "walltime", "stop_policy"),
+    *("shape", "part_of", "pin", "subject"),
+)
 
 
 def _kind_of(request: Request) -> Any:

@@ -31,7 +31,7 @@ from cede.engine.rights.standing import (
     Standing,
     standing,
 )
-from cede.model.amounts import Amounts, add_to, take_from
+from cede.model.amounts import Amounts, add_to, take_from, total_of_many
 from cede.model.policy import Policy
 from cede.model.pool import Pool
 from cede.model.request import Request
@@ -216,8 +216,8 @@ class PoolLedger:
         self.changed()
         self._unlisted = dict.fromkeys(each.id for each in holdings)
         to_fill: dict[Level, list[Holding]] = {}
+        self._count_many(holdings)
         for holding in holdings:
-            self._count_in(holding)
             if (level := self._level_of(holding)) is not None:
                 to_fill.setdefault(level, []).append(holding)
         for level, some in to_fill.items():
@@ -244,6 +244,28 @@ class PoolLedger:
             add_to(self.live, holding.amounts)
             if holding.leaving:
                 self._count_leaving(holding, add_to)
+
+    def _count_many(self, holdings: Sequence[Holding]) -> None:
+        """The same of each; those that stay are summed by their policy first."""
+        staying: dict[tuple[str, bool], list[Amounts]] = {}
+        for holding in holdings:
+            if holding.earmark or holding.leaving:
+                self._count_in(holding)
+                continue
+            self.holdings[holding.id] = holding
+            self.parts += len(holding.footprint) or 1
+            if self.inventory is not None:
+                self.inventory.hold(holding)
+            self.task_groups.hold(holding)
+            kind = (holding.policy_id, holding.preemptible)
+            staying.setdefault(kind, []).append(holding.amounts)
+        for (policy_id, preemptible), many in staying.items():
+            amounts = total_of_many(many)
+            for above in self.chains[policy_id]:
+                add_to(self.used[above], amounts)
+            if not preemptible:
+                add_to(self.confined[policy_id], amounts)
+            add_to(self.live, amounts)
 
     def let_go(self, holding_id: str) -> None:
         self.changed()

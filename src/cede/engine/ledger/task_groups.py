@@ -62,8 +62,12 @@ class TaskGroups:
         self._held: dict[str, dict[str, Holding]] = {}
 
     def hold(self, holding: Holding) -> None:
-        self._held.setdefault(holding.task_group, {})[holding.id] = holding
-        add_to(self.used.setdefault(holding.task_group, {}), holding.amounts)
+        if holding.task_group in self._held:
+            self._held[holding.task_group][holding.id] = holding
+            add_to(self.used[holding.task_group], holding.amounts)
+        else:  # nearly always
+            self._held[holding.task_group] = {holding.id: holding}
+            self.used[holding.task_group] = dict(holding.amounts)
         if holding.leaving:
             add_to(self.leaving.setdefault(holding.task_group, {}), holding.amounts)
 

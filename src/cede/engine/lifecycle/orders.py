@@ -17,6 +17,8 @@ from cede.model.amounts import Amounts
 from cede.model.array import parse_array
 from cede.model.copying import maker
 from cede.model.lifecycle import AllocationState
+from cede.model.node import Node
+from cede.model.pool import Pool
 from cede.model.request import OnSilence, Request
 from cede.model.stopping import Saved, StopPolicy
 from cede.model.work import Work
@@ -74,52 +76,75 @@ class Order:
 _made = maker(Order)
 
 
-def orders(state: State, node_id: str) -> list[Order]:
-    """All orders of a node, in a fixed order, without work that its client holds, which is not the
-    agent's.
+@dataclass(frozen=True, slots=True)
+class Load:
+    """All that the orders of a node are made of, as of one commit, so that they can be made later,
+    and by another thread.
     """
-    node = state.nodes[node_id]
-    found = [
-        _order(state, allocation, member)
-        for allocation in state.on_node(node)
-        if state.requests[allocation.request_id].work is not None
-        for member in allocation.members
-        if member.node_id == node_id and member.phase is not Phase.ENDED
-    ]
-    return sorted(found, key=lambda each: (each.allocation_id, each.task))
+
+    node: Node
+    pool: Pool | None
+    held: tuple[tuple[Allocation, Request], ...]
+    names: Mapping[str, str]  # of the nodes of gangs, by id
+
+    def orders(self) -> list[Order]:
+        """All orders of the node, in a fixed order, without work that its client holds, which is
+        not the agent's.
+        """
+        found = [
+            self._order(allocation, member, request)
+            for allocation, request in self.held
+            if request.work is not None
+            for member in allocation.members
+            if member.node_id == self.node.id and member.phase is not Phase.ENDED
+        ]
+        return sorted(found, key=lambda each: (each.allocation_id, each.task))
+
+    def _order(self, allocation: Allocation, member: Member, request: Request) -> Order:
+        hint, until, step = _hint(allocation)
+        silent = keeps(self.node, request)
+        assert request.work is not None and self.pool is not None
+        return _made(
+            allocation_id=allocation.id,
+            request_id=request.id,
+            attempt=allocation.attempt,
+            task=member.task,
+            do=_do(allocation),
+            work=request.work,
+            amounts=allocation.each,
+            devices=member.devices,
+            nodes=tuple(self._name(each.node_id) for each in allocation.members),
+            hint=hint,
+            step=step,
+            until=until,
+            grace=self.pool.settings.grace,
+            cause="" if allocation.reason is None else str(allocation.reason.code),
+            keep=_keep(request.saved, allocation),
+            resume=_resume(self.node, request, allocation),
+            on_silence=OnSilence.KEEP if silent else OnSilence.STOP,
+            stop_policy=request.stop_policy,
+            walltime=request.walltime,
+            pool=self.pool.name,
+            subject=str(request.subject),
+            owner=request.owner,
+            array=_place(request),
+        )
+
+    def _name(self, node_id: str) -> str:
+        return self.node.name if node_id == self.node.id else self.names[node_id]
 
 
-def _order(state: State, allocation: Allocation, member: Member) -> Order:
-    request = state.requests[allocation.request_id]
-    pool = state.pools[allocation.pool_id]
-    hint, until, step = _hint(allocation)
-    silent = keeps(state.nodes[member.node_id], request)
-    assert request.work is not None
-    return _made(
-        allocation_id=allocation.id,
-        request_id=request.id,
-        attempt=allocation.attempt,
-        task=member.task,
-        do=_do(allocation),
-        work=request.work,
-        amounts=allocation.each,
-        devices=member.devices,
-        nodes=tuple(state.nodes[each.node_id].name for each in allocation.members),
-        hint=hint,
-        step=step,
-        until=until,
-        grace=pool.settings.grace,
-        cause="" if allocation.reason is None else str(allocation.reason.code),
-        keep=_keep(request.saved, allocation),
-        resume=_resume(state, allocation, member),
-        on_silence=OnSilence.KEEP if silent else OnSilence.STOP,
-        stop_policy=request.stop_policy,
-        walltime=request.walltime,
-        pool=pool.name,
-        subject=str(request.subject),
-        owner=request.owner,
-        array=_place(request),
-    )
+def load_of(state: State, node_id: str) -> Load:
+    node, requests = state.nodes[node_id], state.requests
+    held = tuple([(each, requests[each.request_id]) for each in state.on_node(node)])
+    gangs = [each.members for each, _ in held if len(each.members) > 1]
+    names = {one.node_id: state.nodes[one.node_id].name for gang in gangs for one in gang}
+    pool = None if node.pool_id is None else state.pools[node.pool_id]
+    return Load(node, pool, held, names)
+
+
+def orders(state: State, node_id: str) -> list[Order]:
+    return load_of(state, node_id).orders()
 
 
 def _place(request: Request) -> Place | None:
@@ -137,11 +162,10 @@ def _keep(saved: Saved | None, allocation: Allocation) -> str:
     return saved.before
 
 
-def _resume(state: State, allocation: Allocation, member: Member) -> str | None:
+def _resume(node: Node, request: Request, allocation: Allocation) -> str | None:
     """The checkpoint to start from. Agents that do not look start from the committed one."""
-    saved = state.requests[allocation.request_id].saved
-    if allocation.resume is None and not state.nodes[member.node_id].looks_first:
-        return "" if saved is None else saved.id
+    if allocation.resume is None and not node.looks_first:
+        return "" if request.saved is None else request.saved.id
     return allocation.resume
 
 

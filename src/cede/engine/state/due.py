@@ -89,7 +89,7 @@ def request_due(request: Request, *, delayed: bool, since: int) -> int | None:
             instants.append(request.not_before)
         if request.lease_until is not None:
             instants.append(lease_end(request.lease_until, request.lease, since))
-    return min(instants, default=None)
+    return min(instants) if instants else None
 
 
 def allocation_due(
@@ -122,7 +122,7 @@ def allocation_due(
     for protected in (settings.min_run, settings.reclaim_min_run):
         if protected and allocation.allocated_at + protected > passed:
             instants.append(allocation.allocated_at + protected)
-    return min(instants, default=None)
+    return min(instants) if instants else None
 
 
 def changes_itself(allocation: Allocation, settings: Settings, before: int, now: int) -> bool:

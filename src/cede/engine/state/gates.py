@@ -8,7 +8,7 @@ stored, undoing needs no log, and removing old requests changes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Container, Iterable, Iterator
 
 from sortedcontainers import SortedList
 
@@ -82,6 +82,11 @@ class Gates:
         """Whether a request is a task of an array, follows others, or is followed."""
         named = request.after or request.after_any
         return bool(named) or request.part_of is not None or request.id in self._dependants
+
+    @property
+    def followed(self) -> Container[str]:
+        """The references that others wait for; it changes with them."""
+        return self._dependants
 
     def holds(self, ref: str) -> list[Request]:
         """The living requests that a reference names; for an array all its tasks."""

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING
 
 from cede.engine.ledger.ledger import PoolLedger
 from cede.engine.ledger.queue import Stand
-from cede.engine.rights.standing import Age
 from cede.engine.state.entities import Entity
 from cede.model.allocation import Allocation
+from cede.model.node import Node
 from cede.model.policy import Policy
+from cede.model.request import Request
 
 if TYPE_CHECKING:
     from cede.engine.state.state import State
@@ -50,6 +51,7 @@ def holding_many(state: State) -> Iterator[None]:
 
 
 _AT_ONCE: dict[type[Entity], Callable[[State], AbstractContextManager[None]]] = {
+    Node: policies_at_once,
     Policy: policies_at_once,
     Allocation: holding_many,
 }
@@ -62,14 +64,15 @@ def at_once(state: State, kind: type[Entity]) -> AbstractContextManager[None]:
 
 @dataclass(slots=True)
 class Crowd:
-    """Waiters that differ in age only for every rule: their queues are found once, and they join
-    these together.
+    """Requests that differ in age only for every rule. The queues of waiters are found once, and
+    they join these together; holders have none.
     """
 
     places: tuple[Policy, ...]
     stands: list[tuple[PoolLedger, Stand]]
-    ages: list[Age] = field(default_factory=list)
+    members: list[Request] = field(default_factory=list)
 
     def queue(self) -> None:
+        ages = [(each.submitted_at, each.index, each.id) for each in self.members]
         for ledger, (key, demand) in self.stands:
-            ledger.wait_together(key, self.ages, demand)
+            ledger.wait_together(key, ages, demand)

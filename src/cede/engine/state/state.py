@@ -8,9 +8,11 @@ is never stored is noted as it changes, and undone with the entities. The change
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import fields
+from functools import partial
 from itertools import groupby
 from operator import attrgetter
 from typing import Any
@@ -21,7 +23,6 @@ from cede.engine.ledger.ledger import PoolLedger, alike_to
 from cede.engine.ledger.task_groups import UNPUBLISHED, Published
 from cede.engine.ledger.tenants import Tenancy
 from cede.engine.nodes.inventory import NodeInventory
-from cede.engine.rights.cover import Holding
 from cede.engine.state.changes import Changes, Event, Mark
 from cede.engine.state.due import allocation_due, changes_itself, may_lose, node_due, request_due
 from cede.engine.state.entities import Entity, Nodes, gone, place_of, table_of
@@ -42,6 +43,13 @@ from cede.model.tenant import Tenant
 # All fields of a request but its promise, its withheld room and its number of bypasses.
 _waits_by = attrgetter(
     *(each.name for each in fields(Request) if each.name not in ("earmark", "withhold", "bypassed"))
+)
+
+
+# What decides the queue of a waiter, and whether it is indexed alone.
+_asks = attrgetter(
+    *("status", "pool_id", "amounts", "preemptible", "terms", "shape", "pin", "stop_policy"),
+    *("earmark", "withhold", "part_of", "after", "after_any"),
 )
 
 
@@ -301,45 +309,60 @@ class State:
         self._touched.clear()
 
     def _load_requests(self, requests: Iterable[Request]) -> None:
-        """Load requests; waiters of one kind are placed once and queued together, as most are."""
+        """Load requests; those of one kind are placed once and queued together, as most are."""
         crowds: dict[Any, Crowd | None] = {}
+        last: dict[Any, tuple[Any, Crowd | None]] = {}  # what the last of its kind asked for
+        passed, followed = self.passed, self.gates.followed
         for request in requests:
-            crowd = None
-            if request.waiting and not self._keeps_to_itself(request):
-                like = (request.subject, request.pool_id, alike_to(request))
-                if like not in crowds:
-                    crowds[like] = self._crowd_of(request)
-                crowd = crowds[like]
-            if crowd is None:
+            asked = _asks(request)
+            kind = (request.subject, request.work is None, request.walltime is None)
+            known = last.get(kind)
+            if known is None or known[0] != asked:
+                known = last[kind] = (asked, self._crowd_for(request, crowds))
+            crowd = known[1]
+            if crowd is None or request.not_before > passed or request.id in followed:
                 self._replace_request(None, request)
-                continue
-            self.requests[request.id] = request
-            self._by_subject.setdefault(request.subject, {})[request.id] = None
-            self._places[request.id] = crowd.places
-            crowd.ages.append((request.submitted_at, request.index, request.id))
-            if request.lease_until is not None:
-                self.timers.schedule(("request", request.id), self._request_due(request))
-        for (subject, pool_id, _), crowd in crowds.items():
-            if crowd is not None:
-                many = len(crowd.ages)
-                self._waiters[subject, pool_id] = self._waiters.get((subject, pool_id), 0) + many
-                self.several += many * (len(crowd.places) > 1)
-                crowd.queue()
+            else:
+                self.requests[request.id] = request
+                crowd.members.append(request)
+        for crowd in crowds.values():
+            if crowd is not None and crowd.members and crowd.members[0].waiting:
+                self._join(crowd)
 
-    def _keeps_to_itself(self, request: Request) -> bool:
-        """Whether a waiter is indexed alone: it has a promise, withheld room, a delay or a gate."""
-        return (
-            request.earmark is not None
-            or request.withhold is not None
-            or request.not_before > self.passed
-            or self.gates.concern(request)
-        )
+    def _crowd_for(self, request: Request, crowds: dict[Any, Crowd | None]) -> Crowd | None:
+        """The crowd of a request's kind; None if each is indexed alone: with a promise, withheld
+        room, or a gate.
+        """
+        gated = request.part_of is not None or request.after or request.after_any
+        if gated or request.earmark is not None or request.withhold is not None:
+            return None
+        like = (request.subject, request.pool_id, request.waiting, alike_to(request))
+        if like not in crowds:
+            crowds[like] = self._crowd_of(request)
+        return crowds[like]
+
+    def _join(self, crowd: Crowd) -> None:
+        """Index the waiters of a crowd, and queue them."""
+        first, ids = crowd.members[0], [each.id for each in crowd.members]
+        self._by_subject.setdefault(first.subject, {}).update(dict.fromkeys(ids))
+        self._places.update(dict.fromkeys(ids, crowd.places))
+        kind = (first.subject, first.pool_id)
+        self._waiters[kind] = self._waiters.get(kind, 0) + len(ids)
+        self.several += len(ids) * (len(crowd.places) > 1)
+        for each in crowd.members:
+            if each.lease_until is not None:
+                self.timers.schedule(("request", each.id), self._request_due(each))
+        crowd.queue()
 
     def _crowd_of(self, request: Request) -> Crowd | None:
-        """The crowd of the waiters alike to this one; None if each has a queue of its own."""
+        """The crowd of requests alike to this one; None if each has a queue of its own."""
+        if alike_to(request) is None:
+            return None
+        if not request.waiting:
+            return Crowd((), [])
         places = eligible_policies(self, request)
         ledgers = [self.ledgers[policy.pool_id] for policy in places]
-        if alike_to(request) is None or any(ledger.fair for ledger in ledgers):
+        if any(ledger.fair for ledger in ledgers):
             return None
         self.dirty |= dict.fromkeys(policy.pool_id for policy in places)
         stands = [
@@ -350,18 +373,24 @@ class State:
 
     def _load_allocations(self, allocations: Iterable[Allocation]) -> None:
         """Load allocations; each ledger holds all of its own at once."""
-        holdings: dict[str, list[Holding]] = {}
         found = {each.id: each for each in allocations}
         self.allocations |= found
-        live = [each for each in found.values() if each.live]
-        for each in live:
-            ledger, request = self.ledgers[each.pool_id], self.requests[each.request_id]
-            holdings.setdefault(each.pool_id, []).append(held(ledger, request, each))
-            self.tenancy.hold(request, each)
-        for pool_id, some in holdings.items():
-            self.ledgers[pool_id].hold_many(some)
-        for each in live:
-            self._index_holder(each)
+        of_pools: dict[str, list[Allocation]] = {}
+        for each in found.values():
+            if each.live:
+                of_pools.setdefault(each.pool_id, []).append(each)
+        for pool_id, some in of_pools.items():
+            ledger = self.ledgers[pool_id]
+            requests = [self.requests[each.request_id] for each in some]
+            ledger.hold_many([*map(partial(held, ledger), requests, some)])
+            for request, each in zip(requests, some, strict=True):
+                self.tenancy.hold(request, each)
+                self._allocations_of.setdefault(request.id, {})[each.id] = None
+                self._note_times(each)
+            on_nodes = Counter([member.node_id for each in some for member in each.members])
+            for node_id, many in on_nodes.items():
+                self._note_holders(node_id, many)
+            self.dirty[pool_id] = None
 
     def begin_pass(self, now: int) -> list[Key]:
         """Move the clock, queue waiters with an elapsed delay, and return the due timers."""
@@ -491,8 +520,8 @@ class State:
         if new is not None and new.pool_id is not None:
             self.inventories[new.pool_id].put(new)
 
-    def _bump(self, node_id: str) -> None:
-        self.order_versions[node_id] = self.order_versions.get(node_id, self.index) + 1
+    def _bump(self, node_id: str, by: int = 1) -> None:
+        self.order_versions[node_id] = self.order_versions.get(node_id, self.index) + by
 
     def _edit(self, table: str, entity_id: str, old: Any, new: Any) -> None:
         """Change a pool, a policy or a node's resources: rare, so all waiters that it may concern
@@ -643,9 +672,6 @@ class State:
     def _hold(self, allocation: Allocation) -> None:
         ledger = self.ledgers[allocation.pool_id]
         ledger.hold(held(ledger, self.requests[allocation.request_id], allocation))
-        self._index_holder(allocation)
-
-    def _index_holder(self, allocation: Allocation) -> None:
         self._allocations_of.setdefault(allocation.request_id, {})[allocation.id] = None
         self._index_allocation(allocation)
 
@@ -672,17 +698,27 @@ class State:
         self._unindex_allocation(allocation)
 
     def _index_allocation(self, allocation: Allocation) -> None:
-        if allocation.walltime is not None:
-            self.ledgers[allocation.pool_id].timed[allocation.id] = None
         self.dirty[allocation.pool_id] = None
         for member in allocation.members:
-            self._bump(member.node_id)
-            if (node := self.nodes[member.node_id]).state is NodeState.DOWN:
-                self.timers.schedule(("node", node.id), self._node_due(node))
-        if allocation.may_go_on:
+            self._note_holders(member.node_id, 1)
+        self._note_times(allocation)
+
+    def _note_holders(self, node_id: str, many: int) -> None:
+        """Note that so many members came to a node, or changed there."""
+        self._bump(node_id, many)
+        if (node := self.nodes[node_id]).state is NodeState.DOWN:
+            self.timers.schedule(("node", node.id), self._node_due(node))
+
+    def _note_times(self, allocation: Allocation) -> None:
+        """Note when a holder may change by time, and whom it leaves for."""
+        if allocation.walltime is not None:
+            self.ledgers[allocation.pool_id].timed[allocation.id] = None
+        if allocation.leaving and allocation.may_go_on:
             assert allocation.taken_for is not None
             self.untold.setdefault(allocation.taken_for, {})[allocation.id] = None
-        self.timers.schedule(("allocation", allocation.id), self._allocation_due(allocation))
+        due = self._allocation_due(allocation)
+        if due is not None:
+            self.timers.schedule(("allocation", allocation.id), due)
 
     def _unindex_allocation(self, allocation: Allocation) -> None:
         self.dirty[allocation.pool_id] = None
