@@ -7,13 +7,14 @@ from typing import Any
 import pytest
 
 from cede.model.allocation import Allocation, Member
-from cede.model.bounds import BUDGET_WINDOW, HOUR
+from cede.model.bounds import BUDGET_WINDOW, DAY, HOUR
 from cede.model.errors import NotFound
 from cede.model.lifecycle import AllocationState, RequestStatus
 from cede.model.reason import Code, Reason
 from cede.model.request import Request
 from cede.model.shape import Shape
 from cede.model.terms import Terms
+from cede.model.usage import Usage
 from cede.store import Store, usage
 from cede.store.json_text import decode
 from cede.store.usage import By
@@ -217,3 +218,10 @@ def test_a_report_by_label_reads_a_line_for_each_value_of_that_label(
     assert len(decoded) == 2, "the amounts of each line"
     one = 'odd "key"'
     assert [each.id for each in store.usage(By.LABEL, NOW, label=one)] == [None]
+
+
+def test_what_ended_as_it_began_has_started_on_that_day(store: Store) -> None:
+    """At the first instant of a period too: its removal must change no report."""
+    keep(store, held("r0", 1, DAY, DAY))
+    (found,) = store.usage(By.POOL, 3 * DAY, since=DAY)
+    assert (found.starts, found.requests, found.usage, found.pools) == (1, 0, Usage(), {})

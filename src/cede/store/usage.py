@@ -91,6 +91,8 @@ class _Sum:
     pools: dict[str, dict[str, int]] = field(default_factory=dict)
 
     def hold(self, pool_id: str, usage: Usage) -> None:
+        if not usage.node_time and not any(usage.amount_time.values()):
+            return  # it ended in the instant in which it began
         self.usage.include(usage.node_time, usage.amount_time)
         add_to(self.pools.setdefault(pool_id, {}), usage.amount_time)
 
@@ -202,21 +204,21 @@ class _Report:
         self._period = period
         self._found: dict[Place, _Sum] = {}
         begun = _allocations.allocated_at
-        self._held: Where = [
+        self._begun: Where = [
             begun <= period.end if period.end == period.now else begun < period.end
         ]
-        if period.bounded:
-            open_or_later = or_(
-                _allocations.ended_at.is_(None), _allocations.ended_at > period.begin
-            )
-            self._held.append(open_or_later)
         self._of_days: Where = [_days.day <= period.last_day]
         if period.bounded:
             self._of_days.append(_days.day >= period.first_day)
         if subjects is not None:
             mine = select(_policies.id).where(or_(false(), *map(views.is_subject, subjects)))
-            self._held.append(_allocations.policy_id.in_(mine))
+            self._begun.append(_allocations.policy_id.in_(mine))
             self._of_days.append(_days.policy_id.in_(mine))
+        self._held = list(self._begun)
+        if period.bounded:
+            self._held.append(
+                or_(_allocations.ended_at.is_(None), _allocations.ended_at > period.begin)
+            )
 
     def lines(self) -> dict[Place, _Sum]:
         self._add_held()
@@ -286,7 +288,7 @@ class _Report:
         slot = period.slot(began)
         statement = (
             self._select(slot, func.count(), func.sum(waited()), requests=True)
-            .where(*self._held, _allocations.attempt == 1, began >= period.begin)
+            .where(*self._begun, _allocations.attempt == 1, began >= period.begin)
             .group_by(self._whose, slot)
         )
         for id_, at, count, time in self._connection.execute(statement):
