@@ -77,6 +77,11 @@ def test_whatever_happened_in_a_world_is_undone(
     undone(walk, before, after)
 
 
+def test_a_save_is_undone() -> None:
+    """Where shares are fair it counts as a new start of the holding, and without it the old one."""
+    undone(walk("mixed", 174), [0, 1, 1, 0, 0, 0, 0, 0], [0])
+
+
 @settings(max_examples=150)
 @given(WALK, STEPS, STEPS)
 def test_trying_something_in_a_world_leaves_no_trace(

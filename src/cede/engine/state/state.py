@@ -58,6 +58,14 @@ def _waits_as(old: Request, new: Request) -> bool:
     return new.waiting and _waits_by(old) == _waits_by(new)
 
 
+def _holds_otherwise(old: Request, new: Request) -> bool:
+    """Whether what a request holds counts otherwise: by its terms, whether it comes back once
+    stopped, or its last save, which is a new start where shares are fair.
+    """
+    same = new.terms is old.terms and new.saved is old.saved and new.cancelled == old.cancelled
+    return not same
+
+
 class State:
     """The one state. `now` is the instant of the last command or pass."""
 
@@ -444,7 +452,7 @@ class State:
         moved = self.gates.replace(old, new)
         if new is not None:
             self._index_request(new, stays)
-            if old is not None and (new.terms is not old.terms or new.cancelled != old.cancelled):
+            if old is not None and _holds_otherwise(old, new):
                 self._reconsider(new.id)
         self.dirty |= self.tenancy.count(old, new)
         self._let_through(moved)
