@@ -68,8 +68,10 @@ def equals_take() -> Iterator[None]:
         first, second = standing(rights, rank, precedence)
         return (first, second - 1)
 
-    def below(mine: PoolLedger, bound: Standing, within: str | None = None) -> dict[str, int]:
-        return real(mine, (bound[0], bound[1] + 1), within)
+    def below(
+        mine: PoolLedger, bound: Standing, within: str | None = None, **more: int | None
+    ) -> dict[str, int]:
+        return real(mine, (bound[0], bound[1] + 1), within, **more)
 
     real = PoolLedger.takeable_below
     with (

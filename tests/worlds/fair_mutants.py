@@ -8,6 +8,7 @@ from typing import Any
 from unittest.mock import patch
 
 from cede.engine.fair.balance import Balance
+from cede.engine.fair.status import Starving
 from cede.engine.ledger import task_groups
 from cede.engine.ledger.ledger import PoolLedger
 from cede.engine.ledger.queue import QueueKey
@@ -40,7 +41,10 @@ def nobody_starves() -> Iterator[None]:
 @contextmanager
 def everybody_starves() -> Iterator[None]:
     """A waiter takes as soon as it cannot be granted."""
-    with patch.object(preempt, "may_take", lambda *_: True):
+    with (
+        patch.object(preempt, "may_take", lambda *_: True),
+        patch.object(preempt, "hungriest", lambda *_: Starving.STARVING),
+    ):
         yield
 
 
@@ -54,7 +58,11 @@ def never_has_enough() -> Iterator[None]:
 @contextmanager
 def spares_nobody() -> Iterator[None]:
     """What is within a share is taken without starving aggressively."""
-    with patch.object(patience, "_aggressive", lambda *_: True):
+    with (
+        patch.object(patience, "_aggressive", lambda *_: True),
+        patch.object(preempt, "spares_within_share", lambda *_: False),
+        patch.object(victims, "spares_within_share", lambda *_: False),
+    ):
         yield
 
 
@@ -124,7 +132,9 @@ def groups_alone() -> Iterator[None]:
             ):
                 yield ledger.rights(holding.id), holding
 
-    def below(ledger: PoolLedger, bound: Standing, within: str | None = None) -> dict[str, int]:
+    def below(
+        ledger: PoolLedger, bound: Standing, within: str | None = None, **_: int | None
+    ) -> dict[str, int]:
         result: dict[str, int] = {}
         for (_, _, policy_id, _), amounts in ledger.tiers.items():
             if within is None or within in ledger.chains[policy_id]:

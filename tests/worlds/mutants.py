@@ -59,7 +59,9 @@ def two_orders() -> Iterator[None]:
             if other and literal(place[1], place[0], preemptor.rank, preemptor.rights):
                 yield place[0], holding
 
-    def below(ledger: PoolLedger, bound: Standing, within: str | None = None) -> dict[str, int]:
+    def below(
+        ledger: PoolLedger, bound: Standing, within: str | None = None, **_: int | None
+    ) -> dict[str, int]:
         rights, mine = bound
         result: dict[str, int] = {}
         for (level, rank, _, _), amounts in ledger.tiers.items():
@@ -175,8 +177,10 @@ def betters_are_stopped() -> Iterator[None]:
         for _, share in real(*asked):
             yield IN_SHARE, share
 
-    def reach(ledger: PoolLedger, bound: Standing, within: str | None = None) -> dict[str, int]:
-        return takeable(ledger, (99, 99), within)
+    def reach(
+        ledger: PoolLedger, bound: Standing, within: str | None = None, **more: int | None
+    ) -> dict[str, int]:
+        return takeable(ledger, (99, 99), within, **more)
 
     takeable = PoolLedger.takeable_below
     with (
