@@ -111,12 +111,12 @@ def starve(state: Starvation, is_below: bool, now: int, settings: FairSettings) 
         return Starvation()
     if state.since is None:
         return Starvation(since=now)
-    lasted = now - state.since
+    lasted, status = now - state.since, state.status
     aggressive = settings.enable_aggressive_starvation
     if aggressive and lasted > settings.fair_share_aggressive_starvation_timeout:
-        return replace(state, status=Starving.AGGRESSIVELY_STARVING)
-    if lasted > settings.fair_share_starvation_timeout:
-        return replace(state, status=Starving.STARVING)
-    if state.status is Starving.AGGRESSIVELY_STARVING and not aggressive:
-        return replace(state, status=Starving.STARVING)
-    return state
+        status = Starving.AGGRESSIVELY_STARVING
+    elif lasted > settings.fair_share_starvation_timeout or (
+        status is Starving.AGGRESSIVELY_STARVING and not aggressive
+    ):
+        status = Starving.STARVING
+    return state if status is state.status else replace(state, status=status)

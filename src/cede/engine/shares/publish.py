@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from operator import attrgetter
+from typing import Any, NamedTuple
 
 from cede.engine.fair.curve import Vector, smaller
 from cede.engine.fair.groups import Due, Line
@@ -51,10 +52,31 @@ from cede.model.settings import Settings
 _SOON = 1_000
 
 
+class Judged(NamedTuple):
+    """A request as it was published, and what that was made of: its element, its fair share, its
+    settings, whether it has a task that waits, and the share of the smallest. Most are the same
+    from one publication to the next.
+    """
+
+    element: Element
+    fair: Vector
+    settings: FairSettings
+    can_start: bool
+    smallest: Vector
+    claim: Claim
+    satisfaction: float
+    parts: tuple[Vector, Vector, Vector]
+    is_below: bool
+
+    def still(self, element: Element, fair: Vector, *rest: object) -> bool:
+        """Whether it was made of the same."""
+        return self.element is element and self.fair is fair and self[2:5] == rest
+
+
 @dataclass(slots=True)
 class Standings:
     """The last computation of one pool. `seen` are the requests as its solver knows them; `demands`
-    computes the same with nothing held, where that decides.
+    computes the same with nothing held, where that decides. `judged`: the requests as published.
     """
 
     solver: Solver
@@ -63,6 +85,7 @@ class Standings:
     totals: Mapping[str, float]
     options: Options
     seen: dict[str, Element] = field(default_factory=dict)
+    judged: dict[str, Judged] = field(default_factory=dict)
 
 
 def refresh(state: State, due: list[Key]) -> bool:
@@ -83,13 +106,14 @@ def _refresh(state: State, ledger: PoolLedger) -> bool:
         state.wake(pool.id, later)
         return False
     before = ledger.published
-    solver = _solve(state, ledger)
-    smallest = _smallest(state, ledger)
-    starving = _starvation(state, ledger, solver, smallest)
+    _solve(state, ledger)
+    known: Standings = state.solvers[pool.id]
+    known.judged = _judge(state, ledger, known)
+    starving = _starvation(state, ledger, known)
     moved = starving != state.starving.get(pool.id)
     state.starving[pool.id] = starving
     state.published_at[pool.id] = state.now
-    published = _published(state, ledger, solver, smallest)
+    published = _published(state, ledger, known)
     if published != before:
         state.publish(pool.id, published)
         moved = True
@@ -105,12 +129,12 @@ def _next_publication(state: State, ledger: PoolLedger) -> int:
     return state.now if at is None else at + ledger.pool.settings.fair_share_update_period
 
 
-def _solve(state: State, ledger: PoolLedger) -> Solver:
-    """The pool's solver, told of every change since it was last asked."""
+def _solve(state: State, ledger: PoolLedger) -> None:
+    """Tell the pool's solver of every change since it was last asked, and let it settle."""
     policies = tuple(_policies(ledger))
     totals = {key: float(ledger.pool.capacity[key]) for key in sorted(ledger.pool.capacity)}
-    requests = _requests(state, ledger)
     known: Standings | None = state.solvers.get(ledger.pool.id)
+    requests = _requests(state, ledger, {} if known is None else known.seen)
     options = _options(ledger.pool.settings, totals)
     asked = (policies, totals, options)
     # The solver's own volumes may belong to a state that was only tried.
@@ -132,7 +156,6 @@ def _solve(state: State, ledger: PoolLedger) -> Solver:
     if known.demands is not None:
         known.demands.volumes = solver.volumes
         known.demands.settle()
-    return solver
 
 
 def policies_if_fair(state: State, ledger: PoolLedger) -> tuple[Published, dict[str, Starvation]]:
@@ -140,7 +163,7 @@ def policies_if_fair(state: State, ledger: PoolLedger) -> tuple[Published, dict[
     without requests.
     """
     totals = {key: float(ledger.pool.capacity[key]) for key in sorted(ledger.pool.capacity)}
-    elements = (*_policies(ledger), *_requests(state, ledger).values())
+    elements = (*_policies(ledger), *_requests(state, ledger, {}).values())
     volumes = state.volumes.get(ledger.pool.id, {})
     solver = Solver(Tree(totals, elements, volumes), _options(ledger.pool.settings, totals))
     before, starving = state.starving.get(ledger.pool.id, {}), {}
@@ -166,7 +189,7 @@ def _tell(known: Standings, requests: dict[str, Element]) -> None:
             known.demands.drop(element_id)
     for element_id, element in requests.items():
         before = known.seen.get(element_id)
-        if before == element:
+        if before is element:
             continue
         known.solver.put(element)
         # A grant changes nothing here: waited-for amounts become held, and are wanted as before.
@@ -214,9 +237,9 @@ def _integral(given: Mapping[str, Any]) -> Integral:
     )
 
 
-def _requests(state: State, ledger: PoolLedger) -> dict[str, Element]:
-    """The requests of the pool, each as one element with all its tasks: its usage and its
-    demand.
+def _requests(state: State, ledger: PoolLedger, known: Mapping[str, Element]) -> dict[str, Element]:
+    """The requests of the pool, each as one element with all its tasks: its usage and its demand.
+    The known element if it is the same.
     """
     usage: dict[str, dict[str, int]] = {}
     demand: dict[str, dict[str, int]] = {}
@@ -231,21 +254,30 @@ def _requests(state: State, ledger: PoolLedger) -> dict[str, Element]:
         for request_id in queue:
             task_group = _count(state.requests[request_id], key.policy_id, first)
             add_to(demand.setdefault(task_group, {}), queue.demand(request_id))
-    return {
-        task_group: Element(
+    found: dict[str, Element] = {}
+    for task_group, (request, policy_id) in sorted(first.items(), key=lambda each: each[1][0].age):
+        wants, uses = demand.get(task_group, {}), usage.get(task_group, {})
+        terms = request.terms
+        asked = (policy_id, wants, uses, terms.weight, terms.limit, request.index)
+        before = known.get(task_group)
+        if before is not None and _asked(before) == asked:
+            found[task_group] = before
+            continue
+        found[task_group] = Element(
             id=task_group,
             parent=policy_id,
-            demand=demand.get(task_group, {}),
-            usage=usage.get(task_group, {}),
-            weight=request.terms.weight,
-            limit=request.terms.limit,
+            demand=wants,
+            usage=uses,
+            weight=terms.weight,
+            limit=terms.limit,
             gang=request.shape is not None and request.shape.tasks > 1,
             submitted=request.index,
         )
-        for task_group, (request, policy_id) in sorted(
-            first.items(), key=lambda each: each[1][0].age
-        )
-    }
+    return found
+
+
+# What may change of the element of a request; whether it is a gang does not.
+_asked = attrgetter("parent", "demand", "usage", "weight", "limit", "submitted")
 
 
 def _count(request: Request, policy_id: str, first: dict[str, tuple[Request, str]]) -> str:
@@ -255,21 +287,45 @@ def _count(request: Request, policy_id: str, first: dict[str, tuple[Request, str
     return task_group
 
 
-def _published(
-    state: State, ledger: PoolLedger, solver: Solver, smallest: Mapping[str, Vector]
-) -> Published:
-    """The shares, dues and satisfaction of all policies and requests."""
-    policies = _published_policies(ledger, solver)
-    shares, dues, claims = policies.shares, policies.dues, {}
-    ratios, parts = dict(policies.satisfaction), dict(policies.parts)
+def _judge(state: State, ledger: PoolLedger, known: Standings) -> dict[str, Judged]:
+    """Judge each request by its share; the last judgement holds if all that it was made of is the
+    same.
+    """
+    solver, smallest = known.solver, _smallest(state, ledger)
     totals = {key: float(ledger.pool.capacity[key]) for key in solver.keys}
-    for task_group, element in state.solvers[ledger.pool.id].seen.items():
-        share = solver.share(task_group)
-        parts[task_group] = (share.strong, share.integral, share.weighed)
-        ratios[task_group] = satisfaction(share.total, share.demand, share.usage)
-        due = Due(share.total, share.demand, totals)
+    waiting = {
+        state.requests[each].part_of or each for queue in ledger.queues.values() for each in queue
+    }
+    found: dict[str, Judged] = {}
+    for task_group, element in known.seen.items():
         settings = settings_for(ledger, element.parent, state.requests.get(task_group))
-        claims[task_group] = Claim(due, settings, smallest.get(task_group, ()))
+        can_start, small = task_group in waiting, smallest.get(task_group, ())
+        before, fair = known.judged.get(task_group), solver.fair_share(task_group)
+        if before is not None and before.still(element, fair, settings, can_start, small):
+            found[task_group] = before
+            continue
+        share = solver.share(task_group)
+        situation = Situation(
+            share.total, share.demand, share.usage, can_start=can_start, smallest=small
+        )
+        found[task_group] = Judged(
+            *(element, fair, settings, can_start, small),
+            Claim(Due(share.total, share.demand, totals), settings, small),
+            satisfaction(share.total, share.demand, share.usage),
+            (share.strong, share.integral, share.weighed),
+            _is_below(situation, settings),
+        )
+    return found
+
+
+def _published(state: State, ledger: PoolLedger, known: Standings) -> Published:
+    """The shares, dues and satisfaction of all policies and requests."""
+    policies = _published_policies(ledger, known.solver)
+    shares, dues = policies.shares, policies.dues
+    ratios, parts, claims = dict(policies.satisfaction), dict(policies.parts), {}
+    for task_group, each in known.judged.items():
+        ratios[task_group], parts[task_group] = each.satisfaction, each.parts
+        claims[task_group] = each.claim
     lines: dict[str, tuple[Line, Line]] = {}
     if ledger.balance is not None:
         lines = {pid: lines_of(dues[pid], settings_for(ledger, pid)) for pid in ledger.policies}
@@ -334,32 +390,22 @@ def _smallest(state: State, ledger: PoolLedger) -> dict[str, Vector]:
     return found
 
 
-def _starvation(
-    state: State, ledger: PoolLedger, solver: Solver, smallest: Mapping[str, Vector]
-) -> dict[str, Starvation]:
+def _starvation(state: State, ledger: PoolLedger, known: Standings) -> dict[str, Starvation]:
     """The elements below their share, and since when."""
     before = state.starving.get(ledger.pool.id, {})
-    waiting = {
-        state.requests[each].part_of or each for queue in ledger.queues.values() for each in queue
-    }
-    requests = state.solvers[ledger.pool.id].seen
     found = {}
-    for element_id in (*ledger.policies, *requests):
-        share = solver.share(element_id)
-        situation = Situation(
-            share.total,
-            share.demand,
-            share.usage,
-            is_request=element_id in requests,
-            can_start=element_id in waiting,
-            smallest=smallest.get(element_id, ()),
-        )
-        settings = _settings_of(state, ledger, element_id)
-        may_starve = situation.is_request or settings.enable_policy_starvation
-        is_below = may_starve and _is_below(situation, settings)
-        then = starve(before.get(element_id, Starvation()), is_below, state.now, settings)
-        if then != Starvation():
-            found[element_id] = then
+    for policy_id in ledger.policies:
+        settings = settings_for(ledger, policy_id)
+        if settings.enable_policy_starvation:
+            share = known.solver.share(policy_id)
+            situation = Situation(share.total, share.demand, share.usage, is_request=False)
+            if _is_below(situation, settings):
+                clock = before.get(policy_id, Starvation())
+                found[policy_id] = starve(clock, True, state.now, settings)
+    for task_group, each in known.judged.items():
+        if each.is_below:
+            clock = before.get(task_group, Starvation())
+            found[task_group] = starve(clock, True, state.now, each.settings)
     return found
 
 
