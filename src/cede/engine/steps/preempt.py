@@ -134,9 +134,8 @@ class Taking:
         self.plan = plan
         # Of waiters that are alike: demands without a set of victims, by a version of the ledger.
         self.no_set: dict[tuple[QueueKey, Starving], tuple[int, list[Amounts]]] = {}
-        self.hungriest = (
-            Starving.AGGRESSIVELY_STARVING
-        )  # the most that a waiter of the pool starves
+        # The most that a waiter of the pool starves, where that matters.
+        self.hungriest = Starving.AGGRESSIVELY_STARVING
 
     def in_pool(self, pool_id: str) -> None:
         ledger = self.state.ledgers[pool_id]
@@ -164,7 +163,8 @@ class Taking:
 
     def _knows(self, ledger: PoolLedger, stream: Stream, waiter: Request) -> bool:
         """Whether no set of victims was found for a waiter that is alike since the last change.
-        Where fair shares decide its demand must be the same: a larger one may have a set.
+        Where fair shares decide its demand must be the same: a larger one may have a set. What is
+        withheld for a waiter is free for it alone.
         """
         demand = stream.queue.demand(waiter.id)
         version, known = self.no_set.get(self._alike(ledger, stream.key, waiter), (-1, []))
