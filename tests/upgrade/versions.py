@@ -35,6 +35,7 @@ VERSIONS = (
     Version("c78fe5b60bb19ffd9369c698b194765ab957a9cc", 3, "0014"),
     Version("29d6dc46076e16cbbc38b5edcbd0b399cfeae54a", 3, "0014"),
     Version("c65ed71c55285f2bbc2c8a383d8054e1c26f6dfd", 3, "0014"),
+    Version("c1d61865114e6f90bbc4f0157591ed04885ff6aa", 3, "0014"),
 )
 ENDS = (VERSIONS[0], VERSIONS[-1])
 LAST_OF_PROTOCOL = tuple({each.protocol: each for each in VERSIONS}.values())
