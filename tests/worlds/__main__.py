@@ -14,6 +14,7 @@ from functools import partial
 from .checks import Broken
 from .draw import KINDS, draw
 from .explore import Search
+from .why_checks import STEPS, Said, check_walk
 
 STATES_A_WORLD = 4_000
 # A short search sees several worlds too: of what is wanted, one has at most this part.
@@ -41,12 +42,34 @@ def main() -> int:
     parser.add_argument(
         "--kind", choices=KINDS, action="append", help="search worlds of this kind only"
     )
+    parser.add_argument(
+        "--why", type=int, metavar="WALKS", help="try what `why` says on so many walks of each kind"
+    )
     arguments = parser.parse_args()
     if arguments.seed is not None:
         _, states, broken = search(arguments.seed)
         print(broken or f"world {arguments.seed}: {states} states, nothing broken")
         return 1 if broken else 0
-    return report(arguments.first, arguments.states, arguments.kind or list(KINDS))
+    kinds = arguments.kind or list(KINDS)
+    if arguments.why is not None:
+        return report_why(arguments.first, arguments.why, kinds)
+    return report(arguments.first, arguments.states, kinds)
+
+
+def report_why(first: int, walks: int, kinds: list[str]) -> int:
+    """Walk through worlds and try every remedy and every promise that their waiters are told."""
+    found = 0
+    for kind in kinds:
+        said, broken = Said(), 0
+        for seed in range(first, first + walks):
+            try:
+                check_walk(kind, seed, STEPS, said)
+            except Broken as problem:
+                broken += 1
+                print(f"{kind} {seed}: {problem}", flush=True)
+        found += broken
+        print(f"{kind}: {walks} walks, {broken} broken; {said}", flush=True)
+    return 1 if found else 0
 
 
 def report(first: int, wanted: int, kinds: list[str]) -> int:

@@ -25,9 +25,11 @@ from cede.model.request import Request
 from cede.sim.plan import stop_victims
 
 from .checks import Broken
+from .walk import walk
 
 # A taking is followed by others at most a few times in a small world.
 _PASSES = 40
+STEPS = 12  # of a walk
 
 
 @dataclass
@@ -51,6 +53,14 @@ def check_why(state: State, said: Said) -> None:
         for change in found:
             said.tried += 1
             _check_change(state, request, story, change)
+
+
+def check_walk(kind: str, seed: int, steps: int, said: Said) -> None:
+    """The same after every step of a walk through a world."""
+    rng, one = Random(seed), walk(kind, seed)
+    for _ in range(steps):
+        one.go([rng.randrange(1 << 16)])
+        check_why(one.state, said)
 
 
 def _check_promise(state: State, request: Request, story: dict[str, Any]) -> None:

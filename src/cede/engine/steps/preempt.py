@@ -224,9 +224,9 @@ class Taking:
         return own
 
     def _below(self, ledger: PoolLedger, stream: Stream) -> tuple[Amounts, Amounts]:
-        """The sum that holders of lower standing could give back to a stream: of all policies, and
-        the part of its own that is not in the first. As long as nobody starves aggressively only
-        that part of what is within fair shares.
+        """The sum that holders of lower standing could give back to a stream, in two parts. While
+        nobody starves aggressively, the first leaves out all holdings within fair shares, and the
+        second is those of its own policy that it may stop all the same.
         """
         if not stream.preemptible or not spares_within_share(ledger, self.hungriest):
             return ledger.takeable_below(stream.standing), {}

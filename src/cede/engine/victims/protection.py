@@ -142,9 +142,8 @@ def spared(
 
 
 def spares_within_share(ledger: PoolLedger, hungry: Starving) -> bool:
-    """Whether holdings within a policy's fair share, beyond the aggressive threshold, are closed to
-    a waiter that starves so much; but for those of its own policy that no share of a task group
-    makes safe.
+    """Whether a waiter that starves so much may stop no holding between the two thresholds of a
+    policy's fair share. Its own policy's are an exception: see `may_take_own`.
     """
     patient = ledger.pool.settings.patience is not Patience.NONE
     return ledger.fair and patient and hungry is not Starving.AGGRESSIVELY_STARVING
