@@ -373,11 +373,10 @@ def grant(
     state.put(allocation)
     state.emit("granted", request_id=request.id, pool_id=ledger.pool.id, attempt=request.attempt)
     plan.decisions.append(Grant(request.id, ledger.pool.id, allocation.id, promise is not None))
-    elsewhere = [each for each in (request.earmark, request.withhold) if each is not None]
-    if any(each.pool_id != ledger.pool.id for each in elsewhere):
-        plan.again = True  # its room in another pool is free for others now
-    if promise is not None and dict(promise.footprint) != dict(allocation.footprint):
-        plan.again = True  # so are the promised nodes that it does not use
+    kept = [each for each in (request.earmark, request.withhold) if each is not None]
+    sits_on = (ledger.pool.id, dict(allocation.footprint))
+    if any((each.pool_id, dict(each.footprint)) != sits_on for each in kept):
+        plan.again = True  # what was kept for it in another pool, or on other nodes, is free now
     if settle(state, ledger):  # a grant of higher standing may cut into earmarks below it
         plan.again = True
 
