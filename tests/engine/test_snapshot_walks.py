@@ -42,6 +42,7 @@ def said(entity: Request | Allocation) -> dict[str, Any]:
             found["reason"] = None  # why it was last stopped
     else:
         found["stop_progress"] = entity.stop_progress and replace(entity.stop_progress, hint=0)
+        found["members"] = tuple(replace(each, answered=0) for each in entity.members)  # of a hint
     return {name: value for name, value in found.items() if name not in _UNSAID}
 
 

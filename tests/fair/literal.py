@@ -94,8 +94,9 @@ class Literal:
         if self.gangs and element.gang:
             # The value at a jump is the one before it, so that the offer must be passed; with the
             # slack that a policy has, or a gang below a policy would jump before its equal beside.
+            # More than everything is never offered.
             is_allowed = all(a <= b for a, b in zip(demand, limit, strict=True))
-            return 2.0 if is_allowed and max(demand) < offer + SLACK else 1.0
+            return 2.0 if is_allowed and max(demand) < min(offer + SLACK, 1.0) else 1.0
         low = [room / max(usage) for used, room in zip(usage, most, strict=True) if used > room]
         if low:
             return min(low)

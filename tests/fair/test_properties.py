@@ -74,6 +74,21 @@ def test_equal_gangs_jump_together_at_whatever_depth() -> None:
     assert compute(tree, GANGS)["p0r0"].total == compute(tree, GANGS)["loose"].total == (0.0, 0.0)
 
 
+def test_a_gang_that_wants_everything_is_offered_no_more_than_that() -> None:
+    """Its heavy weight offers it all long before the other has its demand. The definition once let
+    it jump there, by the slack, and the other was left with less than it wanted.
+    """
+    elements = (
+        Element("p0", Kind.POLICY),
+        Element("p0r0", parent="p0", demand={"gpu": 14.0}),
+        Element("p0r1", parent="p0", weight=7.0, demand={"gpu": 97.0}, gang=True),
+    )
+    tree = Tree({"gpu": 97.0, "mcpu": 211.0}, elements)
+    assert by_definition(tree, GANGS) == []
+    assert compute(tree, GANGS)["p0r0"].total[0] == 14 / 97
+    assert compute(tree, GANGS)["p0r1"].total == (0.0, 0.0)
+
+
 @calm
 @given(trees())
 def test_without_jumps_both_modes_agree(tree: Tree) -> None:
