@@ -20,6 +20,7 @@ MOVES_ON = {"version", "moves"}
 # What was worked out once, and is worked out again where what it was made of has changed.
 WORKED_OUT = {
     *("solvers", "streams", "appraised", "fair_settings", "ever", "pool_bounds", "passed_over"),
+    "refused",
     *("heads", "spare", "ends", "holders_alike", "hunger"),
     *("_answers", "_shares", "_policies_of", "grouped", "parted", "_uses", "_admitted", "_stands"),
 }

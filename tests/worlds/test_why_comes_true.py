@@ -19,8 +19,7 @@ from .checks import Broken
 from .draw import KINDS
 from .why_checks import STEPS, Said, check_latest, check_walk
 
-# Of each kind of world. `python -m tests.worlds --why 60` walks further, and finds sentences that
-# do not come true: see docs/design/0014-no-regret.md.
+# Of each kind of world. `python -m tests.worlds --why 400` walks further.
 WALKS = 6
 
 

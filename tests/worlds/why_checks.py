@@ -48,11 +48,11 @@ def check_why(state: State, said: Said) -> None:
         story = why(state, request.id, state.now)
         said.waiters += 1
         _check_promise(state, request, story)
-        found = [each for pool in story["pools"] for each in pool["changes"]]
+        found = [(each, pool["pool"]) for pool in story["pools"] for each in pool["changes"]]
         said.helped += bool(found) or story["reason"]["fix"].startswith("nothing")
-        for change in found:
+        for change, pool in found:
             said.tried += 1
-            _check_change(state, request, story, change)
+            _check_change(state, request, story, change, pool)
 
 
 def check_walk(kind: str, seed: int, steps: int, said: Said) -> None:
@@ -77,20 +77,20 @@ def _check_promise(state: State, request: Request, story: dict[str, Any]) -> Non
 
 
 def _check_change(
-    state: State, request: Request, story: dict[str, Any], change: dict[str, Any]
+    state: State, request: Request, story: dict[str, Any], change: dict[str, Any], pool: str
 ) -> None:
     with what_if(state):
-        _make(state, request, change)
+        _make(state, request, change, pool)
         to_rest(state)
         if state.requests[request.id].waiting:
             reason = story["reason"]["text"]
             raise Broken(f"L10 {request.id} ({reason}) does not start if {change}")
 
 
-def _make(state: State, request: Request, change: dict[str, Any]) -> None:
+def _make(state: State, request: Request, change: dict[str, Any], pool: str) -> None:
     match change["change"]:
         case "limit" | "reserve" as what:
-            policy = _policy(state, request, change["policy"])
+            policy = _policy(state, request, pool)
             field = {"limit": "limit", "reserve": "reserved"}[what]
             edits.update_policy(state, policy, **{field: change["to"]})
         case "size":
@@ -130,8 +130,9 @@ def _end_or_give_up(state: State, request_id: str) -> None:
     endings.finish(state, state.requests[request_id], status, None)
 
 
-def _policy(state: State, request: Request, name: str) -> str:
-    return next(each.id for each in state.places(request.id) if each.name == name)
+def _policy(state: State, request: Request, pool: str) -> str:
+    places = state.places(request.id)
+    return next(each.id for each in places if state.pools[each.pool_id].name == pool)
 
 
 def to_rest(state: State) -> None:

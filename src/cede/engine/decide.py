@@ -16,7 +16,7 @@ from cede.engine.shares.publish import refresh, stop_clocks
 from cede.engine.state.journal import Noted
 from cede.engine.state.state import State
 from cede.engine.steps.checkpoint import ask_to_save
-from cede.engine.steps.earmarks import drop_dead
+from cede.engine.steps.earmarks import drop, drop_dead
 from cede.engine.steps.grant import grant_all
 from cede.engine.steps.over_limit import stop_overruns
 from cede.engine.steps.preempt import preempt_all, tell_weighed
@@ -25,7 +25,7 @@ from cede.engine.steps.sparing import let_victims_go, name_owners, spare
 from cede.engine.steps.taken_back import forget_taken_back
 from cede.engine.steps.withhold import keep_heads
 from cede.model import bounds
-from cede.model.plan import Barred, Plan
+from cede.model.plan import ANY, Barred, Plan, Refused
 
 
 def decide(state: State, now: int) -> Plan:
@@ -41,7 +41,7 @@ def decide(state: State, now: int) -> Plan:
     changed |= quarantine.end(state)
     refresh(state, due)  # 2. fair shares and scores, where they set the order
     score_queues(state)
-    mark = state.mark()
+    mark, pools = state.mark(), _dirty(state)
     plan = _without_regret(state)  # 3. to 8.
     forget_taken_back(state, plan)
     tell_weighed(state, plan)
@@ -54,6 +54,7 @@ def decide(state: State, now: int) -> Plan:
         state.dirty.clear()
         state.roomier.clear()
         plan.changed = plan.again
+    _note_refused(state, plan, pools)
     plan.changed |= changed or bool(plan.decisions)
     stop_clocks(state, plan)
     ask_to_save(state, plan, due)  # 9. staying holders that should save themselves
@@ -69,25 +70,51 @@ def _without_regret(state: State) -> Plan:
     mark = state.mark()
     regretted: frozenset[Barred] = frozenset()
     tried: list[tuple[int, frozenset[Barred]]] = []
+    refused: list[Refused] = []
     for _ in range(bounds.REHEARSALS_MAX):
         plan = _to_rest(state, regretted)
         found = regrets(state, plan, _next_pass)
+        plan.refused = refused
         if not found:
             return plan
         tried.append((len(found), regretted))
-        if found <= regretted:
+        refused += found.values()
+        if found.keys() <= regretted:
             break
-        regretted |= found
+        regretted |= found.keys()
         state.undo(mark)
     _, fewest = min(tried, key=lambda each: each[0])
     state.undo(mark)
-    return _to_rest(state, fewest)
+    plan = _to_rest(state, fewest)
+    plan.refused = refused
+    return plan
+
+
+def _note_refused(state: State, plan: Plan, pools: list[str]) -> None:
+    """Note who would get what could be freed for each waiter that these pools refused that."""
+    for pool_id in pools:
+        found = {
+            each.request_id: each.instead
+            for each in plan.refused
+            if each.pool_id == pool_id and _waits(state, each.request_id)
+        }
+        if found or pool_id in state.refused:
+            state.refused[pool_id] = found
+
+
+def _waits(state: State, request_id: str) -> bool:
+    """Whether a request waits without a promise."""
+    request = state.requests.get(request_id)
+    return request is not None and request.waiting and request.earmark is None
 
 
 def _to_rest(state: State, regretted: frozenset[Barred] = frozenset()) -> Plan:
     """Repeat the rounds until they change nothing."""
     plan = Plan(state.now, granted=Noted(state.journal), stopped=Noted(state.journal))
     plan.regretted, plan.in_vain, plan.began = regretted, set(regretted), state.index
+    for owner_id in sorted(waiter for waiter, what in regretted if what == ANY):
+        if state.requests[owner_id].earmark is not None:
+            drop(state, owner_id)  # a promise of an earlier pass
     for _ in range(bounds.ROUNDS_MAX):
         plan.again = False
         _round(state, plan)
@@ -101,10 +128,10 @@ def _to_rest(state: State, regretted: frozenset[Barred] = frozenset()) -> Plan:
     return plan
 
 
-def _next_pass(state: State) -> None:
+def _next_pass(state: State) -> Plan:
     refresh(state, [])
     score_queues(state)
-    _to_rest(state)
+    return _to_rest(state)
 
 
 def _round(state: State, plan: Plan) -> None:

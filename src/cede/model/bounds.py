@@ -244,8 +244,10 @@ VICTIM_GROUPS_DEFAULT = 64
 SNAPSHOT_BYTES_MAX = 256 * 1024 * 1024
 # How often a pass repeats its steps before it leaves the rest to the next pass. Two or three do.
 ROUNDS_MAX = 100
-# A pass is rehearsed while at most so many victims leave: a rehearsal costs about what it does.
+# A pass with at most so many victims is rehearsed, which costs about what the pass does. Victims of
+# earlier passes stop along with them while they are no more, or no more than the second number.
 REHEARSED_MAX = 100
+REHEARSED_ALONG = 16
 # How often victims stop and come back in a rehearsal, and how often a pass is made again after one.
 REHEARSED_PASSES = 4
 REHEARSALS_MAX = 8

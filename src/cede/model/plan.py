@@ -47,6 +47,14 @@ Barred = tuple[str, Any]
 ANY = ""  # every waiter, or whatever it may be promised
 
 
+class Refused(NamedTuple):
+    """A waiter for which nothing is freed in a pool, because these requests would get it."""
+
+    request_id: str
+    pool_id: str
+    instead: tuple[str, ...]
+
+
 class Stopped(NamedTuple):
     """A holder as it was before a pass stopped it, and its standing."""
 
@@ -84,8 +92,9 @@ class Plan:
     # allocation: requests before they were granted, and holders before they were stopped.
     granted: MutableMapping[str, Request] = field(default_factory=dict, repr=False, compare=False)
     stopped: MutableMapping[str, Stopped] = field(default_factory=dict, repr=False, compare=False)
-    # What rehearsals of this pass found to come to nothing.
+    # What rehearsals of this pass found to come to nothing, and for whom.
     regretted: frozenset[Barred] = field(default=frozenset(), repr=False, compare=False)
+    refused: list[Refused] = field(default_factory=list, repr=False, compare=False)
     # That, and takings that defeat themselves: the holder would take the units back at once.
     in_vain: set[Barred] = field(default_factory=set, repr=False, compare=False)
     # The sets of stopped holders and earmark owners beside which they were tried again.

@@ -40,6 +40,7 @@ class Code(StrEnum):
     ON_ITS_WAY = "on_its_way"
     BEING_FREED = "being_freed"
     QUEUED_BEHIND = "queued_behind"
+    GOES_TO_OTHERS = "goes_to_others"
     MIN_RUN = "min_run"
     RETRY_DELAY = "retry_delay"
     DEPENDENCY = "dependency"
@@ -232,6 +233,10 @@ SENTENCES: dict[Code, tuple[str, str]] = {
         "{freed} {key} are being freed in pool {pool}, and {owner} comes first for them; {missing} "
         "{key} are missing",
         "{missing} {key} more must be released",
+    ),
+    Code.GOES_TO_OTHERS: (
+        "{amounts} are not free in pool {pool}; what could be freed for this would go to {owner}",
+        "there must be room for {owner} as well",
     ),
     Code.MIN_RUN: (
         "holders that could be stopped in pool {pool} are still inside their first {seconds} "

@@ -23,6 +23,7 @@ from cede.engine.lifecycle import commands, endings
 from cede.engine.nodes.placement import suits
 from cede.engine.state.state import State
 from cede.engine.state.trial import what_if
+from cede.engine.steps.rehearsal import play, returning
 from cede.model import bounds
 from cede.model.amounts import Amounts, show
 from cede.model.errors import CedeError
@@ -44,8 +45,10 @@ def changes(
 ) -> Iterator[dict[str, Any]]:
     """The smallest changes of each kind (reserve, limit, size, a claim's or a holder's end) that
     would start the request now; if no single holder's end would, the ends of several. Each has a
-    sentence, its `text`.
+    sentence, its `text`. None for the owner of a promise: it starts once victims have stopped.
     """
+    if request.earmark is not None:
+        return
     for each in _found(state, ledger, request, policy, demand):
         yield each | {"text": _sentence(each)}
 
@@ -163,34 +166,39 @@ def _once_lent(
     also with a walltime, which work that cannot be asked to leave needs there, and with holders
     gone.
     """
-    lend = partial(_lend, state, ledger, policy)
-    with_end = replace(request, walltime=bounds.HOUR)
     for walltime in (False, True) if request.walltime is None else (False,):
-        with what_if(state):
-            lend()
-            if walltime:
-                state.put(with_end)
-            decide(state, state.now)
-            then = _became(state, request.id)
-            ended = (
-                []
-                if then is not None
-                else list(_several_end(state, state.ledgers[ledger.pool.id], request, demand))
-            )
-        if ended:
-            then = ended[0]["then"]
+        lend = partial(_lend, state, ledger, policy, request if walltime else None)
+        then, also = _outcome(state, request.id, lend), {}
+        if then is None:
+            with what_if(state):
+                lend()
+                decide(state, state.now)
+                several = list(_several_end(state, state.ledgers[ledger.pool.id], request, demand))
+            for each in several:  # one at most; together they are a change of their own
+                also = {"requests": each["requests"]}
+                then = _outcome(state, request.id, partial(lend, each["requests"]))
         if then is not None:
-            also = {"requests": ended[0]["requests"]} if ended else {}
             yield {"change": "lend", "walltime": walltime, **also, "then": then}
             return
 
 
-def _lend(state: State, ledger: PoolLedger, policy: Policy) -> None:
-    """Let every policy lend all its own nodes, and this one borrow."""
+def _lend(
+    state: State,
+    ledger: PoolLedger,
+    policy: Policy,
+    request: Request | None,
+    gone: Iterable[str] = (),
+) -> None:
+    """Let every policy lend all its own nodes, and this one borrow; a request has an end then, and
+    others are gone.
+    """
     for each in ledger.policies.values():
         if each.home is not None and each.id != policy.id:
             state.put(replace(each, allow_lending=True, max_borrow_pct=1))
     state.put(replace(policy, allow_borrowing=True))
+    if request is not None:
+        state.put(replace(request, walltime=bounds.HOUR))
+    _end_all(state, gone)
 
 
 def _ended(state: State, request_id: str, owners: list[str]) -> tuple[str | None, list[str]]:
@@ -198,13 +206,9 @@ def _ended(state: State, request_id: str, owners: list[str]) -> tuple[str | None
     promised capacity instead of it.
     """
     with what_if(state):
-        for each in owners:
-            owner = state.requests[each]
-            if not owner.ended:  # it may have ended with a dependency
-                _end(state, owner)()
+        _end_all(state, owners)
         before = {each.id for each in state.waiting() if each.earmark is None}
-        decide(state, state.now)
-        then = _became(state, request_id)
+        then = _decided(state, request_id)
         served = [
             each
             for each in before
@@ -292,6 +296,12 @@ def _end(state: State, owner: Request) -> Callable[[], object]:
     return lambda: endings.finish(state, owner, status, None)
 
 
+def _end_all(state: State, gone: Iterable[str]) -> None:
+    for each in gone:
+        if not state.requests[each].ended:  # it may have ended with a dependency
+            _end(state, state.requests[each])()
+
+
 def _smaller(
     ledger: PoolLedger, request: Request, policy: Policy, demand: Amounts
 ) -> Iterator[Request]:
@@ -336,8 +346,23 @@ def _outcome(state: State, request_id: str, make: Callable[[], object]) -> str |
             make()
         except CedeError:
             return None
-        decide(state, state.now)
-        return _became(state, request_id)
+        return _decided(state, request_id)
+
+
+def _decided(state: State, request_id: str) -> str | None:
+    """Decide; the outcome of a waiter is what is left of it once all victims have stopped."""
+    decide(state, state.now)
+    outcome = _became(state, request_id)
+    if outcome is not None and returning(state) <= bounds.REHEARSED_MAX:
+        play(state, _leaving(state), lambda state: decide(state, state.now))
+        if state.requests[request_id].status is not RequestStatus.ALLOCATED:
+            return None
+    return outcome
+
+
+def _leaving(state: State) -> list[str]:
+    ledgers = [each for each in state.ledgers.values() if each.leaving]
+    return [h.id for each in ledgers for h in each.holdings.values() if h.leaving]
 
 
 def _became(state: State, request_id: str) -> str | None:

@@ -99,8 +99,23 @@ def reason_in(state: State, request: Request, policy: Policy, known: Known | Non
     verdict = verdict_on(state, ledger, request, policy.id)
     if verdict.bound is None:
         return Reason(Code.NEXT, {"pool": ledger.pool.name})
-    known = {} if known is None else known
-    return _WORDS[verdict.bound](_Waiter(state, ledger, request, policy, verdict, known))
+    waiter = _Waiter(state, ledger, request, policy, verdict, {} if known is None else known)
+    if verdict.bound in _ROOM and (instead := _refused(state, ledger, request)):
+        detail = {"pool": ledger.pool.name, "amounts": show(waiter.demand)}
+        return Reason(Code.GOES_TO_OTHERS, {**detail, "owner": _listed(instead)})
+    return _WORDS[verdict.bound](waiter)
+
+
+# Bounds of what is free, or can be freed.
+_ROOM = {Bound.FREE, Bound.PROMISED, Bound.PLACEMENT}
+
+
+def _refused(state: State, ledger: PoolLedger, request: Request) -> tuple[str, ...]:
+    """The requests that would get what could be freed for a waiter, as the last pass found; empty
+    if it found none.
+    """
+    found: tuple[str, ...] = state.refused.get(ledger.pool.id, {}).get(request.id, ())
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,8 +81,7 @@ class State:
         self.inventories: dict[str, NodeInventory] = {}
         self.since = 0  # the start of the server that holds this state; never stored
         self.beats: dict[str, int] = {}  # by node: its last heartbeat; never stored
-        # By node: changes when its orders may have changed.
-        self.order_versions: Noted[int] = Noted(self.journal)
+        self.order_versions: Noted[int] = Noted(self.journal)  # by node: of its orders
         self.draining: dict[str, None] = {}
         # Of pools with fair shares, never stored: their solvers, the last results and their
         # instants, the starvation of elements, and the instants of the next checks.
@@ -98,8 +97,9 @@ class State:
         self.scores: Noted[dict[Any, float]] = Noted(self.journal)
         self.fresh: Noted[bool] = Noted(self.journal)
         self.unchecked: Noted[bool] = Noted(self.journal)
-        # By pool: the bounds that the last pass met for the waiters it passed over; never stored.
+        # By pool, of its last pass, never stored: bounds of waiters, and who is served instead.
         self.passed_over: Noted[Any] = Noted(self.journal)
+        self.refused: Noted[dict[str, tuple[str, ...]]] = Noted(self.journal)
         self.volumes: Noted[Any] = Noted(self.journal)  # by pool: saved-up volumes of policies
         # Waiters that edits since the last pass gave or took a place: whether they had one before.
         self.displaced: Noted[bool] = Noted(self.journal)
@@ -588,8 +588,8 @@ class State:
         if pool is None:
             self.dirty.pop(pool_id, None)
             self.inventories.pop(pool_id, None)
-            kept = (self.published, self.scores, self.fresh, self.unchecked, self.passed_over)
-            for values in kept:
+            kept = (self.published, self.scores, self.fresh, self.unchecked)
+            for values in (*kept, self.passed_over, self.refused):
                 values.pop(pool_id, None)
             for where in [each for each, pool in self.roomier.items() if pool == pool_id]:
                 del self.roomier[where]

@@ -9,74 +9,114 @@ foreseeing each case, and the pass is then made again without what came to nothi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 from cede.engine.ledger.ledger import known_by
 from cede.engine.lifecycle import endings
 from cede.engine.state.state import State
 from cede.engine.state.trial import what_if
 from cede.model import bounds
-from cede.model.allocation import Allocation
-from cede.model.plan import ANY, Barred, Plan
+from cede.model.plan import ANY, Barred, Plan, Refused
+from cede.model.settings import Rank
 
-Decide = Callable[[State], object]
+Decide = Callable[[State], Plan]
 
 
-def regrets(state: State, plan: Plan, decide: Decide) -> set[Barred]:
+def regrets(state: State, plan: Plan, decide: Decide) -> dict[Barred, Refused]:
     """Find the pairs of a waiter and a holder that come to nothing once the victims of a pass have
     stopped and wait again. `decide` decides on the state as it is then.
     """
-    stopped = [each for each in plan.stopped if _may_be_regretted(state, state.allocations[each])]
-    if not stopped or _leaving(state) > bounds.REHEARSED_MAX:
-        return set()
+    new, earlier = len(plan.stopped), returning(state) - len(plan.stopped)
+    everybody = earlier <= max(new, bounds.REHEARSED_ALONG)
+    if new > bounds.REHEARSED_MAX or (not new and (not everybody or earlier <= 0)):
+        return {}
+    victims = map(state.allocations.__getitem__, plan.stopped)
+    stopped = [each.id for each in victims if each.leaving and _rehearsed(state, each.pool_id)]
+    owners = _owners(state, plan)
+    if not stopped and not owners:
+        return {}
     takings = {each: state.allocations[each] for each in stopped}
     kinds = {
         each: known_by(state.ledgers[victim.pool_id].holdings[each])
         for each, victim in takings.items()
     }
-    owners = [e for each in plan.promised.values() for e in each if state.requests[e].earmark]
-    found: set[Barred] = set()
-    with what_if(state), _fresh_shares(state):
-        _play(state, stopped, decide)
+    found: dict[Barred, tuple[str, str]] = {}
+    began = state.index
+    with what_if(state):
+        play(state, stopped, decide, everybody=everybody)
         for each, victim in takings.items():
+            waiter = victim.taken_for
             counted = state.pools[victim.pool_id].nodes is None
             if counted and _has_room(state, victim.request_id, victim.pool_id):
-                found.add((ANY, each))
-            if victim.taken_for is not None and not _has_room(state, victim.taken_for):
-                found.add((victim.taken_for, kinds[each]))
+                found[ANY, each] = (waiter or ANY, victim.pool_id)
+            if waiter is not None and not _has_room(state, waiter):
+                found[waiter, kinds[each]] = (waiter, victim.pool_id)
         stopped_for = {each.taken_for for each in takings.values()}
-        for owner in owners:
+        for owner, pool_id in owners.items():
             if owner not in stopped_for and not _has_room(state, owner):
-                found.add((owner, ANY))
-    return found
+                found[owner, ANY] = (owner, pool_id)
+        return {each: Refused(*whom, _served(state, whom, began)) for each, whom in found.items()}
 
 
-def _may_be_regretted(state: State, victim: Allocation) -> bool:
-    """Whether a holder is still a victim; where only the capacity of victims counts it must stop,
-    whatever is free.
+def _owners(state: State, plan: Plan) -> dict[str, str]:
+    """The pools of the owners whose promises are looked at: those of this pass, and those that a
+    waiter of a higher class of their own policy would take in the moment of the grant.
     """
-    return victim.leaving and state.pools[victim.pool_id].settings.count_free
+    owners: dict[str, str] = {}
+    for pool_id in filter(partial(_rehearsed, state), plan.promised):
+        marks = state.ledgers[pool_id].earmarks
+        owners |= {each: pool_id for each in plan.promised[pool_id] if each in marks}
+    for pool_id, ledger in state.ledgers.items():
+        by_class = ledger.pool.settings.rank is Rank.CLASS
+        if not ledger.earmarks or not by_class or not _rehearsed(state, pool_id):
+            continue
+        highest: dict[str, int] = {}
+        for key, queue in ledger.queues.items():
+            if queue:
+                highest[key.policy_id] = max(highest.get(key.policy_id, 0), key.rank)
+        for mark in ledger.earmarks.values():
+            if highest.get(mark.policy_id, 0) > mark.rank:
+                owners[mark.id] = pool_id
+    return owners
 
 
-def _leaving(state: State) -> int:
+def _served(state: State, whom: tuple[str, str], began: int) -> tuple[str, ...]:
+    """Other requests that got room in the waiter's pool since then."""
+    waiter, pool_id = whom
+    new = [each for each in state.ledgers[pool_id].holdings.values() if each.index > began]
+    names = [each.id if each.earmark else state.allocations[each.id].request_id for each in new]
+    return tuple(each for each in names if each != waiter)
+
+
+def _rehearsed(state: State, pool_id: str) -> bool:
+    """Whether a rehearsal says anything of a pool: where only the capacity of victims counts they
+    must stop, whatever is free.
+    """
+    return state.pools[pool_id].settings.count_free
+
+
+def returning(state: State) -> int:
     """The number of victims that come back, of this pass and those before it."""
     return sum(len(line) for each in state.ledgers.values() for line in each.departing.values())
 
 
-def _play(state: State, stopped: list[str], decide: Decide) -> None:
-    """Stop all victims at once and decide; a few times, as that may make new victims."""
-    leaving = dict.fromkeys(stopped)
-    for _ in range(bounds.REHEARSED_PASSES):
-        for ledger in state.ledgers.values():
-            leaving |= {each: None for line in ledger.departing.values() for _, each in line}
-        if not leaving:
-            return
-        for each in leaving:
-            victim = state.allocations[each]
-            endings.stopped(state, state.requests[victim.request_id], victim)
-        decide(state)
-        leaving = {}
+def play(state: State, stopped: Iterable[str], decide: Decide, *, everybody: bool = True) -> None:
+    """Stop these victims at once, and with `everybody` all others that come back, and decide; a few
+    times, as that may make new victims.
+    """
+    with _fresh_shares(state):
+        for _ in range(bounds.REHEARSED_PASSES):
+            leaving = dict.fromkeys(stopped)
+            for ledger in state.ledgers.values() if everybody else ():
+                leaving |= {each: None for line in ledger.departing.values() for _, each in line}
+            if not leaving:
+                return
+            for each in leaving:
+                victim = state.allocations[each]
+                endings.stopped(state, state.requests[victim.request_id], victim)
+            stopped = [each for each in decide(state).stopped if state.allocations[each].leaving]
 
 
 @contextmanager
