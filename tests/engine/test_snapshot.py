@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from cede.engine.audit import audit
@@ -42,6 +42,9 @@ def decisions(state: State, plan: Plan) -> list[Any]:
 
 @settings(max_examples=150)
 @given(st.integers(0, 15), HISTORY, st.sampled_from([0, 3000, 8000, 40_000]))
+# What a pass promises or stops after shares were published moves the clocks of starvation too.
+@example(8, [*[(0, 0, 0, 0)] * 3, (0, 0, 0, 3), (4, 2, 0, 0), (10, 0, 0, 0)], 0)
+@example(8, [(0, 0, 0, 3), (12, 0, 1, 1), (4, 2, 0, 0)], 0)
 def test_a_snapshot_decides_as_its_original(shape: int, many: list[Command], later: int) -> None:
     history = History(world(shape))
     history.run(many)

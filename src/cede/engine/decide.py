@@ -12,7 +12,7 @@ from cede.engine.admin.fleet import settle_drains, silence
 from cede.engine.lifecycle.endings import expire
 from cede.engine.lifecycle.pausing import announce
 from cede.engine.queue.scoring import score_queues
-from cede.engine.shares.publish import refresh, stop_clocks
+from cede.engine.shares.publish import refresh, set_clocks
 from cede.engine.state.journal import Noted
 from cede.engine.state.state import State
 from cede.engine.steps.checkpoint import ask_to_save
@@ -56,7 +56,7 @@ def decide(state: State, now: int) -> Plan:
         plan.changed = plan.again
     _note_refused(state, plan, pools)
     plan.changed |= changed or bool(plan.decisions)
-    stop_clocks(state, plan)
+    set_clocks(state, plan)
     ask_to_save(state, plan, due)  # 9. staying holders that should save themselves
     state.reschedule(due)
     timers = (state.timers.next(), quarantine.due(state))

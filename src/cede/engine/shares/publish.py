@@ -511,14 +511,17 @@ def hungriest(state: State, ledger: PoolLedger) -> Starving:
     return max(found, key=lambda each: each.degree, default=Starving.NON_STARVING)
 
 
-def stop_clocks(state: State, plan: Plan) -> None:
-    """Stop the clocks of elements that this pass gave enough.
+def set_clocks(state: State, plan: Plan) -> None:
+    """Stop the clocks of elements that this pass gave enough, and look at those that it took from.
 
-    Shares are computed again only when something else changes, and a clock that ran on until then
-    would count time without need.
+    Shares are computed again only when something else changes. Until then a clock that ran on would
+    count time without need, and one that did not begin would miss time.
     """
-    for pool_id, request_id in _served(plan):
-        request = state.requests[request_id]
+    took = (each.pool_id for each in plan.decisions if isinstance(each, Preemption))
+    for pool_id in dict.fromkeys(took):
+        if (ledger := state.ledgers[pool_id]).starves:
+            state.wake_by(pool_id, _next_publication(state, ledger))
+    for pool_id, request in _served(state, plan):
         for policy in state.policies_of(request.subject):
             if not (known := state.starving.get(policy.pool_id)):
                 continue
@@ -534,12 +537,14 @@ def stop_clocks(state: State, plan: Plan) -> None:
                 state.starving[pool_id] = {a: b for a, b in known.items() if a not in done}
 
 
-def _served(plan: Plan) -> Iterator[tuple[str, str]]:
+def _served(state: State, plan: Plan) -> Iterator[tuple[str, Request]]:
+    """The requests that were granted or promised something, and in which pool."""
     for each in plan.decisions:
         if isinstance(each, Grant):
-            yield each.pool_id, each.request_id
-        elif isinstance(each, Preemption) and each.beneficiary_id is not None:
-            yield each.pool_id, each.beneficiary_id
+            yield each.pool_id, state.requests[each.request_id]
+    for pool_id, promised in plan.promised.items():
+        owners = state.ledgers[pool_id].earmarks
+        yield from ((pool_id, state.requests[each]) for each in promised if each in owners)
 
 
 def _still_below(state: State, ledger: PoolLedger, element_id: str, policy_id: str) -> bool:
