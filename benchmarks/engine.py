@@ -195,4 +195,49 @@ def stopping() -> Figure:
     )
 
 
-FIGURES = [waiters, shapes, memory, reclaim, stopping]
+def _taking_amid(leaving: int) -> float:
+    """A pass that stops one holder, while so many are on their way out: the lower quartile."""
+    state, now, _ = _crowd(borrowers=False)
+    edits.update_policy(state, "blue", reserved={"gpu": 0})
+    red = Subject("team", "red")
+    edits.update_policy(state, "red", reserved={"gpu": leaving + PASSES})
+    took: list[float] = []
+
+    def submit(number: int) -> None:
+        submission = commands.Submission(
+            f"red-{number}", red, {"gpu": 1, "step_run": 1}, lease=None
+        )
+        commands.submit(state, submission, now)
+
+    for number in range(leaving):
+        submit(number)
+    decide(state, now)
+    state.drain()
+    gc.collect()
+    gc.disable()
+    for number in range(leaving, leaving + PASSES):
+        now += 1
+        submit(number)
+        started = process_time()
+        plan = decide(state, now)
+        took.append(process_time() - started)
+        assert [type(each) for each in plan.decisions] == [Preemption], plan
+        first = next(each for each in state.allocations.values() if each.leaving)
+        commands.release(state, first.request_id, now, outcome="stopped")
+        decide(state, now)
+        state.drain()
+    gc.enable()
+    return quantiles(took, n=4)[0]
+
+
+def taking() -> Figure:
+    few, many = _taking_amid(10), _taking_amid(400)
+    return Figure(
+        "pass that stops one, 400 on their way out over 10",
+        many / few,
+        most=1.5,
+        detail=f"{many * 1e3:.2f} ms over {few * 1e3:.2f} ms",
+    )
+
+
+FIGURES = [waiters, shapes, memory, reclaim, stopping, taking]

@@ -31,6 +31,7 @@ from .class_checks import (
 from .class_rest import check_class_state
 from .fair_checks import Took, check_fair_state, check_fair_taking
 from .regret_checks import check_in_stead, check_pass
+from .rehearsal_checks import checked_rehearsals
 from .steps import events, happen, settle
 from .world import World
 
@@ -60,7 +61,7 @@ class Search:
         usual = sys.getrecursionlimit()
         sys.setrecursionlimit(20_000)  # a path through a world is as deep as it is long
         try:
-            with self.takings if judge else nullcontext():
+            with self._judging() if judge else nullcontext():
                 self._settle(state)
                 self._visit(state, 0, False)
         except Broken as broken:
@@ -75,13 +76,18 @@ class Search:
     def follow(self, story: list[str]) -> None:
         """Go one way only, and look at every state of it."""
         state = self.world.state()
-        with self.takings:
+        with self._judging():
             self._settle(state)
             for each in story:
                 kind, _, who = each.rpartition(" ")
                 happen(self.world, state, kind, who)
                 self._settle(state)
                 _check(state, self.takings.took)
+
+    @contextmanager
+    def _judging(self) -> Iterator[None]:
+        with self.takings, checked_rehearsals():
+            yield
 
     def _visit(self, state: State, arrived: int, lost: bool) -> Canon:
         here = canon(state, arrived, lost)

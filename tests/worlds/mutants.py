@@ -130,7 +130,7 @@ def nothing_is_rehearsed() -> Iterator[None]:
     """Passes stand as they were first decided. A rehearsal mends what other steps get wrong, so
     their planted bugs are looked for without it.
     """
-    with patch.object(decide, "regrets", lambda *_: set()):
+    with patch.object(decide, "regrets", lambda *_: {}):
         yield
 
 

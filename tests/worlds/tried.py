@@ -19,7 +19,7 @@ def comes_to_nothing(state: State, waiter_id: str, gone: Iterable[str]) -> bool:
     have stopped and wait again: somebody above it gets what they leave. Then it takes nothing
     (0014), and rests rightly. Nothing is rehearsed here: whoever decides then decides plainly.
     """
-    with what_if(state), patch.object(decide, "regrets", lambda *_: set()):
+    with what_if(state), patch.object(decide, "regrets", lambda *_: {}):
         stopping = dict.fromkeys(sorted(gone))
         for _ in range(PASSES):
             stopping |= {each.id: None for each in state.allocations.values() if each.leaving}

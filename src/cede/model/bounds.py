@@ -247,7 +247,7 @@ ROUNDS_MAX = 100
 # A pass with at most so many victims is rehearsed, which costs about what the pass does. Victims of
 # earlier passes stop along with them while they are no more, or no more than the second number.
 REHEARSED_MAX = 100
-REHEARSED_ALONG = 16
+REHEARSED_ALONG = 8
 # How often victims stop and come back in a rehearsal, and how often a pass is made again after one.
 REHEARSED_PASSES = 4
 REHEARSALS_MAX = 8

@@ -13,11 +13,14 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 
-from cede.engine.ledger.ledger import known_by
+from cede.engine.ledger.account import fits, free_to_promise, rights_if_granted
+from cede.engine.ledger.ledger import PoolLedger, known_by
 from cede.engine.lifecycle import endings
+from cede.engine.queue.cursor import streams
 from cede.engine.state.state import State
 from cede.engine.state.trial import what_if
 from cede.model import bounds
+from cede.model.amounts import add_to
 from cede.model.plan import ANY, Barred, Plan, Refused
 from cede.model.settings import Rank
 
@@ -36,6 +39,8 @@ def regrets(state: State, plan: Plan, decide: Decide) -> dict[Barred, Refused]:
     stopped = [each.id for each in victims if each.leaving and _rehearsed(state, each.pool_id)]
     owners = _owners(state, plan)
     if not stopped and not owners:
+        return {}
+    if _follows_order(state, plan):
         return {}
     takings = {each: state.allocations[each] for each in stopped}
     kinds = {
@@ -88,6 +93,41 @@ def _served(state: State, whom: tuple[str, str], began: int) -> tuple[str, ...]:
     new = [each for each in state.ledgers[pool_id].holdings.values() if each.index > began]
     names = [each.id if each.earmark else state.allocations[each.id].request_id for each in new]
     return tuple(each for each in names if each != waiter)
+
+
+def _follows_order(state: State, plan: Plan) -> bool:
+    """Whether the order of standing alone shows that nothing of a pass comes to nothing, which most
+    passes need no rehearsal for.
+    """
+    touched = {*plan.promised, *(each.holder.pool_id for each in plan.stopped.values())}
+    return not state.several and all(
+        _is_in_order(state, ledger)
+        for pool_id, ledger in state.ledgers.items()
+        if ledger.departing or pool_id in touched
+    )
+
+
+def _is_in_order(state: State, ledger: PoolLedger) -> bool:
+    """Whether no waiter stands above a promise, and no victim that comes back does, or finds room
+    or enough below it. With no false positives.
+    """
+    if not ledger.keeps_order or ledger.starves or not ledger.earmarks:
+        return False
+    owed = (key for key, owners in ledger.owed.items() if len(owners))
+    lowest = min(ledger.standing(rank, rights) for _, rank, rights in owed)
+    if any(stream.standing > lowest for stream in streams(ledger)):
+        return False
+    for kind, _ in ledger.departing:
+        policy_id, rank, preemptible, pairs = kind
+        amounts = dict(pairs)
+        rights = rights_if_granted(ledger, policy_id, amounts, preemptible)
+        back = ledger.standing(rank, rights)
+        reach = free_to_promise(ledger)
+        add_to(reach, ledger.takeable_below(back))
+        elsewhere = len(state.policies_of(ledger.policies[policy_id].subject)) > 1
+        if back > lowest or elsewhere or fits(amounts, reach):
+            return False
+    return True
 
 
 def _rehearsed(state: State, pool_id: str) -> bool:
