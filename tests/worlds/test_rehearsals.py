@@ -10,6 +10,8 @@ import pytest
 from cede.engine.steps import rehearsal
 
 from .checks import Broken
+from .draw import draw
+from .explore import Search
 from .rehearsal_checks import Kept, checked_rehearsals
 from .walk import walk
 
@@ -29,6 +31,15 @@ def walked(kind: str, walks: int) -> Kept:
 def test_what_follows_the_order_of_standing_needs_no_rehearsal(kind: str) -> None:
     kept = walked(kind, 120)
     assert kept.without and kept.rehearsed, kept
+
+
+def test_a_grant_that_is_undone_for_nothing_is_found() -> None:
+    """The owner by amounts for which it was undone has nothing after all: a younger one does."""
+    with (
+        patch.object(rehearsal, "_undone_in_vain", lambda *_: {}),
+        pytest.raises(Broken, match="lost it to nobody above it"),
+    ):
+        Search(draw(7000000198), 4_000).run()
 
 
 def test_a_pass_that_would_have_needed_one_is_found() -> None:

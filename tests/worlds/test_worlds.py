@@ -73,6 +73,7 @@ FOUND = {
     1000003011: "a promise that was kept gave way to an owner that came back and took by amounts",
     1000100111: "a promise whose node drained away was not made again on another node",
     7000000562: "victims left a node that who comes back with them got, above the waiter",
+    7000000198: "a grant was undone for an owner by amounts, and a younger request got it",
     3000000925: "victims left a share that another policy got, which did not starve yet",
     3000010052: "a limit above kept a request from taking of another one of its own policy",
 }

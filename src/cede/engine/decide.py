@@ -110,7 +110,12 @@ def _waits(state: State, request_id: str) -> bool:
 
 def _to_rest(state: State, regretted: frozenset[Barred] = frozenset()) -> Plan:
     """Repeat the rounds until they change nothing."""
-    plan = Plan(state.now, granted=Noted(state.journal), stopped=Noted(state.journal))
+    plan = Plan(
+        state.now,
+        granted=Noted(state.journal),
+        stopped=Noted(state.journal),
+        undone=Noted(state.journal),
+    )
     plan.regretted, plan.in_vain, plan.began = regretted, set(regretted), state.index
     for owner_id in sorted(waiter for waiter, what in regretted if what == ANY):
         if state.requests[owner_id].earmark is not None:

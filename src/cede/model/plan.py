@@ -55,6 +55,16 @@ class Refused(NamedTuple):
     instead: tuple[str, ...]
 
 
+class Undone(NamedTuple):
+    """A grant of this pass that was undone for a waiter: its standing and its key among holders."""
+
+    waiter_id: str
+    request_id: str
+    pool_id: str
+    standing: Standing
+    kind: Any
+
+
 class Stopped(NamedTuple):
     """A holder as it was before a pass stopped it, and its standing."""
 
@@ -92,6 +102,7 @@ class Plan:
     # allocation: requests before they were granted, and holders before they were stopped.
     granted: MutableMapping[str, Request] = field(default_factory=dict, repr=False, compare=False)
     stopped: MutableMapping[str, Stopped] = field(default_factory=dict, repr=False, compare=False)
+    undone: MutableMapping[str, Undone] = field(default_factory=dict, repr=False, compare=False)
     # What rehearsals of this pass found to come to nothing, and for whom.
     regretted: frozenset[Barred] = field(default=frozenset(), repr=False, compare=False)
     refused: list[Refused] = field(default_factory=list, repr=False, compare=False)

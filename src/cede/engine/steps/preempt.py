@@ -446,7 +446,7 @@ class Taking:
         note_stage(self.state, ledger, stopped)
         for victim, reason in zip(victims, reasons, strict=True):
             if victim.id in self.plan.granted:  # in this pass: the grant is undone
-                take_back_grant(self.state, self.plan, victim.id)
+                take_back_grant(self.state, self.plan, victim.id, waiter.id)
                 continue
             stop(self.state, self.plan, victim, reason, waiter.id)
         if stopped:

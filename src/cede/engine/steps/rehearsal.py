@@ -28,9 +28,29 @@ Decide = Callable[[State], Plan]
 
 
 def regrets(state: State, plan: Plan, decide: Decide) -> dict[Barred, Refused]:
-    """Find the pairs of a waiter and a holder that come to nothing once the victims of a pass have
-    stopped and wait again. `decide` decides on the state as it is then.
+    """Find the pairs of a waiter and a holder that came to nothing in a pass, or will once its
+    victims have stopped and wait again. `decide` decides on the state as it is then.
     """
+    return _undone_in_vain(state, plan) or _rehearse(state, plan, decide)
+
+
+def _undone_in_vain(state: State, plan: Plan) -> dict[Barred, Refused]:
+    """Find the waiters for which a grant of the pass was undone and which have nothing after all,
+    while a request that does not stand above the granted one got room.
+    """
+    found: dict[Barred, Refused] = {}
+    for each in plan.undone.values():
+        if _has_room(state, each.request_id) or _has_room(state, each.waiter_id):
+            continue
+        ledger = state.ledgers[each.pool_id]
+        new = [held for held in ledger.holdings.values() if held.index > plan.began]
+        if any(ledger.standing_of(held.id) <= each.standing for held in new):
+            instead = _served(state, each.waiter_id, each.pool_id, plan.began)
+            found[each.waiter_id, each.kind] = Refused(each.waiter_id, each.pool_id, instead)
+    return found
+
+
+def _rehearse(state: State, plan: Plan, decide: Decide) -> dict[Barred, Refused]:
     new, earlier = len(plan.stopped), returning(state) - len(plan.stopped)
     everybody = earlier <= max(new, bounds.REHEARSED_ALONG)
     if new > bounds.REHEARSED_MAX or (not new and (not everybody or earlier <= 0)):
@@ -62,7 +82,7 @@ def regrets(state: State, plan: Plan, decide: Decide) -> dict[Barred, Refused]:
         for owner, pool_id in owners.items():
             if owner not in stopped_for and not _has_room(state, owner):
                 found[owner, ANY] = (owner, pool_id)
-        return {each: Refused(*whom, _served(state, whom, began)) for each, whom in found.items()}
+        return {each: Refused(*whom, _served(state, *whom, began)) for each, whom in found.items()}
 
 
 def _owners(state: State, plan: Plan) -> dict[str, str]:
@@ -87,9 +107,8 @@ def _owners(state: State, plan: Plan) -> dict[str, str]:
     return owners
 
 
-def _served(state: State, whom: tuple[str, str], began: int) -> tuple[str, ...]:
+def _served(state: State, waiter: str, pool_id: str, began: int) -> tuple[str, ...]:
     """Other requests that got room in the waiter's pool since then."""
-    waiter, pool_id = whom
     new = [each for each in state.ledgers[pool_id].holdings.values() if each.index > began]
     names = [each.id if each.earmark else state.allocations[each.id].request_id for each in new]
     return tuple(each for each in names if each != waiter)

@@ -558,7 +558,7 @@ class _Sparing:
         stopped = []
         for each in others:
             if each.id in plan.granted:
-                take_back_grant(state, plan, each.id)
+                take_back_grant(state, plan, each.id, owner.request.id)
                 continue
             code = rule(ledger, each, owner)
             if share and each.policy_id == owner.policy_id:

@@ -6,22 +6,27 @@ from __future__ import annotations
 
 from typing import Any
 
+from cede.engine.ledger.ledger import known_by
 from cede.engine.state.changes import Event
 from cede.engine.state.state import State
 from cede.engine.victims.why_not import WhyNot
 from cede.model.allocation import Allocation
 from cede.model.copying import replace
 from cede.model.lifecycle import AllocationState, RequestStatus
-from cede.model.plan import Decision, Grant, Plan, Preemption
+from cede.model.plan import Decision, Grant, Plan, Preemption, Undone
 
 
-def take_back_grant(state: State, plan: Plan, allocation_id: str) -> None:
+def take_back_grant(state: State, plan: Plan, allocation_id: str, waiter_id: str) -> None:
     """Undo a grant of this pass: the request waits as before, and a waiter above it has the room.
     Its former promise and withheld room are used up.
     """
     plan.took_back = True
     before = plan.granted.pop(allocation_id)
-    state.drop(state.allocations[allocation_id])
+    granted = state.allocations[allocation_id]
+    ledger = state.ledgers[granted.pool_id]
+    standing, kind = ledger.standing_of(allocation_id), known_by(ledger.holdings[allocation_id])
+    plan.undone[allocation_id] = Undone(waiter_id, before.id, ledger.pool.id, standing, kind)
+    state.drop(granted)
     state.put(replace(before, earmark=None, withhold=None))
     if before.earmark is not None:
         state.emit("earmark_died", request_id=before.id, pool_id=before.earmark.pool_id)
