@@ -32,6 +32,17 @@ def run_many(connection: Connection, text: str, parameters: Sequence[Sequence[An
         raise DBAPIError.instance(text, None, error, sqlite3.Error) from error
 
 
+def first_of_each(
+    connection: Connection, text: str, parameters: Sequence[Sequence[Any]]
+) -> list[tuple[Any, ...] | None]:
+    """The first row, if any, that a query finds with each of many lists of parameters."""
+    try:
+        cursor = connection.connection.cursor()
+        return [cursor.execute(text, each).fetchone() for each in parameters]
+    except sqlite3.Error as error:
+        raise DBAPIError.instance(text, None, error, sqlite3.Error) from error
+
+
 def in_pieces(
     connection: Connection, statement: Select[Any], many: int
 ) -> Iterator[list[tuple[Any, ...]]]:

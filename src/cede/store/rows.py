@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from sys import intern
 from typing import Any
@@ -30,7 +31,7 @@ from cede.store import answers, node_rows, own_columns, term_rows
 from cede.store.arrays import array_of, from_array
 from cede.store.json_text import decode, encode
 from cede.store.node_rows import Row
-from cede.store.values import AuditEntry, AuditNote, Remembered
+from cede.store.values import AuditEntry, AuditNote, Idempotency, Remembered
 
 # The hash of the audit chain is over this form, so it must not change.
 canonical: Callable[[Any], str] = json.JSONEncoder(
@@ -342,6 +343,12 @@ def token_from(row: Sequence[Any]) -> Token:
 def answer_row(answer: Remembered) -> Row:
     of = answer.idempotency
     return (answers.digest(of.place), of.body_hash, answers.pack(answer.response), answer.at)
+
+
+def answer_from(row: Sequence[Any], of: Idempotency) -> Remembered:
+    """The answer under a key, with the body that it answered."""
+    _, body_hash, response, at = row
+    return Remembered(replace(of, body_hash=body_hash), answers.unpack(response), at)
 
 
 def audit_row(entry: AuditEntry) -> Row:

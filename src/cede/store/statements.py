@@ -34,7 +34,7 @@ from cede.store import own_columns, schema
 from cede.store.digests import LAYOUTS, Digests
 from cede.store.errors import Damaged
 from cede.store.node_rows import Row
-from cede.store.prepared import run, run_many
+from cede.store.prepared import first_of_each, run, run_many
 
 # Rows in one statement; times the columns of any table, fewer than SQLite's 32,766 variables.
 _PIECES = (256, 64, 32, 16, 8, 4, 2, 1)
@@ -114,7 +114,7 @@ class Writes:
     def update(self, connection: Connection, digests: Digests, rows: Sequence[Row]) -> None:
         if not rows:
             return
-        old = self._stored(connection, [row[: len(self.keys)] for row in rows])
+        old = self.stored(connection, [row[: len(self.keys)] for row in rows])
         if len(old) != len(rows):
             raise Damaged([f"table {self._table.name} has {len(old)} of {len(rows)} live rows"])
         if connection.dialect.name == "sqlite":
@@ -128,7 +128,7 @@ class Writes:
         """Delete the rows with these keys; a missing one is skipped."""
         if not keys:
             return
-        old = self._stored(connection, keys)
+        old = self.stored(connection, keys)
         if connection.dialect.name == "sqlite":
             run_many(connection, self._sqlite["delete"], list(keys))
         else:
@@ -139,7 +139,7 @@ class Writes:
         """The keys of the rows for which these conditions hold."""
         return [tuple(row) for row in connection.execute(select(*self.keys).where(*where))]
 
-    def _stored(self, connection: Connection, keys: Sequence[Row]) -> dict[Row, Row]:
+    def stored(self, connection: Connection, keys: Sequence[Row]) -> dict[Row, Row]:
         """The stored rows, by key.
 
         A damaged row was added to the digest as written and is subtracted as damaged, so the digest
@@ -149,9 +149,7 @@ class Writes:
         if connection.dialect.name != "sqlite":
             found = self._execute(connection, "select", self.keys, keys)
             return {tuple(row[:width]): tuple(row) for row in found}
-        # Past SQLAlchemy, which takes four times as long for one row.
-        cursor = connection.connection.cursor()
-        rows = (cursor.execute(self._sqlite["select"], key).fetchone() for key in keys)
+        rows = first_of_each(connection, self._sqlite["select"], keys)
         return {key: row for key, row in zip(keys, rows, strict=True) if row is not None}
 
     def _merged(self, old: Row, new: Row) -> Row:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from operator import attrgetter
 from pathlib import Path
@@ -72,8 +73,6 @@ NO_END = 1 << 53
 # More than a server can have had, or written, since the anchor or a backup was made.
 _UNSEEN_TERMS = 1_000
 _UNSEEN_INDEXES = 1_000_000
-# A variable a key, and SQLite takes 32,766.
-_KEYS_AT_ONCE = 15_000
 
 
 def _nothing(point: str) -> None:
@@ -292,18 +291,12 @@ class Store(Accounts, UsageReports, Past, history.History, retention.Retention):
 
     def recall(self, keys: Sequence[Idempotency]) -> dict[tuple[str, str, str], Remembered]:
         """The answers already given under these keys, by (token, route, key)."""
-        table = schema.answers
-        found: dict[tuple[str, str, str], Remembered] = {}
-        connection = self._connection()
-        with connection.begin():
-            for start in range(0, len(keys), _KEYS_AT_ONCE):
-                some = {answers.digest(each.place): each for each in keys[start:][:_KEYS_AT_ONCE]}
-                matches = select(table).where(table.c.key.in_(some))
-                for row in connection.execute(matches):
-                    first = replace(some[row.key], body_hash=row.body_hash)
-                    response = answers.unpack(row.response)
-                    found[first.place] = Remembered(first, response, row.at)
-        return found
+        connection, given = self._connection(), {answers.digest(each.place): each for each in keys}
+        # A transaction to read in would lock SQLite's file for writing.
+        with nullcontext() if self.sqlite else connection.begin():
+            found = statements.ANSWERS.stored(connection, [(digest,) for digest in given])
+        remembered = (rows.answer_from(row, given[row[0]]) for row in found.values())
+        return {each.idempotency.place: each for each in remembered}
 
     def _connection(self) -> Connection:
         if self._writing is None:
