@@ -12,10 +12,9 @@ and S5). In a pool of nodes a demand must also be placed, by `placement.place`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum, auto
-from math import floor
 from typing import NamedTuple
 
 from cede.engine.ledger.ledger import Level, PoolLedger
@@ -235,7 +234,7 @@ def share_bound(
 
 
 def share_room(
-    ledger: PoolLedger, level: Level, preemptible: bool, before: Iterable[Amounts] = ()
+    ledger: PoolLedger, level: Level, preemptible: bool, before: Sequence[Amounts] = ()
 ) -> Room | None:
     """The amounts that would still be covered at a level; None if nothing would be.
 
@@ -244,11 +243,11 @@ def share_room(
     non-preemptible ones and those covered below, and never above its own policy.
     """
     room = _left_at(ledger, level, preemptible, before)
-    return room if all(left >= 0 for left in room.values()) else None
+    return None if room and min(room.values()) < 0 else room
 
 
 def over_share(
-    ledger: PoolLedger, level: Level, demand: Amounts, before: Iterable[Amounts] = ()
+    ledger: PoolLedger, level: Level, demand: Amounts, before: Sequence[Amounts] = ()
 ) -> Amounts:
     """The amounts that must leave a level so that a preemptible demand is covered there."""
     room = _left_at(ledger, level, True, before)
@@ -257,17 +256,16 @@ def over_share(
 
 
 def _left_at(
-    ledger: PoolLedger, level: Level, preemptible: bool, before: Iterable[Amounts]
+    ledger: PoolLedger, level: Level, preemptible: bool, before: Sequence[Amounts]
 ) -> Room:
     """The room in a level's share; negative where it covers less than is held."""
     policy_id = level[0]
     if not preemptible and not ledger.fair:  # confined to the reserve, which is its share
         return _reserve_room(ledger, policy_id, ledger.counting)
-    share, used, gone = ledger.share_at(level), ledger.used[policy_id], ledger.yielded[policy_id]
-    room = {
-        key: floor(share.get(key, 0)) - used.get(key, 0) + gone.get(key, 0)
-        for key in ledger.counting
-    }
+    left = ledger.left_of_share(level)
+    if not before:
+        return left
+    room = dict(left)
     for amounts in before:
         for key in room:
             room[key] += amounts.get(key, 0)

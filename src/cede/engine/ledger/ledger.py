@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from math import inf
+from math import floor, inf
 from operator import attrgetter
 from typing import Any
 
@@ -749,6 +749,21 @@ class PoolLedger:
                 inside = within is None or within in self.chains[policy_id]
                 if amounts and inside and rights != spared and self.standing(rank, rights) < bound:
                     add_to(result, amounts)
+        return result
+
+    def left_of_share(self, level: Level) -> dict[str, int]:
+        """The share at a level less all that is held there or below; negative where more is held
+        than it covers.
+        """
+        asked = ("share", level)
+        result = self._answers.get(asked)
+        if result is None:
+            share, policy_id = self.share_at(level), level[0]
+            used, gone = self.used[policy_id], self.yielded[policy_id]
+            result = self._answers[asked] = {
+                key: floor(share.get(key, 0)) - used.get(key, 0) + gone.get(key, 0)
+                for key in self.counting
+            }
         return result
 
     def unsafe_in(self, policy_id: str, rank: int, rights: int) -> dict[str, int]:

@@ -57,7 +57,7 @@ from cede.engine.victims.protection import (
     stage_of,
 )
 from cede.engine.victims.weighing import in_short, weighed_for
-from cede.model.amounts import Amounts, add_to, show, take_from
+from cede.model.amounts import Amounts, add_to, show, take_from, within
 from cede.model.copying import replace
 from cede.model.plan import ANY, Plan, Preemption, Stopped
 from cede.model.policy import Policy
@@ -199,28 +199,35 @@ class Taking:
         """Whether borrowers still have time to give a waiter nodes back by themselves."""
         return return_grace_end(offer.ledger, offer.preemptor) > self.state.now
 
+    def _beyond(self, ledger: PoolLedger, stream: Stream) -> Amounts:
+        """The sum that holders could give back to a stream by amounts."""
+        if stream.rights != IN_SHARE or not (found := ledger.takeable_beyond()):
+            return {}
+        return found if has_reserve_left(ledger, stream.policy_id) else {}
+
     def _reach(self, ledger: PoolLedger, stream: Stream) -> Room | None:
         """The headroom of a waiter of this stream with every holder gone that it may stop."""
         below, unsafe = self._below(ledger, stream)
         mine = ledger.takeable_inside(stream.policy_id, stream.band(ledger), stream.standing)
-        by_amounts = stream.rights == IN_SHARE and has_reserve_left(ledger, stream.policy_id)
-        beyond = ledger.takeable_beyond if by_amounts else dict
         on_its_way = ledger.leaving or ledger.earmarks
-        if stream.form is not None and not (below or unsafe or mine or beyond() or on_its_way):
+        if not (below or unsafe or mine or on_its_way or self._beyond(ledger, stream)) and (
+            stream.form is not None or not ledger.withheld
+        ):
             return None  # only free capacity is left, which granting has tried
         gone = yielding(ledger, stream.key, stream.rights)
         own = headroom(stream.own_bounds(ledger, alone=True, promise=True, gone=gone))
-        if own is None:
+        if own is None or not within(stream.queue.least, own):
             return None
+        beyond = self._beyond(ledger, stream)
         for above in ledger.chains[stream.policy_id][1:]:  # its own policy's are below it
             left = _promisable_under(ledger, above, stream.key, stream.standing)
             inside = ledger.takeable_below(stream.standing, above)
-            lower(own, _once_left(left, inside, mine, beyond()))
+            lower(own, _once_left(left, inside, mine, beyond))
         withheld = [each for each in ledger.withheld if each in stream.queue]
         promisable = self._promisable(ledger, stream, stream.queue.oldest or (), withheld)
         room = _once_left(promisable, below, unsafe, mine)
         if room.keys() - own.keys() or not fits(own, room):  # rarely true of reserved keys
-            lower(own, _once_left(room, beyond()))
+            lower(own, _once_left(room, beyond))
         return own
 
     def _below(self, ledger: PoolLedger, stream: Stream) -> tuple[Amounts, Amounts]:
