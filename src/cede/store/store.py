@@ -343,7 +343,7 @@ def _entities(rows_of: Callable[[str], Iterable[Sequence[Any]]]) -> Iterator[Ent
     yield from map(node_rows.node_from, rows_of("nodes"))
     yield from map(rows.policy_from, rows_of("policies"))
     yield from map(rows.tenant_from, rows_of("tenants"))
-    yield from map(rows.request_from, rows_of("requests"))
+    yield from rows.requests_from(rows_of("requests"))
     yield from sorted(map(rows.allocation_from, rows_of("allocations")), key=_by_index)
 
 

@@ -319,11 +319,12 @@ class State:
     def _load_requests(self, requests: Iterable[Request]) -> None:
         """Load requests; those of one kind are placed once and queued together, as most are."""
         crowds: dict[Any, Crowd | None] = {}
-        last: dict[Any, tuple[Any, Crowd | None]] = {}  # what the last of its kind asked for
+        # By the identity of the subject, whose hash is slow: what its last request asked for.
+        last: dict[tuple[int, bool, bool], tuple[Any, Crowd | None]] = {}
         passed, followed = self.passed, self.gates.followed
         for request in requests:
             asked = _asks(request)
-            kind = (request.subject, request.work is None, request.walltime is None)
+            kind = (id(request.subject), request.work is None, request.walltime is None)
             known = last.get(kind)
             if known is None or known[0] != asked:
                 known = last[kind] = (asked, self._crowd_for(request, crowds))
