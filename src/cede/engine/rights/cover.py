@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from operator import attrgetter
 
 from sortedcontainers import SortedList
 
@@ -122,7 +121,9 @@ class Fill:
 
     def add_many(self, holdings: Iterable[Holding]) -> None:
         """The same as adding each of them; a share that nothing fills yet is cut once."""
-        in_order = sorted(holdings, key=attrgetter("place"))
+        by_place = {each.place: each for each in holdings}
+        places = sorted(by_place)
+        in_order = [by_place[place] for place in places]
         if self._holdings:
             for holding in in_order:
                 self.add(holding)
@@ -134,7 +135,6 @@ class Fill:
                 break
             self._count(holding.amounts, 1)
             covered += 1
-        places = [each.place for each in in_order]
         self._inside.update(places[:covered])
         self._behind.update(places[covered:])
         for holding in in_order[:covered]:

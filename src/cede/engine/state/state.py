@@ -123,7 +123,7 @@ class State:
         self._by_subject: dict[Subject, dict[str, None]] = {}
         self._waiters: dict[tuple[Subject, str | None], int] = {}  # by the pool that they name
         self._policies_of: dict[Subject, list[Policy]] = {}  # a cache, cleared by edits
-        self._allocations_of: dict[str, dict[str, None]] = {}
+        self._allocations_of: dict[str, tuple[str, ...]] = {}  # the live ones of each request
         self.unopened: dict[str, None] | None = None  # pools whose ledgers are opened later
         self._came_up: list[Key] = []  # timers that were due since the last drain
         # (table, id, old value, whether this is its first change since the last drain)
@@ -394,7 +394,7 @@ class State:
             ledger.hold_many([*map(partial(held, ledger), requests, some)])
             for request, each in zip(requests, some, strict=True):
                 self.tenancy.hold(request, each)
-                self._allocations_of.setdefault(request.id, {})[each.id] = None
+                self._note_holder(each)
                 self._note_times(each)
             on_nodes = Counter([member.node_id for each in some for member in each.members])
             for node_id, many in on_nodes.items():
@@ -681,8 +681,13 @@ class State:
     def _hold(self, allocation: Allocation) -> None:
         ledger = self.ledgers[allocation.pool_id]
         ledger.hold(held(ledger, self.requests[allocation.request_id], allocation))
-        self._allocations_of.setdefault(allocation.request_id, {})[allocation.id] = None
+        self._note_holder(allocation)
         self._index_allocation(allocation)
+
+    def _note_holder(self, allocation: Allocation) -> None:
+        others = self._allocations_of.get(allocation.request_id, ())
+        if allocation.id not in others:
+            self._allocations_of[allocation.request_id] = (*others, allocation.id)
 
     def _rehold(self, old: Allocation, new: Allocation) -> None:
         """Replace the holding of an allocation that changed."""
@@ -700,10 +705,9 @@ class State:
 
     def _release(self, allocation: Allocation) -> None:
         self.ledgers[allocation.pool_id].let_go(allocation.id)
-        of_request = self._allocations_of[allocation.request_id]
-        del of_request[allocation.id]
-        if not of_request:
-            del self._allocations_of[allocation.request_id]
+        of_request = self._allocations_of.pop(allocation.request_id)
+        if others := tuple(each for each in of_request if each != allocation.id):
+            self._allocations_of[allocation.request_id] = others
         self._unindex_allocation(allocation)
 
     def _index_allocation(self, allocation: Allocation) -> None:
