@@ -130,7 +130,7 @@ class Store(Accounts, UsageReports, Past, history.History, retention.Retention):
     def load(self) -> Loaded:
         """All living entities; refused if the database is older than its anchor (S25)."""
         connection = self._connection()
-        with usable(), connection.begin():
+        with usable(), connect.reading_once(connection), connection.begin():
             meta = connection.execute(select(schema.meta)).one()
             if meta.epoch != self.epoch:
                 raise Deposed(self.epoch, meta.epoch)

@@ -39,8 +39,9 @@ Filled = tuple[tuple[bool, int, int, str], Amounts]
 def check(state: State) -> list[str]:
     """Every broken invariant, each with its id and the numbers; empty if there is none."""
     alive = Alive(state)
-    found = [*_lives(alive), *turns.check(state), *_configuration(state), *_tenants(alive)]
-    kept = turns.kept_back(state)
+    in_turn = turns.Kept(state)
+    found = [*_lives(alive), *turns.check(in_turn), *_configuration(state), *_tenants(alive)]
+    kept = turns.kept_back(state, in_turn)
     for pool in state.pools.values():
         found += [*_capacity(alive, pool), *_promises(alive, pool), *_ledger(alive, pool, kept)]
         if pool.nodes is not None:
@@ -383,7 +384,8 @@ def _tenants(everything: Alive) -> Iterator[str]:
     counts = state.tenancy
     alive, held, promised = Counter[str](), Counter[str](), Counter[str]()
     waiters, newest = Counter[tuple[str, str]](), dict[str, int]()
-    owned = {each.id: each for each in state.requests.values() if each.terms.tenant}
+    unusual = (each for each in state.requests.values() if each.terms is not USUAL)
+    owned = {each.id: each for each in unusual if each.terms.tenant}
     for request in owned.values():
         name = request.terms.tenant
         if not request.ended:
@@ -475,22 +477,24 @@ def _nodes(alive: Alive, pool: Pool) -> Iterator[str]:
     mine = {each.id: each for each in state.nodes.values() if each.pool_id == pool.id}
     if total(each.amounts for each in mine.values()) != dict(pool.capacity):
         yield f"S21 pool {pool.name}: its capacity is not what its nodes have"
-    held: dict[str, list[Amounts]] = {}
-    staying: dict[str, list[Amounts]] = {}
-    newest: dict[str, int] = {}
+    held: dict[str, list[Amounts]] = {node_id: [] for node_id in mine}
+    staying: dict[str, list[Amounts]] = {node_id: [] for node_id in mine}
+    newest = dict.fromkeys(mine, 0)
     devices: dict[tuple[str, str, str], str] = {}
     for each in alive.live(pool):
-        tasks, members, leaving = state.requests[each.request_id].tasks, each.members, each.leaving
+        tasks, members = state.requests[each.request_id].tasks, each.members
+        leaving = each.id in alive.leaving
         if len(members) != tasks or not mine.keys() >= {one.node_id for one in members}:
             yield f"S10 allocation {each.id} sits on {len(members)} nodes, not on {tasks}"
             continue
         one = _of_one(pool.metered(each.amounts), tasks)
         for member in members:
-            held.setdefault(member.node_id, []).append(one)
-            newest[member.node_id] = max(newest.get(member.node_id, 0), each.index)
+            node_id = member.node_id
+            held[node_id].append(one)
+            newest[node_id] = max(newest[node_id], each.index)
             if not leaving:
-                staying.setdefault(member.node_id, []).append(one)
-                node = mine[member.node_id]
+                staying[node_id].append(one)
+                node = mine[node_id]
                 if node.claimed_by and each.state is not AllocationState.LOST:  # it never reported
                     yield from _intruder(state, node, each.request_id)
             if member.devices:
@@ -501,12 +505,12 @@ def _nodes(alive: Alive, pool: Pool) -> Iterator[str]:
     promised = _promised_on(alive, pool)
     for node_id, node in mine.items():
         for which, many in (
-            ("S3", held.get(node_id, [])),
-            ("S28", [*staying.get(node_id, []), *promised.get(node_id, [])]),
+            ("S3", held[node_id]),
+            ("S28", [*staying[node_id], *promised.get(node_id, [])]),
         ):
             if which == "S28" and node_id not in promised:
                 continue
-            if which == "S3" and newest.get(node_id, 0) <= node.edited:
+            if which == "S3" and newest[node_id] <= node.edited:
                 continue
             yield from _overfull(node, which, total_of_many(many))
     yield from _inventory(state, pool, held)
@@ -546,7 +550,7 @@ def _inventory(state: State, pool: Pool, held: dict[str, list[Amounts]]) -> Iter
     """S21: every cached number of a node equals a recount."""
     inventory = state.inventories[pool.id]
     for node_id, spot in inventory.spots.items():
-        used = total(held.get(node_id, []))
+        used = total_of_many(held.get(node_id, []))
         for key, free in zip(inventory.keys, spot.free, strict=True):
             recount = spot.node.amounts[key] - used.get(key, 0) if key in spot.node.amounts else 0
             if taken := spot.node.others.get(key, 0):

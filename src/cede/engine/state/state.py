@@ -395,7 +395,7 @@ class State:
             for request, each in zip(requests, some, strict=True):
                 self.tenancy.hold(request, each)
                 self._note_holder(each)
-                self._note_times(each)
+                self._note_times(each, request)
             on_nodes = Counter([member.node_id for each in some for member in each.members])
             for node_id, many in on_nodes.items():
                 self._note_holders(node_id, many)
@@ -714,7 +714,7 @@ class State:
         self.dirty[allocation.pool_id] = None
         for member in allocation.members:
             self._note_holders(member.node_id, 1)
-        self._note_times(allocation)
+        self._note_times(allocation, self.requests.get(allocation.request_id))
 
     def _note_holders(self, node_id: str, many: int) -> None:
         """Note that so many members came to a node, or changed there."""
@@ -722,14 +722,15 @@ class State:
         if (node := self.nodes[node_id]).state is NodeState.DOWN:
             self.timers.schedule(("node", node.id), self._node_due(node))
 
-    def _note_times(self, allocation: Allocation) -> None:
+    def _note_times(self, allocation: Allocation, request: Request | None) -> None:
         """Note when a holder may change by time, and whom it leaves for."""
         if allocation.walltime is not None:
             self.ledgers[allocation.pool_id].timed[allocation.id] = None
         if allocation.leaving and allocation.may_go_on:
             assert allocation.taken_for is not None
             self.untold.setdefault(allocation.taken_for, {})[allocation.id] = None
-        due = self._allocation_due(allocation)
+        settings = self.pools[allocation.pool_id].settings
+        due = allocation_due(allocation, request, settings, self.passed, self.since)
         if due is not None:
             self.timers.schedule(("allocation", allocation.id), due)
 
