@@ -333,9 +333,12 @@ class State:
                 self._replace_request(None, request)
             else:
                 self.requests[request.id] = request
-                crowd.members.append(request)
+                if crowd.waits:
+                    crowd.ages.append((request.submitted_at, request.index, request.id))
+                    if request.lease_until is not None:
+                        self.timers.schedule(("request", request.id), self._request_due(request))
         for crowd in crowds.values():
-            if crowd is not None and crowd.members and crowd.members[0].waiting:
+            if crowd is not None and crowd.ages:
                 self._join(crowd)
 
     def _crowd_for(self, request: Request, crowds: dict[Any, Crowd | None]) -> Crowd | None:
@@ -352,15 +355,12 @@ class State:
 
     def _join(self, crowd: Crowd) -> None:
         """Index the waiters of a crowd, and queue them."""
-        first, ids = crowd.members[0], [each.id for each in crowd.members]
+        first, ids = crowd.first, [age[2] for age in crowd.ages]
         self._by_subject.setdefault(first.subject, {}).update(dict.fromkeys(ids))
         self._places.update(dict.fromkeys(ids, crowd.places))
         kind = (first.subject, first.pool_id)
         self._waiters[kind] = self._waiters.get(kind, 0) + len(ids)
         self.several += len(ids) * (len(crowd.places) > 1)
-        for each in crowd.members:
-            if each.lease_until is not None:
-                self.timers.schedule(("request", each.id), self._request_due(each))
         crowd.queue()
 
     def _crowd_of(self, request: Request) -> Crowd | None:
@@ -368,7 +368,7 @@ class State:
         if alike_to(request) is None:
             return None
         if not request.waiting:
-            return Crowd((), [])
+            return Crowd(request, False, (), [])
         places = eligible_policies(self, request)
         ledgers = [self.ledgers[policy.pool_id] for policy in places]
         if any(ledger.fair for ledger in ledgers):
@@ -378,7 +378,7 @@ class State:
             (ledger, ledger.stand(policy.id, request))
             for ledger, policy in zip(ledgers, places, strict=True)
         ]
-        return Crowd(places, stands)
+        return Crowd(request, True, places, stands)
 
     def _load_allocations(self, allocations: Iterable[Allocation]) -> None:
         """Load allocations; each ledger holds all of its own at once."""
