@@ -71,3 +71,13 @@ def test_the_check_sees_what_is_imported(server: Serving, client: Client) -> Non
     client.pools.create("gpus", {"gpu": 8})
     modules = imported(server, "pool", "list", "-o", "yaml")
     assert "yaml" in modules & SLOW
+
+
+def test_a_server_on_sqlite_imports_nothing_of_postgresql() -> None:
+    program = "import cede.server.run, cede.server.api.app, sys; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=WAIT_SECONDS
+    )
+    modules = done.stdout.split()
+    assert "sqlalchemy.dialects.sqlite" in modules
+    assert not {"sqlalchemy.dialects.postgresql", "psycopg", "alembic"} & set(modules)

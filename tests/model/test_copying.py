@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from cede.engine.lifecycle.commands import Submission
-from cede.model.copying import maker, replace
+from cede.model.copying import maker, replace, stamp
 from cede.model.request import Request
 from cede.model.subject import Subject
 
@@ -68,3 +68,14 @@ def test_what_is_made_is_what_its_class_makes(kind: type[Request]) -> None:
 def test_a_class_that_checks_itself_makes_its_values() -> None:
     with pytest.raises(ValueError, match="negative"):
         maker(_Checked)(-1)
+
+
+@pytest.mark.parametrize("kind", [Request, Submission])
+def test_what_is_stamped_is_a_copy_with_its_own_fields(kind: type[Request]) -> None:
+    common, stamped = stamp(kind, ("labels", "id"))
+    first = kind("a", Subject("team", "red"), {"gpu": 1}, owner="red", labels={"job": "x"})
+    made = stamped(common(first), ({"job": "y"}, "b"))
+    assert made == dataclasses.replace(first, id="b", labels={"job": "y"})
+    assert type(made) is kind
+    with pytest.raises((dataclasses.FrozenInstanceError, TypeError)):
+        made.id = "c"  # type: ignore[misc]

@@ -275,6 +275,21 @@ def test_request(value: Request) -> None:
     assert rows.request_from(rows.request_row(value, None)) == value
 
 
+@given(requests, requests)
+def test_requests_that_differ_in_any_one_field_are_told_apart(one: Request, other: Request) -> None:
+    mixed = [replace(one, **{each.name: getattr(other, each.name)}) for each in fields(Request)]
+    values = [one, *mixed, *mixed, one]
+    made = list(rows.requests_from(rows.request_row(each, None) for each in values))
+    assert made == values
+    assert {type(each) for each in made} == {Request}
+
+
+def test_alike_requests_share_their_values() -> None:
+    values = [request(f"request-{at}", at, retry=Retry(3), after=("x",)) for at in range(3)]
+    first, *others = rows.requests_from(rows.request_row(each, None) for each in values)
+    assert all(each.retry is first.retry and each.after is first.after for each in others)
+
+
 @given(allocations())
 def test_allocation(value: Allocation) -> None:
     assert rows.allocation_from(rows.allocation_row(value)) == value

@@ -145,9 +145,10 @@ def total(many: Iterable[Amounts]) -> dict[str, int]:
 def total_of_many(many: Iterable[Amounts]) -> dict[str, int]:
     """The same for very many, most of which are the same few values: each is multiplied."""
     held = list(many)
-    values = {id(each): each for each in held}
+    ids = [*map(id, held)]
+    values = dict(zip(ids, held, strict=True))
     result: dict[str, int] = {}
-    for which, times in Counter(map(id, held)).items():
+    for which, times in Counter(ids).items():
         for key, amount in values[which].items():
             result[key] = result.get(key, 0) + times * amount
     return result

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from cede.engine.state.state import State
 from cede.model.token import Token
 from cede.server.tx import Tx
 
@@ -19,8 +18,11 @@ from cede.server.tx import Tx
 def adopt_identities(tx: Tx, named: Callable[[str], list[Token]]) -> None:
     """Replace the bare names in the state; `named` returns the tokens that have a name."""
     state = tx.state
-    known = {name: identity_of(named(name)) for name in sorted(_names(state))}
-    for request in [each for each in state.requests.values() if each.terms.sensitive]:
+    sensitive = [each for each in state.requests.values() if each.terms.sensitive]
+    owners = {each.owner for each in sensitive} | {each.claimed_by for each in state.nodes.values()}
+    names = sorted(name for name in owners if name and "/" not in name)
+    known = {name: identity_of(named(name)) for name in names}
+    for request in sensitive:
         if (identity := known.get(request.owner)) is not None:
             state.put(replace(request, owner=identity))
     for node in list(state.nodes.values()):
@@ -35,9 +37,3 @@ def identity_of(tokens: Iterable[Token]) -> str | None:
     alive = {each.identity for each in tokens if not each.revoked}
     found = alive or {each.identity for each in tokens}
     return found.pop() if len(found) == 1 else None
-
-
-def _names(state: State) -> set[str]:
-    kept = {each.owner for each in state.requests.values() if each.terms.sensitive}
-    kept |= {each.claimed_by for each in state.nodes.values()}
-    return {name for name in kept if name and "/" not in name}

@@ -7,6 +7,8 @@ so that it blocks no other.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -146,6 +148,21 @@ def _make_wal(connection: Any) -> None:
     connection.execute(f"PRAGMA cache_size = -{WRITER_CACHE}")
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute(f"PRAGMA journal_size_limit = {LOG_KEPT}")
+
+
+@contextmanager
+def reading_once(connection: Connection) -> Iterator[None]:
+    """A context in which pages are read once and in order: a cache that keeps them costs more time
+    than it saves, and memory that is not used again.
+    """
+    if connection.dialect.name != "sqlite":
+        yield
+        return
+    run(connection, f"PRAGMA cache_size = -{READER_CACHE}")
+    try:
+        yield
+    finally:
+        run(connection, f"PRAGMA cache_size = -{WRITER_CACHE}")
 
 
 def _forbid_writing(connection: Any) -> None:

@@ -8,16 +8,17 @@ one byte.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from operator import itemgetter
 from sys import intern
 from typing import Any
 
 from cede.engine.ledger.tenants import nodes_of
 from cede.engine.state.changes import Event
 from cede.model.allocation import Allocation, allocation_id
-from cede.model.copying import maker
+from cede.model.copying import maker, stamp
 from cede.model.lifecycle import AllocationState, RequestStatus
 from cede.model.policy import Mode, Policy
 from cede.model.pool import Pool
@@ -29,8 +30,10 @@ from cede.model.tenant import Tenant
 from cede.model.token import Role, Token
 from cede.store import answers, node_rows, own_columns, term_rows
 from cede.store.arrays import array_of, from_array
+from cede.store.digests import LAYOUTS
 from cede.store.json_text import decode, encode
 from cede.store.node_rows import Row
+from cede.store.unread import UnreadMap, UnreadWork
 from cede.store.values import AuditEntry, AuditNote, Idempotency, Remembered
 
 # The hash of the audit chain is over this form, so it must not change.
@@ -40,6 +43,7 @@ canonical: Callable[[Any], str] = json.JSONEncoder(
 
 _request, _allocation = maker(Request), maker(Allocation)
 _DEFAULT_RETRY = Retry()
+_NO_LABELS: Mapping[str, str] = {}
 _STATUS = {str(status): status for status in RequestStatus}
 _STATE = {str(state): state for state in AllocationState}
 
@@ -220,6 +224,47 @@ def request_from(row: Sequence[Any]) -> Request:
         created,
         *own_columns.fields_from(own),
     )
+
+
+# The fields in which requests differ that are alike otherwise; the last two are read later.
+_PLAIN = (
+    *("id", "submitted_at", "index", "created", "pool_id", "attempt", "retries_used"),
+    *("preempted_count", "not_before", "bypassed", "lease", "lease_until", "part_of"),
+    *("array_task", "walltime"),
+)
+_OWN = (*_PLAIN, "work", "labels")
+_common, _stamped = stamp(Request, _OWN)
+_PLACES = {each.name: at for at, each in enumerate(LAYOUTS["requests"].columns)}
+_PLACES["index"] = _PLACES.pop("at_index")
+_WORK, _LABELS = _PLACES["work"], _PLACES["labels"]
+_plain = itemgetter(*(_PLACES[name] for name in _PLAIN))
+# The last three are no part of a value.
+_UNLIKE = (*_OWN, "granted_pool_id", "granted_attempt", "ended_at")
+_alike = itemgetter(*(at for name, at in _PLACES.items() if name not in _UNLIKE))
+_KINDS_MAX = 4_096
+
+
+def requests_from(many: Iterable[Sequence[Any]]) -> Iterator[Request]:
+    """The requests of many rows. Rows that are alike share the values of all fields but their own,
+    which are made once.
+    """
+    kinds: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+    for row in many:
+        kind = _alike(row)
+        common = kinds.get(kind)
+        if common is None:
+            request = request_from(row)
+            if len(kinds) < _KINDS_MAX:
+                kinds[kind] = _common(request)
+            yield request
+            continue
+        work, labels = row[_WORK], row[_LABELS]
+        own = (
+            *_plain(row),
+            None if work is None else UnreadWork(work),
+            _NO_LABELS if labels is None else UnreadMap(labels),
+        )
+        yield _stamped(common, own)
 
 
 def allocation_row(allocation: Allocation, request: Request | None = None) -> Row:

@@ -13,6 +13,7 @@ agree.
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Any
 
 from sqlalchemy import (
     Boolean,
@@ -73,6 +74,15 @@ ENDED = one_of("status", [status for status in RequestStatus if status in TERMIN
 
 def not_negative(*columns: str) -> CheckConstraint:
     return CheckConstraint(" AND ".join(f"{column} >= 0" for column in columns), "not_negative")
+
+
+def partial_index(
+    name: str, *columns: ColumnElement[Any], where: str, unique: bool = False
+) -> None:
+    """An index of some rows. The migrations make it on PostgreSQL as well; to say so here would
+    import that dialect with all its drivers in every start.
+    """
+    Index(name, *columns, unique=unique, sqlite_where=text(where))
 
 
 # One row. `head` is the journal's last index; `lease_until` is an instant of the database's clock.
@@ -253,39 +263,34 @@ requests = Table(
 Index("uq_requests_at_index", requests.c.at_index, unique=True)
 Index("ix_requests_tail", tail(requests.c.id))
 Index("ix_requests_subject", requests.c.subject_type, requests.c.subject_name, requests.c.at_index)
-Index(
+partial_index(
     "ix_requests_active",
     requests.c.at_index,
-    sqlite_where=text(ACTIVE),
-    postgresql_where=text(ACTIVE),
+    where=ACTIVE,
 )
-Index(
+partial_index(
     "ix_requests_part_of",
     requests.c.part_of,
     requests.c.at_index,
-    sqlite_where=text("part_of IS NOT NULL"),
-    postgresql_where=text("part_of IS NOT NULL"),
+    where="part_of IS NOT NULL",
 )
-Index(
+partial_index(
     "ix_requests_tenant",
     requests.c.tenant,
     requests.c.at_index,
-    sqlite_where=text("tenant IS NOT NULL"),
-    postgresql_where=text("tenant IS NOT NULL"),
+    where="tenant IS NOT NULL",
 )
 
-Index(
+partial_index(
     "ix_requests_ended",
     requests.c.ended_at,
-    sqlite_where=text("ended_at IS NOT NULL"),
-    postgresql_where=text("ended_at IS NOT NULL"),
+    where="ended_at IS NOT NULL",
 )
-Index(
+partial_index(
     "ix_requests_status",
     requests.c.status,
     requests.c.at_index,
-    sqlite_where=text(ENDED),
-    postgresql_where=text(ENDED),
+    where=ENDED,
 )
 
 # The id of an allocation is `request_id.attempt`, so it needs no column. `live` is 1 or, once
@@ -333,33 +338,29 @@ allocations = Table(
     ),
     sqlite_with_rowid=False,
 )  # fmt: skip
-Index(
+partial_index(
     "uq_allocations_live",
     allocations.c.request_id,
     unique=True,
-    sqlite_where=text("live = 1"),
-    postgresql_where=text("live = 1"),
+    where="live = 1",
 )
-Index(
+partial_index(
     "ix_allocations_pool",
     allocations.c.pool_id,
-    sqlite_where=text("live = 1"),
-    postgresql_where=text("live = 1"),
+    where="live = 1",
 )
 
-Index(
+partial_index(
     "ix_allocations_tenant",
     allocations.c.tenant,
     allocations.c.allocated_at,
-    sqlite_where=text("tenant IS NOT NULL"),
-    postgresql_where=text("tenant IS NOT NULL"),
+    where="tenant IS NOT NULL",
 )
 
-Index(
+partial_index(
     "ix_allocations_ended",
     allocations.c.ended_at,
-    sqlite_where=text("ended_at IS NOT NULL"),
-    postgresql_where=text("ended_at IS NOT NULL"),
+    where="ended_at IS NOT NULL",
 )
 
 # The usage of ended requests, summed by days when the requests are removed. `day` is the day of UTC

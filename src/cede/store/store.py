@@ -129,7 +129,7 @@ class Store(Accounts, UsageReports, Past, history.History, retention.Retention):
     def load(self) -> Loaded:
         """All living entities; refused if the database is older than its anchor (S25)."""
         connection = self._connection()
-        with usable(), connection.begin():
+        with usable(), connect.reading_once(connection), connection.begin():
             meta = connection.execute(select(schema.meta)).one()
             if meta.epoch != self.epoch:
                 raise Deposed(self.epoch, meta.epoch)
@@ -336,7 +336,7 @@ def _entities(rows_of: Callable[[str], Iterable[Sequence[Any]]]) -> Iterator[Ent
     yield from map(node_rows.node_from, rows_of("nodes"))
     yield from map(rows.policy_from, rows_of("policies"))
     yield from map(rows.tenant_from, rows_of("tenants"))
-    yield from map(rows.request_from, rows_of("requests"))
+    yield from rows.requests_from(rows_of("requests"))
     yield from sorted(map(rows.allocation_from, rows_of("allocations")), key=_by_index)
 
 

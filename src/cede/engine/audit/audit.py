@@ -19,7 +19,7 @@ from cede.engine.state.state import State
 from cede.model.allocation import Allocation, Member
 from cede.model.amounts import UNBOUNDED_WHEN_ABSENT, Amounts, total, total_of_many
 from cede.model.bounds import TREE_DEPTH_MAX
-from cede.model.lifecycle import HOLDING, AllocationState
+from cede.model.lifecycle import HOLDING, LEAVING, WAITING, AllocationState
 from cede.model.node import Node
 from cede.model.policy import Policy
 from cede.model.pool import Pool
@@ -38,9 +38,10 @@ Filled = tuple[tuple[bool, int, int, str], Amounts]
 
 def check(state: State) -> list[str]:
     """Every broken invariant, each with its id and the numbers; empty if there is none."""
-    found = [*_lives(state), *turns.check(state), *_configuration(state), *_tenants(state)]
-    kept = turns.kept_back(state)
     alive = Alive(state)
+    in_turn = turns.Kept(state)
+    found = [*_lives(alive), *turns.check(in_turn), *_configuration(state), *_tenants(alive)]
+    kept = turns.kept_back(state, in_turn)
     for pool in state.pools.values():
         found += [*_capacity(alive, pool), *_promises(alive, pool), *_ledger(alive, pool, kept)]
         if pool.nodes is not None:
@@ -59,13 +60,16 @@ class Alive:
 
     def __init__(self, state: State) -> None:
         self.state = state
-        self.waiting = [each for each in state.requests.values() if each.waiting]
+        self.waiting = [each for each in state.requests.values() if each.status in WAITING]
+        self.allocations = [
+            each for each in state.allocations.values() if each.state is not AllocationState.ENDED
+        ]
+        self.leaving = {each.id for each in self.allocations if each.state in LEAVING}
         self._live: dict[str, list[Allocation]] = {}
         self._promised: dict[str, list[tuple[Request, Earmark]]] = {}
-        for each in state.allocations.values():
-            if each.live:
-                for id_ in (each.pool_id, each.policy_id):
-                    self._live.setdefault(id_, []).append(each)
+        for each in self.allocations:
+            for id_ in (each.pool_id, each.policy_id):
+                self._live.setdefault(id_, []).append(each)
         for request in self.waiting:
             if (earmark := request.earmark) is not None:
                 for id_ in (earmark.pool_id, earmark.policy_id):
@@ -184,7 +188,11 @@ def rights(alive: Alive, pool: Pool, gone: Container[str] = ()) -> dict[str, int
         waiting = [(each, 0) for each in holdings_in_order(alive, policy, bands)]
         if not by_place:  # a holding that yields its place fills no share
             result.update((place[3], BORROWED) for (place, _), _ in waiting)
-            waiting = [each for each in waiting if not _yields(state, each[0][0][3], gone)]
+            waiting = [
+                each
+                for each in waiting
+                if each[0][0][3] not in alive.leaving and each[0][0][3] not in gone
+            ]
         if by_place:  # then rights go by home, not by share
             home = _home(state, policy) or set()
             for (place, _), _ in waiting:
@@ -304,10 +312,6 @@ def _nodes_of(state: State, holding_id: str) -> set[str]:
     return set() if earmark is None else {node_id for node_id, _ in earmark.footprint}
 
 
-def _yields(state: State, holding_id: str, gone: Container[str]) -> bool:
-    return holding_id in gone or bool((e := state.allocations.get(holding_id)) and e.yields)
-
-
 def shares_of(state: State, policy: Policy) -> list[Mapping[str, float]]:
     """A policy's share, band by band from the safest on."""
     pool = state.pools[policy.pool_id]
@@ -334,26 +338,25 @@ def counted_keys(state: State, pool: Pool) -> set[str]:
     }
 
 
-def _lives(state: State) -> Iterator[str]:
-    held: dict[str, list[Allocation]] = {}
-    for allocation in state.allocations.values():
-        if allocation.live:
-            held.setdefault(allocation.request_id, []).append(allocation)
-    for request_id, allocations in held.items():
-        request = state.requests.get(request_id)
-        if len(allocations) > 1:
-            yield f"S9 request {request_id} has {len(allocations)} live allocations"
-        elif request is None or request.status not in HOLDING:
-            yield f"S9 allocation {allocations[0].id} is live, its request is not holding"
-        elif allocations[0].attempt != request.attempt:
-            yield f"S9 allocation {allocations[0].id} is not of attempt {request.attempt}"
-        elif allocations[0].amounts != request.amounts:
-            yield f"S10 allocation {allocations[0].id} does not hold its request's whole demand"
-    for request in state.requests.values():
-        if request.status in HOLDING and request.id not in held:
-            yield f"S9 request {request.id} is {request.status} and holds nothing"
-        if request.earmark is not None and not request.waiting:
+def _lives(alive: Alive) -> Iterator[str]:
+    held = {each.request_id: each for each in alive.allocations}
+    if len(held) < len(alive.allocations):
+        for request_id, times in Counter(each.request_id for each in alive.allocations).items():
+            if times > 1:
+                yield f"S9 request {request_id} has {times} live allocations"
+    for request in alive.state.requests.values():
+        if request.status in HOLDING:
+            allocation = held.pop(request.id, None)
+            if allocation is None:
+                yield f"S9 request {request.id} is {request.status} and holds nothing"
+            elif allocation.attempt != request.attempt:
+                yield f"S9 allocation {allocation.id} is not of attempt {request.attempt}"
+            elif allocation.amounts != request.amounts:
+                yield f"S10 allocation {allocation.id} does not hold its request's whole demand"
+        if request.earmark is not None and request.status not in WAITING:
             yield f"S28 request {request.id} is {request.status} and still owns an earmark"
+    for allocation in held.values():
+        yield f"S9 allocation {allocation.id} is live, its request is not holding"
 
 
 def _configuration(state: State) -> Iterator[str]:
@@ -375,20 +378,23 @@ def _configuration(state: State) -> Iterator[str]:
                 yield f"S4 pool {pool.name} has {amount} {key} reserved of {most}"
 
 
-def _tenants(state: State) -> Iterator[str]:
+def _tenants(everything: Alive) -> Iterator[str]:
     """S2 of quotas, with its exception; S21: every cached number of a tenant equals a recount."""
+    state = everything.state
     counts = state.tenancy
     alive, held, promised = Counter[str](), Counter[str](), Counter[str]()
     waiters, newest = Counter[tuple[str, str]](), dict[str, int]()
-    for request in state.requests.values():
+    unusual = (each for each in state.requests.values() if each.terms is not USUAL)
+    owned = {each.id: each for each in unusual if each.terms.tenant}
+    for request in owned.values():
         name = request.terms.tenant
-        if name and not request.ended:
+        if not request.ended:
             alive[name] += 1
             promised[name] += request.tasks if request.earmark is not None else 0
             waiters.update((name, policy.pool_id) for policy in state.places(request.id))
-    for each in state.allocations.values():
-        owner = state.requests.get(each.request_id)
-        if each.live and owner is not None and (name := owner.terms.tenant):
+    for each in everything.allocations if owned else ():
+        if (owner := owned.get(each.request_id)) is not None:
+            name = owner.terms.tenant
             held[name] += len({one.node_id for one in each.members}) or owner.tasks
             newest[name] = max(newest.get(name, 0), each.index)
     waiting = {
@@ -443,7 +449,7 @@ def _capacity(alive: Alive, pool: Pool) -> Iterator[str]:
 
 def _promises(alive: Alive, pool: Pool) -> Iterator[str]:
     """S28: staying and promised amounts together are within capacity."""
-    staying = [each.amounts for each in alive.live(pool) if not each.leaving]
+    staying = [each.amounts for each in alive.live(pool) if each.id not in alive.leaving]
     promised = [request.amounts for request, _ in alive.promised(pool)]
     both = total_of_many((*staying, *promised))
     for key in pool.metered(total_of_many(promised)):
@@ -471,22 +477,24 @@ def _nodes(alive: Alive, pool: Pool) -> Iterator[str]:
     mine = {each.id: each for each in state.nodes.values() if each.pool_id == pool.id}
     if total(each.amounts for each in mine.values()) != dict(pool.capacity):
         yield f"S21 pool {pool.name}: its capacity is not what its nodes have"
-    held: dict[str, list[Amounts]] = {}
-    staying: dict[str, list[Amounts]] = {}
-    newest: dict[str, int] = {}
+    held: dict[str, list[Amounts]] = {node_id: [] for node_id in mine}
+    staying: dict[str, list[Amounts]] = {node_id: [] for node_id in mine}
+    newest = dict.fromkeys(mine, 0)
     devices: dict[tuple[str, str, str], str] = {}
     for each in alive.live(pool):
-        tasks, members, leaving = state.requests[each.request_id].tasks, each.members, each.leaving
+        tasks, members = state.requests[each.request_id].tasks, each.members
+        leaving = each.id in alive.leaving
         if len(members) != tasks or not mine.keys() >= {one.node_id for one in members}:
             yield f"S10 allocation {each.id} sits on {len(members)} nodes, not on {tasks}"
             continue
         one = _of_one(pool.metered(each.amounts), tasks)
         for member in members:
-            held.setdefault(member.node_id, []).append(one)
-            newest[member.node_id] = max(newest.get(member.node_id, 0), each.index)
+            node_id = member.node_id
+            held[node_id].append(one)
+            newest[node_id] = max(newest[node_id], each.index)
             if not leaving:
-                staying.setdefault(member.node_id, []).append(one)
-                node = mine[member.node_id]
+                staying[node_id].append(one)
+                node = mine[node_id]
                 if node.claimed_by and each.state is not AllocationState.LOST:  # it never reported
                     yield from _intruder(state, node, each.request_id)
             if member.devices:
@@ -497,12 +505,12 @@ def _nodes(alive: Alive, pool: Pool) -> Iterator[str]:
     promised = _promised_on(alive, pool)
     for node_id, node in mine.items():
         for which, many in (
-            ("S3", held.get(node_id, [])),
-            ("S28", [*staying.get(node_id, []), *promised.get(node_id, [])]),
+            ("S3", held[node_id]),
+            ("S28", [*staying[node_id], *promised.get(node_id, [])]),
         ):
             if which == "S28" and node_id not in promised:
                 continue
-            if which == "S3" and newest.get(node_id, 0) <= node.edited:
+            if which == "S3" and newest[node_id] <= node.edited:
                 continue
             yield from _overfull(node, which, total_of_many(many))
     yield from _inventory(state, pool, held)
@@ -542,7 +550,7 @@ def _inventory(state: State, pool: Pool, held: dict[str, list[Amounts]]) -> Iter
     """S21: every cached number of a node equals a recount."""
     inventory = state.inventories[pool.id]
     for node_id, spot in inventory.spots.items():
-        used = total(held.get(node_id, []))
+        used = total_of_many(held.get(node_id, []))
         for key, free in zip(inventory.keys, spot.free, strict=True):
             recount = spot.node.amounts[key] - used.get(key, 0) if key in spot.node.amounts else 0
             if taken := spot.node.others.get(key, 0):
@@ -580,7 +588,7 @@ def _policy(alive: Alive, policy: Policy, bands: Mapping[str, int]) -> Iterator[
     reserves = {key: policy.reserved_of(key, pool) for _, amounts in fixed for key in amounts}
     # Within a limit, leaving amounts may be promised, and promised amounts are not held yet.
     live = [each for each in held if each[0][3] in state.allocations]
-    stays = [each for each in held if not _is_leaving(state, each[0][3])]
+    stays = [each for each in held if each[0][3] not in alive.leaving]
     for code, counted, bounds in (
         ("S2 limit", live, limits),
         ("S2 limit", stays, limits),
@@ -597,11 +605,6 @@ def _policy(alive: Alive, policy: Policy, bands: Mapping[str, int]) -> Iterator[
             ]
             if since:
                 yield f"{code} of policy {policy.name}: {amount} {key} held of {bound}; {since}"
-
-
-def _is_leaving(state: State, holding_id: str) -> bool:
-    allocation = state.allocations.get(holding_id)
-    return allocation is not None and allocation.leaving
 
 
 def _subtree(alive: Alive, policy: Policy) -> Iterator[str]:
@@ -631,21 +634,23 @@ def _subtree(alive: Alive, policy: Policy) -> Iterator[str]:
                 yield f"S2 limit of policy {policy.name}: {amount} {key} below it of {limit}"
 
 
-def _ledger(alive: Alive, pool: Pool, kept: Container[str]) -> Iterator[str]:
+def _ledger(alive: Alive, pool: Pool, kept: Iterable[str]) -> Iterator[str]:
     """S21: every cached sum, right and place equals a recount."""
     state = alive.state
     ledger = state.ledgers[pool.id]
     live = alive.live(pool)
     recounts = {
-        "live": total_of_many(each.amounts for each in live),
-        "leaving": total_of_many(each.amounts for each in live if each.leaving),
+        "live": total_of_many([each.amounts for each in live]),
+        "leaving": total_of_many([each.amounts for each in live if each.id in alive.leaving]),
         "takeable": total_of_many(
-            each.amounts
-            for each in live
-            if each.preemptible
-            and not each.leaving
-            and each.state is not AllocationState.LOST
-            and not ledger.holdings[each.id].safe
+            [
+                each.amounts
+                for each in live
+                if each.preemptible
+                and each.id not in alive.leaving
+                and each.state is not AllocationState.LOST
+                and not ledger.holdings[each.id].safe
+            ]
         ),
     }
     cached = {
@@ -662,17 +667,16 @@ def _ledger(alive: Alive, pool: Pool, kept: Container[str]) -> Iterator[str]:
     yield from _queues(alive, pool, kept)
 
 
-def _queues(alive: Alive, pool: Pool, kept: Container[str]) -> Iterator[str]:
+def _queues(alive: Alive, pool: Pool, kept: Iterable[str]) -> Iterator[str]:
     """S21 of waiters: each is in the queue of its kind, or in none."""
     state = alive.state
-    ledger, places, delayed = state.ledgers[pool.id], state.places, state.delayed
+    ledger, places = state.ledgers[pool.id], state.places
+    absent = {*state.delayed, *kept, *(request.id for request, _ in alive.promised(pool))}
     fair = pool.settings.share is not Share.RESERVED  # then holdings decide the queue of a waiter
-    queues: dict[Any, Container[str]] = {}
-    last: dict[str, tuple[Any, Container[str]]] = {}  # by policy: of the waiter before
+    queues: dict[Any, tuple[Any, list[str]]] = {}  # each with the waiters that belong to it
+    last: dict[str, tuple[Any, list[str]]] = {}  # by policy: of the waiter before
     for request in alive.waiting:
-        id_, earmark, asked = request.id, request.earmark, _asked(request)
-        owns = earmark is not None and earmark.pool_id == pool.id
-        absent = owns or id_ in delayed or id_ in kept
+        id_, asked = request.id, _asked(request)
         for policy in places(id_):
             if policy.pool_id != pool.id:
                 continue
@@ -680,9 +684,13 @@ def _queues(alive: Alive, pool: Pool, kept: Container[str]) -> Iterator[str]:
             if known is None or fair or known[0] != asked or asked[0] is not USUAL:
                 like = (policy.id, id_ if fair else _kind_of(request))
                 if like not in queues:
-                    queues[like] = ledger.queues.get(ledger.queue_of(policy.id, request), ())
-                known = last[policy.id] = (asked, queues[like])
-            if (id_ in known[1]) == absent:
+                    queue = ledger.queues.get(ledger.queue_of(policy.id, request))
+                    queues[like] = (() if queue is None else queue.members, [])
+                known = last[policy.id] = (asked, queues[like][1])
+            known[1].append(id_)
+    for members, ids in queues.values():
+        for id_ in ids:
+            if (id_ in members) == (id_ in absent):
                 yield f"S21 pool {pool.name}: request {id_} is not in its queue"
 
 

@@ -13,32 +13,42 @@ from cede.model.lifecycle import HOLDING
 from cede.model.request import Request
 
 
-def check(state: State) -> Iterator[str]:
-    following = _following(state)
-    alive = _alive(state) if following else set()
-    for request in following:
+class Kept:
+    """Requests with dependencies, and the tasks of every array that has a bound: both are few."""
+
+    def __init__(self, state: State) -> None:
+        requests = state.requests.values()
+        self.following = [each for each in requests if each.after or each.after_any]
+        self.arrays: dict[str, list[Request]] = {}
+        for task in [each for each in requests if each.part_of is not None]:
+            if "%" in task.array and not task.ended:
+                self.arrays.setdefault(str(task.part_of), []).append(task)
+        self.alive = _alive(state) if self.following else set()
+
+
+def check(found: Kept) -> Iterator[str]:
+    alive = found.alive
+    for request in found.following:
         if request.status in HOLDING:
             for ref in (*request.after, *request.after_any):
                 if ref in alive:
                     yield f"S33 request {request.id} holds before {ref} has ended"
-    for array_id, tasks in _arrays(state).items():
+    for array_id, tasks in found.arrays.items():
         held = sum(each.status in HOLDING for each in tasks)
         if held > _bound(tasks[0]):
             yield f"S33 array {array_id}: {held} tasks hold of {_bound(tasks[0])} at once"
 
 
-def kept_back(state: State) -> set[str]:
+def kept_back(state: State, found: Kept) -> set[str]:
     """Waiters that must be in no queue: a dependency of theirs has not ended, or their array is at
     its bound.
     """
-    following = _following(state)
-    alive = _alive(state) if following else set()
     kept = {
         each.id
-        for each in following
-        if each.waiting and not alive.isdisjoint((*each.after, *each.after_any))
+        for each in found.following
+        if each.waiting and not found.alive.isdisjoint((*each.after, *each.after_any))
     }
-    for tasks in _arrays(state).values():
+    for tasks in found.arrays.values():
         busy = sum(each.status in HOLDING or each.earmark is not None for each in tasks)
         waiting = [
             each
@@ -53,26 +63,12 @@ def kept_back(state: State) -> set[str]:
     return kept
 
 
-def _following(state: State) -> list[Request]:
-    """Requests with dependencies: they are few, and only they need the living requests."""
-    return [each for each in state.requests.values() if each.after or each.after_any]
-
-
 def _alive(state: State) -> set[str]:
     """All ids and names of requests that have not ended."""
     found = set()
     for each in state.requests.values():
         if not each.ended:
             found |= {each.id, each.part_of or each.id, f"{each.part_of}_{each.array_task}"}
-    return found
-
-
-def _arrays(state: State) -> dict[str, list[Request]]:
-    """The tasks of every array that has a bound."""
-    found: dict[str, list[Request]] = {}
-    for each in state.requests.values():
-        if each.part_of is not None and "%" in each.array and not each.ended:
-            found.setdefault(each.part_of, []).append(each)
     return found
 
 

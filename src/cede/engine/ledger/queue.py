@@ -9,7 +9,7 @@ examines a few chunk heads, at any number of waiters.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Set
 from typing import NamedTuple
 
 from cede.engine.rights.standing import Age
@@ -82,6 +82,11 @@ class Queue:
 
     def __iter__(self) -> Iterator[str]:
         return (age[2] for chunk in self._chunks for age in chunk.ages)
+
+    @property
+    def members(self) -> Set[str]:
+        """The ids of all waiters; asked for one it is faster than the queue itself."""
+        return self._demands.keys()
 
     @property
     def oldest(self) -> Age | None:

@@ -17,7 +17,7 @@ from cede.engine.fair.curve import Vector
 from cede.engine.fair.groups import Due, Group, Held, Line, groups_of, is_protected
 from cede.engine.fair.settings import FairSettings
 from cede.engine.rights.cover import Holding
-from cede.model.amounts import Amounts, add_to, take_from
+from cede.model.amounts import Amounts, add_to, plus, take_from
 
 SAFEST = 2
 ABOVE_ALL = SAFEST + 1  # non-preemptible work goes before every band of its own policy
@@ -57,17 +57,17 @@ class TaskGroups:
     """The holdings of every task group of a pool."""
 
     def __init__(self) -> None:
-        self.used: dict[str, dict[str, int]] = {}  # held or promised
+        self.used: dict[str, Amounts] = {}  # held or promised
         self.leaving: dict[str, dict[str, int]] = {}
         self._held: dict[str, dict[str, Holding]] = {}
 
     def hold(self, holding: Holding) -> None:
         if holding.task_group in self._held:
             self._held[holding.task_group][holding.id] = holding
-            add_to(self.used[holding.task_group], holding.amounts)
+            self.used[holding.task_group] = plus(self.used[holding.task_group], holding.amounts)
         else:  # nearly always
             self._held[holding.task_group] = {holding.id: holding}
-            self.used[holding.task_group] = dict(holding.amounts)
+            self.used[holding.task_group] = holding.amounts
         if holding.leaving:
             add_to(self.leaving.setdefault(holding.task_group, {}), holding.amounts)
 
@@ -79,7 +79,9 @@ class TaskGroups:
             del self.used[holding.task_group]
             self.leaving.pop(holding.task_group, None)
             return
-        take_from(self.used[holding.task_group], holding.amounts)
+        used = dict(self.used[holding.task_group])
+        take_from(used, holding.amounts)
+        self.used[holding.task_group] = used
         if holding.leaving:
             take_from(self.leaving[holding.task_group], holding.amounts)
 

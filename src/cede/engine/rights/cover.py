@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from operator import attrgetter
+from operator import itemgetter
 
 from sortedcontainers import SortedList
 
@@ -122,7 +122,8 @@ class Fill:
 
     def add_many(self, holdings: Iterable[Holding]) -> None:
         """The same as adding each of them; a share that nothing fills yet is cut once."""
-        in_order = sorted(holdings, key=attrgetter("place"))
+        placed = sorted([(each.place, each) for each in holdings], key=itemgetter(0))
+        in_order = [holding for _, holding in placed]
         if self._holdings:
             for holding in in_order:
                 self.add(holding)
@@ -134,9 +135,8 @@ class Fill:
                 break
             self._count(holding.amounts, 1)
             covered += 1
-        places = [each.place for each in in_order]
-        self._inside.update(places[:covered])
-        self._behind.update(places[covered:])
+        self._inside.update([place for place, _ in placed[:covered]])
+        self._behind.update([place for place, _ in placed[covered:]])
         for holding in in_order[:covered]:
             self._covered(holding)
         for holding in in_order[covered:]:

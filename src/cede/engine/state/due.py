@@ -104,9 +104,9 @@ def allocation_due(
     """
     instants = []
     if allocation.state is not AllocationState.LOST:
-        deadline = deadline_of(allocation, request, settings, since)
-        if allocation.leaving and deadline is not None:
-            instants.append(deadline)
+        if allocation.leaving:
+            deadline = deadline_of(allocation, request, settings, since)
+            instants += [] if deadline is None else [deadline]
         if (
             allocation.state is AllocationState.CHECKPOINTING
             and allocation.stop_progress is not None

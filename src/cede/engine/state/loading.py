@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from cede.engine.ledger.ledger import PoolLedger
 from cede.engine.ledger.queue import Stand
+from cede.engine.rights.standing import Age
 from cede.engine.state.entities import Entity
 from cede.model.allocation import Allocation
 from cede.model.node import Node
@@ -68,11 +69,12 @@ class Crowd:
     they join these together; holders have none.
     """
 
+    first: Request
+    waits: bool
     places: tuple[Policy, ...]
     stands: list[tuple[PoolLedger, Stand]]
-    members: list[Request] = field(default_factory=list)
+    ages: list[Age] = field(default_factory=list)  # of the waiters
 
     def queue(self) -> None:
-        ages = [(each.submitted_at, each.index, each.id) for each in self.members]
         for ledger, (key, demand) in self.stands:
-            ledger.wait_together(key, ages, demand)
+            ledger.wait_together(key, self.ages, demand)

@@ -123,7 +123,7 @@ class State:
         self._by_subject: dict[Subject, dict[str, None]] = {}
         self._waiters: dict[tuple[Subject, str | None], int] = {}  # by the pool that they name
         self._policies_of: dict[Subject, list[Policy]] = {}  # a cache, cleared by edits
-        self._allocations_of: dict[str, dict[str, None]] = {}
+        self._allocations_of: dict[str, tuple[str, ...]] = {}  # the live ones of each request
         self.unopened: dict[str, None] | None = None  # pools whose ledgers are opened later
         self._came_up: list[Key] = []  # timers that were due since the last drain
         # (table, id, old value, whether this is its first change since the last drain)
@@ -319,11 +319,12 @@ class State:
     def _load_requests(self, requests: Iterable[Request]) -> None:
         """Load requests; those of one kind are placed once and queued together, as most are."""
         crowds: dict[Any, Crowd | None] = {}
-        last: dict[Any, tuple[Any, Crowd | None]] = {}  # what the last of its kind asked for
+        # By the identity of the subject, whose hash is slow: what its last request asked for.
+        last: dict[tuple[int, bool, bool], tuple[Any, Crowd | None]] = {}
         passed, followed = self.passed, self.gates.followed
         for request in requests:
             asked = _asks(request)
-            kind = (request.subject, request.work is None, request.walltime is None)
+            kind = (id(request.subject), request.work is None, request.walltime is None)
             known = last.get(kind)
             if known is None or known[0] != asked:
                 known = last[kind] = (asked, self._crowd_for(request, crowds))
@@ -332,9 +333,12 @@ class State:
                 self._replace_request(None, request)
             else:
                 self.requests[request.id] = request
-                crowd.members.append(request)
+                if crowd.waits:
+                    crowd.ages.append((request.submitted_at, request.index, request.id))
+                    if request.lease_until is not None:
+                        self.timers.schedule(("request", request.id), self._request_due(request))
         for crowd in crowds.values():
-            if crowd is not None and crowd.members and crowd.members[0].waiting:
+            if crowd is not None and crowd.ages:
                 self._join(crowd)
 
     def _crowd_for(self, request: Request, crowds: dict[Any, Crowd | None]) -> Crowd | None:
@@ -351,15 +355,12 @@ class State:
 
     def _join(self, crowd: Crowd) -> None:
         """Index the waiters of a crowd, and queue them."""
-        first, ids = crowd.members[0], [each.id for each in crowd.members]
+        first, ids = crowd.first, [age[2] for age in crowd.ages]
         self._by_subject.setdefault(first.subject, {}).update(dict.fromkeys(ids))
         self._places.update(dict.fromkeys(ids, crowd.places))
         kind = (first.subject, first.pool_id)
         self._waiters[kind] = self._waiters.get(kind, 0) + len(ids)
         self.several += len(ids) * (len(crowd.places) > 1)
-        for each in crowd.members:
-            if each.lease_until is not None:
-                self.timers.schedule(("request", each.id), self._request_due(each))
         crowd.queue()
 
     def _crowd_of(self, request: Request) -> Crowd | None:
@@ -367,7 +368,7 @@ class State:
         if alike_to(request) is None:
             return None
         if not request.waiting:
-            return Crowd((), [])
+            return Crowd(request, False, (), [])
         places = eligible_policies(self, request)
         ledgers = [self.ledgers[policy.pool_id] for policy in places]
         if any(ledger.fair for ledger in ledgers):
@@ -377,7 +378,7 @@ class State:
             (ledger, ledger.stand(policy.id, request))
             for ledger, policy in zip(ledgers, places, strict=True)
         ]
-        return Crowd(places, stands)
+        return Crowd(request, True, places, stands)
 
     def _load_allocations(self, allocations: Iterable[Allocation]) -> None:
         """Load allocations; each ledger holds all of its own at once."""
@@ -393,8 +394,8 @@ class State:
             ledger.hold_many([*map(partial(held, ledger), requests, some)])
             for request, each in zip(requests, some, strict=True):
                 self.tenancy.hold(request, each)
-                self._allocations_of.setdefault(request.id, {})[each.id] = None
-                self._note_times(each)
+                self._note_holder(each)
+                self._note_times(each, request)
             on_nodes = Counter([member.node_id for each in some for member in each.members])
             for node_id, many in on_nodes.items():
                 self._note_holders(node_id, many)
@@ -680,8 +681,13 @@ class State:
     def _hold(self, allocation: Allocation) -> None:
         ledger = self.ledgers[allocation.pool_id]
         ledger.hold(held(ledger, self.requests[allocation.request_id], allocation))
-        self._allocations_of.setdefault(allocation.request_id, {})[allocation.id] = None
+        self._note_holder(allocation)
         self._index_allocation(allocation)
+
+    def _note_holder(self, allocation: Allocation) -> None:
+        others = self._allocations_of.get(allocation.request_id, ())
+        if allocation.id not in others:
+            self._allocations_of[allocation.request_id] = (*others, allocation.id)
 
     def _rehold(self, old: Allocation, new: Allocation) -> None:
         """Replace the holding of an allocation that changed."""
@@ -699,17 +705,16 @@ class State:
 
     def _release(self, allocation: Allocation) -> None:
         self.ledgers[allocation.pool_id].let_go(allocation.id)
-        of_request = self._allocations_of[allocation.request_id]
-        del of_request[allocation.id]
-        if not of_request:
-            del self._allocations_of[allocation.request_id]
+        of_request = self._allocations_of.pop(allocation.request_id)
+        if others := tuple(each for each in of_request if each != allocation.id):
+            self._allocations_of[allocation.request_id] = others
         self._unindex_allocation(allocation)
 
     def _index_allocation(self, allocation: Allocation) -> None:
         self.dirty[allocation.pool_id] = None
         for member in allocation.members:
             self._note_holders(member.node_id, 1)
-        self._note_times(allocation)
+        self._note_times(allocation, self.requests.get(allocation.request_id))
 
     def _note_holders(self, node_id: str, many: int) -> None:
         """Note that so many members came to a node, or changed there."""
@@ -717,14 +722,15 @@ class State:
         if (node := self.nodes[node_id]).state is NodeState.DOWN:
             self.timers.schedule(("node", node.id), self._node_due(node))
 
-    def _note_times(self, allocation: Allocation) -> None:
+    def _note_times(self, allocation: Allocation, request: Request | None) -> None:
         """Note when a holder may change by time, and whom it leaves for."""
         if allocation.walltime is not None:
             self.ledgers[allocation.pool_id].timed[allocation.id] = None
         if allocation.leaving and allocation.may_go_on:
             assert allocation.taken_for is not None
             self.untold.setdefault(allocation.taken_for, {})[allocation.id] = None
-        due = self._allocation_due(allocation)
+        settings = self.pools[allocation.pool_id].settings
+        due = allocation_due(allocation, request, settings, self.passed, self.since)
         if due is not None:
             self.timers.schedule(("allocation", allocation.id), due)
 

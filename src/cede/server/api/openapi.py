@@ -11,6 +11,8 @@ from typing import Any
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
+from fastapi.routing import APIRoute
+from fastapi.utils import create_model_field
 from pydantic import BaseModel
 
 from cede.model import bounds
@@ -33,15 +35,28 @@ name the field and the bound.
 """
 
 
-def ok(model: type[BaseModel] | UnionType, example: Any, description: str = "Done") -> Json:
+class Answer(dict[str, Any]):
+    """One entry of a route's `responses`. FastAPI would build what describes and checks the model
+    at each start, and answers are not checked: `document` does so when it is asked for.
+    """
+
+    model: type[BaseModel] | UnionType
+
+
+def ok(model: type[BaseModel] | UnionType, example: Any, description: str = "Done") -> Answer:
     """Return one entry of a route's `responses`."""
     content = {"application/json": {"example": example}}
-    return {"model": model, "description": description, "content": content}
+    answer = Answer(description=description, content=content)
+    answer.model = model
+    return answer
 
 
 def document(app: FastAPI) -> Json:
     """Return the whole document, made once."""
     if app.openapi_schema is None:
+        for route in app.routes:
+            if isinstance(route, APIRoute):
+                _describe_answers(route)
         made = get_openapi(
             title=app.title,
             version=app.version,
@@ -61,6 +76,14 @@ def document(app: FastAPI) -> Json:
                 _complete(method.upper(), path, operation)
         app.openapi_schema = made
     return app.openapi_schema
+
+
+def _describe_answers(route: APIRoute) -> None:
+    for status, answer in route.responses.items():
+        if isinstance(answer, Answer):
+            name = f"Response_{status}_{route.unique_id}"
+            field = create_model_field(name, answer.model, mode="serialization")
+            route.response_fields[status] = field
 
 
 def _add_schema(schemas: Json, model: type[BaseModel]) -> None:

@@ -22,7 +22,7 @@ Seconds = int | float
 
 
 class Out(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", defer_build=True)  # until the document is made
 
 
 class PoolOut(Out):
