@@ -30,6 +30,8 @@ def together(curves: Sequence[Curve], ratios: Sequence[float], path: Path, impro
     """Raise children with these curves along `path`; the lightest has ratio 1."""
     points = Points(curves, ratios)
     plan = Plan(points, improved)
+    if not plan.steps.ends:
+        return  # all have their maximum at the start
     columns = [
         plan.column(start, values, slopes)
         for start, values, slopes in zip(path.values[-1], points.values, points.slopes, strict=True)
@@ -43,7 +45,7 @@ class Points:
     `values` and `slopes` are by key. The slope behind a point is 0 if a jump or the end follows.
     """
 
-    __slots__ = ("end", "fits", "jumps", "slopes", "starts", "steep", "values")
+    __slots__ = ("fits", "jumps", "slopes", "starts", "steep", "values")
 
     def __init__(self, curves: Sequence[Curve], ratios: Sequence[float]) -> None:
         xs: list[float] = []
@@ -57,8 +59,7 @@ class Points:
             rows += curve.values
             if not alike:
                 rates += [ratio] * len(curve.xs)
-        self.end = len(xs)
-        self.fits = [*(xs if alike else map(truediv, xs, rates)), 1.0]
+        self.fits = xs if alike else list(map(truediv, xs, rates))
         self.values: list[tuple[float, ...]] = list(zip(*rows, strict=True))
         # Nothing rises over an infinite width: at a jump, and from one curve to the next.
         widths = [width if width > 0 else inf for width in map(sub, xs[1:], xs)]
@@ -70,7 +71,7 @@ class Points:
             else:
                 rated = zip(column, column[1:], widths, rates, strict=False)
                 slopes = [(y - x) / width * rate for x, y, width, rate in rated]
-            slopes += (0.0, 0.0)  # behind the last point, and at the end
+            slopes.append(0.0)  # behind the last point
             self.slopes.append(slopes)
         self.jumps: set[int] = set()  # points to which a curve jumps
         if widths.count(inf) >= len(curves):
@@ -93,8 +94,7 @@ class Plan:
 
     def __init__(self, points: Points, improved: bool) -> None:
         self._points = points
-        order = sorted(range(points.end), key=points.fits.__getitem__)
-        order.append(points.end)
+        order = sorted(range(len(points.fits)), key=points.fits.__getitem__)
         del order[: len(points.starts)]  # only they are at 0
         ends, firsts, groups = _places(points.fits, order)
         widths = list(map(sub, ends, [0.0, *ends]))
@@ -121,14 +121,13 @@ class Plan:
         """Add the bends at one place, by child; jumps are seen one by one, or all at once."""
         points, steps = self._points, self.steps
         steps.add(end, BEFORE)
-        fit = 1.0 if bends[-1] == points.end else points.fits[bends[0]]
+        fit = points.fits[bends[0]]
         seen = [at for at in bends if at in points.jumps]
         unseen: list[int] = []
         if improved:
             for at in seen:
                 steps.add(fit, points.child(at))
-            others = [at for at in bends if at < points.end]
-            if seen and points.child(others[-1]) > points.child(seen[-1]):
+            if seen and points.child(bends[-1]) > points.child(seen[-1]):
                 steps.stays.add(len(steps.ends) - 1)
         elif seen:
             unseen = seen[:-1]
@@ -154,9 +153,8 @@ class Plan:
                 yield current, part
                 current, part, steep = list(following), [], False
             part.append(move)
-            if at < points.end:
-                following[points.child(at)] = at
-                steep = steep or any(slopes[at - 1] > STEEP for slopes in points.slopes)
+            following[points.child(at)] = at
+            steep = steep or any(slopes[at - 1] > STEEP for slopes in points.slopes)
         yield current, part
 
     def column(self, value: float, values: Sequence[float], slopes: Sequence[float]) -> list[float]:
