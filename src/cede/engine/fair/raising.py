@@ -188,4 +188,4 @@ def set_ratios(children: Sequence[Node]) -> None:
     weights = [each.element.weight for each in children]
     least = min([weight for weight in weights if weight > 1e-9], default=1)
     for child, weight in zip(children, weights, strict=True):
-        child.ratio = weight / least
+        child.ratio = 1.0 if weight == least else weight / least  # one number for most

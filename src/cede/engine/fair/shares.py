@@ -28,8 +28,8 @@ from cede.engine.fair.tree import (
     Options,
     Tree,
     Volume,
-    check,
     check_element,
+    children_of,
     fifo_order,
 )
 from cede.model.copying import maker
@@ -83,7 +83,6 @@ class Solver:
     """
 
     def __init__(self, tree: Tree, options: Options) -> None:
-        check(tree)
         self.keys = tree.keys
         self.volumes = dict(tree.volumes)
         self._totals = tree.totals
@@ -94,6 +93,7 @@ class Solver:
         self._nodes = {ROOT: Node(Element(ROOT, Kind.POLICY), None, limit_share({}, tree.totals))}
         self._root = self._nodes[ROOT]
         self._burst_factor = self._plant(tree)
+        self._promises = any(element.promises for element in tree.elements)
         self._integral: list[Node] = []
         if any(element.integral is not NO_INTEGRAL for element in tree.elements):
             self._integral = integral.integral_nodes(self._root)
@@ -101,43 +101,37 @@ class Solver:
 
     def _plant(self, tree: Tree) -> float:
         """Make the nodes and their guarantees; return the factor that bursts are cut by."""
-        nodes, policies = self._nodes, {ROOT: list[Element]()}
-        unlimited = nodes[ROOT].limit
-        for element in tree.elements:
-            limit = limit_share(element.limit, tree.totals) if element.limit else unlimited
-            node = nodes[element.id] = Node(element, None, limit)
-            if node.is_policy:
-                policies[element.id] = []
-            else:
-                self._measure(node)
-        for element in tree.elements:
-            node, parent = nodes[element.id], nodes[element.parent]
-            node.parent = parent
-            parent.children.append(node)
-            if node.is_policy:
-                policies[element.parent].append(element)
-        self.inferred = infer(tree, policies, self._options.main)
+        children = children_of(tree)
+        self.inferred = infer(tree, children, self._options.main)
         wanted = {each: as_share(amounts, tree.totals) for each, amounts in self.inferred.items()}
-        limits = {each: nodes[each].limit for each in policies}
-        strong, factor = shrink(tree, policies, wanted, limits)
+        strong, factor = shrink(tree, children, wanted)
+        self._grow(self._root, children)
         for element_id, share in strong.items():
-            nodes[element_id].strong = share
-        for element_id in policies:
-            if nodes[element_id].children:
-                _arrange(nodes[element_id])
-        self._sum_up(self._root)
+            self._nodes[element_id].strong = share
         return factor
 
-    def _sum_up(self, policy: Node) -> None:
-        """Sum up the demand and use of a policy and of all below it."""
-        for child in policy.children:
-            if child.is_policy:
-                self._sum_up(child)
+    def _grow(self, policy: Node, children: Mapping[str, Sequence[Element]]) -> None:
+        """Make the nodes below a policy, and sum up what is wanted and used there.
+
+        Depth first, as they are drawn and handed shares later, so that what belongs together is
+        close in memory.
+        """
         policy.demand = policy.usage = (0,) * len(self.keys)
-        if policy.children:
-            demands = zip(*[each.demand for each in policy.children], strict=True)
-            usages = zip(*[each.usage for each in policy.children], strict=True)
-            policy.demand, policy.usage = list(map(sum, demands)), list(map(sum, usages))
+        if not children[policy.element.id]:
+            return
+        nodes, totals, unlimited = self._nodes, self._totals, self._root.limit
+        for element in children[policy.element.id]:
+            limit = limit_share(element.limit, totals) if element.limit else unlimited
+            node = nodes[element.id] = Node(element, policy, limit)
+            policy.children.append(node)
+            if node.is_policy:
+                self._grow(node, children)
+            else:
+                self._measure(node)
+        demands = zip(*[each.demand for each in policy.children], strict=True)
+        usages = zip(*[each.usage for each in policy.children], strict=True)
+        policy.demand, policy.usage = list(map(sum, demands)), list(map(sum, usages))
+        _arrange(policy)
 
     def _measure(self, request: Node) -> None:
         """Set what follows from the demand and the use of a request alone."""
@@ -145,7 +139,8 @@ class Solver:
         usage = tuple(map(element.usage.get, self.keys, repeat(0)))
         request.demand = tuple(map(max, map(element.demand.get, self.keys, repeat(0)), usage))
         request.usage = usage
-        request.wants, request.uses = self._parts(request.demand), self._parts(usage)
+        request.wants = self._parts(request.demand)
+        request.uses = request.wants if usage == request.demand else self._parts(usage)
         request.dominant = self._dominant(request.uses, request.wants)
 
     def put(self, element: Element) -> None:
@@ -154,7 +149,7 @@ class Solver:
         if Kind.POLICY in (element.kind, node.element.kind if node else None):
             raise Invalid("kind", f"{element.id!r} is a policy, which needs a new solver")
         parent = self._nodes.get(element.parent)
-        check_element(element, parent.element.kind if parent else None)
+        check_element(element, parent is not None and parent.is_policy)
         if node is not None and node.parent is not parent:
             self.drop(element.id)
             node = None
@@ -250,7 +245,7 @@ class Solver:
 
     def shares(self) -> Shares:
         """All shares, with those within guarantees."""
-        within = promised(self._root)
+        within = promised(self._root) if self._promises else {}
         elements = {
             element_id: self._share(node, within.get(element_id))
             for element_id, node in self._nodes.items()
@@ -261,7 +256,8 @@ class Solver:
         total, zero = node.total, self._zero
         if not node.is_policy or not any((*total, *node.demand, *node.usage)):
             # A request has no guarantee, and a policy in which nothing is wanted uses none.
-            shares = (total, zero, zero, total, node.guarantee)
+            own = node.guarantee if node.is_policy else zero
+            shares = (total, zero, zero, total, own)
             dominant = node.dominant or self._options.main
             return _share(*shares, node.wants, node.uses, node.limit, dominant, within)
         if node is self._root:
@@ -270,8 +266,8 @@ class Solver:
             for child in node.children:
                 strong = plus(strong, smaller(child.total, child.strong))
         else:
-            strong = smaller(total, node.strong)
-        rest = minus(total, strong)
+            strong = smaller(node.strong, total)
+        rest = minus(total, strong) if any(strong) else total
         by_volume, weighed = zero, rest
         if any(node.integral):
             by_volume = smaller(rest, node.integral)
