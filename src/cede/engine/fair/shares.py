@@ -127,21 +127,24 @@ class Solver:
             if node.is_policy:
                 self._grow(node, children)
             else:
-                self._measure(node)
+                self._measure(node, policy)
         demands = zip(*[each.demand for each in policy.children], strict=True)
         usages = zip(*[each.usage for each in policy.children], strict=True)
         policy.demand, policy.usage = list(map(sum, demands)), list(map(sum, usages))
         _arrange(policy)
 
-    def _measure(self, request: Node) -> None:
-        """Set what follows from the demand and the use of a request alone."""
-        element = request.element
-        usage = tuple(map(element.usage.get, self.keys, repeat(0)))
-        request.demand = tuple(map(max, map(element.demand.get, self.keys, repeat(0)), usage))
-        request.usage = usage
-        request.wants = self._parts(request.demand)
-        request.uses = request.wants if usage == request.demand else self._parts(usage)
-        request.dominant = self._dominant(request.uses, request.wants)
+    def _measure(self, request: Node, above: Node) -> None:
+        """Set what follows from the demand and the use of a request alone, as its curve does."""
+        element, options = request.element, self._options
+        usage = request.usage = tuple(map(element.usage.get, self.keys, repeat(0)))
+        wanted = map(element.demand.get, self.keys, repeat(0))
+        demand = request.demand = tuple(map(max, wanted, usage))
+        wants = request.wants = self._parts(demand)
+        uses = request.uses = wants if usage == demand else self._parts(usage)
+        request.dominant = self._dominant(uses, wants)
+        at_once = options.gang_steps and element.gang and above.element.steps
+        request.curve = request_curve(uses, wants, request.limit, at_once)
+        request.stale, request.redrawn = False, True
 
     def put(self, element: Element) -> None:
         """Add a request, or replace it."""
@@ -150,42 +153,40 @@ class Solver:
             raise Invalid("kind", f"{element.id!r} is a policy, which needs a new solver")
         parent = self._nodes.get(element.parent)
         check_element(element, parent is not None and parent.is_policy)
+        assert parent is not None
         if node is not None and node.parent is not parent:
             self.drop(element.id)
             node = None
         if node is None:
             node = Node(element, parent, limit_share(element.limit, self._totals))
             self._nodes[element.id] = node
-            if parent is not None:
-                parent.children.append(node)
-        self._count(node, element)
-        if parent is not None:
-            _arrange(parent)
+            parent.children.append(node)
+        self._count(node, parent, element)
+        _arrange(parent)
 
     def drop(self, element_id: str) -> None:
         """Remove a request."""
         node = self._nodes.get(element_id)
         if node is None or node.is_policy or node.parent is None:
             raise Invalid("id", f"{element_id!r} is no request")
-        self._count(node, Element(element_id, parent=node.element.parent))
+        self._count(node, node.parent, Element(element_id, parent=node.element.parent))
         node.parent.children.remove(node)
         _arrange(node.parent)
         del self._nodes[element_id]
 
-    def _count(self, node: Node, element: Element) -> None:
+    def _count(self, node: Node, parent: Node, element: Element) -> None:
         """Set a request's numbers, and add the change to all nodes above it."""
         if element.limit != node.element.limit:
             node.limit = limit_share(element.limit, self._totals)
         demand, usage = node.demand, node.usage
         node.element = element
-        self._measure(node)
-        if node.parent is not None:
-            more = [new - old for new, old in zip(node.demand, demand, strict=True)]
-            used = [new - old for new, old in zip(node.usage, usage, strict=True)]
-            for each in node.parent.ancestors():
-                each.demand = [a + b for a, b in zip(each.demand, more, strict=True)]
-                each.usage = [a + b for a, b in zip(each.usage, used, strict=True)]
-        node.mark_stale()
+        self._measure(node, parent)
+        more = [new - old for new, old in zip(node.demand, demand, strict=True)]
+        used = [new - old for new, old in zip(node.usage, usage, strict=True)]
+        for each in parent.ancestors():
+            each.demand = [a + b for a, b in zip(each.demand, more, strict=True)]
+            each.usage = [a + b for a, b in zip(each.usage, used, strict=True)]
+        parent.mark_stale()
 
     def settle(self, seconds: float = 0.0) -> tuple[str, ...]:
         """Bring shares up to date; return the ids of elements with a new fair share.
@@ -219,19 +220,13 @@ class Solver:
 
     def _draw_below(self, policy: Node) -> None:
         """Draw the curves below a policy that are older than their inputs."""
-        gang_steps = self._options.gang_steps and policy.element.steps
         for node in policy.children:
-            if not node.stale:
-                continue
-            if node.is_policy:
+            if node.stale:
                 self._draw_below(node)
                 node.drawn_with = node.guarantee
                 node.curve = policy_curve(node, node.drawn_with, node.limit, self._options.improved)
-            else:
-                at_once = gang_steps and node.element.gang
-                node.curve = request_curve(node.uses, node.wants, node.limit, at_once)
-            node.stale = False
-            node.redrawn = True
+                node.stale = False
+                node.redrawn = True
 
     def _parts(self, amounts: Sequence[float]) -> Vector:
         """The parts of the whole; 0 of a key without a total."""
