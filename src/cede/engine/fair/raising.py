@@ -186,6 +186,8 @@ def _one_after_the_other(order: Sequence[Node], path: Path) -> None:
 
 def set_ratios(children: Sequence[Node]) -> None:
     weights = [each.element.weight for each in children]
-    least = min([weight for weight in weights if weight > 1e-9], default=1)
+    least = min(weights, default=1.0)
+    if not least > 1e-9:
+        least = min([weight for weight in weights if weight > 1e-9], default=1.0)
     for child, weight in zip(children, weights, strict=True):
         child.ratio = 1.0 if weight == least else weight / least  # one number for most

@@ -248,13 +248,14 @@ class Solver:
         return Shares(self.keys, elements, self.volumes)
 
     def _share(self, node: Node, within: Vector | None = None) -> Share:
-        total, zero = node.total, self._zero
-        if not node.is_policy or not any((*total, *node.demand, *node.usage)):
-            # A request has no guarantee, and a policy in which nothing is wanted uses none.
-            own = node.guarantee if node.is_policy else zero
-            shares = (total, zero, zero, total, own)
-            dominant = node.dominant or self._options.main
-            return _share(*shares, node.wants, node.uses, node.limit, dominant, within)
+        total, zero, limit = node.total, self._zero, node.limit
+        if not node.is_policy:
+            wants, uses = node.wants, node.uses
+            return _share(total, zero, zero, total, zero, wants, uses, limit, node.dominant, within)
+        guarantee = node.guarantee
+        if not any(node.demand):
+            main = self._options.main
+            return _share(zero, zero, zero, zero, guarantee, zero, zero, limit, main, within)
         if node is self._root:
             # The sum of the parts of their guarantees that its children get.
             strong = zero
@@ -269,8 +270,9 @@ class Solver:
             weighed = minus(rest, by_volume)
         demand, usage = self._parts(node.demand), self._parts(node.usage)
         dominant = self._dominant(usage, demand)
-        shares = (total, strong, by_volume, weighed, node.guarantee)
-        return _share(*shares, demand, usage, node.limit, dominant, within)
+        return _share(
+            total, strong, by_volume, weighed, guarantee, demand, usage, limit, dominant, within
+        )
 
     def _dominant(self, usage: Vector, demand: Vector) -> str:
         return dominant_key(self.keys, usage if any(usage) else demand, self._options.main)
