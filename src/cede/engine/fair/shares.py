@@ -87,6 +87,7 @@ class Solver:
         self.volumes = dict(tree.volumes)
         self._totals = tree.totals
         self._zero = (0.0,) * len(tree.totals)
+        self._none = (0,) * len(tree.totals)  # the same in amounts
         self._wholes = [total or inf for total in tree.totals.values()]
         self._options = options
         self._fit = 0.0  # the fit factor of the root's children
@@ -116,7 +117,7 @@ class Solver:
         Depth first, as they are drawn and handed shares later, so that what belongs together is
         close in memory.
         """
-        policy.demand = policy.usage = (0,) * len(self.keys)
+        policy.demand = policy.usage = self._none
         if not children[policy.element.id]:
             return
         nodes, totals, unlimited = self._nodes, self._totals, self._root.limit
@@ -130,7 +131,7 @@ class Solver:
                 self._measure(node, policy)
         demands = zip(*[each.demand for each in policy.children], strict=True)
         usages = zip(*[each.usage for each in policy.children], strict=True)
-        policy.demand, policy.usage = list(map(sum, demands)), list(map(sum, usages))
+        policy.demand, policy.usage = tuple(map(sum, demands)), tuple(map(sum, usages))
         _arrange(policy)
 
     def _measure(self, request: Node, above: Node) -> None:
