@@ -161,6 +161,9 @@ def test_a_policy_may_take_its_gangs_apart() -> None:
 
 BAD = {
     "twice": ((policy("a"), policy("a")), "'a' stands twice"),
+    "a request twice": ((request("r", "", 1), request("r", "", 2)), "'r' stands twice"),
+    "a policy and a request": ((policy("a"), request("a", "", 1)), "'a' stands twice"),
+    "the root": ((policy(""),), "'' stands twice"),
     "below nobody": ((request("r", "ghost", 1),), "'ghost' of 'r' is no policy"),
     "below a request": ((request("r", "", 1), request("s", "r", 1)), "'r' of 's' is no policy"),
     "below itself": ((policy("a", "b"), policy("b", "a")), "is below itself"),

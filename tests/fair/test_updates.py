@@ -5,14 +5,21 @@ Each example once gave something else: what is reached to the last bit is reache
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import pairwise
+from statistics import mean
+
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from cede.engine.fair.guarantees import limit_share
+from cede.engine.fair.handing import _offers, _place
 from cede.engine.fair.level import Level, Search, bounds_of
-from cede.engine.fair.raising import Node, request_curve, set_ratios
+from cede.engine.fair.path import Path
+from cede.engine.fair.raising import Node, policy_curve, request_curve, set_ratios
 from cede.engine.fair.shares import Solver, compute
+from cede.engine.fair.sweep import together
 from cede.engine.fair.tree import ROOT, Element, Kind, Options, Tree
 from tests.fair.trees import TOTALS, requests
 
@@ -105,3 +112,32 @@ def test_where_a_search_begins_does_not_matter(
         again = search(guess)
         assert (again.fit, again.mark) == (pytest.approx(first.fit), first.mark)
         assert again.value == pytest.approx(first.value)
+
+
+@given(
+    st.lists(requests(ROOT, "idle"), max_size=2),
+    requests(ROOT, "only", gangs=True),
+    st.booleans(),
+)
+def test_a_policy_of_one_that_wants_anything_has_its_curve(
+    idle: list[Element], only: Element, improved: bool
+) -> None:
+    """Taken over, it is what raising the child along a path would draw."""
+    assume(any(only.demand.values()))
+    policy = Node(Element("p", Kind.POLICY), None, limit_share({}, TOTALS))
+    policy.children = [*[raised(replace(each, demand={}, usage={})) for each in idle], raised(only)]
+    set_ratios(policy.children)
+    taken_over = policy_curve(policy, policy.guarantee, policy.limit, improved)
+    path = Path((0.0, 0.0), policy.guarantee, policy.limit)
+    curves = [child.curve for child in policy.children]
+    together(curves, [child.ratio for child in policy.children], path, improved)
+    drawn = path.curve()
+    child = policy.children[-1]
+    for x in (*drawn.xs, *map(mean, pairwise(drawn.xs)), 1.0):
+        for after in (False, True):
+            value = drawn.between(*drawn.find(x, after))
+            at, part = taken_over.find(x, after)
+            assert taken_over.between(at, part) == pytest.approx(value)
+            policy.curve = taken_over
+            *_, (_, offer, its_side) = _offers(policy, *_place(policy, at, part))
+            assert child.curve.between(*child.curve.find(offer, its_side)) == pytest.approx(value)

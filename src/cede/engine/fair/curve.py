@@ -26,12 +26,13 @@ ABOVE = 1 + SAME
 
 AFTER = 1 << 60  # a mark: all children that jump here have jumped
 BEFORE = -1  # a mark: none has
+NO_MARKS: list[int] = []  # of a curve from which nothing is handed down; nothing is ever added
 
 
 class Curve:
-    """Points by column, and the place and value of the last."""
+    """Points by column, the last value, and the offer above which it is reached."""
 
-    __slots__ = ("end", "fits", "marks", "top", "values", "xs")
+    __slots__ = ("enough", "fits", "marks", "top", "values", "xs")
 
     def __init__(
         self,
@@ -42,10 +43,11 @@ class Curve:
     ) -> None:
         self.xs = xs
         self.values = values
-        self.end = xs[-1]
+        # Beyond a rounding error, if the end is a jump.
+        self.enough = xs[-1] * (ABOVE if len(xs) > 1 and xs[-2] == xs[-1] else BELOW)
         self.top = values[-1]
         self.fits = xs if fits is None else fits
-        self.marks = [] if marks is None else marks
+        self.marks = NO_MARKS if marks is None else marks
 
     def find(self, x: float, after: bool) -> tuple[int, float]:
         """The position of `x`: (i, 0) at point i, (i, t) at part t of the way from i - 1 to i."""

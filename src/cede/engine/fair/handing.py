@@ -5,7 +5,7 @@ Only elements with a changed offer or a redrawn curve are visited.
 
 from __future__ import annotations
 
-from cede.engine.fair.curve import ABOVE, AFTER, BEFORE, BELOW, Vector
+from cede.engine.fair.curve import AFTER, BEFORE, Vector
 from cede.engine.fair.raising import Node
 from cede.engine.fair.tree import Mode
 
@@ -17,10 +17,9 @@ def hand_down(node: Node, fit: float, mark: int, changed: list[Node]) -> None:
         if not child.redrawn:
             if offer == child.offer and after == child.after:
                 continue
-            end = curve.end * ABOVE  # beyond a rounding error: a jump may be at the end
-            if offer > end and child.offer > end:
+            if offer > curve.enough and child.offer > curve.enough:
                 continue  # it has its maximum, as before
-        if offer * BELOW > curve.end:  # it has its maximum, as many have
+        if offer > curve.enough:  # as most have
             at, part, value = -1, 0.0, curve.top
         else:
             at, part = curve.find(offer, after)
@@ -30,7 +29,8 @@ def hand_down(node: Node, fit: float, mark: int, changed: list[Node]) -> None:
         if is_new:
             child.total = value
             changed.append(child)
-        if child.children and (is_new or child.redrawn):
+        # If it has nothing, as before, so has all below it.
+        if child.children and (is_new or (child.redrawn and any(value))):
             hand_down(child, *_place(child, at, part), changed)
         child.redrawn = False
 

@@ -40,6 +40,11 @@ class Steps:
         self.ends.append(end)
         self.marks.append(mark)
 
+    def lines(self, ends: Sequence[float]) -> None:
+        """Add lines to these places."""
+        self.ends += ends
+        self.marks += [BEFORE] * len(ends)
+
 
 class Path:
     """Builds the curve of a parent from the shares that its children take as they are raised.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cache
-from itertools import repeat
+from itertools import pairwise, repeat
 from operator import le
 
 from cede.engine.fair.curve import (
@@ -132,8 +132,11 @@ def policy_curve(node: Node, guarantee: Vector, limit: Vector, improved: bool) -
     """The curve of a policy; its children's curves must be fresh."""
     nothing = flat(len(limit))
     curves = [child.curve for child in node.children]
-    if curves.count(nothing) == len(curves):
+    wanting = len(curves) - curves.count(nothing)
+    if not wanting:
         return nothing
+    if wanting == 1 and (curve := _curve_of_only(node, guarantee, limit, improved)) is not None:
+        return curve
     start = tuple(map(sum, zip(*[curve.values[0] for curve in curves], strict=True)))
     # Rounding aside, children within their guarantees are within their parent's.
     path = Path(smaller(start, limit), guarantee, limit)
@@ -142,6 +145,25 @@ def policy_curve(node: Node, guarantee: Vector, limit: Vector, improved: bool) -
     else:
         together(curves, [child.ratio for child in node.children], path, improved)
     return path.curve()
+
+
+def _curve_of_only(node: Node, guarantee: Vector, limit: Vector, improved: bool) -> Curve | None:
+    """The curve of a policy with one child of which anything is wanted, if it is that of the child
+    at other fit factors, as without a guarantee and within the limit; None otherwise.
+    """
+    if any(guarantee) or node.element.mode is Mode.FIFO:
+        return None
+    nothing = flat(len(limit))
+    place, child = next(
+        (place, each) for place, each in enumerate(node.children) if each.curve is not nothing
+    )
+    curve = child.curve
+    if any(child.drawn_with) or child.ratio < 1 or not all(map(le, curve.top, limit)):
+        return None
+    xs, mark = curve.xs, place if improved else AFTER
+    marks = [AFTER, *[mark if x == was else BEFORE for was, x in pairwise(xs)]]
+    fits = xs if child.ratio == 1 else [x / child.ratio for x in xs]
+    return Curve(xs, curve.values, fits, marks)
 
 
 def _one_after_the_other(order: Sequence[Node], path: Path) -> None:
@@ -164,6 +186,8 @@ def _one_after_the_other(order: Sequence[Node], path: Path) -> None:
 
 def set_ratios(children: Sequence[Node]) -> None:
     weights = [each.element.weight for each in children]
-    least = min([weight for weight in weights if weight > 1e-9], default=1)
+    least = min(weights, default=1.0)
+    if not least > 1e-9:
+        least = min([weight for weight in weights if weight > 1e-9], default=1.0)
     for child, weight in zip(children, weights, strict=True):
-        child.ratio = weight / least
+        child.ratio = 1.0 if weight == least else weight / least  # one number for most

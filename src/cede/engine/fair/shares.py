@@ -28,8 +28,8 @@ from cede.engine.fair.tree import (
     Options,
     Tree,
     Volume,
-    check,
     check_element,
+    children_of,
     fifo_order,
 )
 from cede.model.copying import maker
@@ -83,17 +83,18 @@ class Solver:
     """
 
     def __init__(self, tree: Tree, options: Options) -> None:
-        check(tree)
         self.keys = tree.keys
         self.volumes = dict(tree.volumes)
         self._totals = tree.totals
         self._zero = (0.0,) * len(tree.totals)
+        self._none = (0,) * len(tree.totals)  # the same in amounts
         self._wholes = [total or inf for total in tree.totals.values()]
         self._options = options
         self._fit = 0.0  # the fit factor of the root's children
         self._nodes = {ROOT: Node(Element(ROOT, Kind.POLICY), None, limit_share({}, tree.totals))}
         self._root = self._nodes[ROOT]
         self._burst_factor = self._plant(tree)
+        self._promises = any(element.promises for element in tree.elements)
         self._integral: list[Node] = []
         if any(element.integral is not NO_INTEGRAL for element in tree.elements):
             self._integral = integral.integral_nodes(self._root)
@@ -101,52 +102,50 @@ class Solver:
 
     def _plant(self, tree: Tree) -> float:
         """Make the nodes and their guarantees; return the factor that bursts are cut by."""
-        nodes, policies = self._nodes, {ROOT: list[Element]()}
-        unlimited = nodes[ROOT].limit
-        for element in tree.elements:
-            limit = limit_share(element.limit, tree.totals) if element.limit else unlimited
-            node = nodes[element.id] = Node(element, None, limit)
-            if node.is_policy:
-                policies[element.id] = []
-            else:
-                self._measure(node)
-        for element in tree.elements:
-            node, parent = nodes[element.id], nodes[element.parent]
-            node.parent = parent
-            parent.children.append(node)
-            if node.is_policy:
-                policies[element.parent].append(element)
-        self.inferred = infer(tree, policies, self._options.main)
+        children = children_of(tree)
+        self.inferred = infer(tree, children, self._options.main)
         wanted = {each: as_share(amounts, tree.totals) for each, amounts in self.inferred.items()}
-        limits = {each: nodes[each].limit for each in policies}
-        strong, factor = shrink(tree, policies, wanted, limits)
+        strong, factor = shrink(tree, children, wanted)
+        self._grow(self._root, children)
         for element_id, share in strong.items():
-            nodes[element_id].strong = share
-        for element_id in policies:
-            if nodes[element_id].children:
-                _arrange(nodes[element_id])
-        self._sum_up(self._root)
+            self._nodes[element_id].strong = share
         return factor
 
-    def _sum_up(self, policy: Node) -> None:
-        """Sum up the demand and use of a policy and of all below it."""
-        for child in policy.children:
-            if child.is_policy:
-                self._sum_up(child)
-        policy.demand = policy.usage = (0,) * len(self.keys)
-        if policy.children:
-            demands = zip(*[each.demand for each in policy.children], strict=True)
-            usages = zip(*[each.usage for each in policy.children], strict=True)
-            policy.demand, policy.usage = list(map(sum, demands)), list(map(sum, usages))
+    def _grow(self, policy: Node, children: Mapping[str, Sequence[Element]]) -> None:
+        """Make the nodes below a policy, and sum up what is wanted and used there.
 
-    def _measure(self, request: Node) -> None:
-        """Set what follows from the demand and the use of a request alone."""
-        element = request.element
-        usage = tuple(map(element.usage.get, self.keys, repeat(0)))
-        request.demand = tuple(map(max, map(element.demand.get, self.keys, repeat(0)), usage))
-        request.usage = usage
-        request.wants, request.uses = self._parts(request.demand), self._parts(usage)
-        request.dominant = self._dominant(request.uses, request.wants)
+        Depth first, as they are drawn and handed shares later, so that what belongs together is
+        close in memory.
+        """
+        policy.demand = policy.usage = self._none
+        if not children[policy.element.id]:
+            return
+        nodes, totals, unlimited = self._nodes, self._totals, self._root.limit
+        for element in children[policy.element.id]:
+            limit = limit_share(element.limit, totals) if element.limit else unlimited
+            node = nodes[element.id] = Node(element, policy, limit)
+            policy.children.append(node)
+            if node.is_policy:
+                self._grow(node, children)
+            else:
+                self._measure(node, policy)
+        demands = zip(*[each.demand for each in policy.children], strict=True)
+        usages = zip(*[each.usage for each in policy.children], strict=True)
+        policy.demand, policy.usage = tuple(map(sum, demands)), tuple(map(sum, usages))
+        _arrange(policy)
+
+    def _measure(self, request: Node, above: Node) -> None:
+        """Set what follows from the demand and the use of a request alone, as its curve does."""
+        element, options = request.element, self._options
+        usage = request.usage = tuple(map(element.usage.get, self.keys, repeat(0)))
+        wanted = map(element.demand.get, self.keys, repeat(0))
+        demand = request.demand = tuple(map(max, wanted, usage))
+        wants = request.wants = self._parts(demand)
+        uses = request.uses = wants if usage == demand else self._parts(usage)
+        request.dominant = self._dominant(uses, wants)
+        at_once = options.gang_steps and element.gang and above.element.steps
+        request.curve = request_curve(uses, wants, request.limit, at_once)
+        request.stale, request.redrawn = False, True
 
     def put(self, element: Element) -> None:
         """Add a request, or replace it."""
@@ -154,43 +153,41 @@ class Solver:
         if Kind.POLICY in (element.kind, node.element.kind if node else None):
             raise Invalid("kind", f"{element.id!r} is a policy, which needs a new solver")
         parent = self._nodes.get(element.parent)
-        check_element(element, parent.element.kind if parent else None)
+        check_element(element, parent is not None and parent.is_policy)
+        assert parent is not None
         if node is not None and node.parent is not parent:
             self.drop(element.id)
             node = None
         if node is None:
             node = Node(element, parent, limit_share(element.limit, self._totals))
             self._nodes[element.id] = node
-            if parent is not None:
-                parent.children.append(node)
-        self._count(node, element)
-        if parent is not None:
-            _arrange(parent)
+            parent.children.append(node)
+        self._count(node, parent, element)
+        _arrange(parent)
 
     def drop(self, element_id: str) -> None:
         """Remove a request."""
         node = self._nodes.get(element_id)
         if node is None or node.is_policy or node.parent is None:
             raise Invalid("id", f"{element_id!r} is no request")
-        self._count(node, Element(element_id, parent=node.element.parent))
+        self._count(node, node.parent, Element(element_id, parent=node.element.parent))
         node.parent.children.remove(node)
         _arrange(node.parent)
         del self._nodes[element_id]
 
-    def _count(self, node: Node, element: Element) -> None:
+    def _count(self, node: Node, parent: Node, element: Element) -> None:
         """Set a request's numbers, and add the change to all nodes above it."""
         if element.limit != node.element.limit:
             node.limit = limit_share(element.limit, self._totals)
         demand, usage = node.demand, node.usage
         node.element = element
-        self._measure(node)
-        if node.parent is not None:
-            more = [new - old for new, old in zip(node.demand, demand, strict=True)]
-            used = [new - old for new, old in zip(node.usage, usage, strict=True)]
-            for each in node.parent.ancestors():
-                each.demand = [a + b for a, b in zip(each.demand, more, strict=True)]
-                each.usage = [a + b for a, b in zip(each.usage, used, strict=True)]
-        node.mark_stale()
+        self._measure(node, parent)
+        more = [new - old for new, old in zip(node.demand, demand, strict=True)]
+        used = [new - old for new, old in zip(node.usage, usage, strict=True)]
+        for each in parent.ancestors():
+            each.demand = [a + b for a, b in zip(each.demand, more, strict=True)]
+            each.usage = [a + b for a, b in zip(each.usage, used, strict=True)]
+        parent.mark_stale()
 
     def settle(self, seconds: float = 0.0) -> tuple[str, ...]:
         """Bring shares up to date; return the ids of elements with a new fair share.
@@ -224,19 +221,13 @@ class Solver:
 
     def _draw_below(self, policy: Node) -> None:
         """Draw the curves below a policy that are older than their inputs."""
-        gang_steps = self._options.gang_steps and policy.element.steps
         for node in policy.children:
-            if not node.stale:
-                continue
-            if node.is_policy:
+            if node.stale:
                 self._draw_below(node)
                 node.drawn_with = node.guarantee
                 node.curve = policy_curve(node, node.drawn_with, node.limit, self._options.improved)
-            else:
-                at_once = gang_steps and node.element.gang
-                node.curve = request_curve(node.uses, node.wants, node.limit, at_once)
-            node.stale = False
-            node.redrawn = True
+                node.stale = False
+                node.redrawn = True
 
     def _parts(self, amounts: Sequence[float]) -> Vector:
         """The parts of the whole; 0 of a key without a total."""
@@ -250,7 +241,7 @@ class Solver:
 
     def shares(self) -> Shares:
         """All shares, with those within guarantees."""
-        within = promised(self._root)
+        within = promised(self._root) if self._promises else {}
         elements = {
             element_id: self._share(node, within.get(element_id))
             for element_id, node in self._nodes.items()
@@ -258,28 +249,31 @@ class Solver:
         return Shares(self.keys, elements, self.volumes)
 
     def _share(self, node: Node, within: Vector | None = None) -> Share:
-        total, zero = node.total, self._zero
-        if not node.is_policy or not any((*total, *node.demand, *node.usage)):
-            # A request has no guarantee, and a policy in which nothing is wanted uses none.
-            shares = (total, zero, zero, total, node.guarantee)
-            dominant = node.dominant or self._options.main
-            return _share(*shares, node.wants, node.uses, node.limit, dominant, within)
+        total, zero, limit = node.total, self._zero, node.limit
+        if not node.is_policy:
+            wants, uses = node.wants, node.uses
+            return _share(total, zero, zero, total, zero, wants, uses, limit, node.dominant, within)
+        guarantee = node.guarantee
+        if not any(node.demand):
+            main = self._options.main
+            return _share(zero, zero, zero, zero, guarantee, zero, zero, limit, main, within)
         if node is self._root:
             # The sum of the parts of their guarantees that its children get.
             strong = zero
             for child in node.children:
                 strong = plus(strong, smaller(child.total, child.strong))
         else:
-            strong = smaller(total, node.strong)
-        rest = minus(total, strong)
+            strong = smaller(node.strong, total)
+        rest = minus(total, strong) if any(strong) else total
         by_volume, weighed = zero, rest
         if any(node.integral):
             by_volume = smaller(rest, node.integral)
             weighed = minus(rest, by_volume)
         demand, usage = self._parts(node.demand), self._parts(node.usage)
         dominant = self._dominant(usage, demand)
-        shares = (total, strong, by_volume, weighed, node.guarantee)
-        return _share(*shares, demand, usage, node.limit, dominant, within)
+        return _share(
+            total, strong, by_volume, weighed, guarantee, demand, usage, limit, dominant, within
+        )
 
     def _dominant(self, usage: Vector, demand: Vector) -> str:
         return dominant_key(self.keys, usage if any(usage) else demand, self._options.main)

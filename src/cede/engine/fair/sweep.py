@@ -18,18 +18,13 @@ from cede.engine.fair.path import Path, Steps
 
 STEEP = 1e5  # a sum from which a steeper slope was subtracted may consist of rounding errors
 
-# What happens at a bend: the slope turns only, or the child jumps as well, and `SHOWN` says that
-# the path sees the sum behind the jump.
-TURN, JUMP, SHOWN = 0, 1, 2
-
-# The point of a bend, the point before it, the way from the bend before, and what happens.
-Move = tuple[int, int, float, int]
-
 
 def together(curves: Sequence[Curve], ratios: Sequence[float], path: Path, improved: bool) -> None:
     """Raise children with these curves along `path`; the lightest has ratio 1."""
     points = Points(curves, ratios)
     plan = Plan(points, improved)
+    if not plan.steps.ends:
+        return  # all have their maximum at the start
     columns = [
         plan.column(start, values, slopes)
         for start, values, slopes in zip(path.values[-1], points.values, points.slopes, strict=True)
@@ -43,7 +38,7 @@ class Points:
     `values` and `slopes` are by key. The slope behind a point is 0 if a jump or the end follows.
     """
 
-    __slots__ = ("end", "fits", "jumps", "slopes", "starts", "steep", "values")
+    __slots__ = ("fits", "jumps", "slopes", "starts", "steep", "values")
 
     def __init__(self, curves: Sequence[Curve], ratios: Sequence[float]) -> None:
         xs: list[float] = []
@@ -57,8 +52,7 @@ class Points:
             rows += curve.values
             if not alike:
                 rates += [ratio] * len(curve.xs)
-        self.end = len(xs)
-        self.fits = [*(xs if alike else map(truediv, xs, rates)), 1.0]
+        self.fits = xs if alike else list(map(truediv, xs, rates))
         self.values: list[tuple[float, ...]] = list(zip(*rows, strict=True))
         # Nothing rises over an infinite width: at a jump, and from one curve to the next.
         widths = [width if width > 0 else inf for width in map(sub, xs[1:], xs)]
@@ -70,7 +64,7 @@ class Points:
             else:
                 rated = zip(column, column[1:], widths, rates, strict=False)
                 slopes = [(y - x) / width * rate for x, y, width, rate in rated]
-            slopes += (0.0, 0.0)  # behind the last point, and at the end
+            slopes.append(0.0)  # behind the last point
             self.slopes.append(slopes)
         self.jumps: set[int] = set()  # points to which a curve jumps
         if widths.count(inf) >= len(curves):
@@ -89,112 +83,96 @@ class Plan:
     `steps` is what a path sees: a line to each place where any child bends, and the jumps there.
     """
 
-    __slots__ = ("_moves", "_points", "_stretches", "steps")
+    __slots__ = ("_jumps", "_moves", "_points", "_stretches", "steps")
 
     def __init__(self, points: Points, improved: bool) -> None:
         self._points = points
-        order = sorted(range(points.end), key=points.fits.__getitem__)
-        order.append(points.end)
+        fits, jumps = points.fits, points.jumps
+        order = sorted(range(len(fits)), key=fits.__getitem__)
         del order[: len(points.starts)]  # only they are at 0
-        ends, firsts, groups = _places(points.fits, order)
-        widths = list(map(sub, ends, [0.0, *ends]))
-        self.steps = Steps([], [], set())
-        self._moves: list[Move] = []
-        seen = 0
-        for number in groups:
-            self._pass(order[firsts[seen] : firsts[number]], ends[seen:number], widths[seen:number])
-            bends = sorted(order[firsts[number] : firsts[number + 1]])
-            self._meet(bends, ends[number], widths[number], improved)
-            seen = number + 1
-        self._pass(order[firsts[seen] : firsts[-1]], ends[seen:], widths[seen:])
+        ends: list[float] = []  # the places at which any child bends
+        firsts: list[int] = []  # the first bend at each
+        widths: list[float] = []  # of the way to each bend from the one before it
+        jumping: dict[int, None] = {}  # the places at which any child jumps
+        end = most = 0.0
+        for at in order:
+            place = fits[at]
+            if place > most:
+                if end >= 1:
+                    break
+                place = min(place, 1.0)
+                firsts.append(len(widths))
+                ends.append(place)
+                widths.append(place - end)
+                end, most = place, place * ABOVE
+            else:
+                widths.append(0.0)
+                if at in jumps:  # the point before it is at the same place
+                    jumping[len(ends) - 1] = None
+        del order[len(widths) :]
+        self.steps = Steps(ends, [BEFORE] * len(ends), set())
+        self._jumps: dict[int, bool] = {}  # whether the path sees the sum behind each
+        if jumping:
+            firsts.append(len(order))
+            self._show_jumps({at: slice(*firsts[at : at + 2]) for at in jumping}, order, improved)
+        self._moves = list(zip(order, widths, strict=True))
         self._stretches = [(points.starts, self._moves)]
         if points.steep:
-            self._stretches = list(self._apart(self._moves))
+            self._stretches = list(self._apart())
 
-    def _pass(self, bends: list[int], ends: list[float], widths: list[float]) -> None:
-        """Add bends of which each is alone at its place."""
-        self.steps.ends += ends
-        self.steps.marks += [BEFORE] * len(ends)
-        self._moves += [(at, at - 1, wide, TURN) for at, wide in zip(bends, widths, strict=True)]
-
-    def _meet(self, bends: list[int], end: float, wide: float, improved: bool) -> None:
-        """Add the bends at one place, by child; jumps are seen one by one, or all at once."""
-        points, steps = self._points, self.steps
-        steps.add(end, BEFORE)
-        fit = 1.0 if bends[-1] == points.end else points.fits[bends[0]]
-        seen = [at for at in bends if at in points.jumps]
-        unseen: list[int] = []
-        if improved:
-            for at in seen:
-                steps.add(fit, points.child(at))
-            others = [at for at in bends if at < points.end]
-            if seen and points.child(others[-1]) > points.child(seen[-1]):
+    def _show_jumps(self, places: dict[int, slice], order: list[int], improved: bool) -> None:
+        """Show the path the jumps at these places, one by one or all at once, and put the bends at
+        each in the order of children.
+        """
+        points, ends = self._points, self.steps.ends
+        steps = self.steps = Steps([], [], set())
+        done = 0
+        for number, place in places.items():
+            steps.lines(ends[done : number + 1])
+            done = number + 1
+            bends = order[place] = sorted(order[place])
+            jumps = [at for at in bends if at in points.jumps]
+            self._jumps |= dict.fromkeys(jumps, improved)
+            self._jumps[jumps[-1]] = True
+            if not improved:
+                steps.add(ends[number], AFTER)
+                continue
+            for at in jumps:
+                steps.add(ends[number], points.child(at))
+            if points.child(bends[-1]) > points.child(jumps[-1]):
                 steps.stays.add(len(steps.ends) - 1)
-        elif seen:
-            unseen = seen[:-1]
-            seen = seen[-1:]
-            steps.add(fit, AFTER)
-        for at in bends:
-            what = SHOWN if at in seen else JUMP if at in unseen else TURN
-            self._moves.append((at, at - 1, wide, what))
-            wide = 0.0
+        steps.lines(ends[done:])
 
-    def _apart(self, moves: list[Move]) -> Iterator[tuple[list[int], list[Move]]]:
+    def _apart(self) -> Iterator[tuple[list[int], list[tuple[int, float]]]]:
         """The moves cut where a steep slope has ended, each part with the points behind which the
         children begin it.
         """
         points = self._points
         current = points.starts
         following = list(current)
-        part: list[Move] = []
+        part: list[tuple[int, float]] = []
         steep = False
-        for move in moves:
-            at, _, wide, _ = move
+        for at, wide in self._moves:
             if wide and steep:
                 yield current, part
                 current, part, steep = list(following), [], False
-            part.append(move)
-            if at < points.end:
-                following[points.child(at)] = at
-                steep = steep or any(slopes[at - 1] > STEEP for slopes in points.slopes)
+            part.append((at, wide))
+            following[points.child(at)] = at
+            steep = steep or any(slopes[at - 1] > STEEP for slopes in points.slopes)
         yield current, part
 
     def column(self, value: float, values: Sequence[float], slopes: Sequence[float]) -> list[float]:
         """The sums of one key where each step ends."""
-        found = []
+        found, jumps = [], self._jumps
         for current, moves in self._stretches:
             slope = sum(map(slopes.__getitem__, current))
-            for at, before, wide, what in moves:
+            for at, wide in moves:
                 if wide:
                     value += slope * wide
                     found.append(value)
-                if what:
-                    value = value + values[at] - values[before]
-                    if what == SHOWN:
+                elif at in jumps:
+                    value = value + values[at] - values[at - 1]
+                    if jumps[at]:
                         found.append(value)
-                slope = slope + slopes[at] - slopes[before]
+                slope = slope + slopes[at] - slopes[at - 1]
         return found
-
-
-def _places(fits: list[float], order: list[int]) -> tuple[list[float], list[int], list[int]]:
-    """The places at which any child bends, up to 1; where the bends at each begin in their order,
-    with the end of the last; and the places with several.
-    """
-    ends: list[float] = []
-    firsts: list[int] = []
-    groups: list[int] = []
-    fit = most = 0.0
-    for at, point in enumerate(order):
-        place = fits[point]
-        if place > most:
-            firsts.append(at)
-            if fit >= 1:
-                break
-            fit = place if place < 1 else 1.0
-            ends.append(fit)
-            most = fit * ABOVE
-        elif not groups or groups[-1] < len(ends) - 1:
-            groups.append(len(ends) - 1)
-    else:
-        firsts.append(len(order))
-    return ends, firsts, groups

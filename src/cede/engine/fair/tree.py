@@ -124,21 +124,33 @@ class Tree:
         return tuple(self.totals)
 
 
-def check(tree: Tree) -> None:
-    """Refuse elements that are not a tree, with the element named."""
-    parents = {ROOT: Kind.POLICY}
+def children_of(tree: Tree) -> dict[str, list[Element]]:
+    """The children of every policy. What is no tree is refused, with the element named."""
+    if len({ROOT, *[each.id for each in tree.elements]}) <= len(tree.elements):
+        _refuse_twins(tree)
+    policies = [each for each in tree.elements if each.kind is Kind.POLICY]
+    children: dict[str, list[Element]] = {each.id: [] for each in policies}
+    children[ROOT] = []
     for element in tree.elements:
-        if element.id in parents:
+        siblings = children.get(element.parent)
+        if siblings is None or not element.weight > 0:
+            check_element(element, siblings is not None)
+        else:
+            siblings.append(element)
+    _refuse_cycles({each.id: each.parent for each in policies})
+    return children
+
+
+def _refuse_twins(tree: Tree) -> None:
+    known = {ROOT}
+    for element in tree.elements:
+        if element.id in known:
             raise Invalid("id", f"{element.id!r} stands twice in the tree")
-        parents[element.id] = element.kind
-    above = {element.id: element.parent for element in tree.elements}
-    for element in tree.elements:
-        check_element(element, parents.get(element.parent))
-    _refuse_cycles(above)
+        known.add(element.id)
 
 
-def check_element(element: Element, parent: Kind | None) -> None:
-    if parent is not Kind.POLICY:
+def check_element(element: Element, below_policy: bool) -> None:
+    if not below_policy:
         raise Invalid("parent", f"{element.parent!r} of {element.id!r} is no policy")
     if not element.weight > 0:
         raise Invalid("weight", f"of {element.id!r} must be above 0")
