@@ -44,9 +44,8 @@ class BuildHook(BuildHookInterface[Any]):
             command.write_text(IN_PYTHON)
             command.chmod(0o755)
         else:
-            # It runs with the C library of this machine or a later one, below any Python.
             build_data["pure_python"] = False
-            build_data["tag"] = f"py3-none-{next(platform_tags())}"
+            build_data["tag"] = f"py3-none-{_platform()}"
 
     def _compile(self, output: Path) -> str:
         """Compile the command; return why that was not done."""
@@ -62,3 +61,9 @@ class BuildHook(BuildHookInterface[Any]):
         """Run scripts/page; an editable install leaves that to set-up, and a failure is told."""
         if subprocess.run([Path(self.root) / "scripts" / "page"], check=False).returncode:
             self.app.display_warning("the page was not built: the wheel has the plain one only")
+
+
+def _platform() -> str:
+    """Return the tag of machines with the C library of this one or a later one."""
+    tags = list(platform_tags())
+    return next((each for each in tags if not each.startswith("linux_")), tags[0])

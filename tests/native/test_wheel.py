@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import site
 import subprocess
 import sys
@@ -39,7 +40,10 @@ def test_the_command_of_a_wheel_works_where_it_is_installed(
 ) -> None:
     wheel = built(tmp_path, **without)
     assert script_in(wheel).startswith(b"#!python\n" if without else b"\x7fELF")
-    assert wheel.name.endswith("-py3-none-any.whl") is bool(without)
+    # Such as manylinux_2_36_x86_64: the C library that it needs.
+    version = platform.libc_ver()[1].replace(".", "_")
+    machines = "any" if without else f"manylinux_{version}_{platform.machine()}"
+    assert wheel.name.endswith(f"-py3-none-{machines}.whl") or not version
     scripts = installed(wheel, tmp_path / "venv with a blank" if not without else tmp_path / "venv")
     env = environment(listener, tmp_path)
     command = [scripts / "cede", "submit", "--", "true"]
