@@ -609,8 +609,7 @@ static const char *answer_from(int from)
     size_t length = length_of(answer.bytes);
     while (answer.length < head + length)
         receive(from, &answer);
-    /* Its last byte may be followed by nothing, and none of it is NUL. */
-    if (answer.length != head + length || strlen(answer.bytes + head) != length)
+    if (strlen(answer.bytes + head) != length) /* more follows, or a NUL is in it */
         hand_over();
     return answer.bytes + head;
 }
@@ -678,12 +677,12 @@ static void print_id(char *id)
     hand_over();
 }
 
+/* An interrupt is not repeated by Python: this says what that would say. */
 static void interrupted(int number)
 {
     static const char said[] = "interrupted\n";
-    (void)number;
-    if (write(STDERR_FILENO, said, sizeof said - 1) < 0)
-        _exit(EXIT_INTERRUPTED); /* there is nobody to tell */
+    ssize_t told = write(STDERR_FILENO, said, sizeof said - 1);
+    (void)number, (void)told;
     _exit(EXIT_INTERRUPTED);
 }
 

@@ -27,12 +27,13 @@ def hangs_up(after: bytes = b"") -> Answer:
 class Listening:
     """Keeps calls; gives each the next of some answers, and the last of them from then on."""
 
-    def __init__(self) -> None:
+    def __init__(self, host: str = "127.0.0.1") -> None:
         self.calls: list[bytes] = []
         self.answers: list[Answer] = [says()]
-        self._listener = socket.create_server(("127.0.0.1", 0))
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self._listener = socket.create_server((host, 0), family=family)
         self.port = self._listener.getsockname()[1]
-        self.url = f"http://127.0.0.1:{self.port}"
+        self.url = f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
         self._thread = threading.Thread(target=self._serve, daemon=True)
         self._thread.start()
 
@@ -79,8 +80,8 @@ def _more(taken: socket.socket) -> bytes:
 
 
 @contextmanager
-def listening() -> Iterator[Listening]:
-    made = Listening()
+def listening(host: str = "127.0.0.1") -> Iterator[Listening]:
+    made = Listening(host)
     try:
         yield made
     finally:

@@ -71,6 +71,7 @@ FOREIGN: dict[str, Answer] = {
     "inside": says(b'{"a":{"id":"x","status":"queued"}}'),
     "cut JSON": says(MADE[:-1]),
     "more JSON": says(MADE + b"}"),
+    "a NUL": says(MADE + b"\0"),
     "an open string": says(b'{"id":"%s","status":"queued}' % ID.encode()),
 }
 
@@ -100,6 +101,7 @@ WELL: dict[str, Answer] = {
     "an answer in chunks": says(
         b"%x\r\n%s\r\n0\r\n\r\n" % (len(MADE), MADE), "201 Created", "transfer-encoding: chunked"
     ),
+    "more than its length": says(MADE + b"x", "201 Created", f"content-length: {len(MADE)}"),
     "until the end": says(MADE, "201 Created", "connection: close"),
     "another form of id": says(b'{"id":"abc","status":"queued"}'),
     "escapes": says(b'{"id":"\\u0061bc","status":"queued"}'),
@@ -259,8 +261,10 @@ def test_a_reader_that_has_gone_is_no_error(
     whole: Native, listener: Listening, tmp_path: Path
 ) -> None:
     for program in (whole.path, BIN / "cede-python"):
+        listener.reset()
         command = [str(program), *PLAIN]
         assert ended_behind_a_closed_pipe(command, environment(listener, tmp_path))
+        assert len(listener.calls) == 1
 
 
 def ended_behind_a_closed_pipe(command: list[str], env: Mapping[str, str]) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
 from io import StringIO
@@ -116,6 +117,23 @@ def test_a_long_command_is_the_same_call(
     line = ["submit", "--", *('é"x' * length for _ in range(4))]
     env = environment(listener, folder)
     assert by_native(native, listener, line, env) == by_python(listener, line, env)
+
+
+def has_ipv6() -> bool:
+    try:
+        with socket.create_server(("::1", 0), family=socket.AF_INET6):
+            return True
+    except OSError:
+        return False
+
+
+def test_an_address_of_ipv6_is_the_same_call(native: Native, tmp_path: Path) -> None:
+    if not has_ipv6():
+        pytest.skip("NOT TESTED: this machine has no loopback address of IPv6")
+    with listening("::1") as listener:
+        env = environment(listener, tmp_path)
+        line = ["submit", "--", "true"]
+        assert by_native(native, listener, line, env) == by_python(listener, line, env)
 
 
 def test_no_two_calls_share_a_key(native: Native, listener: Listening, tmp_path: Path) -> None:

@@ -78,8 +78,6 @@ STRANGE = [
     {"CEDE_SERVER": "http://[::1"},
     {"CEDE_SERVER": "http://[::1]x"},
     {"CEDE_SERVER": "http://"},
-    {"CEDE_SERVER": "http://127.0.0.2:1", "http_proxy": "http://127.0.0.1:1"},
-    {"CEDE_SERVER": "http://127.0.0.2:1", "ALL_PROXY": ""},
 ]
 
 
@@ -122,6 +120,18 @@ def test_a_server_that_no_proxy_stands_before_is_asked(
     env["CEDE_SERVER"] = f"http://localhost:{listener.port}//"
     assert not is_untouched(native, PLAIN, env)
     assert len(listener.calls) == 2
+
+
+@pytest.mark.parametrize(
+    ("proxy", "sends"), [("http_proxy", False), ("ALL_PROXY", False), ("PROXY", True)]
+)
+def test_a_server_that_a_proxy_may_stand_before_is_left_to_python(
+    native: Native, tmp_path: Path, proxy: str, sends: bool
+) -> None:
+    with listening("127.0.0.2") as listener:
+        env = environment(listener, tmp_path, **{proxy: "http://127.0.0.1:1"})
+        assert is_untouched(native, PLAIN, env) is not sends
+        assert len(listener.calls) == sends
 
 
 @pytest.mark.parametrize("closed", [0, 1, 2])
