@@ -16,13 +16,16 @@ from statistics import median
 
 from benchmarks.jobs import node
 from benchmarks.report import Figure
+from tests.client.serving import BIN
 from tests.support.sources import HERE
 
 RUNS = 20
+INSTALLED = BIN / "cede"
+IN_PYTHON, COMPILED = 4.0, 0.5
 
 
 def over_version() -> Figure:
-    version, listing, _, _ = _measured()
+    version, listing, _, _, _ = _measured()
     return Figure(
         "`cede pool list` over `cede --version`",
         listing[0] / version[0],
@@ -32,7 +35,7 @@ def over_version() -> Figure:
 
 
 def over_python() -> Figure:
-    _, listing, _, python = _measured()
+    _, listing, _, _, python = _measured()
     return Figure(
         "`cede pool list` over `python -c pass`",
         listing[0] / python[0],
@@ -42,19 +45,31 @@ def over_python() -> Figure:
 
 
 def submission_over_python() -> Figure:
-    _, _, submission, python = _measured()
+    _, _, submission, _, python = _measured()
     return Figure(
-        "`cede submit -- true` over `python -c pass`",
+        "`cede submit -- true` in Python over `python -c pass`",
         submission[0] / python[0],
-        most=4.0,
+        most=IN_PYTHON,
         detail=f"{_shown(submission)} over {_shown(python)}",
+    )
+
+
+def installed_submission_over_python() -> Figure:
+    _, _, _, installed, python = _measured()
+    is_compiled = not INSTALLED.read_bytes().startswith(b"#!")
+    return Figure(
+        "`cede submit -- true` as installed over `python -c pass`",
+        installed[0] / python[0],
+        most=COMPILED if is_compiled else IN_PYTHON,
+        detail=f"{_shown(installed)} over {_shown(python)}"
+        + (", compiled" if is_compiled else ", not compiled"),
     )
 
 
 @cache
 def _measured() -> tuple[list[float], ...]:
-    """Sorted milliseconds of processor time: of the version, the list, a submission, and a Python
-    that does nothing.
+    """Sorted milliseconds of processor time: of the version, the list, a submission by Python and
+    by the installed command, and a Python that does nothing.
     """
     cede = [sys.executable, "-c", "import sys; from cede.cli.main import main; sys.exit(main())"]
     team = ("--component", "bench", "-t", "team", "--pool", "bench", "--gpu", "1")
@@ -62,9 +77,10 @@ def _measured() -> tuple[list[float], ...]:
         [*cede, "--version"],
         [*cede, "pool", "list"],
         [*cede, "submit", *team, "--", "true"],
+        [str(INSTALLED), "submit", *team, "--", "true"],
         [sys.executable, "-c", "pass"],
     )
-    took: tuple[list[float], ...] = ([], [], [], [])
+    took: tuple[list[float], ...] = ([], [], [], [], [])
     with (
         tempfile.TemporaryDirectory(prefix="cede-commands-") as folder,
         node(Path(folder), HERE) as found,
@@ -87,7 +103,7 @@ def _milliseconds(command: list[str], environ: dict[str, str]) -> float:
 
 
 def _shown(times: list[float]) -> str:
-    return f"{times[0]:.0f} ms (median {median(times):.0f})"
+    return f"{times[0]:.1f} ms (median {median(times):.1f})"
 
 
-FIGURES = [over_version, over_python, submission_over_python]
+FIGURES = [over_version, over_python, submission_over_python, installed_submission_over_python]

@@ -20,6 +20,7 @@ from cede.cli import exit_codes
 from cede.cli.missing import explained
 from tests.cli.terminal import Shown, Typing
 from tests.client.serving import Serving, two_teams
+from tests.support.wheels import built
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.system
@@ -27,22 +28,7 @@ pytestmark = pytest.mark.system
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built from a copy, so that nothing is left behind in the tree."""
-    folder = tmp_path_factory.mktemp("wheel")
-    copy = folder / "cede"
-    left_out = shutil.ignore_patterns(".git", ".venv*", "node_modules", "__pycache__", ".cede")
-    for each in ("src", "scripts", "page", "pyproject.toml", "README.md", "LICENSE"):
-        source = ROOT / each
-        if source.is_dir():
-            shutil.copytree(source, copy / each, ignore=left_out)
-        else:
-            copy.mkdir(exist_ok=True)
-            shutil.copy(source, copy / each)
-    # The page is built by the hook where Node is; here it is as the tree has it.
-    (copy / "scripts" / "page").write_text("#!/bin/sh\nexit 0\n")
-    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
-    subprocess.run(build, cwd=copy, check=True, capture_output=True)
-    return next(folder.glob("*.whl"))
+    return built(tmp_path_factory.mktemp("wheel"))
 
 
 def needed(name: str) -> Iterator[importlib.metadata.Distribution]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from cede import Client, Conflict
 from tests.client import serving
-from tests.client.serving import BIN, Serving
+from tests.client.serving import Serving
 from tests.slurm.cluster import Cluster
 from tests.support.sources import HERE
 
@@ -46,7 +46,7 @@ class Bridge:
         kept = {key: text for key, text in os.environ.items() if not key.startswith("CEDE_")}
         kept |= {name: self.world.slurm.env[name] for name in ("SLURM_CONF", "PATH")}
         options = [*("--server", self.world.server.url, "--data", self.data), *self.options]
-        command = [self.world.python, BIN / "cede", "bridge", "slurm", *options]
+        command = [self.world.python, "-m", "cede.cli", "bridge", "slurm", *options]
         command += ["--allow-root-jobs"] * self.root_jobs
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from cede.client.client import Client
 
+TIMEOUT = 10.0
+
 
 def connect(
     server: str | None = None,
     token_file: str | None = None,
     *,
-    timeout: float = 10.0,
+    timeout: float = TIMEOUT,
     attempts: int | None = None,
 ) -> Client:
     """Make the client that options, the environment or a file configure."""

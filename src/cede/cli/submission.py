@@ -18,11 +18,13 @@ if TYPE_CHECKING:
 # Variables that make a program's name mean the same on the node. A fixed list: an environment holds
 # secrets.
 CAPTURED = ("PATH", "VIRTUAL_ENV", "CONDA_PREFIX", "LANG")
+# The key of a call that the compiled command made, and whose answer was lost, or was not plain.
+KEY = "CEDE_IDEMPOTENCY_KEY"
 
 
 def submit(client: Client, body: Mapping[str, Any], *, as_json: bool = False) -> str:
     """Make a request, print its id or all of it, and return the id."""
-    made = client.requests.create(body)
+    made = client.requests.create(body, key=os.environ.pop(KEY, None))
     if made["status"] == "rejected":
         from cede.client.errors import ending
 
