@@ -1,7 +1,7 @@
 """Makes what a wheel holds beside the modules: the page, and the compiled command `cede`.
 
-Where the command cannot be compiled, the wheel has the Python one under that name. Either way
-`cede-python` is the Python one, which the compiled one starts for what it does not do itself.
+Where the command cannot be compiled, `cede` only starts `cede-python`, which is the Python one, and
+which the compiled one starts for what it does not do itself.
 """
 
 from __future__ import annotations
@@ -17,12 +17,11 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 from packaging.tags import platform_tags
 
-# The installer writes its interpreter into the first line.
-IN_PYTHON = """\
-#!python
-import sys
-from cede.cli.main import main
-sys.exit(main())
+# An installer would write its interpreter into the first line of a Python script, and not every one
+# knows how to if there is a blank in the path.
+UNCOMPILED = """\
+#!/bin/sh
+exec "$(dirname -- "$(readlink -f -- "$0")")/cede-python" "$@"
 """
 
 
@@ -41,7 +40,7 @@ class BuildHook(BuildHookInterface[Any]):
         build_data["shared_scripts"][str(command)] = "cede"
         if why := self._compile(command):
             self.app.display_warning(f"`cede` is not compiled, and `cede submit` slower: {why}")
-            command.write_text(IN_PYTHON)
+            command.write_text(UNCOMPILED)
             command.chmod(0o755)
         else:
             build_data["pure_python"] = False

@@ -39,12 +39,12 @@ def test_the_command_of_a_wheel_works_where_it_is_installed(
     tmp_path: Path, listener: Listening, program: Path, without: dict[str, str]
 ) -> None:
     wheel = built(tmp_path, **without)
-    assert script_in(wheel).startswith(b"#!python\n" if without else b"\x7fELF")
+    assert script_in(wheel).startswith(b"#!/bin/sh\n" if without else b"\x7fELF")
     # Such as manylinux_2_36_x86_64: the C library that it needs.
     version = platform.libc_ver()[1].replace(".", "_")
     machines = "any" if without else f"manylinux_{version}_{platform.machine()}"
     assert wheel.name.endswith(f"-py3-none-{machines}.whl") or not version
-    scripts = installed(wheel, tmp_path / "venv with a blank" if not without else tmp_path / "venv")
+    scripts = installed(wheel, tmp_path / "venv with a blank")
     env = environment(listener, tmp_path)
     command = [scripts / "cede", "submit", "--", "true"]
     assert subprocess.check_output(command, env=env, text=True) == f"{ID}\n"
