@@ -213,7 +213,7 @@ class Taking:
         if not (below or unsafe or mine or on_its_way or self._beyond(ledger, stream)) and (
             stream.form is not None or not ledger.withheld
         ):
-            return None  # only free capacity is left, which granting has tried
+            return None  # only free capacity is left, which is for granting, also in the next round
         gone = yielding(ledger, stream.key, stream.rights)
         own = headroom(stream.own_bounds(ledger, alone=True, promise=True, gone=gone))
         if own is None or not within(stream.queue.least, own):
